@@ -1,0 +1,63 @@
+# Dovetail. `make run` needs Python >= 3.11 only; `make test` also uses Go for the upstream oracle.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# A test that would skip for a missing real part fails instead when REQUIRE_REAL=1.
+export REQUIRE_REAL
+PYTEST_WORKERS ?= 2
+
+.PHONY: run test check bench fuzz system-deps oracle format lock clean help
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml
+	@echo "creating the environment in $(VENV)" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.lock
+	@echo "adding the tools of the checks and tests" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+run: $(VENV)/run.stamp ## show the sample GPU fleet (the main job)
+	@$(BIN)/dovetail up
+
+check: $(VENV)/dev.stamp ## the fast gate: format, lint, types, import contracts, limits, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/limits.py
+	$(BIN)/pytest -m "not slow" -n $(PYTEST_WORKERS)
+
+system-deps: ## install what the tests need from Debian (nothing if it is all there)
+	@sh tools/system-deps.sh
+
+oracle: $(VENV)/dev.stamp ## build the upstream oracle into the user cache
+	@$(BIN)/python tools/oracle/build.py
+
+test: $(VENV)/dev.stamp system-deps ## every test, with the real parts
+	@$(BIN)/python tools/oracle/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
+	$(BIN)/pytest -n $(PYTEST_WORKERS)
+
+bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
+	$(BIN)/python -m bench
+
+fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle until interrupted
+	$(BIN)/python -m tests.fuzz
+
+format: $(VENV)/dev.stamp ## rewrite the files in house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(VENV)/dev.stamp ## write the dependency locks anew
+	$(BIN)/uv pip compile -q pyproject.toml --group build --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/run.lock
+	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/dev.lock
+
+clean: ## remove the environment and caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

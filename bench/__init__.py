@@ -1,0 +1,1 @@
+"""Measures Dovetail beside the Go original, in one run, as ratios. `python -m bench` prints and stores them."""

@@ -1,0 +1,60 @@
+"""Runs every benchmark, prints a table each, and writes bench/results/<name>.json."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench import objects, selectors
+from tests.support import oracle as upstream
+
+RESULTS = Path(__file__).resolve().parent / "results"
+BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
+    "cel-varied": selectors.varied,
+    "cel-projection": selectors.projected,
+    "decode": objects.decoding,
+    "validate": objects.validation,
+}
+
+
+def main(names: list[str]) -> int:
+    """The named benchmarks, or all of them."""
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    with upstream.start() as oracle:
+        for name in names or BENCHES:
+            print(f"{name}: measuring beside Go ...", file=sys.stderr)
+            rows = BENCHES[name](oracle)
+            _show(name, rows)
+            _store(name, rows)
+    return 0
+
+
+def _show(name: str, rows: dict[str, Any]) -> None:
+    print(f"\n{name}")
+    for label, row in rows.items():
+        figures = "  ".join(f"{key} {value}" for key, value in row.items())
+        print(f"  {label}\n      {figures}")
+
+
+def _store(name: str, rows: dict[str, Any]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    found = {
+        "benchmark": name,
+        "peer": "Kubernetes v1.37.1, one thread",
+        "python": platform.python_version(),
+        "machine": "2 cores, shared; read ratios, not rates",
+        "rows": rows,
+    }
+    (RESULTS / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Wiring: one file per process, the only place that knows clocks and where things are kept."""

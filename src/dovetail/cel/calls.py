@@ -1,0 +1,153 @@
+"""Closures for calls: operators with shortcuts for common constants, and library functions behind their guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dovetail.cel import values
+from dovetail.cel.attributes import Run
+from dovetail.cel.declarations import Implementation, Overload
+from dovetail.cel.frame import Frame
+from dovetail.cel.values import CelError, Panic, Value
+
+
+def binary(
+    name: str,
+    operator: Callable[[Value, Value], Value],
+    runs: tuple[Run, ...],
+    *,
+    constant: Value,
+    tracked: bool,
+) -> Run:
+    """An operator on two operands. When cost is tracked both are evaluated even if the first fails."""
+    left, right = runs
+    if tracked:
+        return sequence(operator, runs, eager=True)
+    if constant.__class__ is str and name in ("_==_", "_!=_"):
+        return _compared_with_text(operator, left, constant, wanted=name == "_==_")
+    if constant.__class__ is int and name in _INTEGER:
+        return _compared_with_integer(name, operator, left, constant)
+    return lambda frame: operator(left(frame), right(frame))
+
+
+def _compared_with_text(operator: Callable[[Value, Value], Value], left: Run, constant: str, *, wanted: bool) -> Run:
+    def run(frame: Frame) -> Value:
+        value = left(frame)
+        if value.__class__ is str:
+            return (value == constant) is wanted
+        return operator(value, constant)
+
+    return run
+
+
+_INTEGER: dict[str, Callable[[int, int], bool]] = {
+    "_==_": int.__eq__,
+    "_!=_": int.__ne__,
+    "_<_": int.__lt__,
+    "_<=_": int.__le__,
+    "_>_": int.__gt__,
+    "_>=_": int.__ge__,
+}
+
+
+def _compared_with_integer(name: str, operator: Callable[[Value, Value], Value], left: Run, constant: int) -> Run:
+    quick = _INTEGER[name]
+
+    def run(frame: Frame) -> Value:
+        value = left(frame)
+        if value.__class__ is int:
+            return quick(value, constant)
+        return operator(value, constant)
+
+    return run
+
+
+def sequence(implementation: Implementation, runs: tuple[Run, ...], *, eager: bool) -> Run:
+    """A call that evaluates its arguments in order and stops at the first error, unless eager."""
+    if eager:
+        return _eager(implementation, runs)
+    if len(runs) == 1:
+        (only,) = runs
+        return lambda frame: implementation(only(frame))
+    if len(runs) == 2:
+        first, second = runs
+        return lambda frame: implementation(first(frame), second(frame))
+    return lambda frame: implementation(*[run(frame) for run in runs])
+
+
+def _eager(implementation: Implementation, runs: tuple[Run, ...]) -> Run:
+    def run(frame: Frame) -> Value:
+        given: list[Value] = []
+        failed: CelError | None = None
+        for argument in runs:
+            try:
+                given.append(argument(frame))
+            except CelError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return implementation(*given)
+
+    return run
+
+
+def fragile(overload: str, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The arguments of a call whose price upstream cannot reckon from a wrong one: it panics, and nothing absorbs it."""
+    position = 0 if overload == "list_distinct" or overload.endswith("_sort") else 1
+    wanted: type = int if overload == "list_flatten_int" else list
+    argument = runs[position]
+
+    def run(frame: Frame) -> Value:
+        try:
+            value = argument(frame)
+        except CelError as error:
+            raise Panic(str(error)) from None
+        if not isinstance(value, wanted) or value.__class__ in (bool, values.UInt):
+            raise Panic(f"the price of {overload} cannot be reckoned")
+        return value
+
+    return (*runs[:position], run, *runs[position + 1 :])
+
+
+def guarded(overloads: list[Overload]) -> Implementation:
+    """A function that runs the first overload whose signature the values fit."""
+    if len(overloads) == 1 and len(overloads[0].guards) == 2:
+        return _guarded_pair(overloads[0])
+    if len(overloads) == 1 and len(overloads[0].guards) == 1:
+        return _guarded_one(overloads[0])
+
+    def call(*given: Value) -> Value:
+        for overload in overloads:
+            if overload.accepts(given) and overload.implementation is not None:
+                return overload.implementation(*given)
+        raise values.no_such_overload()
+
+    return call
+
+
+def _guarded_one(overload: Overload) -> Implementation:
+    (guard,) = overload.guards
+    implementation = overload.implementation
+
+    def call(value: Value) -> Value:
+        if implementation is None or (guard is not None and not guard(value)):
+            raise values.no_such_overload()
+        return implementation(value)
+
+    return call
+
+
+def _guarded_pair(overload: Overload) -> Implementation:
+    first, second = overload.guards
+    implementation = overload.implementation
+
+    def call(left: Value, right: Value) -> Value:
+        if (
+            implementation is None
+            or (first is not None and not first(left))
+            or (second is not None and not second(right))
+        ):
+            raise values.no_such_overload()
+        return implementation(left, right)
+
+    return call

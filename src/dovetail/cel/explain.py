@@ -1,0 +1,117 @@
+"""Says why a device matched or not: each part of an expression with its own verdict and the values it read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dovetail.cel import ast, reads, values
+from dovetail.cel import plan as planning
+from dovetail.cel.checker import Checked
+from dovetail.cel.environment import stored
+from dovetail.cel.frame import DeviceView, Frame
+from dovetail.cel.macros import UNUSED
+from dovetail.cel.program import Program
+from dovetail.cel.reads import OWN_DOMAIN, Path
+from dovetail.cel.values import CelError, Panic, Value
+from dovetail.model.quantity import Quantity
+from dovetail.model.semver import Semver
+
+
+class Read(NamedTuple):
+    """Something an expression looked at: `gpu.nvidia.com/memory`, and what was there."""
+
+    name: str
+    value: str
+
+
+class Part(NamedTuple):
+    """One part of an expression: its text, its verdict (`true`, `false`, `error`), what it read."""
+
+    text: str
+    verdict: str
+    reason: str
+    reads: tuple[Read, ...]
+
+
+def explain(program: Program, device: DeviceView) -> list[Part]:
+    """The parts joined by && and || (also inside cel.bind), in order of the text."""
+    if device.problem is not None:
+        return [Part(program.expression, "error", device.problem, ())]
+    parts: list[Part] = []
+    _collect(program, program.checked.root, device, parts, [])
+    return parts
+
+
+def _collect(
+    program: Program, node: ast.Node, device: DeviceView, parts: list[Part], bindings: list[ast.Comprehension]
+) -> None:
+    if isinstance(node, ast.Call) and node.function in ("_&&_", "_||_"):
+        for arg in node.args:
+            _collect(program, arg, device, parts, bindings)
+    elif isinstance(node, ast.Comprehension) and node.iter_var == UNUSED and not node.accu_var.startswith("@"):
+        _collect(program, node.result, device, parts, [*bindings, node])
+    else:
+        parts.append(_part(program, _bound(node, bindings), node, device))
+
+
+def _bound(node: ast.Node, bindings: list[ast.Comprehension]) -> ast.Node:
+    """The node inside the local variables it may use."""
+    for binding in reversed(bindings):
+        node = ast.Comprehension(
+            binding.id,
+            binding.offset,
+            iter_range=binding.iter_range,
+            iter_var=binding.iter_var,
+            iter_var2=binding.iter_var2,
+            accu_var=binding.accu_var,
+            accu_init=binding.accu_init,
+            condition=binding.condition,
+            step=binding.step,
+            result=node,
+            macro=binding.macro,
+        )
+    return node
+
+
+def _part(program: Program, bound: ast.Node, node: ast.Node, device: DeviceView) -> Part:
+    checked = Checked(bound, program.checked.types, program.checked.references)
+    start, end = program.checked.spans.get(node.id, (0, len(program.expression)))
+    text = " ".join(program.expression[start:end].split())
+    looked_at = tuple(_read(path, device) for path in sorted(reads.reads(checked)))
+    plan = planning.plan(checked, stored().library, tracked=False)
+    try:
+        value = plan.run(Frame(device, plan.slot_count))
+    except (CelError, Panic) as error:
+        return Part(text, "error", str(error), looked_at)
+    if value is True or value is False:
+        return Part(text, "true" if value else "false", "", looked_at)
+    return Part(text, "error", f"a {values.type_of(value)} is not true or false", looked_at)
+
+
+def _read(path: Path, device: DeviceView) -> Read:
+    if path == ("driver",):
+        return Read("driver", f'"{device.driver}"')
+    if path == ("allowMultipleAllocations",):
+        return Read("allowMultipleAllocations", shown(device.allows_multiple))
+    if len(path) < 2:
+        return Read(path[0] if path else "device", "(all of it)")
+    field, domain = path[0], device.driver if path[1] == OWN_DOMAIN else path[1]
+    entries = getattr(device, field).get(domain)
+    if len(path) == 2:
+        return Read(f"{field} of {domain}", "none" if not entries else ", ".join(sorted(entries)))
+    value = None if entries is None else entries.get(path[2])
+    name = f"{domain}/{path[2]}" if field == "attributes" else f"capacity {domain}/{path[2]}"
+    return Read(name, "absent" if value is None else shown(value))
+
+
+def shown(value: Value) -> str:
+    """A value as people read it."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Quantity | Semver):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return str(value)

@@ -1,0 +1,102 @@
+"""A compiled selector: evaluates devices, with or without counting cost."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from dovetail.cel import values
+from dovetail.cel.checker import Checked
+from dovetail.cel.environment import Environment, stored
+from dovetail.cel.frame import COST_LIMIT, CostExceeded, DeviceView, Frame, Tracker
+from dovetail.cel.values import CelError, Panic, Value
+
+# An expression whose estimate stays this far below the limit is evaluated without counting.
+_UNCOUNTED: Final = COST_LIMIT // 10
+
+
+class Outcome(StrEnum):
+    """What a selector says of a device."""
+
+    MATCH = "match"
+    NO_MATCH = "no-match"
+    ERROR = "error"
+
+
+class Result:
+    """An outcome with its cost and, for errors, the reason."""
+
+    __slots__ = ("cost", "outcome", "reason")
+
+    def __init__(self, outcome: Outcome, cost: int | None, reason: str = "") -> None:
+        self.outcome = outcome
+        self.cost = cost
+        self.reason = reason
+
+
+class Program:
+    """One expression, compiled. Immutable after construction; safe to share."""
+
+    __slots__ = ("_plan", "_tracked", "checked", "estimated_cost", "expression", "is_bounded")
+
+    def __init__(self, expression: str, environment: Environment, *, is_derived: bool = False) -> None:
+        self.expression = expression
+        self.checked: Checked = environment.check(expression)
+        if is_derived:
+            environment.check_derived(expression, self.checked)
+        else:
+            environment.check_result(expression, self.checked)
+        self._plan = environment.plan(self.checked, tracked=False)
+        self._tracked = environment.plan(self.checked, tracked=True)
+        self.estimated_cost = environment.estimated_cost(self.checked)
+        self.is_bounded = self.estimated_cost <= _UNCOUNTED
+
+    def outcome(self, device: DeviceView) -> Outcome:
+        """The verdict alone; the quickest way."""
+        if device.problem is not None:
+            return Outcome.ERROR
+        if not self.is_bounded:
+            return self.evaluate(device).outcome
+        try:
+            value = self._plan.run(Frame(device, self._plan.slot_count))
+        except (CelError, Panic):
+            return Outcome.ERROR
+        if value is True:
+            return Outcome.MATCH
+        return Outcome.NO_MATCH if value is False else _judged(value)
+
+    def evaluate(self, device: DeviceView, *, limit: int = COST_LIMIT) -> Result:
+        """The verdict with its cost, counted as upstream counts."""
+        value, cost, reason = self.value(device, limit=limit)
+        if reason:
+            return Result(Outcome.ERROR, cost, reason)
+        outcome = _judged(value)
+        if outcome is Outcome.ERROR:
+            reason = f"the result is a {values.type_of(value)}, not a bool"
+        return Result(outcome, cost, reason)
+
+    def value(self, device: DeviceView, *, limit: int = COST_LIMIT) -> tuple[Value, int | None, str]:
+        """The value, its cost, and why there is no value where the reason is not empty."""
+        if device.problem is not None:
+            return None, None, device.problem
+        tracker = Tracker(limit)
+        try:
+            value = self._tracked.run(Frame(device, self._tracked.slot_count, tracker))
+        except (CelError, Panic) as error:
+            return None, tracker.cost, str(error) or "error"
+        except CostExceeded:
+            return None, tracker.cost, f"cost limit of {limit} exceeded"
+        return value, tracker.cost, ""
+
+
+def compile_stored(expression: str) -> Program:
+    """Compiles for evaluation. Raises ExpressionError when the expression is wrong."""
+    return Program(expression, stored())
+
+
+def _judged(value: Value) -> Outcome:
+    while value.__class__ is values.Optional and value.has_value:
+        value = value.value
+    if value is True:
+        return Outcome.MATCH
+    return Outcome.NO_MATCH if value is False else Outcome.ERROR

@@ -1,0 +1,47 @@
+"""A command group that imports a command only when it is run, so that help and the first output come at once.
+
+Given names, places and one line of help each. Never imports a command to list it.
+"""
+
+import importlib
+from typing import Any
+
+import click
+
+from dovetail import errors
+
+REFUSED = 1
+
+
+class LazyGroup(click.Group):
+    """Commands by name: ("module:attribute", "one line of help")."""
+
+    def __init__(self, *arguments: Any, places: dict[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order they were given."""
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in self._places:
+            return None
+        module, _, attribute = self._places[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. What Dovetail refuses is told in one message and ends with exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except errors.DovetailError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(REFUSED)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help text, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._places.items()])

@@ -1,0 +1,127 @@
+"""The live picture of `dovetail up`: pools of nodes with a tile per GPU, redrawn when the state changes.
+
+Leaves on q, Ctrl-C or when the terminal goes away. Only this module uses rich.
+"""
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Final
+
+import rich.columns
+import rich.console
+import rich.live
+import rich.text
+
+from dovetail import errors
+from dovetail.boot import local
+from dovetail.cli import picture, text
+from dovetail.sim import cluster as clusters
+from dovetail.sim import inventory
+
+TICK_SECONDS: Final = 0.2
+_STYLES: Final = {"□": "green", "▤": "cyan", "▥": "yellow", "■": "red"}
+_LEAVE: Final = frozenset({b"q", b"Q", b"\x03", b"\x04", b""})
+
+
+def watch(opened: local.Local, cluster: clusters.Cluster) -> None:
+    """Shows the cluster until the user leaves."""
+    console = rich.console.Console(file=sys.stdout, highlight=False)
+    view = rich.live.Live(drawing(cluster), console=console, screen=True, auto_refresh=False)
+    with _keys() as keyboard, contextlib.suppress(KeyboardInterrupt):
+        try:
+            view.start(refresh=True)
+            _follow(opened, cluster, view=view, keyboard=keyboard)
+        finally:
+            view.stop()  # even when interrupted half way into start: the screen must be given back
+
+
+def _follow(opened: local.Local, cluster: clusters.Cluster, *, view: rich.live.Live, keyboard: int) -> None:
+    """Redraws at every change of the state or the size, until a key leaves."""
+    seen = None
+    while not _wants_to_leave(keyboard):
+        now = (opened.store.stamp(), view.console.size)
+        if now == seen:
+            continue
+        seen, note = now, ""
+        try:
+            cluster = opened.cluster() or cluster
+        except errors.StateError as error:  # shown, not fatal: the next write may be whole again
+            note = str(error)
+        view.update(drawing(cluster, note=note), refresh=True)
+
+
+def drawing(cluster: clusters.Cluster, *, note: str = "") -> rich.console.Group:
+    """Everything on the screen: pools, nodes, tiles, legend."""
+    by_pool: dict[str, list[picture.NodeGpus]] = {}
+    for one in picture.nodes_with_gpus(cluster):
+        by_pool.setdefault(one.pool, []).append(one)
+    parts: list[rich.console.RenderableType] = [_title(cluster), ""]
+    for pool, members in by_pool.items():
+        parts += [_pool_line(pool, members), rich.columns.Columns([_node(one) for one in members], padding=(0, 3)), ""]
+    parts.append(_shown(picture.LEGEND))
+    if note:
+        parts.append(rich.text.Text(note, style="red"))
+    parts.append(rich.text.Text("q leaves; another terminal can run: dovetail apply -f FILE", style="dim"))
+    return rich.console.Group(*parts)
+
+
+def _title(cluster: clusters.Cluster) -> rich.text.Text:
+    seen = picture.nodes_with_gpus(cluster)
+    gpus = [gpu for one in seen for gpu in one.gpus]
+    free = sum(gpu.state == picture.FREE for gpu in gpus)
+    claims = sum(key.kind == "ResourceClaim" for key in cluster.records)
+    return rich.text.Text.assemble(
+        (f"fleet {cluster.name}", "bold"),
+        f"   {text.counted(len(seen), 'node')}   {free} of {text.counted(len(gpus), 'GPU')} free"
+        f"   {text.counted(claims, 'claim')}   revision {cluster.revision}",
+    )
+
+
+def _pool_line(pool: str, members: list[picture.NodeGpus]) -> rich.text.Text:
+    first = members[0]
+    inside = f"{text.counted(len(members), 'node')} of {len(first.gpus)} x {first.products}, {first.offers}"
+    cliques = len({one.label(inventory.CLIQUE_LABEL) for one in members} - {""})
+    linked = f", {text.counted(cliques, 'NVLink domain')}" if cliques else ""
+    return rich.text.Text.assemble((pool, "bold"), f"   {inside}{linked}")
+
+
+def _node(one: picture.NodeGpus) -> rich.text.Text:
+    return rich.text.Text.assemble((one.name + " ", "dim"), _shown(one.tiles))
+
+
+def _shown(tiles: str) -> rich.text.Text:
+    if not picture.can_show_tiles(sys.stdout):
+        return rich.text.Text(picture.ascii_only(tiles))
+    drawn = rich.text.Text()
+    for sign in tiles:
+        drawn.append(sign, style=_STYLES.get(sign, ""))
+    return drawn
+
+
+def _wants_to_leave(keyboard: int) -> bool:
+    """Waits a tick for a key. A closed terminal counts as leaving."""
+    ready, _, _ = select.select([keyboard], [], [], TICK_SECONDS)
+    if not ready:
+        return False
+    try:
+        return os.read(keyboard, 1) in _LEAVE
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[int]:
+    """Standard input key by key, restored afterwards."""
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setcbreak(keyboard)
+        yield keyboard
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

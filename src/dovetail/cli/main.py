@@ -1,0 +1,63 @@
+"""The entry point: finds the command, runs it, and turns every ending into an exit code.
+
+0 done, 1 refused or broken, 2 usage. A reader that goes away (`| head`) is no error. Never prints a
+traceback for what a user can cause.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dovetail.cli import lazy
+
+STDOUT = 1
+COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
+INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
+
+COMMANDS = {
+    "up": ("dovetail.cli.up:command", "Start a cluster in memory from a fleet, and show it."),
+    "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, nodes, classes, slices, pods."),
+    "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
+    "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
+    "version": ("dovetail.cli.version:command", "Show the version."),
+}
+
+
+@click.group(
+    cls=lazy.LazyGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="next: dovetail up",
+)
+def cli() -> None:
+    """Gives every AI workload on Kubernetes exactly the GPU capacity it needs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns the exit code; the console script hands it to the shell."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if COMPLETION in os.environ:
+        cli.main(given, prog_name="dovetail")  # click's own shell completion; leaves by itself
+    try:
+        with cli.make_context("dovetail", given) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+    return 0
+
+
+def _forget_output() -> None:
+    """Points stdout nowhere: the interpreter flushes it once more at exit, and nobody reads it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    os.close(nowhere)

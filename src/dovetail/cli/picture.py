@@ -1,0 +1,193 @@
+"""The GPUs of a cluster as people look at them: node by node, GPU by GPU, free or in use.
+
+Reads published slices and allocated claims, nothing else: what is shown is what a scheduler would see.
+Returns structs and tile strings. Never prints.
+"""
+
+import locale
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+import msgspec
+
+from dovetail.cli import text
+from dovetail.model import claims, nodes, slices
+from dovetail.sim import cluster as clusters
+from dovetail.sim import inventory, publish
+
+FREE, PART, USED = "free", "part", "used"
+
+_TILES: Final = {("whole", FREE): "□", ("mig", FREE): "▤", ("mig", PART): "▥", ("whole", USED): "■"}
+_ASCII: Final = str.maketrans("□▤▥■", ".mM#")
+_COLOURS: Final = {"□": "32", "▤": "36", "▥": "33", "■": "31"}
+LEGEND: Final = "□ free   ■ in use   ▤ partitions, all free   ▥ partitions, some in use"
+
+DeviceId = tuple[str, str, str]  # driver, pool, device
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One published device, where it is, and whether a claim holds it."""
+
+    node: str
+    driver: str
+    pool: str
+    device: slices.Device
+    is_allocated: bool
+
+    def word(self, name: str, *, domain: str = "") -> str:
+        """An attribute as text; empty if it is not published."""
+        value = self.device.attributes.get(f"{domain}/{name}" if domain else name)
+        if value is None:
+            return ""
+        known = (value.string_value, value.version_value, value.int_value, value.bool_value)
+        return next((str(one) for one in known if one is not None), "")
+
+    @property
+    def memory_bytes(self) -> int:
+        """Published memory, 0 if none is."""
+        found = self.device.capacity.get("memory")
+        return 0 if found is None else found.value.nanos // 10**9
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One physical GPU, seen through the devices that share it."""
+
+    uuid: str
+    product: str
+    memory_bytes: int
+    has_whole: bool
+    partitions: int
+    state: str
+
+    @property
+    def tile(self) -> str:
+        """One character."""
+        kind = "mig" if self.partitions and (not self.has_whole or self.state == PART) else "whole"
+        return _TILES.get((kind, self.state)) or _TILES["whole", self.state]
+
+
+class NodeGpus(msgspec.Struct, frozen=True):
+    """A node and its GPUs."""
+
+    node: nodes.Node
+    gpus: tuple[Gpu, ...]
+    pools: frozenset[tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+    def label(self, name: str) -> str:
+        """A label of the node, or empty."""
+        return self.node.metadata.labels.get(name, "")
+
+    @property
+    def pool(self) -> str:
+        """The pool of the fleet the node belongs to; nodes from elsewhere go by their product."""
+        return self.label(inventory.POOL_LABEL) or self.products
+
+    @property
+    def products(self) -> str:
+        """What is inside, without the maker's name."""
+        return ", ".join(sorted({text.product(gpu.product) for gpu in self.gpus}))
+
+    @property
+    def tiles(self) -> str:
+        """One tile per GPU."""
+        return "".join(gpu.tile for gpu in self.gpus)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of one GPU: what discovery says, else the largest device published."""
+        mebibytes = self.label("nvidia.com/gpu.memory")
+        if mebibytes.isdecimal() and mebibytes.isascii():
+            return int(mebibytes[:12]) * 1024**2
+        return max(gpu.memory_bytes for gpu in self.gpus)
+
+    @property
+    def offers(self) -> str:
+        """Whether whole GPUs, partitions or both can be claimed."""
+        has_whole = any(gpu.has_whole for gpu in self.gpus)
+        has_partitions = any(gpu.partitions for gpu in self.gpus)
+        return "whole+mig" if has_whole and has_partitions else "mig" if has_partitions else "whole"
+
+
+def items(cluster: clusters.Cluster) -> Iterator[Item]:
+    """Every published device, node by node and in counting order."""
+    taken = allocated(cluster)
+    published = [stored.struct for stored in clusters.listed(cluster, "ResourceSlice")]
+    found = [
+        Item(device.node_name or one.spec.node_name or "", one.spec.driver, one.spec.pool.name, device,
+             (one.spec.driver, one.spec.pool.name, device.name) in taken)
+        for one in published
+        if isinstance(one, slices.ResourceSlice)
+        for device in one.spec.devices
+    ]  # fmt: skip
+    return iter(sorted(found, key=lambda item: (text.natural(item.node), text.natural(item.device.name))))
+
+
+def allocated(cluster: clusters.Cluster) -> set[DeviceId]:
+    """Devices some claim holds for itself."""
+    return {
+        (result.driver, result.pool, result.device)
+        for stored in clusters.listed(cluster, "ResourceClaim")
+        if isinstance(stored.struct, claims.ResourceClaim) and stored.struct.status.allocation
+        for result in stored.struct.status.allocation.devices.results
+        if not result.admin_access
+    }
+
+
+def nodes_with_gpus(cluster: clusters.Cluster) -> list[NodeGpus]:
+    """Nodes that publish GPUs, in counting order."""
+    by_node: dict[str, dict[str, list[Item]]] = {}
+    for item in items(cluster):
+        if item.driver == publish.GPU_DRIVER:
+            identity = item.word("parentUUID") or item.word("uuid")
+            by_node.setdefault(item.node, {}).setdefault(identity, []).append(item)
+    known = {
+        stored.struct.metadata.name: stored.struct
+        for stored in clusters.listed(cluster, "Node")
+        if isinstance(stored.struct, nodes.Node)
+    }
+    return [_node_gpus(known[name], by_gpu) for name, by_gpu in by_node.items() if name in known]
+
+
+def can_show_tiles(stream: TextIO) -> bool:
+    """Whether the stream's encoding has the tiles."""
+    try:
+        LEGEND.encode(getattr(stream, "encoding", None) or locale.getpreferredencoding(False))
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def ascii_only(line: str) -> str:
+    """The line with plain letters for tiles."""
+    return line.translate(_ASCII)
+
+
+def coloured(line: str) -> str:
+    """The line with ANSI colours on its tiles."""
+    return "".join(f"\x1b[{_COLOURS[sign]}m{sign}\x1b[0m" if sign in _COLOURS else sign for sign in line)
+
+
+def _node_gpus(node: nodes.Node, by_gpu: dict[str, list[Item]]) -> NodeGpus:
+    seen = tuple(_gpu(identity, shared) for identity, shared in by_gpu.items())
+    pools = frozenset((item.driver, item.pool) for shared in by_gpu.values() for item in shared)
+    return NodeGpus(node, seen, pools)
+
+
+def _gpu(identity: str, shared: list[Item]) -> Gpu:
+    whole = [item for item in shared if item.word("type") == "gpu"]
+    partitions = [item for item in shared if item.word("type") == "mig"]
+    is_used = any(item.is_allocated for item in whole)
+    is_part = any(item.is_allocated for item in partitions)
+    return Gpu(
+        uuid=identity,
+        product=shared[0].word("productName"),
+        memory_bytes=max(item.memory_bytes for item in shared),
+        has_whole=bool(whole),
+        partitions=len(partitions),
+        state=USED if is_used else PART if is_part else FREE,
+    )

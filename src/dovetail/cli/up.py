@@ -1,0 +1,62 @@
+"""`dovetail up`: starts a cluster from a fleet and shows it, live on a terminal."""
+
+import datetime
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from dovetail import errors
+from dovetail.cli import options, output, picture, rows, text
+from dovetail.sim import cluster as clusters
+from dovetail.sim import fleet as fleets
+
+
+@click.command()
+@click.option("--fleet", "file", metavar="FILE", help="YAML file that describes the fleet. [default: a sample]")
+@click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
+@options.state
+def command(*, file: str | None, fresh: bool, state: str | None) -> None:
+    """Start a cluster in memory and show its GPUs.
+
+    On a terminal the picture follows every change until q or Ctrl-C; elsewhere it is printed once.
+    """
+    opened = options.opened(state)
+    started = opened.up(_fleet(file), fresh=fresh)
+    verb = "started" if started.is_new else "found"
+    output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
+    cluster = started.cluster
+    if _is_terminal():
+        from dovetail.cli import live
+
+        live.watch(opened, cluster)
+        cluster = opened.cluster() or cluster
+    _print(cluster, opened.now())
+    output.next_step("apply -f examples/one-gpu.yaml" if _has_examples() else "get devices")
+
+
+def _fleet(file: str | None) -> fleets.Fleet | None:
+    if file is None:
+        return None
+    try:
+        content = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise errors.InputError(f"{file}: cannot be read: {reason}") from None
+    return fleets.read(content, file=file)
+
+
+def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:
+    asked = rows.Asked(cluster=cluster, now=now, test=lambda _: True, namespace=None, node=None)
+    listing = rows.gpus(asked)
+    output.write_lines(text.table(listing.headers, [row.cells for row in listing.rows]))
+    output.say(picture.LEGEND)
+
+
+def _has_examples() -> bool:
+    return Path("examples/one-gpu.yaml").is_file()
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

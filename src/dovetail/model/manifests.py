@@ -1,0 +1,169 @@
+"""Kubernetes manifests: text in, objects or problems out. All or nothing is the caller's choice, made easy.
+
+Given YAML or JSON text with any number of documents and lists; every problem names file, document, object,
+field path and what was expected. Strict by default, as kubectl is: an unknown field of a known kind is a
+problem. Kinds this package has no use for are kept and noted. Never reads files, never judges values beyond
+their type.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.model import objects, trees, yaml_text
+
+_OLD_VERSIONS: Final = frozenset(f"resource.k8s.io/{version}" for version in ("v1alpha3", "v1beta1", "v1beta2"))
+
+
+class ManifestProblem(msgspec.Struct, frozen=True):
+    """One thing wrong with a manifest, and where."""
+
+    file: str
+    document: int
+    subject: str
+    path: str
+    message: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.file}: document {self.document}"
+        if self.line:
+            where += f" (line {self.line})"
+        return ": ".join(part for part in (where, self.subject, self.path, self.message) if part)
+
+
+class ManifestObject(msgspec.Struct, frozen=True):
+    """One object of a manifest and where it stood."""
+
+    file: str
+    document: int
+    line: int
+    subject: str
+    stored: objects.Stored
+
+    def problem(self, path: str, message: str) -> ManifestProblem:
+        """A problem found later, such as a value validation refuses, with this object's place."""
+        return ManifestProblem(self.file, self.document, self.subject, path, message, self.line)
+
+
+class Manifests(msgspec.Struct, frozen=True):
+    """What a text holds. With problems, the objects are only those that could be read."""
+
+    objects: tuple[ManifestObject, ...]
+    problems: tuple[ManifestProblem, ...] = ()
+    notes: tuple[ManifestProblem, ...] = ()
+
+
+def load(
+    text: str | bytes, *, file: str = "<input>", strict: bool = True, default_namespace: str = "default"
+) -> Manifests:
+    """Every object of the text. Namespaced objects without a namespace get the default one."""
+    reader = _Reader(file, strict=strict, default_namespace=default_namespace)
+    reader.read(text)
+    return Manifests(tuple(reader.objects), tuple(reader.problems), tuple(reader.notes))
+
+
+class _Reader:
+    def __init__(self, file: str, *, strict: bool, default_namespace: str) -> None:
+        self.file = file
+        self.strict = strict
+        self.default_namespace = default_namespace
+        self.objects: list[ManifestObject] = []
+        self.problems: list[ManifestProblem] = []
+        self.notes: list[ManifestProblem] = []
+        self._document = 0
+        self._line = 1
+
+    def read(self, text: str | bytes) -> None:
+        try:
+            if isinstance(text, bytes):
+                text = text.decode()
+            for document in yaml_text.documents(text):
+                self._document, self._line = self._document + 1, document.line
+                self._read_document(document.tree)
+        except UnicodeDecodeError as error:
+            self._refuse("", "", f"not UTF-8 text: byte {error.start} cannot be read")
+        except yaml_text.TextError as error:
+            self._document, self._line = self._document + 1, error.line
+            self._refuse("", "", error.message)
+
+    def _read_document(self, tree: Any) -> None:
+        if not isinstance(tree, dict):
+            self._refuse("", "", f"expected an object with apiVersion and kind, got {trees.shown(tree)}")
+            return
+        try:
+            items = objects.expanded(tree)
+        except objects.DecodeError as error:
+            self._refuse_misfits(error.subject, error.misfits)
+            return
+        for item in items:
+            self._read_object(item)
+
+    def _read_object(self, tree: dict[str, Any]) -> None:
+        subject = _subject(tree)
+        for name in ("apiVersion", "kind"):
+            if not isinstance(tree.get(name), str) or not tree[name]:
+                self._refuse(subject, name, f"expected text, got {trees.shown(tree.get(name))}")
+                return
+        version, kind_name = tree["apiVersion"], tree["kind"]
+        if version in _OLD_VERSIONS and (objects.RESOURCE_V1, kind_name) in objects.KINDS:
+            self._refuse(subject, "apiVersion", f"{version} is not supported; write it as {objects.RESOURCE_V1}")
+            return
+        kind = objects.KINDS.get((version, kind_name), objects.Generic)
+        misfits = self._misfits(kind, tree)
+        if misfits:
+            self._refuse_misfits(subject, tuple(misfits))
+            return
+        if kind in objects.NAMESPACED:
+            tree = self._placed(tree)
+        try:
+            stored = objects.decode(tree)
+        except objects.DecodeError as error:
+            self._refuse_misfits(subject, error.misfits)
+            return
+        self._keep(stored)
+
+    def _misfits(self, kind: type[objects.Object], tree: dict[str, Any]) -> list[trees.Misfit]:
+        found = trees.misfits(kind, tree)
+        if kind is objects.Generic:  # only the identity is ours to judge
+            return [misfit for misfit in found if not misfit.is_unknown_field]
+        return [misfit for misfit in found if self.strict or not misfit.is_unknown_field]
+
+    def _placed(self, tree: dict[str, Any]) -> dict[str, Any]:
+        metadata = tree.get("metadata") or {}
+        if metadata.get("namespace"):
+            return tree
+        return tree | {"metadata": metadata | {"namespace": self.default_namespace}}
+
+    def _keep(self, stored: objects.Stored) -> None:
+        subject = objects.subject_of(stored.struct)
+        metadata = stored.struct.metadata
+        if not metadata.name and not metadata.generate_name:
+            self._refuse(subject, "metadata.name", "name or generateName is required")
+            return
+        found = ManifestObject(self.file, self._document, self._line, subject, stored)
+        self.objects.append(found)
+        if isinstance(stored.struct, objects.Generic):
+            self.notes.append(found.problem("", f"{stored.struct.api_version}: kept, not used"))
+
+    def _refuse_misfits(self, subject: str, misfits: tuple[trees.Misfit, ...]) -> None:
+        for misfit in misfits:
+            self._refuse(subject, misfit.path, misfit.message)
+
+    def _refuse(self, subject: str, path: str, message: str) -> None:
+        self.problems.append(ManifestProblem(self.file, self._document, subject, path, message, self._line))
+
+
+def _subject(tree: dict[str, Any]) -> str:
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = {}
+    kind, namespace, name = (
+        value if isinstance(value, str) else ""
+        for value in (
+            tree.get("kind"),
+            metadata.get("namespace"),
+            metadata.get("name") or metadata.get("generateName"),
+        )
+    )
+    return objects.named(kind, namespace, name)

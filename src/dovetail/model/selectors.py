@@ -1,0 +1,219 @@
+"""Decides whether a node selector picks a node and whether a toleration covers a taint.
+
+Given the wire structs and plain labels; answers as kube-scheduler does, malformed selectors included.
+Never reads a cluster, never fills in defaults.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from dovetail import errors
+
+FIELD_NODE_NAME = "metadata.name"  # the only node field a selector can see: core/v1 NodeSelectorTerm.matchFields
+MAX_LABEL_LENGTH = 63  # label values, and the name part of a label key: apimachinery validate/content
+MAX_PREFIX_LENGTH = 253  # DNS subdomain in front of a label key
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+
+_LABEL_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_DECIMAL = re.compile(r"([+-]?)0*([0-9]+)")
+
+
+class NodeSelectorRequirement(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """One test of one label or field."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """Tests that must all hold. A term without any test picks nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class DeviceTaint(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A mark on a device that keeps away requests without a matching toleration."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class DeviceToleration(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What a request puts up with. An empty key or effect stands for all; an empty operator means Equal."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorError(errors.InputError):
+    """A node selector that cannot be read. Each problem opens with the path of the field to repair."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def picks_node(selector: NodeSelector, labels: Mapping[str, str], *, node_name: str) -> bool:
+    """Whether any term holds for the node. Raises SelectorError if any term is malformed, as DRA does."""
+    if found := problems(selector):
+        raise SelectorError(found)
+    return any(_term_holds(term, labels, node_name) for term in selector.node_selector_terms)
+
+
+def picks_node_leniently(selector: NodeSelector, labels: Mapping[str, str], *, node_name: str) -> bool:
+    """As a pod's required node affinity: a malformed term is an error only if no other term holds."""
+    found: list[str] = []
+    for index, term in enumerate(selector.node_selector_terms):
+        if term_problems := _term_problems(term, f"nodeSelectorTerms[{index}]"):
+            found.extend(term_problems)
+        elif _term_holds(term, labels, node_name):
+            return True
+    if found:
+        raise SelectorError(tuple(found))
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def problems(selector: NodeSelector) -> tuple[str, ...]:
+    """Everything that makes the selector unreadable, with paths below it; empty when it is sound."""
+    return tuple(
+        problem
+        for index, term in enumerate(selector.node_selector_terms)
+        for problem in _term_problems(term, f"nodeSelectorTerms[{index}]")
+    )
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """Whether the toleration covers the taint. Which effects matter is the caller's question."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    if not all(_label_holds(requirement, labels) for requirement in term.match_expressions):
+        return False
+    # A node without a name shows no fields, and then upstream skips the field tests altogether.
+    return not node_name or all(_field_holds(requirement, node_name) for requirement in term.match_fields)
+
+
+def _label_holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compares(value, requirement.values, lambda have, bound: have > bound)
+        case "Lt":
+            return _compares(value, requirement.values, lambda have, bound: have < bound)
+        case _:
+            return False
+
+
+def _compares(value: str | None, bounds: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+    """A label that is missing or not an integer satisfies neither Gt nor Lt."""
+    have = None if value is None else _int64(value)
+    bound = _int64(bounds[0]) if len(bounds) == 1 else None
+    return have is not None and bound is not None and holds(have, bound)
+
+
+def _field_holds(requirement: NodeSelectorRequirement, node_name: str) -> bool:
+    """Fields other than the name read as empty text, they are not an error."""
+    have = node_name if requirement.key == FIELD_NODE_NAME else ""
+    return (have in requirement.values) == (requirement.operator == "In")
+
+
+def _term_problems(term: NodeSelectorTerm, path: str) -> list[str]:
+    found: list[str] = []
+    for index, requirement in enumerate(term.match_expressions):
+        found += _label_problems(requirement, f"{path}.matchExpressions[{index}]")
+    for index, requirement in enumerate(term.match_fields):
+        found += _field_problems(requirement, f"{path}.matchFields[{index}]")
+    return found
+
+
+def _label_problems(requirement: NodeSelectorRequirement, path: str) -> list[str]:
+    values = requirement.values
+    found = [f"{path}.key: {reason}" for reason in _key_problems(requirement.key)]
+    match requirement.operator:
+        case "In" | "NotIn":
+            if not values:
+                found.append(f"{path}.values: {requirement.operator} needs at least one value")
+        case "Exists" | "DoesNotExist":
+            if values:
+                found.append(f"{path}.values: {requirement.operator} takes no values, has {len(values)}")
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                found.append(f"{path}.values: {requirement.operator} needs exactly one value, has {len(values)}")
+            for index, value in enumerate(values):
+                if _int64(value) is None:
+                    found.append(f"{path}.values[{index}]: {value!r} is not a 64-bit integer")
+        case unknown:
+            return [f"{path}.operator: {unknown!r} is unknown; known: In, NotIn, Exists, DoesNotExist, Gt, Lt"]
+    # Label rules apply to bounds too, so a negative bound is refused although it is an integer.
+    for index, value in enumerate(values):
+        if len(value) > MAX_LABEL_LENGTH or (value and not _LABEL_NAME.fullmatch(value)):
+            found.append(f"{path}.values[{index}]: {value!r} cannot be a label value")
+    return found
+
+
+def _field_problems(requirement: NodeSelectorRequirement, path: str) -> list[str]:
+    if requirement.operator not in ("In", "NotIn"):
+        return [f"{path}.operator: {requirement.operator!r} does not apply to fields; known: In, NotIn"]
+    if len(requirement.values) != 1:
+        return [f"{path}.values: fields need exactly one value, has {len(requirement.values)}"]
+    return []
+
+
+def _key_problems(key: str) -> list[str]:
+    prefix, slash, name = key.rpartition("/")
+    if len(name) > MAX_LABEL_LENGTH or not _LABEL_NAME.fullmatch(name):
+        return [f"{key!r} cannot be a label key: the name must be 1-{MAX_LABEL_LENGTH} of A-Z a-z 0-9 - _ ."]
+    if slash and not _is_dns_subdomain(prefix):
+        return [f"{key!r} cannot be a label key: {prefix!r} is not a DNS subdomain"]
+    return []
+
+
+def _is_dns_subdomain(text: str) -> bool:
+    return len(text) <= MAX_PREFIX_LENGTH and all(_DNS_LABEL.fullmatch(part) for part in text.split("."))
+
+
+def _int64(text: str) -> int | None:
+    """The integer as Go's strconv reads it: an optional sign, ASCII digits, 64 bits."""
+    found = _DECIMAL.fullmatch(text)
+    if found is None or len(found[2]) > 19:  # 19 digits hold any int64; checked first so that length costs nothing
+        return None
+    number = int(found[1] + found[2])
+    return number if INT64_MIN <= number <= INT64_MAX else None

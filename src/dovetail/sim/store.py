@@ -1,0 +1,152 @@
+"""Keeps a cluster in a directory, so that separate commands see one cluster.
+
+One JSON file, replaced whole: written beside, synced, renamed. Killed at any moment it leaves the old state
+or the new one. A change holds a lock from reading to writing; readers need none. A file that is broken or not
+ours raises StateError and is left alone.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from dovetail import errors
+from dovetail.model import meta
+from dovetail.sim import cluster as clusters
+
+FORMAT: Final = "dovetail.dev/cluster"
+VERSION: Final = 1
+
+_STATE: Final = "cluster.json"
+_BESIDE: Final = "cluster.json.new"
+_LOCK: Final = "lock"
+
+R = TypeVar("R")
+
+
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: str
+    namespace: str
+    name: str
+    document: msgspec.Raw
+    applied: msgspec.Raw = meta.NO_RAW
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: str = ""
+    version: int = 0
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = FORMAT
+    version: int = VERSION
+    name: str
+    revision: int
+    objects: list[_Entry]
+
+
+class Store:
+    """A state directory. Nothing is created before the first write."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def path(self) -> Path:
+        """The state file."""
+        return self.directory / _STATE
+
+    def load(self) -> clusters.Cluster | None:
+        """The stored cluster, or None where there is none yet."""
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise errors.StateError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        return self._decoded(text)
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Something that differs after every change; cheap enough to ask several times a second."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+    def change(self, step: Callable[[clusters.Cluster | None], tuple[clusters.Cluster | None, R]]) -> R:
+        """Reads, asks `step` for the cluster to keep (None keeps the file) and its answer, writes; alone."""
+        with self._locked():
+            after, answer = step(self.load())
+            if after is not None:
+                self._write(after)
+        return answer
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise errors.StateError(f"{self.directory}: cannot be used: {error.strerror or error}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _write(self, cluster: clusters.Cluster) -> None:
+        beside = self.directory / _BESIDE
+        try:
+            with beside.open("wb") as file:
+                file.write(_encoded(cluster))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path)
+            self._sync_directory()
+        except OSError as error:
+            raise errors.StateError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+
+    def _sync_directory(self) -> None:
+        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _decoded(self, text: bytes) -> clusters.Cluster:
+        way_out = "move it away or name another directory with --state"
+        try:
+            head = msgspec.json.decode(text, type=_Head)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise errors.StateError(f"{self.path}: not a readable state file; {way_out}") from None
+        if head.format != FORMAT:
+            raise errors.StateError(f"{self.path}: not a Dovetail state file; {way_out}")
+        if head.version != VERSION:
+            raise errors.StateError(
+                f"{self.path}: state version {head.version}, this program reads {VERSION}; {way_out}"
+            )
+        try:
+            return _cluster(msgspec.json.decode(text, type=_State))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise errors.StateError(f"{self.path}: damaged: {error}; {way_out}") from None
+
+
+def _encoded(cluster: clusters.Cluster) -> bytes:
+    entries = [
+        _Entry(key.kind, key.namespace, key.name, record.document, record.applied)
+        for key, record in sorted(cluster.records.items())
+    ]
+    return msgspec.json.encode(_State(name=cluster.name, revision=cluster.revision, objects=entries)) + b"\n"
+
+
+def _cluster(state: _State) -> clusters.Cluster:
+    records = {
+        clusters.Key(entry.kind, entry.namespace, entry.name): clusters.Record(entry.document, entry.applied)
+        for entry in state.objects
+    }
+    return clusters.Cluster(state.name, state.revision, records)

@@ -1,0 +1,139 @@
+"""Runs `dovetail` for tests: in this process, as a process of its own, or on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click.testing
+import msgspec
+
+from dovetail.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+PROGRAM = [sys.executable, "-c", "import sys; from dovetail.cli.main import main; sys.exit(main())"]
+PATIENCE_SECONDS = 60.0  # for a terminal to answer; only a broken program waits so long
+
+
+class Run(msgspec.Struct, frozen=True):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of data."""
+        return self.out.splitlines()
+
+    def column(self, header: str) -> list[str]:
+        """The cells under a header of a table."""
+        starts = {found[0]: found.start() for found in re.finditer(r"\S+(?: \S+)*", self.lines[0])}
+        start = starts[header]
+        end = min((other for other in starts.values() if other > start), default=None)
+        return [line[start:end].strip() for line in self.lines[1:]]
+
+
+def inside(state: Path, *arguments: str, stdin: str | None = None) -> Run:
+    """The command in this process, through click's own test runner."""
+    runner = click.testing.CliRunner(env={"DOVETAIL_STATE": str(state), "NO_COLOR": "1"})
+    result = runner.invoke(main.cli, arguments, input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+def outside(state: Path, *arguments: str, **environment: str) -> Run:
+    """The command as a process, with no terminal."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=_environment(state, environment),
+        cwd=ROOT,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Terminal:
+    """A process whose input and output are a terminal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], screen: int) -> None:
+        self.process = process
+        self._screen = screen
+        self.text = ""
+
+    def wait_for(self, text: str) -> None:
+        """Reads until the text was shown."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.text:
+            assert time.monotonic() < deadline, f"never shown: {text!r}; so far: {self.text[-2000:]!r}"
+            if not self._read():
+                assert text in self.text, f"ended without {text!r}: {self.text[-2000:]!r}"
+
+    def press(self, keys: str) -> None:
+        """Types."""
+        os.write(self._screen, keys.encode())
+
+    def ending(self) -> int:
+        """Reads what is left and returns the exit code."""
+        while self._read():
+            pass
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._screen], [], [], PATIENCE_SECONDS)
+        if not ready:
+            return False
+        try:
+            data = os.read(self._screen, 65536)
+        except OSError:  # the other side is gone
+            return False
+        self.text += data.decode(errors="replace")
+        return bool(data)
+
+
+@contextlib.contextmanager
+def terminal(
+    state: Path, *arguments: str, rows: int = 40, columns: int = 100, **environment: str
+) -> Iterator[Terminal]:
+    """The command on a terminal of the given size; ended with the block if it still runs."""
+    screen, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=_environment(state, {"TERM": "xterm-256color"} | environment),
+        cwd=ROOT,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C means an interrupt
+    )
+    os.close(inner)
+    try:
+        yield Terminal(process, screen)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(screen)
+
+
+def _environment(state: Path, more: dict[str, str]) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "VIRTUAL_ENV") if name in os.environ}
+    return {**kept, "DOVETAIL_STATE": str(state), "PYTHONUTF8": "1", **more}

@@ -1,0 +1,168 @@
+"""`dovetail apply`: files in, all objects or none, and messages that name file, object, field and expectation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli import running
+
+EXAMPLES = sorted(running.EXAMPLES.glob("*.yaml"))
+
+CLAIM = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: NAME}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+"""
+
+
+def claim(name: str) -> str:
+    return CLAIM.replace("NAME", name)
+
+
+def claim_names(state: Path) -> list[str]:
+    listed = running.inside(state, "get", "claims", "-A", "-o", "json")
+    return [item["metadata"]["name"] for item in msgspec.json.decode(listed.out)["items"]]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_passes_a_dry_run_in_a_fresh_directory(path: Path, empty: Path) -> None:
+    run = running.inside(empty, "apply", "--dry-run", "-f", str(path))
+    assert run.code == 0, run.err
+    assert run.lines
+    assert all(line.endswith(" created (dry run)") for line in run.lines)
+    assert not empty.exists()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_applies_and_applies_again_unchanged(path: Path, state: Path) -> None:
+    assert running.inside(state, "apply", "-f", str(path)).code == 0
+    before = (state / "cluster.json").read_bytes()
+    again = running.inside(state, "apply", "-f", str(path))
+    assert all(line.endswith(" unchanged") for line in again.lines)
+    assert (state / "cluster.json").read_bytes() == before
+
+
+def test_lines_read_like_kubectls_and_the_last_one_says_what_next(state: Path) -> None:
+    run = running.inside(state, "apply", "-f", str(running.EXAMPLES / "one-gpu.yaml"))
+    assert run.lines == ["resourceclaim.resource.k8s.io/one-gpu created", "pod/one-gpu created"]
+    assert run.err.splitlines()[-1] == "next: dovetail get claims"
+    train = running.inside(state, "apply", "-f", str(running.EXAMPLES / "eight-gpus-one-node.yaml"))
+    assert train.err.splitlines()[-1] == "next: dovetail get claims -n train"
+
+
+def test_a_changed_label_is_configured(state: Path) -> None:
+    running.inside(state, "apply", "-f", "-", stdin=claim("a"))
+    labelled = claim("a").replace("{name: a}", "{name: a, labels: {team: red}}")
+    assert running.inside(state, "apply", "-f", "-", stdin=labelled).lines == [
+        "resourceclaim.resource.k8s.io/a configured"
+    ]
+    bare = running.inside(state, "apply", "-f", "-", stdin=claim("a"))
+    assert bare.lines == ["resourceclaim.resource.k8s.io/a configured"]
+    shown = msgspec.json.decode(running.inside(state, "get", "claims", "a", "-o", "json").out)
+    assert "labels" not in shown["items"][0]["metadata"]
+
+
+def test_one_bad_document_keeps_everything_out(state: Path, tmp_path: Path) -> None:
+    before = (state / "cluster.json").read_bytes()
+    file = tmp_path / "mixed.yaml"
+    file.write_text(claim("good") + "---" + claim("bad").replace("gpu.nvidia.com", "Not/Good"))
+    run = running.inside(state, "apply", "-f", str(file))
+    assert (run.code, run.out) == (1, "")
+    [first, last] = run.err.splitlines()
+    assert first.startswith(f"error: {file}: document 2 (line ")
+    assert "ResourceClaim default/bad: spec.devices.requests[0].exactly.deviceClassName: " in first
+    assert last == "nothing was applied: 1 problem"
+    assert (state / "cluster.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (claim("a").replace("deviceClassName", "deviceClass"), 'unknown field "deviceClass"; did you mean'),
+        (claim("a").replace("[{name: gpu,", "[{name: 5,"), "spec.devices.requests[0].name: expected text, got 5"),
+        (claim("a").replace("resource.k8s.io/v1", "resource.k8s.io/v1beta1"), "write it as resource.k8s.io/v1"),
+        (claim("a").replace("kind: ResourceClaim", "kind:"), "kind: expected text, got null"),
+        (claim("A_a"), "metadata.name: "),
+        (claim("a").replace("{name: a}", "{name: a, namespace: far}"), 'namespace "far" does not exist'),
+        (
+            claim("a").replace("nvidia.com}}", "nvidia.com, selectors: [{cel: {expression: 'device.'}}]}}"),
+            "spec.devices.requests[0].exactly.selectors[0].cel.expression: ",
+        ),
+        ("a: [1", "document 1"),
+        ("- just\n- a list", "expected an object with apiVersion and kind, got a list"),
+        ("", "no objects found"),
+        ("# nothing here\n---\n", "no objects found"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_where_and_what_was_expected(state: Path, text: str, expected: str) -> None:
+    run = running.inside(state, "apply", "-f", "-", stdin=text)
+    assert (run.code, run.out) == (1, "")
+    assert expected in run.err
+    assert run.err.splitlines()[-1].startswith("nothing was applied: ")
+    assert claim_names(state) == []
+
+
+def test_directories_files_and_input_go_together(state: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "b.yaml").write_text(claim("b"))
+    (folder / "a.json").write_text(
+        '{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim",'
+        '"metadata":{"name":"a"},"spec":{"devices":{"requests":[{"name":"g","exactly":{"deviceClassName":"x"}}]}}}]}'
+    )
+    (folder / "notes.txt").write_text("not a manifest")
+    run = running.inside(state, "apply", "-f", str(folder), "-f", "-", "-o", "name", stdin=claim("c"))
+    assert run.lines == [f"resourceclaim.resource.k8s.io/{name}" for name in "abc"]
+    assert claim_names(state) == ["a", "b", "c"]
+
+
+def test_what_cannot_be_read_is_refused(state: Path, tmp_path: Path) -> None:
+    (tmp_path / "hollow").mkdir()
+    for name in ("missing.yaml", "hollow"):
+        run = running.inside(state, "apply", "-f", str(tmp_path / name))
+        assert run.code == 1
+        assert str(tmp_path / name) in run.err
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00\x01")
+    assert "not UTF-8" in running.inside(state, "apply", "-f", str(binary)).err
+
+
+def test_a_namespace_option_places_objects_and_must_not_contradict_them(state: Path) -> None:
+    placed = "apiVersion: v1\nkind: Namespace\nmetadata: {name: train}\n---" + claim("a")
+    assert running.inside(state, "apply", "-n", "train", "-f", "-", stdin=placed).code == 0
+    assert running.inside(state, "get", "claims", "-n", "train").column("NAME") == ["a"]
+    other = claim("b").replace("{name: b}", "{name: b, namespace: default}")
+    run = running.inside(state, "apply", "-n", "train", "-f", "-", stdin=other)
+    assert run.code == 1
+    assert 'is "default", but -n says "train"' in run.err
+
+
+def test_a_dry_run_changes_nothing_and_shows_what_would_be_stored(state: Path) -> None:
+    before = (state / "cluster.json").read_bytes()
+    run = running.inside(state, "apply", "--dry-run", "-o", "json", "-f", "-", stdin=claim("a"))
+    [item] = msgspec.json.decode(run.out)["items"]
+    assert item["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    assert (state / "cluster.json").read_bytes() == before
+
+
+def test_applying_without_a_cluster_starts_the_sample_and_says_so(empty: Path) -> None:
+    run = running.inside(empty, "apply", "-f", "-", stdin=claim("a"))
+    assert run.code == 0
+    assert "started the sample fleet" in run.err
+    assert len(running.inside(empty, "get", "gpus").lines) == 27
+    assert claim_names(empty) == ["a"]
+
+
+def test_kinds_nobody_uses_are_kept_and_noted(state: Path) -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=service)
+    assert run.lines == ["service/web created"]
+    assert "kept, not used" in run.err

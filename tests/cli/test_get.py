@@ -1,0 +1,192 @@
+"""`dovetail get`: tables for people, Kubernetes objects for programs, exit codes for scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dovetail.model import objects
+from dovetail.sim import cluster as clusters
+from dovetail.sim import store as stores
+from tests.cli import running
+
+RESOURCES = ("gpus", "devices", "claims", "nodes", "classes", "slices", "pods", "templates")
+
+
+def test_gpus_has_one_row_per_node_with_a_tile_per_gpu(state: Path) -> None:
+    run = running.inside(state, "get", "gpus")
+    assert run.code == 0
+    assert len(run.lines) == 1 + 26
+    rows = dict(zip(run.column("NODE"), run.column("TILES"), strict=True))
+    assert rows["h100-0"] == "□" * 8
+    assert rows["a100-3"] == "▤" * 4
+    assert len({clique for clique in run.column("CLIQUE") if clique != "-"}) == 1
+    assert run.err.splitlines()[-1].startswith("next: dovetail ")
+
+
+def test_devices_has_one_row_per_device(state: Path) -> None:
+    run = running.inside(state, "get", "devices")
+    assert len(run.lines) == 1 + 4 * 8 + 4 * 4 * 25 + 18 * (4 + 2)
+    assert set(run.column("STATE")) == {"free"}
+    of_node = running.inside(state, "get", "devices", "--node", "h100-1")
+    assert of_node.column("DEVICE") == [f"gpu-{index}" for index in range(8)]
+    assert len(set(of_node.column("GPU"))) == len(set(of_node.column("PCI"))) == 8
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_objects_come_as_one_list_that_decodes(state: Path, resource: str, form: str) -> None:
+    apply_all(state)
+    run = running.inside(state, "get", resource, "-A", "-o", form)
+    assert run.code == 0
+    assert run.err == ""
+    tree = msgspec.json.decode(run.out) if form == "json" else yaml.safe_load(run.out)
+    assert (tree["apiVersion"], tree["kind"]) == ("v1", "List")
+    assert len(objects.decode_all(tree)) == len(tree["items"]) > 0
+    if form == "yaml":
+        as_json = running.inside(state, "get", resource, "-A", "-o", "json")
+        assert tree == msgspec.json.decode(as_json.out)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_wide_adds_columns_and_names_are_one_per_row(state: Path, resource: str) -> None:
+    apply_all(state)
+    narrow, wide, names = (
+        running.inside(state, "get", resource, "-A", "-o", form) for form in ("table", "wide", "name")
+    )
+    assert wide.lines[0].startswith(narrow.lines[0])
+    assert len(narrow.lines) == len(wide.lines) == len(names.lines) + 1
+    assert all("/" in name for name in names.lines)
+    assert narrow.lines[0] == narrow.lines[0].upper()
+
+
+def test_claims_show_requests_state_and_age(state: Path) -> None:
+    apply_all(state)
+    here = running.inside(state, "get", "claims")
+    assert here.column("NAME") == ["h100-or-a100", "one-gpu"]
+    assert here.column("REQUESTS")[0] == ("1 x gpu.nvidia.com [1 selector] or 1 x mig.nvidia.com [1 selector]")
+    assert set(here.column("STATE")) == {"pending"}
+    assert all(age.endswith("s") for age in here.column("AGE"))
+    there = running.inside(state, "get", "claims", "-n", "train")
+    assert there.column("REQUESTS") == ["8 x gpu.nvidia.com [1 selector]"]
+    everywhere = running.inside(state, "get", "claims", "-A")
+    assert everywhere.column("NAMESPACE") == ["default", "default", "train"]
+
+
+def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
+    apply_all(state)
+    allocate(state, "one-gpu", {"driver": "gpu.nvidia.com", "pool": "h100-2", "device": "gpu-3"})
+    allocate(state, "h100-or-a100", {"driver": "gpu.nvidia.com", "pool": "a100-1", "device": "gpu-0-mig-7g80gb-0-0"})
+    run = running.inside(state, "get", "gpus")
+    rows = dict(zip(run.column("NODE"), run.column("TILES"), strict=True))
+    assert rows["h100-2"] == "□□□■□□□□"
+    assert rows["a100-1"] == "▥▤▤▤"
+    devices = running.inside(state, "get", "devices", "--node", "h100-2")
+    assert devices.column("STATE").index("allocated") == 3
+    assert devices.column("STATE").count("allocated") == 1
+    claims = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
+    assert claims.column("STATE") == ["allocated,reserved"]
+    assert claims.column("DEVICES") == ["h100-2/gpu-3"]
+    assert running.inside(state, "get", "claims", "-A", "--node", "h100-2").column("NAME") == ["one-gpu"]
+
+
+def test_devices_no_node_owns_are_shown_too(state: Path) -> None:
+    published = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: fabric}
+spec:
+  driver: fabric.example.com
+  allNodes: true
+  pool: {name: fabric, generation: 1, resourceSliceCount: 1}
+  devices: [{name: port-0, attributes: {type: {string: port}}}]
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=published).code == 0
+    shown = running.inside(state, "get", "devices", "port-0")
+    assert (shown.column("NODE"), shown.column("TYPE")) == (["-"], ["port"])
+    assert running.inside(state, "get", "devices", "-l", "tier=x", "-o", "name").lines == []
+    listed = msgspec.json.decode(running.inside(state, "get", "devices", "port-0", "-o", "json").out)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["fabric"]
+    assert len(running.inside(state, "get", "gpus").lines) == 27
+
+
+def test_labels_choose_rows(state: Path) -> None:
+    apply_all(state)
+    hopper = running.inside(state, "get", "gpus", "-l", "nvidia.com/gpu.family=hopper")
+    assert hopper.column("NODE") == ["h100-0", "h100-1", "h100-2", "h100-3"]
+    rack = running.inside(state, "get", "nodes", "-l", "nvidia.com/gpu.clique", "-o", "name")
+    assert len(rack.lines) == 18
+    team = running.inside(state, "get", "claims", "-A", "-l", "team in (vision)", "-o", "name")
+    assert team.lines == ["resourceclaim.resource.k8s.io/eight-gpus"]
+    wrong = running.inside(state, "get", "gpus", "-l", "a b")
+    assert (wrong.code, wrong.out) == (1, "")
+
+
+def test_names_choose_rows_and_a_missing_one_is_an_error(state: Path) -> None:
+    apply_all(state)
+    assert running.inside(state, "get", "node", "h100-1").column("NAME") == ["h100-1"]
+    some = running.inside(state, "get", "claims", "one-gpu", "nope")
+    assert some.code == 1
+    assert some.column("NAME") == ["one-gpu"]
+    assert 'claims "nope" not found' in some.err
+
+
+def test_nothing_found_is_said_on_stderr_and_is_no_error(state: Path) -> None:
+    run = running.inside(state, "get", "claims", "-n", "elsewhere")
+    assert (run.code, run.out) == (0, "")
+    assert "no claims found in namespace elsewhere; -A looks in all" in run.err
+    listed = running.inside(state, "get", "claims", "-o", "json")
+    assert msgspec.json.decode(listed.out)["items"] == []
+
+
+def test_without_a_cluster_the_next_step_is_up(empty: Path) -> None:
+    run = running.inside(empty, "get", "gpus")
+    assert run.code == 1
+    assert run.out == ""
+    assert run.err.splitlines()[-1] == "next: dovetail up"
+    assert not empty.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("get",), ("get", "nonsense"), ("get", "gpus", "-o", "xml"), ("fly",), ("get", "gpus", "--wat")]
+)
+def test_wrong_usage_ends_with_2(state: Path, arguments: tuple[str, ...]) -> None:
+    run = running.inside(state, *arguments)
+    assert run.code == 2
+    assert run.out == ""
+    assert run.err
+
+
+def test_a_broken_state_file_is_named_and_kept(state: Path) -> None:
+    (state / "cluster.json").write_bytes(b"{half")
+    for arguments in (("get", "gpus"), ("up",), ("up", "--fresh"), ("apply", "-f", str(running.EXAMPLES))):
+        run = running.inside(state, *arguments)
+        assert run.code == 1
+        assert "not a readable state file" in run.err
+    assert (state / "cluster.json").read_bytes() == b"{half"
+
+
+def apply_all(state: Path) -> None:
+    run = running.inside(state, "apply", "-f", str(running.EXAMPLES))
+    assert run.code == 0, run.err
+
+
+def allocate(state: Path, name: str, device: dict[str, str]) -> None:
+    """Writes a claim's status as a scheduler would."""
+    key = clusters.Key("ResourceClaim", "default", name)
+
+    def step(old: clusters.Cluster | None) -> tuple[clusters.Cluster | None, None]:
+        assert old is not None
+        tree: dict[str, Any] = msgspec.json.decode(old.records[key].document)
+        tree["status"] = {
+            "allocation": {"devices": {"results": [{"request": "gpu", **device}]}},
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+        }
+        record = msgspec.structs.replace(old.records[key], document=msgspec.Raw(msgspec.json.encode(tree)))
+        return msgspec.structs.replace(old, records=old.records | {key: record}), None
+
+    stores.Store(state).change(step)

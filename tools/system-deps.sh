@@ -1,0 +1,19 @@
+#!/bin/sh
+# Installs what the tests need from Debian. Does nothing when all of it is present; says what is missing when it cannot install.
+set -eu
+
+missing=""
+for tool in git; do
+    command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+done
+[ -z "$missing" ] && exit 0
+
+if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+    echo "installing:$missing" >&2
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "missing:$missing; install with your package manager, then run make test again" >&2
+    exit 1
+fi
