@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import time
@@ -26,21 +27,21 @@ def main(arguments: list[str] | None = None) -> int:
     names = tuple(SUBJECTS) if wanted.what == "all" else (wanted.what,)
     tallies = {name: findings.Tally(name) for name in names}
     print(f"comparing {', '.join(names)} with upstream from seed {wanted.seed}; stop with Ctrl-C", file=sys.stderr)
-    try:
-        with oracle.start() as upstream:
-            seeds = _run(upstream, tallies, wanted)
-    except KeyboardInterrupt:
-        seeds = []
-        print(file=sys.stderr)
+    seeds: list[int] = []
+    with contextlib.suppress(KeyboardInterrupt), oracle.start() as upstream:
+        _run(upstream, tallies, wanted, seeds)
+    print(file=sys.stderr)
     _report(tallies)
     if wanted.record and seeds:
         _record(tallies, seeds)
     return 1 if any(tally.disagreements for tally in tallies.values()) else 0
 
 
-def _run(upstream: oracle.Oracle, tallies: dict[str, findings.Tally], wanted: argparse.Namespace) -> list[int]:
+def _run(
+    upstream: oracle.Oracle, tallies: dict[str, findings.Tally], wanted: argparse.Namespace, seeds: list[int]
+) -> None:
     """Round after round, each with a seed of its own, so that any round can be repeated alone."""
-    started, done, seeds = time.monotonic(), 0, []
+    started, done = time.monotonic(), 0
     for seed in _seeds(wanted.seed, wanted.count):
         for name, tally in tallies.items():
             subject = SUBJECTS[name]
@@ -48,8 +49,6 @@ def _run(upstream: oracle.Oracle, tallies: dict[str, findings.Tally], wanted: ar
         seeds.append(seed)
         done += BATCH
         _progress(tallies, done, time.monotonic() - started)
-    print(file=sys.stderr)
-    return seeds
 
 
 def _seeds(first: int, count: int | None) -> Iterator[int]:

@@ -43,7 +43,7 @@ class Qualifier:
 class Attribute:
     """A chain under construction. `conditional` holds (condition id, yes, no) for `c ? a : b`."""
 
-    __slots__ = ("base", "branches", "condition_id", "id", "qualifiers", "variable")
+    __slots__ = ("base", "branches", "condition_id", "id", "is_unwatched", "qualifiers", "variable")
 
     def __init__(
         self,
@@ -53,8 +53,10 @@ class Attribute:
         variable: str = "",
         branches: tuple[Attribute, Attribute] | None = None,
         condition_id: int = 0,
+        is_unwatched: bool = False,
     ) -> None:
         self.id = id_
+        self.is_unwatched = is_unwatched  # upstream loses sight of reads through a name that a local variable hides
         self.base = base
         self.variable = variable
         self.branches = branches
@@ -85,7 +87,7 @@ class Attribute:
             direct = _direct(self.qualifiers)
             if direct is not None:
                 return direct
-        return _general(self.base, self.qualifiers, tracked=tracked)
+        return _general(self.base, self.qualifiers, tracked=tracked and not self.is_unwatched)
 
 
 def _conditional(condition: Run, branches: tuple[Attribute, Attribute], *, tracked: bool) -> Run:

@@ -8,7 +8,7 @@ from dovetail.cel import values
 from dovetail.cel.attributes import Run
 from dovetail.cel.declarations import Implementation, Overload
 from dovetail.cel.frame import Frame
-from dovetail.cel.values import CelError, Panic, Value
+from dovetail.cel.values import CelError, Value
 
 
 def binary(
@@ -89,24 +89,6 @@ def _eager(implementation: Implementation, runs: tuple[Run, ...]) -> Run:
         return implementation(*given)
 
     return run
-
-
-def fragile(overload: str, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    """The arguments of a call whose price upstream cannot reckon from a wrong one: it panics, and nothing absorbs it."""
-    position = 0 if overload == "list_distinct" or overload.endswith("_sort") else 1
-    wanted: type = int if overload == "list_flatten_int" else list
-    argument = runs[position]
-
-    def run(frame: Frame) -> Value:
-        try:
-            value = argument(frame)
-        except CelError as error:
-            raise Panic(str(error)) from None
-        if not isinstance(value, wanted) or value.__class__ in (bool, values.UInt):
-            raise Panic(f"the price of {overload} cannot be reckoned")
-        return value
-
-    return (*runs[:position], run, *runs[position + 1 :])
 
 
 def guarded(overloads: list[Overload]) -> Implementation:

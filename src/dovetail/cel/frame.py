@@ -52,45 +52,50 @@ class Tracker:
     """Counts cost step by step exactly as cel-go does, value stack included.
 
     A call is charged when the values of all its arguments are found on the stack; what lies above a found value is
-    dropped with it. Leftovers of abandoned steps therefore matter, and are kept.
+    dropped with it. Leftovers of abandoned steps therefore matter, and are kept. Each operation takes amortised
+    constant time: an entry knows where the one before it with the same id lies.
     """
 
-    __slots__ = ("cost", "limit", "stack")
+    __slots__ = ("_last", "_stack", "cost", "limit")
 
     def __init__(self, limit: int = COST_LIMIT) -> None:
         self.cost = 0
         self.limit = limit
-        self.stack: list[tuple[int, Value]] = []
+        self._stack: list[tuple[int, Value, int]] = []  # id, value, position of the previous entry with this id
+        self._last: dict[int, int] = {}
 
     def push(self, id_: int, value: Value) -> None:
         """Records a step's value; ends evaluation once the limit is passed."""
-        self.stack.append((id_, value))
+        last = self._last
+        self._stack.append((id_, value, last.get(id_, -1)))
+        last[id_] = len(self._stack) - 1
         if self.cost > self.limit:
             raise CostExceeded
 
     def drop(self, *ids: int) -> None:
         """Forgets each step's value and what was recorded after it."""
-        stack = self.stack
         for id_ in ids:
-            for index in range(len(stack) - 1, -1, -1):
-                if stack[index][0] == id_:
-                    del stack[index:]
-                    break
+            position = self._last.get(id_, -1)
+            if position >= 0:
+                self._cut(position)
 
     def take(self, ids: tuple[int, ...]) -> list[Value] | None:
         """The values of a call's arguments, last argument first on the stack; None when one is missing."""
-        stack = self.stack
         found: list[Value] = []
         for id_ in reversed(ids):
-            for index in range(len(stack) - 1, -1, -1):
-                if stack[index][0] == id_:
-                    found.append(stack[index][1])
-                    del stack[index:]
-                    break
-            else:
+            position = self._last.get(id_, -1)
+            if position < 0:
                 return None
+            found.append(self._stack[position][1])
+            self._cut(position)
         found.reverse()
         return found
+
+    def _cut(self, position: int) -> None:
+        stack, last = self._stack, self._last
+        while len(stack) > position:
+            id_, _, previous = stack.pop()
+            last[id_] = previous
 
 
 class Frame:

@@ -14,6 +14,7 @@ from dovetail.cel.values import (
     CelError,
     Duration,
     MutableList,
+    Panic,
     Timestamp,
     UInt,
     Value,
@@ -35,14 +36,15 @@ def add(left: Value, right: Value) -> Value:
         return _uint(int(left) + int(right))
     if kind is other and (kind is float or kind is str or kind is bytes):
         if kind is not float and len(left) + len(right) > MAX_TEXT:
-            raise CelError(f"text longer than {MAX_TEXT} characters")
+            raise Panic(f"text longer than {MAX_TEXT} characters")
         return left + right
     if isinstance(left, list) and isinstance(right, list):
         return _concatenated(left, right)
     if kind is Duration and other is Duration:
         return _duration(left.nanos + right.nanos)
     if (kind is Duration and other is Timestamp) or (kind is Timestamp and other is Duration):
-        return timestamp(left.nanos + right.nanos)
+        offset = (left if kind is Timestamp else right).offset_seconds
+        return timestamp(left.nanos + right.nanos, offset)
     raise no_such_overload()
 
 
@@ -58,7 +60,7 @@ def subtract(left: Value, right: Value) -> Value:
     if kind is other and (kind is Duration or kind is Timestamp):
         return _duration(left.nanos - right.nanos)
     if kind is Timestamp and other is Duration:
-        return timestamp(left.nanos - right.nanos)
+        return timestamp(left.nanos - right.nanos, left.offset_seconds)
     raise no_such_overload()
 
 
@@ -167,11 +169,11 @@ def differs(left: Value, right: Value) -> bool:
     return values.equal(left, right) is not True
 
 
-def timestamp(nanos: int) -> Timestamp:
+def timestamp(nanos: int, offset_seconds: int = 0) -> Timestamp:
     """A moment within the years 1 to 9999."""
     if not TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
         raise CelError("timestamp overflow")
-    return Timestamp(nanos)
+    return Timestamp(nanos, offset_seconds)
 
 
 BINARY: Final = {
@@ -219,7 +221,7 @@ def _divide_doubles(left: float, right: float) -> float:
 
 def _concatenated(left: list[Value], right: list[Value]) -> list[Value]:
     if len(left) + len(right) > MAX_LIST:
-        raise CelError(f"list longer than {MAX_LIST} elements")
+        raise Panic(f"list longer than {MAX_LIST} elements")
     if left.__class__ is MutableList:
         left.extend(right)
         return left

@@ -15,6 +15,7 @@ from dovetail.cel.source import Issue
 
 MAX_DEPTH: Final = 250  # cel-go: parser recursion limit
 MAX_CHARACTERS: Final = 100_000  # cel-go: expression size limit
+MAX_NODES: Final = 100_000  # optMap copies its target, so a chain of them doubles with each link
 RESERVED: Final = frozenset(
     """as break const continue else false for function if import in let loop package namespace null return
     true var void while""".split()  # noqa: SIM905
@@ -101,6 +102,8 @@ class _Parser:
 
     def next_id(self) -> int:
         self.last_id += 1
+        if self.last_id > MAX_NODES:
+            raise SyntaxProblem(Issue(self.token.offset, f"expression has more than {MAX_NODES} parts"))
         return self.last_id
 
     def depth_of(self, *nodes: ast.Node | None) -> int:
@@ -112,8 +115,8 @@ class _Parser:
         self.depths[node.id] = depth
         return node
 
-    def enter(self, rule: str, by: int = 1) -> None:
-        self.open[rule] += by
+    def enter(self, rule: str) -> None:
+        self.open[rule] += 1
         if self.open[rule] > MAX_DEPTH:
             raise SyntaxProblem(Issue(self.token.offset, f"expression is nested deeper than {MAX_DEPTH} levels"))
 
@@ -171,31 +174,25 @@ class _Parser:
     def relation(self, level: int = 0) -> ast.Node:
         """Comparisons, left-associative; the right side of one binds tighter."""
         self.enter("relation")
-        opened = 1
         node = self.calc(0)
         while level == 0 and (function := RELATIONS.get(self.token.kind)) is not None:
             mark = self.take()
-            self.enter("relation")
-            opened += 1
             id_ = self.next_id()
             right = self.relation(1)
             node = self.binary(ast.Call(id_, mark.offset, function, [node, right]))
-        self.open["relation"] -= opened
+        self.open["relation"] -= 1
         return node
 
     def calc(self, level: int) -> ast.Node:
         """Sums (level 0) and products (level 1), left-associative."""
         self.enter("calc")
-        opened = 1
         node = self.unary()
         while (operator := ARITHMETIC.get(self.token.kind)) is not None and operator[1] >= level:
             mark = self.take()
-            self.enter("calc")
-            opened += 1
             id_ = self.next_id()
             right = self.calc(operator[1] + 1)
             node = self.binary(ast.Call(id_, mark.offset, operator[0], [node, right]))
-        self.open["calc"] -= opened
+        self.open["calc"] -= 1
         return node
 
     def binary(self, call: ast.Call) -> ast.Node:
@@ -221,13 +218,10 @@ class _Parser:
 
     def member(self) -> ast.Node:
         self.enter("member")
-        opened = 1
         node = self.primary()
         while self.token.kind in (".", "["):
-            self.enter("member")
-            opened += 1
             node = self.selection(node) if self.token.kind == "." else self.index(node)
-        self.open["member"] -= opened
+        self.open["member"] -= 1
         return node
 
     def selection(self, operand: ast.Node) -> ast.Node:

@@ -11,9 +11,8 @@ from typing import Final
 
 from dovetail.cel import access, ast, messages, operators, types, values
 from dovetail.cel.attributes import Attribute, Qualifier, Run
-from dovetail.cel.calls import binary, fragile, guarded, sequence
+from dovetail.cel.calls import binary, guarded, sequence
 from dovetail.cel.checker import Checked
-from dovetail.cel.cost import FRAGILE
 from dovetail.cel.declarations import Library, Overload
 from dovetail.cel.folds import Fold, initial, plan_fold
 from dovetail.cel.frame import NOTHING, UNSET, Frame
@@ -141,7 +140,7 @@ class _Planner:
             return Step(id_, attribute=Attribute(id_, self.locals[name][-1]))
         if name.removeprefix(".") != "device":
             raise PlanError(f"reference to undefined type: {name}")
-        return Step(id_, attribute=Attribute(id_, _whole_device, variable="device"))
+        return Step(id_, attribute=Attribute(id_, _whole_device, variable="device", is_unwatched=name[0] == "."))
 
     def select(self, node: ast.Select) -> Step:
         reference = self.checked.references.get(node.id)
@@ -191,7 +190,7 @@ class _Planner:
                 return folded
         step = self.ordinary(node, args)
         if node.function in CONVERSIONS and len(args) == 1 and args[0].has_constant:
-            return self.folded(node, step)
+            return self.folded(node, args)
         return step
 
     def ordinary(self, node: ast.Call, args: list[Step]) -> Step:
@@ -210,11 +209,9 @@ class _Planner:
 
         else:
             implementation = guarded(self.candidates(node, overloads))
-            eager = len(runs) == 2 and len(overloads) == 1 and overloads[0] != "string_format"
-            is_fragile = len(overloads) == 1 and overloads[0] in FRAGILE and not self.tracked
-            if is_fragile:
-                runs = fragile(overloads[0], runs)
-            run = sequence(implementation, runs, eager=is_fragile or (eager and self.tracked))
+            is_pair = len(overloads) == 1 and overloads[0] != "string_format"
+            eager = len(runs) == 2 and (is_pair or node.function == "@sortByAssociatedKeys")
+            run = sequence(implementation, runs, eager=eager and self.tracked)
             if not self.tracked and args and all(arg.has_constant for arg in args):
                 run = self.computed_now(run, args)
         overload = overloads[0] if len(overloads) == 1 else ""
@@ -236,13 +233,13 @@ class _Planner:
         every = self.library.functions[node.function]
         return [o for o in every if o.id == chosen[0]] if len(chosen) == 1 else every
 
-    def folded(self, node: ast.Call, step: Step) -> Step:
+    def folded(self, node: ast.Call, args: list[Step]) -> Step:
         """A conversion of a constant, done now."""
+        convert = guarded(self.candidates(node, self.checked.references[node.id].overloads))
         try:
-            value = plan_value(self.checked, self.library, node)
-        except CelError as error:
+            return self.constant(node.id, convert(*(arg.constant for arg in args)))
+        except (CelError, Panic) as error:
             raise PlanError(str(error)) from None
-        return self.constant(step.id, value)
 
     def membership(self, node: ast.Call, args: list[Step]) -> Step | None:
         if self.checked.references[node.id].overloads != ("in_list",) or not args[1].has_constant:
@@ -421,14 +418,6 @@ class _Planner:
 
     def declare(self, name: str, reader: Run) -> None:
         self.locals.setdefault(name, []).append(reader)
-
-
-def plan_value(checked: Checked, library: Library, node: ast.Call) -> Value:
-    """The value of a call on constants only."""
-    planner = _Planner(checked, library, tracked=False)
-    parts = [planner.visit(arg) for arg in node.args]
-    every = planner.candidates(node, checked.references[node.id].overloads)
-    return guarded(every)(*(part.constant for part in parts))
 
 
 _Special = Callable[[_Planner, ast.Call], Step]

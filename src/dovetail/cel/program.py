@@ -5,14 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from dovetail.cel import values
+from dovetail.cel import ast, values
 from dovetail.cel.checker import Checked
 from dovetail.cel.environment import Environment, stored
 from dovetail.cel.frame import COST_LIMIT, CostExceeded, DeviceView, Frame, Tracker
+from dovetail.cel.macros import UNUSED
 from dovetail.cel.values import CelError, Panic, Value
 
-# An expression whose estimate stays this far below the limit is evaluated without counting.
+# An expression whose estimate stays this far below the limit is evaluated without counting, unless it uses
+# something that upstream's estimate is known to take too lightly.
 _UNCOUNTED: Final = COST_LIMIT // 10
+_UNDERRATED: Final = frozenset(("flatten", "indexOf", "lastIndexOf", "includes", "distinct", "sort"))
 
 
 class Outcome(StrEnum):
@@ -49,7 +52,7 @@ class Program:
         self._plan = environment.plan(self.checked, tracked=False)
         self._tracked = environment.plan(self.checked, tracked=True)
         self.estimated_cost = environment.estimated_cost(self.checked)
-        self.is_bounded = self.estimated_cost <= _UNCOUNTED
+        self.is_bounded = self.estimated_cost <= _UNCOUNTED and not _has_underrated(self.checked.root)
 
     def outcome(self, device: DeviceView) -> Outcome:
         """The verdict alone; the quickest way."""
@@ -92,6 +95,19 @@ class Program:
 def compile_stored(expression: str) -> Program:
     """Compiles for evaluation. Raises ExpressionError when the expression is wrong."""
     return Program(expression, stored())
+
+
+def _has_underrated(root: ast.Node) -> bool:
+    """Whether loops (other than bindings) or list functions make the estimate unsafe to rely on."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Comprehension) and node.iter_var != UNUSED:
+            return True
+        if isinstance(node, ast.Call) and node.function in _UNDERRATED:
+            return True
+        pending.extend(ast.children(node))
+    return False
 
 
 def _judged(value: Value) -> Outcome:

@@ -12,6 +12,7 @@ from dovetail.cel.checker import Checked
 from dovetail.cel.macros import UNUSED
 
 OWN_DOMAIN: Final = "\0driver"  # device.attributes[device.driver]: the domain named like the device's driver
+_ANY: Final = "\0any"  # a key that is only known when the expression runs
 Path = tuple[str, ...]
 # A path is ("driver",), ("allowMultipleAllocations",), or ("attributes" | "capacity"[, domain[, id]]);
 # the empty path is the whole device.
@@ -36,7 +37,7 @@ class _Walker:
     def visit(self, node: ast.Node) -> None:
         path = self.path(node)
         if path is not None:
-            self.found.add(path[:3])
+            self.add(path)
             return
         if isinstance(node, ast.Call) and node.function == "@in" and self.visit_membership(node):
             return
@@ -45,6 +46,11 @@ class _Walker:
             return
         for child in ast.children(node):
             self.visit(child)
+
+    def add(self, path: Path) -> None:
+        """Records a read: up to the first key that is not known, and no deeper than one value."""
+        known = path.index(_ANY) if _ANY in path else len(path)
+        self.found.add(path[: min(known, 3)])
 
     def path(self, node: ast.Node) -> Path | None:
         """The path a chain of constant reads from `device` or an alias names; None for anything else."""
@@ -71,7 +77,7 @@ class _Walker:
             self.found.add(("driver",))
             return (*base, OWN_DOMAIN)
         self.visit(key)
-        return base  # a computed key may be any key
+        return (*base, _ANY)
 
     def extended(self, holder: ast.Node, key: str) -> Path | None:
         base = self.path(holder)
@@ -85,15 +91,15 @@ class _Walker:
         base = self.path(holder)
         if base is None or not 1 <= len(base) <= 2:
             return False
-        self.found.add((*base, key.value))
+        self.add((*base, key.value))
         return True
 
     def visit_fold(self, node: ast.Comprehension) -> None:
         is_bind = node.iter_var == UNUSED
         alias = self.path(node.accu_init) if is_bind else None
-        if alias is not None and len(alias) == 1:
+        if alias is not None and (len(alias) == 1 or _ANY in alias):
             # A binding to an empty map forgets that unknown domains read as empty: everything matters.
-            self.found.add(alias)
+            self.add(alias)
             alias = None
         elif alias is None:
             self.visit(node.accu_init)

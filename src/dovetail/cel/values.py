@@ -58,12 +58,13 @@ class Duration:
 
 
 class Timestamp:
-    """A moment in nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999."""
+    """A moment in nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999, and how it was written."""
 
-    __slots__ = ("nanos",)
+    __slots__ = ("nanos", "offset_seconds")
 
-    def __init__(self, nanos: int) -> None:
+    def __init__(self, nanos: int, offset_seconds: int = 0) -> None:
         self.nanos = nanos
+        self.offset_seconds = offset_seconds  # east of UTC; shows in text, does not count in comparison
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Timestamp) and self.nanos == other.nanos
@@ -269,6 +270,8 @@ def map_key(key: Value) -> Any:
         raise Panic(f"a {type_of(key)} cannot be a map key")
     if isinstance(key, list | dict | Quantity | Url) or (kind is Optional and key.has_value):
         return Identity(key)
+    if kind is Timestamp and key.offset_seconds:
+        return Identity(key)  # its zone is a thing of its own upstream
     return key
 
 

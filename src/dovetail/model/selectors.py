@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from dovetail import errors
+from dovetail.model import meta
 
 FIELD_NODE_NAME = "metadata.name"  # the only node field a selector can see: core/v1 NodeSelectorTerm.matchFields
 MAX_LABEL_LENGTH = 63  # label values, and the name part of a label key: apimachinery validate/content
@@ -52,7 +53,7 @@ class DeviceTaint(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="c
     key: str = ""
     value: str = ""
     effect: str = ""
-    time_added: str | None = None
+    time_added: meta.Time | None = None
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

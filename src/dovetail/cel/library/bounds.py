@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from dovetail.cel.values import CelError
+from dovetail.cel.values import Panic
 
 MAX_ELEMENTS = 1_000_000  # cel-go's own limit for lists.range, held for every list
 MAX_TEXT_CHARACTERS = 16 * 2**20
 MAX_COMPARISONS = 5_000_000  # cel-go charges one or two per pair; the limit of a whole selector is 1,000,000
 
 
-class TooLargeError(CelError):
-    """A result too large to build. Upstream would run into its cost limit instead."""
+class TooLargeError(Panic):
+    """A result too large to build. Upstream would run into its cost limit instead, which nothing absorbs."""
 
 
 def check_elements(count: int) -> None:

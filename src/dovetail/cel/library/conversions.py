@@ -135,7 +135,7 @@ def bytes_to_string(data: bytes) -> str:
 
 def timestamp_to_string(moment: Timestamp) -> str:
     """RFC 3339."""
-    return times.timestamp_text(moment.nanos)
+    return times.timestamp_text(moment.nanos, moment.offset_seconds)
 
 
 def _whole(text: str) -> int | None:

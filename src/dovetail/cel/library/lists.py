@@ -10,13 +10,12 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.cel import values
+from dovetail.cel import operators, values
 from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.library import bounds, ordering, times
+from dovetail.cel.library import bounds, ordering
 from dovetail.cel.values import (
     INT_MAX,
     INT_MIN,
-    UINT_MAX,
     CelError,
     Duration,
     MutableMap,
@@ -75,27 +74,10 @@ def _sum_of(zero: Value) -> Callable[[list[Value]], Value]:
     def total(elements: list[Value]) -> Value:
         amount = zero
         for element in elements:
-            amount = _added(amount, element)
+            amount = operators.add(amount, element)
         return amount
 
     return total
-
-
-def _added(left: Value, right: Value) -> Value:
-    kind = left.__class__
-    if {kind, right.__class__} == {Duration, Timestamp}:
-        nanos = left.nanos + right.nanos
-        times.check_second(nanos // times.SECOND)
-        return Timestamp(nanos)
-    if kind is not right.__class__ or kind is Timestamp:
-        raise values.no_such_overload()
-    if kind is Duration:
-        return Duration(_within_int64(left.nanos + right.nanos))
-    if kind is UInt:
-        if left + right > UINT_MAX:
-            raise CelError("unsigned integer overflow")
-        return UInt(left + right)
-    return _within_int64(left + right) if kind is int else left + right
 
 
 def _within_int64(number: int) -> int:

@@ -32,6 +32,7 @@ _SCRIPT_NAMES: Final = """
     Tagbanwa Takri Tamil Tangsa Tangut Telugu Thaana Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Vai
     Vithkuqi Wancho Yezidi Yi
 """
+MAX_NESTED_GROUPS: Final = 999  # upstream's parser refuses trees higher than 1000
 _CATEGORIES: Final = frozenset(_CATEGORY_NAMES.split())
 _SCRIPTS: Final = frozenset(_SCRIPT_NAMES.split())
 _ALIASES: Final = {
@@ -97,6 +98,8 @@ _PART: Final = (
 
 def for_re2(pattern: str) -> str:
     """The pattern in RE2's spelling."""
+    if pattern.count("(") > MAX_NESTED_GROUPS and _group_depth(pattern) > MAX_NESTED_GROUPS:
+        raise CelError("error parsing regexp: expression nests too deeply")
     if "\\" not in pattern and "(?" not in pattern:
         return pattern
     written: list[str] = []
@@ -116,6 +119,20 @@ def for_re2(pattern: str) -> str:
             in_class = False
         written.append(part)
     return "".join(written)
+
+
+def _group_depth(pattern: str) -> int:
+    """How deep capturing groups are nested; escapes and classes are not looked into, which can only overcount."""
+    depth = deepest = 0
+    opened: list[bool] = []
+    for position, character in enumerate(pattern):
+        if character == "(":
+            opened.append(not pattern.startswith("(?:", position))
+            depth += opened[-1]
+            deepest = max(deepest, depth)
+        elif character == ")" and opened:
+            depth -= opened.pop()
+    return deepest
 
 
 def _next(pattern: str, position: int, *, in_class: bool) -> str:

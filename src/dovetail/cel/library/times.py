@@ -102,7 +102,7 @@ def duration_text(duration: Duration) -> str:
 
 def parse_timestamp(text: str) -> Timestamp:
     """The moment an RFC 3339 text names, between the years 1 and 9999."""
-    return Timestamp(read_timestamp(text)[0])
+    return Timestamp(*read_timestamp(text))
 
 
 def read_timestamp(text: str) -> tuple[int, int]:

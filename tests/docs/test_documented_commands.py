@@ -1,0 +1,100 @@
+"""Every `dovetail` command in the documents runs and prints what the document shows."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs import reading
+
+SHIM = f"""#!/bin/sh
+exec {shlex.quote(sys.executable)} -c 'import sys; from dovetail.cli.main import main; sys.exit(main())' "$@"
+"""
+WITH_COMMANDS = [path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT)))
+def test_the_commands_of_a_document_print_what_it_shows(path: Path, tmp_path: Path) -> None:
+    """In order, in one fresh state directory, beside the examples and the files the document has its reader save."""
+    text = path.read_text(encoding="utf-8")
+    here = workplace(tmp_path, reading.files(text))
+    failures = [told for command in reading.commands(text) if command.is_ours for told in faults(command, here)]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_readme_and_tutorial_show_commands() -> None:
+    names = {str(path.relative_to(reading.ROOT)) for path in WITH_COMMANDS}
+    assert {"README.md", "docs/tutorial.md", "docs/reference/cli.md"} <= names
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "is_same"),
+    [
+        (("a", "...", "d"), "a\nb\nc\nd\n", True),
+        (("a", "...", "d"), "a\nd\n", True),
+        (("a", "d"), "a\nb\nd\n", False),
+        (("age ...s",), "age 12s\n", True),
+        (("age ...s",), "age 12s\nmore\n", False),
+        ((), "", True),
+        ((), "talk\n", False),
+        (("3 x (1|2)",), "3 x 1\n", False),
+    ],
+)
+def test_shown_output_matches_only_what_it_shows(shown: tuple[str, ...], printed: str, is_same: bool) -> None:
+    assert bool(reading.pattern(shown).fullmatch(printed)) is is_same
+
+
+def test_exit_codes_and_continued_lines_are_read() -> None:
+    text = "```console\n$ dovetail a \\\n    b  # exit 1\nsaid\n$ ls\n```\n"
+    first, second = reading.commands(text)
+    assert (first.text, first.code, first.shown, first.is_ours) == ("dovetail a b", 1, ("said",), True)
+    assert (second.code, second.is_ours) == (0, False)
+
+
+def faults(command: reading.Command, here: Path) -> list[str]:
+    """What differs between a command's run and its document; empty when nothing does."""
+    done = subprocess.run(
+        reading.ALIASES.get(command.text, command.text),
+        shell=True,
+        cwd=here,
+        env=environment(here),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    )
+    printed = done.stdout.decode()
+    where = f"line {command.line}: $ {command.text}"
+    found = []
+    if done.returncode != command.code:
+        found.append(f"{where}\nexit code {done.returncode}, the document says {command.code}")
+    if not reading.pattern(command.shown).fullmatch(printed):
+        found.append(f"{where}\nprinted:\n{printed}\nshown:\n" + "\n".join(command.shown))
+    return found
+
+
+def workplace(folder: Path, files: dict[str, str]) -> Path:
+    """A folder that looks like a checkout to commands: the examples, the saved files, `dovetail` to call."""
+    here = folder / "checkout"
+    here.mkdir()
+    (here / "examples").symlink_to(reading.ROOT / "examples")
+    for name, body in files.items():
+        assert "/" not in name
+        (here / name).write_text(body, encoding="utf-8")
+    program = folder / "dovetail"
+    program.write_text(SHIM, encoding="utf-8")
+    program.chmod(0o755)
+    return here
+
+
+def environment(here: Path) -> dict[str, str]:
+    found = {name: os.environ[name] for name in ("HOME", "VIRTUAL_ENV") if name in os.environ}
+    state, path = str(here.parent / "state"), f"{here.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**found, "PATH": path, "DOVETAIL_STATE": state, "PYTHONUTF8": "1"}
