@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dovetail.cel import devices as views
-from dovetail.cel import program
-from dovetail.cel.frame import DeviceView
+from dovetail.cel import program, selectors
+from dovetail.cel.frame import COST_LIMIT, DeviceView
 from dovetail.errors import ExpressionError
 from dovetail.model import quantity, slices
 from tests.fuzz.findings import AGREE, REFUSED, VARIES, Finding, Tally
@@ -26,6 +26,7 @@ COST: Final = "cost differs"
 ESTIMATE: Final = "estimate differs"
 CRASH: Final = "ours crashed"
 UNTRACKED: Final = "tracked and untracked differ"
+ADMISSION: Final = "refused vs accepted when new"
 
 
 class Answer(NamedTuple):
@@ -70,6 +71,50 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
             tally.counts[kind] += 1
             if kind not in (AGREE, VARIES) and tally.wants(kind, our.reason, their.reason):
                 tally.add(minimised(oracle, case.piece, device, kind=kind, seed=seed))
+    _run_new(oracle, batch, tally=tally, seed=seed)
+
+
+def _run_new(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
+    """The same expressions in a new object: would the API server take them?"""
+    answers = oracle.ask_many(new_request(str(case.piece)) for case in batch)
+    for case, answer in zip(batch, answers, strict=True):
+        if "failure" in answer:
+            continue
+        our, their = our_admission(str(case.piece)), their_admission(answer)
+        kind = AGREE if our[0] == their[0] else ADMISSION
+        tally.counts[kind] += 1
+        if kind != AGREE and tally.wants(kind, our[1], their[1]):
+            tally.add(_minimised_new(oracle, case.piece, seed))
+
+
+def new_request(expression: str) -> Message:
+    """Whether validation compiles it, and at what estimate."""
+    return {"op": "cel", "expression": expression, "env": "new"}
+
+
+def our_admission(expression: str) -> tuple[str, str]:
+    """Our verdict on a new expression, and why."""
+    fault = selectors.problem(expression)
+    if fault is None:
+        return ("accepted", "")
+    return ("too costly" if fault.is_too_costly else "refused", fault.message)
+
+
+def their_admission(answer: Message) -> tuple[str, str]:
+    """Upstream's verdict on a new expression, and why."""
+    if "compileError" in answer:
+        return ("refused", answer["compileError"])
+    return ("accepted" if int(answer["estimatedCost"]) <= COST_LIMIT else "too costly", answer["estimatedCost"])
+
+
+def _minimised_new(oracle: Oracle, piece: tree.Piece, seed: int) -> Finding:
+    def differs(expression: str) -> bool:
+        answer = oracle.ask(new_request(expression))
+        return "failure" not in answer and our_admission(expression)[0] != their_admission(answer)[0]
+
+    small = str(tree.minimal(piece, differs, expressions.simplest))
+    ours, theirs = our_admission(small), their_admission(oracle.ask(new_request(small)))
+    return Finding(what="cel", kind=ADMISSION, seed=seed, case={"expression": small}, ours=ours, theirs=theirs)
 
 
 def request(expression: str, given: tuple[dict[str, Any], ...]) -> Message:

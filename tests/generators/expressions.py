@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from tests.generators import devices, functions, literals
+from tests.generators import devices, functions, literals, oddities
 from tests.generators.functions import Template
 from tests.generators.tree import Piece, Type
 
@@ -33,7 +33,7 @@ _SIMPLEST: Final = {
 
 def expression(rng: random.Random) -> Piece:
     """One selector; about one in eight is bent."""
-    maker = _Maker(rng, bend=rng.choice((0.0,) * 7 + (0.06,)))
+    maker = _Maker(rng, bend=rng.choice((0.0,) * 7 + (0.06,)), loosen=rng.choice((0.0,) * 4 + (0.12,)))
     if rng.random() < 0.2:
         made = maker.conditions()
     else:
@@ -47,17 +47,22 @@ def simplest(kind: Type) -> list[str]:
 
 
 class _Maker:
-    def __init__(self, rng: random.Random, bend: float) -> None:
+    def __init__(self, rng: random.Random, *, bend: float, loosen: float) -> None:
         self.rng = rng
-        self.bend = bend
+        self.bend = bend  # how often a type is simply wrong
+        self.loosen = loosen  # how often a type is wrong at run time only
         self.scope: list[tuple[str, Type]] = []
-        self.left = 60  # pieces
+        self.left = rng.choice((30, 60, 60, 120))  # pieces
         self.loops = 0
 
     def make(self, goal: Type, depth: int) -> Piece:
         self.left -= 1
         if self.bend and self.rng.random() < self.bend:
             goal = self.rng.choice(_RANDOM_TYPES)
+        if self.loosen and depth >= 0 and self.rng.random() < self.loosen:
+            return Piece(goal, "dyn(", self.make(self.rng.choice((goal, *_RANDOM_TYPES)), depth - 1), ")")
+        if self.bend and self.rng.random() < 0.05:
+            return Piece(goal, self.rng.choice(oddities.ODDITIES))
         if depth <= 0 or self.left <= 0:
             return self.leaf(goal)
         roll = self.rng.random()

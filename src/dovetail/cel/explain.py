@@ -8,7 +8,7 @@ from dovetail.cel import ast, reads, values
 from dovetail.cel import plan as planning
 from dovetail.cel.checker import Checked
 from dovetail.cel.environment import stored
-from dovetail.cel.frame import DeviceView, Frame
+from dovetail.cel.frame import COST_LIMIT, CostExceeded, DeviceView, Frame, Tracker
 from dovetail.cel.macros import UNUSED
 from dovetail.cel.program import Program
 from dovetail.cel.reads import OWN_DOMAIN, Path
@@ -78,11 +78,13 @@ def _part(program: Program, bound: ast.Node, node: ast.Node, device: DeviceView)
     start, end = program.checked.spans.get(node.id, (0, len(program.expression)))
     text = " ".join(program.expression[start:end].split())
     looked_at = tuple(_read(path, device) for path in sorted(reads.reads(checked)))
-    plan = planning.plan(checked, stored().library, tracked=False)
+    plan = planning.plan(checked, stored().library, tracked=True)
     try:
-        value = plan.run(Frame(device, plan.slot_count))
+        value = plan.run(Frame(device, plan.slot_count, Tracker()))
     except (CelError, Panic) as error:
         return Part(text, "error", str(error), looked_at)
+    except CostExceeded:
+        return Part(text, "error", f"cost limit of {COST_LIMIT} exceeded", looked_at)
     if value is True or value is False:
         return Part(text, "true" if value else "false", "", looked_at)
     return Part(text, "error", f"a {values.type_of(value)} is not true or false", looked_at)

@@ -148,6 +148,22 @@ class Identity:
         return id(self.value)
 
 
+class Zoned(Identity):
+    """Stands for a timestamp key in a shared zone: the moment and the zone count."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Zoned) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[int, int]:
+        return self.value.nanos, self.value.offset_seconds
+
+
 class Sum(Quantity):
     """A quantity made by add or sub. Upstream's equality refuses one on its right side, and only there."""
 
@@ -271,13 +287,15 @@ def map_key(key: Value) -> Any:
     if isinstance(key, list | dict | Quantity | Url) or (kind is Optional and key.has_value):
         return Identity(key)
     if kind is Timestamp and key.offset_seconds:
-        return Identity(key)  # its zone is a thing of its own upstream
+        # Upstream shares one zone for each whole hour from -12 to +14 and makes a new one for any other offset.
+        hours, rest = divmod(key.offset_seconds, 3600)
+        return Zoned(key) if rest == 0 and -12 <= hours <= 14 else Identity(key)
     return key
 
 
 def key_value(key: Any) -> Value:
     """The CEL value of a dict key."""
-    return key.value if key.__class__ is Key or key.__class__ is Identity else key
+    return key.value if isinstance(key, Key | Identity) else key
 
 
 def find(entries: dict[Any, Value], key: Value) -> tuple[bool, Value]:

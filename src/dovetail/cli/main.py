@@ -42,8 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.main(given, prog_name="dovetail")  # click's own shell completion; leaves by itself
     try:
         with cli.make_context("dovetail", given) as context:
-            cli.invoke(context)
+            result = cli.invoke(context)
         sys.stdout.flush()
+        return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
