@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dovetail.cel import values
-from dovetail.cel.values import CelError, DomainMap, UInt, Value
+from dovetail.cel.values import UNKNOWN_DOMAIN, CelError, DomainMap, TextMap, UInt, Value
 
 MISSING: Final = object()
 KEY_CLASSES: Final = frozenset((str, int, UInt, bool, float))
@@ -14,7 +14,7 @@ KEY_CLASSES: Final = frozenset((str, int, UInt, bool, float))
 def read(holder: Value, key: Value) -> Value:
     """The value at a key, field or index; an error when there is none."""
     kind = holder.__class__
-    if kind is dict and key.__class__ is str:
+    if (kind is dict or kind is TextMap) and key.__class__ is str:
         try:
             return holder[key]
         except KeyError:
@@ -31,7 +31,7 @@ def look_up(holder: Value, key: Value) -> Value:
         found, value = values.find(holder, key)
         if found:
             return value
-        return {} if holder.__class__ is DomainMap else MISSING
+        return UNKNOWN_DOMAIN if holder.__class__ is DomainMap else MISSING
     if isinstance(holder, list):
         index = list_index(key)
         return holder[index] if 0 <= index < len(holder) else MISSING

@@ -147,12 +147,11 @@ def _tracked_apply(frame: Frame, holder: Value, qualifier: Qualifier, is_optiona
     try:
         value = _apply(frame, holder, qualifier, is_optional)
     except CelError as error:
-        # A presence test that fails is recorded only where the key alone is asked for.
-        if not is_optional or qualifier.is_test:
+        if not is_optional:
             _charge(tracker, qualifier, error)
         raise
-    if value is not MISSING or (is_optional and qualifier.is_test):
-        _charge(tracker, qualifier, False if value is MISSING else value)
+    if value is not MISSING:  # what an optional chain does not find is not recorded
+        _charge(tracker, qualifier, value)
     return value
 
 

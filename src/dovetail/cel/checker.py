@@ -104,6 +104,9 @@ class _Checker:
     # Names
 
     def local(self, name: str) -> Type | None:
+        """The type of a local variable; a name with a leading dot never means one."""
+        if name.startswith("."):
+            return None
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def resolve_name(self, name: str) -> tuple[str, Type, Value] | None:

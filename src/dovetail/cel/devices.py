@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dovetail.cel.frame import DeviceView
-from dovetail.cel.values import DomainMap, Value
+from dovetail.cel.values import DomainMap, TextMap, Value
 from dovetail.errors import SemverError
 from dovetail.model import semver, slices
 
@@ -13,7 +13,7 @@ from dovetail.model import semver, slices
 def view(driver: str, device: slices.Device) -> DeviceView:
     """The device for evaluation. An attribute without a usable value makes every evaluation an error."""
     attributes = DomainMap()
-    own: dict[str, Value] = {}
+    own = TextMap()
     problem: str | None = None
     for name, attribute in device.attributes.items():
         value: Value = attribute.string_value
@@ -24,15 +24,15 @@ def view(driver: str, device: slices.Device) -> DeviceView:
                 continue
         if "/" in name:
             domain, id_ = split_name(name, driver)
-            attributes.setdefault(domain, {})[id_] = value
+            attributes.setdefault(domain, TextMap())[id_] = value
         else:
             own[name] = value
     if own:
-        attributes[driver] = {**attributes[driver], **own} if driver in attributes else own
+        attributes[driver] = TextMap({**attributes[driver], **own}) if driver in attributes else own
     capacity = DomainMap()
     for name, amount in device.capacity.items():
         domain, id_ = split_name(name, driver)
-        capacity.setdefault(domain, {})[id_] = amount.value
+        capacity.setdefault(domain, TextMap())[id_] = amount.value
     return DeviceView(
         driver=driver,
         attributes=attributes,

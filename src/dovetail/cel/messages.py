@@ -9,7 +9,7 @@ from typing import Final
 
 from dovetail.cel import types
 from dovetail.cel.types import Kind, Type
-from dovetail.cel.values import INT_MAX, INT_MIN, UINT_MAX, CelError, Duration, Timestamp, UInt, Value
+from dovetail.cel.values import INT_MAX, INT_MIN, UINT_MAX, CelError, Duration, Empty, Timestamp, UInt, Value
 
 _PROTO: Final = "google.protobuf."
 _JSON_MAP: Final = types.map_of(types.STRING, types.DYN)
@@ -126,6 +126,8 @@ def build(name: str, fields: dict[str, Value]) -> Value:
         if not INT_MIN <= nanos <= INT_MAX:
             raise CelError("duration out of range")
         return Duration(nanos)
+    if short == "Empty":
+        return Empty()
     if short == "Struct":
         return fields.get("fields", {})
     if short == "ListValue":

@@ -134,7 +134,7 @@ class _Planner:
         reference = self.checked.references.get(id_)
         if reference is not None and reference.value is not None:
             return self.constant(id_, reference.value)
-        if self.locals.get(name):
+        if not name.startswith(".") and self.locals.get(name):
             if self.checked.types[id_].kind == types.Kind.TYPE:
                 raise PlanError(f"reference to undefined type: {name}")  # upstream takes it for a type's name
             return Step(id_, attribute=Attribute(id_, self.locals[name][-1]))

@@ -78,7 +78,7 @@ def tagged(value: Value) -> Hashable:
         return str(value)
     if kind is list:
         return (list, tuple(tagged(item) for item in value))
-    if kind is dict:
+    if isinstance(value, dict):
         return (dict, tuple(sorted((name, tagged(item)) for name, item in value.items())))
     if kind is Quantity:
         return (kind, value.nanos, value.is_big, value.exponent)

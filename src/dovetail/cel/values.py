@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dovetail.cel import types
+from dovetail.cel.types import Kind, Type
 from dovetail.model.quantity import Quantity
 from dovetail.model.semver import Semver
 
@@ -112,7 +113,13 @@ class MutableMap(dict[Any, Value]):
     __slots__ = ()
 
 
-class DomainMap(dict[str, Value]):
+class TextMap(dict[str, Value]):
+    """A map of a device: its keys are text, and a key of another type is never found."""
+
+    __slots__ = ()
+
+
+class DomainMap(TextMap):
     """Attributes or capacities by domain. Looking up an unknown domain yields an empty map, never an error."""
 
     __slots__ = ()
@@ -173,6 +180,21 @@ class Sum(Quantity):
     def of(cls, amount: Quantity) -> Sum:
         """The same amount, marked."""
         return cls(amount.nanos, amount.format, exponent=amount.exponent, is_big=amount.is_big, written=amount.written)
+
+
+class Empty:
+    """The message without fields; any two are equal."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Empty)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+UNKNOWN_DOMAIN: Final = TextMap()  # one for all, as upstream has it
 
 
 class Url:
@@ -255,6 +277,8 @@ TYPE_OF_CLASS: Final[dict[type, types.Type]] = {
     dict: types.map_of(types.DYN, types.DYN),
     MutableMap: types.map_of(types.DYN, types.DYN),
     DomainMap: types.map_of(types.DYN, types.DYN),
+    TextMap: types.map_of(types.DYN, types.DYN),
+    Empty: Type(Kind.STRUCT, "google.protobuf.Empty"),
     Duration: types.DURATION,
     Timestamp: types.TIMESTAMP,
     Optional: types.optional_of(types.DYN),
@@ -302,7 +326,7 @@ def find(entries: dict[Any, Value], key: Value) -> tuple[bool, Value]:
     """Whether a map holds the key, and what is there. Numbers find numbers of other types when nothing is lost."""
     if key.__class__ is str:
         return (True, entries[key]) if key in entries else (False, None)
-    if not entries:
+    if not entries or isinstance(entries, TextMap):
         return False, None
     wrapped = map_key(key)
     if wrapped in entries:
@@ -341,6 +365,8 @@ def _equal_compound(left: Value, right: Value) -> bool | None:
             return _equal_maps(left, right)
         case Optional():
             return _equal_optionals(left, right)
+        case Empty():
+            return isinstance(right, Empty)
         case types.Type():
             return isinstance(right, types.Type) and left.name == right.name
         case Quantity():
@@ -373,7 +399,7 @@ def _equal_maps(left: dict[Any, Value], right: Value) -> bool:
         found, other = find(right, key_value(key))
         if not found and not isinstance(right, DomainMap):
             return False
-        if equal(value, other if found else {}) is False:
+        if equal(value, other if found else UNKNOWN_DOMAIN) is False:
             return False
     return True
 

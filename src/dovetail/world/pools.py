@@ -1,0 +1,219 @@
+"""Pools of devices across the cluster: which generation counts, whether it is complete, whether it makes sense.
+
+Given slices as they come and go; tells for a node which devices of a pool it may use. Holds devices in columns,
+never whole slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dovetail.model import nodes, selectors, slices
+from dovetail.world.devices import Devices, Interner, Origin
+
+PoolKey = tuple[str, str]  # driver, pool name
+
+
+class Part(NamedTuple):
+    """What is kept of one slice."""
+
+    name: str
+    generation: int
+    slice_count: int
+    origin: Origin
+    devices: Devices
+    is_ignored: bool  # its devices declare compatibility groups, which are off by default
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether it carries counter sets; such a slice gives no devices."""
+        return bool(self.devices.counter_sets)
+
+
+class Generation(NamedTuple):
+    """All slices of one generation, in order of their names."""
+
+    parts: tuple[Part, ...]
+    devices: Devices
+    starts: tuple[int, ...]  # where each part's devices begin
+    places: dict[str, int]  # device name -> position; the first where a name is there twice
+
+
+class Seen(NamedTuple):
+    """A pool from one node: the devices it may use, or why it may use none."""
+
+    generation: Generation
+    usable: int
+    is_complete: bool
+    problem: str | None
+
+
+def part_of(interner: Interner, slice_: slices.ResourceSlice) -> Part:
+    """The compact form of a slice."""
+    spec = slice_.spec
+    origin = Origin(
+        spec.node_name, spec.node_selector, spec.all_nodes or False, spec.per_device_node_selection or False
+    )
+    ignored = any(c.compatibility_groups for device in spec.devices for c in device.consumes_counters)
+    return Part(
+        slice_.metadata.name,
+        spec.pool.generation,
+        spec.pool.resource_slice_count,
+        origin,
+        interner.devices(slice_),
+        ignored,
+    )
+
+
+class Pool:
+    """The slices of one pool, by name."""
+
+    __slots__ = ("_generations", "_interner", "key", "parts")
+
+    def __init__(self, key: PoolKey, interner: Interner) -> None:
+        self.key = key
+        self.parts: dict[str, Part] = {}
+        self._interner = interner
+        self._generations: dict[int, Generation] = {}
+
+    def put(self, part: Part) -> None:
+        """A slice came or changed."""
+        self.parts[part.name] = part
+        self._generations.clear()
+
+    def drop(self, name: str) -> None:
+        """A slice went."""
+        self.parts.pop(name, None)
+        self._generations.clear()
+
+    @property
+    def only_node(self) -> str | None:
+        """The node all slices name, if there is just one."""
+        names = {part.origin.node_name for part in self.parts.values()}
+        return names.pop() if len(names) == 1 else None
+
+    def seen_from(self, node: nodes.Node) -> Seen | None:
+        """The pool from a node; None where it does not exist for it, or is being replaced."""
+        relevant = [part for part in self.parts.values() if not part.is_ignored and _is_relevant(part, node)]
+        if not relevant:
+            return None
+        number = max(part.generation for part in relevant)
+        kept = {part.name for part in relevant if part.generation == number}
+        wanted = next(part.slice_count for part in relevant if part.name in kept)
+        if len(kept) != wanted:
+            if any(part.generation > number for part in self.parts.values()):
+                return None
+            same = [p for p in self.parts.values() if p.generation == number and not p.is_ignored]
+            if len(same) != wanted:
+                return Seen(self.generation(number), 0, is_complete=False, problem=None)
+        generation = self.generation(number)
+        problem = _name_problem(generation, kept) or _counter_problem(generation)
+        usable = 0 if problem else _usable(generation, kept, node)
+        return Seen(generation, usable, is_complete=True, problem=problem)
+
+    def generation(self, number: int) -> Generation:
+        """All slices of a generation together."""
+        known = self._generations.get(number)
+        if known is None:
+            same = (p for p in self.parts.values() if p.generation == number and not p.is_ignored)
+            known = self._generations[number] = self._built(sorted(same, key=lambda part: part.name))
+        return known
+
+    def newest(self) -> Generation | None:
+        """The highest generation there is."""
+        return self.generation(max(p.generation for p in self.parts.values())) if self.parts else None
+
+    def _built(self, parts: list[Part]) -> Generation:
+        giving = [part.devices if not part.has_counters else _none_of(part.devices) for part in parts]
+        devices = self._interner.joined(self.key[0], giving) if giving else _no_devices(self.key[0])
+        starts, position = [], 0
+        for part in giving:
+            starts.append(position)
+            position += len(part)
+        places: dict[str, int] = {}
+        for place, name in enumerate(devices.names):
+            places.setdefault(name, place)
+        return Generation(tuple(parts), devices, tuple(starts), places)
+
+
+def matches(
+    origin_node: str | None, selector: selectors.NodeSelector | None, *, everywhere: bool, node: nodes.Node
+) -> bool:
+    """Whether a slice or device that names a node, all nodes or a selector can be used on this one."""
+    if origin_node:
+        return origin_node == node.metadata.name
+    if everywhere:
+        return True
+    if selector is None:
+        return False
+    try:
+        return selectors.picks_node(selector, node.metadata.labels, node_name=node.metadata.name)
+    except selectors.SelectorError:
+        return False
+
+
+def _is_relevant(part: Part, node: nodes.Node) -> bool:
+    origin = part.origin
+    if origin.node_name or origin.all_nodes or origin.node_selector is not None:
+        return matches(origin.node_name, origin.node_selector, everywhere=origin.all_nodes, node=node)
+    if origin.is_per_device:
+        return any(_device_matches(part.devices, i, node) for i in range(len(part.devices)))
+    return False
+
+
+def _device_matches(devices: Devices, index: int, node: nodes.Node) -> bool:
+    template = devices.templates[index]
+    return matches(template.node_name, template.node_selector, everywhere=template.all_nodes or False, node=node)
+
+
+def _usable(generation: Generation, kept: set[str], node: nodes.Node) -> int:
+    mask = 0
+    for part, start in zip(generation.parts, generation.starts, strict=True):
+        if part.name not in kept or part.has_counters:
+            continue
+        if not part.origin.is_per_device:
+            mask |= ((1 << len(part.devices)) - 1) << start
+            continue
+        for offset in range(len(part.devices)):
+            if _device_matches(part.devices, offset, node):
+                mask |= 1 << (start + offset)
+    return mask
+
+
+def _name_problem(generation: Generation, kept: set[str]) -> str | None:
+    seen: set[str] = set()
+    for part in generation.parts:
+        for name in part.devices.names if part.name in kept and not part.has_counters else ():
+            if name in seen:
+                return f"duplicate device name {name}"
+            seen.add(name)
+    return None
+
+
+def _counter_problem(generation: Generation) -> str | None:
+    known: dict[str, Iterable[str]] = {}
+    for counter_set in generation.devices.counter_sets:
+        if counter_set.name in known:
+            return f"duplicate counter set name {counter_set.name}"
+        known[counter_set.name] = counter_set.counters
+    for template in {id(template): template for template in generation.devices.templates}.values():
+        for consumption in template.consumes_counters:
+            counters = known.get(consumption.counter_set)
+            if counters is None:
+                return f"counter set {consumption.counter_set} not found"
+            for name in consumption.counters:
+                if name not in counters:
+                    return f"counter {name} not found in counter set {consumption.counter_set}"
+    return None
+
+
+def _none_of(devices: Devices) -> Devices:
+    """The counter sets of a slice without its devices."""
+    empty = _no_devices(devices.driver)
+    empty.counter_sets = devices.counter_sets
+    return empty
+
+
+def _no_devices(driver: str) -> Devices:
+    return Devices(driver=driver, names=(), templates=(), attributes=(), columns=(), origins=(), counter_sets=())

@@ -1,0 +1,111 @@
+"""Builds what allocation sees of a node from pools, their use and the taint rules of administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dovetail.model import nodes, slices, taintrules
+from dovetail.model.selectors import DeviceTaint
+from dovetail.world.devices import Devices, Interner
+from dovetail.world.pools import Generation, Pool, PoolKey, part_of
+from dovetail.world.usage import PoolUsage, Usage
+from dovetail.world.view import NodeView, PoolView
+
+_UNUSED = PoolUsage()
+
+
+def node_view(
+    node: nodes.Node,
+    pools: Iterable[Pool],
+    usage: Usage,
+    rules: Sequence[taintrules.DeviceTaintRule] = (),
+) -> NodeView:
+    """The node with every pool it can see, in upstream's order."""
+    found = [view for pool in pools if (view := pool_view(node, pool, usage, rules)) is not None]
+    return NodeView(node, tuple(sorted(found, key=_rank)))
+
+
+def pool_view(
+    node: nodes.Node, pool: Pool, usage: Usage, rules: Sequence[taintrules.DeviceTaintRule] = ()
+) -> PoolView | None:
+    """One pool from the node; None where it is not to be seen."""
+    seen = pool.seen_from(node)
+    if seen is None:
+        return None
+    held = usage.pools.get(pool.key, _UNUSED)
+    generation = seen.generation
+    return PoolView(
+        name=pool.key[1],
+        devices=generation.devices,
+        usable=seen.usable,
+        is_complete=seen.is_complete,
+        problem=seen.problem,
+        used=_used(generation, held),
+        shared=_shared(generation, held),
+        counters_left=_counters_left(generation, held),
+        extra_taints=_extra_taints(pool.key, generation.devices, rules),
+    )
+
+
+def _rank(view: PoolView) -> tuple[bool, str, str]:
+    devices = view.devices
+    waits = any(devices.templates[i].binding_conditions for i in range(len(devices)) if view.usable >> i & 1)
+    return waits, devices.driver, view.name
+
+
+def _used(generation: Generation, held: PoolUsage) -> int:
+    mask = 0
+    for name in held.exclusive:
+        index = generation.places.get(name)
+        if index is not None:
+            mask |= 1 << index
+    return mask
+
+
+def _shared(generation: Generation, held: PoolUsage) -> dict[int, Mapping[str, int]]:
+    return {
+        generation.places[name]: {key: nanos for key, nanos in amounts.items() if key}
+        for name, amounts in held.shares.items()
+        if name in generation.places
+    }
+
+
+def _counters_left(generation: Generation, held: PoolUsage) -> dict[str, dict[str, int]]:
+    devices = generation.devices
+    if not devices.counter_sets:
+        return {}
+    left = {one.name: {name: c.value.nanos for name, c in one.counters.items()} for one in devices.counter_sets}
+    for name in {*held.exclusive, *held.shares}:
+        index = generation.places.get(name)
+        if index is None:
+            continue
+        for consumption in devices.templates[index].consumes_counters:
+            counters = left.get(consumption.counter_set)
+            for counter, amount in consumption.counters.items():
+                if counters is not None and counter in counters:
+                    counters[counter] -= amount.value.nanos
+    return left
+
+
+def _extra_taints(
+    key: PoolKey, devices: Devices, rules: Sequence[taintrules.DeviceTaintRule]
+) -> dict[int, tuple[DeviceTaint, ...]]:
+    found: dict[int, list[DeviceTaint]] = {}
+    for rule in rules:
+        wanted = rule.spec.device_selector
+        if wanted is None or (wanted.driver or key[0]) != key[0] or (wanted.pool or key[1]) != key[1]:
+            continue
+        for index, name in enumerate(devices.names):
+            if (wanted.device or name) == name:
+                found.setdefault(index, []).append(rule.spec.taint)
+    return {index: tuple(taints) for index, taints in found.items()}
+
+
+def gathered(published: Iterable[slices.ResourceSlice], interner: Interner | None = None) -> dict[PoolKey, Pool]:
+    """The pools a list of slices makes."""
+    interner = interner or Interner()
+    pools: dict[PoolKey, Pool] = {}
+    for one in published:
+        key = (one.spec.driver, one.spec.pool.name)
+        pools.setdefault(key, Pool(key, interner)).put(part_of(interner, one))
+    return pools
