@@ -75,7 +75,7 @@ class Pool:
         self.key = key
         self.parts: dict[str, Part] = {}
         self._interner = interner
-        self._generations: dict[int, Generation] = {}
+        self._generations: dict[tuple[int, frozenset[str] | None], Generation] = {}
 
     def put(self, part: Part) -> None:
         """A slice came or changed."""
@@ -107,17 +107,19 @@ class Pool:
             same = [p for p in self.parts.values() if p.generation == number and not p.is_ignored]
             if len(same) != wanted:
                 return Seen(self.generation(number), 0, is_complete=False, problem=None)
-        generation = self.generation(number)
+        generation = self.generation(number, kept if len(kept) == wanted else None)
         problem = _name_problem(generation, kept) or _counter_problem(generation)
         usable = 0 if problem else _usable(generation, kept, node)
         return Seen(generation, usable, is_complete=True, problem=problem)
 
-    def generation(self, number: int) -> Generation:
-        """All slices of a generation together."""
-        known = self._generations.get(number)
+    def generation(self, number: int, names: set[str] | None = None) -> Generation:
+        """All slices of a generation together, or those named: a node that sees enough slices looks at no others."""
+        same = [p for p in self.parts.values() if p.generation == number and not p.is_ignored]
+        chosen = [part for part in same if names is None or part.name in names]
+        key = (number, None if len(chosen) == len(same) else frozenset(part.name for part in chosen))
+        known = self._generations.get(key)
         if known is None:
-            same = (p for p in self.parts.values() if p.generation == number and not p.is_ignored)
-            known = self._generations[number] = self._built(sorted(same, key=lambda part: part.name))
+            known = self._generations[key] = self._built(sorted(chosen, key=lambda part: part.name))
         return known
 
     def newest(self) -> Generation | None:

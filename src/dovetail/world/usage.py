@@ -76,17 +76,24 @@ def of_listing(devices: Iterable[str], shared: Iterable[str], capacity: Mapping[
     """What a listing names: `driver/pool/device`, `driver/pool/device/share`, and nanos consumed per device."""
     usage = Usage()
     for text in devices:
-        driver, pool, device = text.split("/")
-        _add(usage.of((driver, pool)).exclusive, device, 1)
+        key, device = _split(text)
+        _add(usage.of(key).exclusive, device, 1)
     for text in shared:
-        driver, pool, device, _ = text.split("/")
-        _add(usage.of((driver, pool)).shares.setdefault(device, {}), "", 1)
+        key, device = _split(text.rpartition("/")[0])
+        _add(usage.of(key).shares.setdefault(device, {}), "", 1)
     for text, amounts in capacity.items():
-        driver, pool, device = text.split("/")
-        held = usage.of((driver, pool)).shares.setdefault(device, {})
+        key, device = _split(text)
+        held = usage.of(key).shares.setdefault(device, {})
         for name, nanos in amounts.items():
             _add(held, name, nanos)
     return usage
+
+
+def _split(text: str) -> tuple[PoolKey, str]:
+    """Pool and device of `driver/pool/device`; the pool's name may hold slashes itself."""
+    driver, _, rest = text.partition("/")
+    pool, _, device = rest.rpartition("/")
+    return (driver, pool), device
 
 
 def _add(counts: dict[str, int], name: str, amount: int) -> None:

@@ -93,10 +93,10 @@ def _extra_taints(
     found: dict[int, list[DeviceTaint]] = {}
     for rule in rules:
         wanted = rule.spec.device_selector
-        if wanted is None or (wanted.driver or key[0]) != key[0] or (wanted.pool or key[1]) != key[1]:
+        if wanted is None or wanted.driver not in (None, key[0]) or wanted.pool not in (None, key[1]):
             continue
         for index, name in enumerate(devices.names):
-            if (wanted.device or name) == name:
+            if wanted.device in (None, name):
                 found.setdefault(index, []).append(rule.spec.taint)
     return {index: tuple(taints) for index, taints in found.items()}
 
