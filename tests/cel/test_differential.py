@@ -53,4 +53,5 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(oracle: Oracle, monkeypatc
 
 
 def _told(found: findings.Finding) -> str:
-    return f"{found.kind}: {found.case['expression']}\n  on {found.case['device']}\n  ours {found.ours}\n  theirs {found.theirs}"
+    device = f"\n  on {found.case['device']}" if "device" in found.case else ""
+    return f"{found.kind}: {found.case['expression']}{device}\n  ours {found.ours}\n  theirs {found.theirs}"

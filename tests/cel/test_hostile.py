@@ -179,8 +179,7 @@ def verdict(expression: str) -> str:
     try:
         compiled = program.compile_stored(expression)
     except ExpressionError as error:
-        assert str(error), "a refusal says why"
-        return "refused"
+        return "refused" if str(error) else "refused without a reason"
     result = compiled.evaluate(DEVICE)
     assert result.outcome == compiled.outcome(DEVICE)
     return str(result.outcome)
@@ -208,14 +207,18 @@ def run_limited() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     for name, expression in HOSTILE.items():
         told = verdict(expression)
+        assert told in ("match", "no-match", "error", "refused"), (name, told)
         selectors.problem(expression)
         print(f"{name}: {told}", flush=True)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["deep parentheses", "deep lists", "open parentheses", "huge integer", "huge double", "unterminated string", "nul", "nuls", "empty",
-     "far too long", "too long by one", "lone surrogates", "unicode garbage", "message", "huge exponent", "deep pattern", "escaped surrogate"],
+    [
+        "deep parentheses", "deep lists", "open parentheses", "huge integer", "huge double", "unterminated string",
+        "nul", "nuls", "empty", "far too long", "too long by one", "lone surrogates", "unicode garbage", "message",
+        "huge exponent", "deep pattern", "escaped surrogate", "optional maps",
+    ],
 )  # fmt: skip
 def test_what_is_no_expression_is_refused_with_a_short_reason(name: str) -> None:
     with pytest.raises(ExpressionError) as refusal:

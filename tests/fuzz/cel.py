@@ -12,7 +12,7 @@ from dovetail.cel import program, selectors
 from dovetail.cel.frame import COST_LIMIT, DeviceView
 from dovetail.errors import ExpressionError
 from dovetail.model import quantity, slices
-from tests.fuzz.findings import AGREE, REFUSED, VARIES, Finding, Tally
+from tests.fuzz.findings import AGREE, VARIES, Finding, Tally, unanswered
 from tests.generators import devices, expressions, tree
 from tests.support.oracle import Message, Oracle
 
@@ -61,7 +61,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
     answers = oracle.ask_many(request(str(case.piece), case.devices) for case in batch)
     for case, answer in zip(batch, answers, strict=True):
         if "failure" in answer:
-            tally.counts[REFUSED] += 1
+            tally.counts[unanswered(answer["failure"])] += 1
             continue
         mine = ours(str(case.piece), case.devices)
         for device, our, their in zip(case.devices, mine, theirs(answer, len(case.devices)), strict=True):

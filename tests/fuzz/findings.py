@@ -14,6 +14,7 @@ FOLDER: Final = ROOT / "fuzz-findings"
 AGREE: Final = "agree"
 VARIES: Final = "nondeterministic upstream"
 REFUSED: Final = "refused by the oracle"
+PANICKED: Final = "upstream panicked"
 _PER_KIND: Final = 200  # minimal cases kept of one kind in one run
 _PER_SYMPTOM: Final = 3  # and of those with the same words in their reasons
 
@@ -68,4 +69,9 @@ class Tally:
     @property
     def disagreements(self) -> int:
         """Cases in which ours is not upstream's."""
-        return sum(count for kind, count in self.counts.items() if kind not in (AGREE, VARIES, REFUSED))
+        return sum(count for kind, count in self.counts.items() if kind not in (AGREE, VARIES, REFUSED, PANICKED))
+
+
+def unanswered(failure: str) -> str:
+    """What to count a question as that upstream did not answer."""
+    return PANICKED if failure.startswith("panic") else REFUSED

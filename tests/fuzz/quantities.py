@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.errors import QuantityError
 from dovetail.model import quantity, quantity_text
-from tests.fuzz.findings import AGREE, REFUSED, Finding, Tally
+from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import quantities
 from tests.support.oracle import Message, Oracle
 
@@ -37,7 +37,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
     """Asks both sides, counts and records what differs."""
     for case, answer in zip(batch, oracle.ask_many(map(request, batch)), strict=True):
         if "failure" in answer:
-            tally.counts[REFUSED] += 1
+            tally.counts[unanswered(answer["failure"])] += 1
             continue
         mine = ours(case)
         wrong = {name: value for name, value in mine.items() if value != _theirs(answer, name)}

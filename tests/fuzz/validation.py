@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from dovetail.cel import selectors
 from dovetail.model import objects
 from dovetail.model.validation import admission, fields
-from tests.fuzz.findings import AGREE, REFUSED, Finding, Tally
+from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import claims, mutations, slices
 from tests.support.oracle import Message, Oracle
 
@@ -71,7 +71,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
     """Asks both sides, counts, minimises and records what differs."""
     for each, answer in zip(batch, oracle.ask_many(map(request, batch)), strict=True):
         if "failure" in answer:
-            tally.counts[REFUSED] += 1
+            tally.counts[unanswered(answer["failure"])] += 1
             continue
         our, their = ours(each), theirs(answer)
         kind = difference(our, their)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dovetail.errors import SemverError
 from dovetail.model import semver
-from tests.fuzz.findings import AGREE, REFUSED, Finding, Tally
+from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import versions
 from tests.support.oracle import Message, Oracle
 
@@ -30,7 +30,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
     """Asks both sides, counts and records what differs."""
     for case, answer in zip(batch, oracle.ask_many(map(request, batch)), strict=True):
         if "failure" in answer:
-            tally.counts[REFUSED] += 1
+            tally.counts[unanswered(answer["failure"])] += 1
             continue
         wrong = {name: value for name, value in ours(case).items() if value != answer.get(name)}
         kind = AGREE if not wrong else f"{', '.join(sorted(wrong))} differ"

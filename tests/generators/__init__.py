@@ -1,1 +1,1 @@
-"""Seeded generators of everything the oracle is asked about. Given a `random.Random`, never another source of chance."""
+"""Seeded generators of everything the oracle is asked about. All chance comes from the `random.Random` given."""

@@ -29,10 +29,22 @@ ATTRIBUTES: Final = {
 }
 CAPACITIES: Final = ("memory", "cores", "slots", "odd")
 STRINGS: Final = (
-    "", "a", "H100", "h100-80gb", "NVIDIA A100-SXM4-40GB", "GPU-18db0e85-99e9-c746-8531-ffeb86328b39", "true", "1", "1.5",
+    "", "a", "H100", "h100-80gb", "NVIDIA A100-SXM4-40GB", "GPU-18db0e85-99e9-c746-8531-ffeb86328b39", "true",
+    "1", "1.5",
     "10.0.0.1", "2001:db8::1", "10.0.0.0/8", "https://example.com:8080/a%20b?x=1&x=2", "1Gi", "1.2.3", "v1.2",
-    "2024-02-29T12:30:45Z", "1h30m", "äöü", "日本", "\U0001f600", "e\u0301", "a,b,,c", " padded ", "Tab\tNew\nLine", "a\\b\"c'd",
-    "x" * 64, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", "gpu.example.com", "memory", "%s %d", "\u0000", "\u007f\u0080", "ǅ", "ß",
+    "2024-02-29T12:30:45Z", "1h30m", "äöü", "日本", "\U0001f600", "e\u0301", "a,b,,c", " padded ",
+    "Tab\tNew\nLine", "a\\b\"c'd",
+    "x" * 64, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", "gpu.example.com", "memory", "%s %d", "\u0000", "\u007f\u0080",
+    "ǅ", "ß",
+)  # fmt: skip
+# What validation would not let in, but an evaluation may still meet.
+ODD_NAMES: Final = ("odd", "a/b/c", "gpu.example.com/", "/odd", "", "UPPER.example.com/x", "with space", "ä")
+ODD_ATTRIBUTES: Final[tuple[dict[str, Any], ...]] = (
+    {}, {"int": 1, "string": "a"}, {"strings": []}, {"ints": []}, {"bools": [], "int": 3}, {"versions": []},
+    {"version": "bad"},
+    {"versions": ["1.0.0", "bad"]}, {"bool": True, "int": 0}, {"string": "a", "version": "1.0.0"}, {"int": 2,
+    "ints": [1]}, {"string": None},
+    {"string": ""},
 )  # fmt: skip
 INTS: Final = (0, 1, -1, 2, 3, 7, 10, 40, 80, 255, 1024, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1)
 
@@ -45,6 +57,8 @@ def device(rng: random.Random) -> dict[str, Any]:
     for name, kind in ATTRIBUTES.items():
         if rng.random() < share:
             attributes[_qualified(name, made["driver"], rng)] = attribute(kind, rng)
+    if rng.random() < 0.06:
+        attributes[rng.choice(ODD_NAMES)] = rng.choice(ODD_ATTRIBUTES)
     capacity = {
         _qualified(name, made["driver"], rng): {"value": quantities.quantity(rng)}
         for name in CAPACITIES

@@ -7,6 +7,7 @@ would make the oracle eat the machine is ever asked: no long ranges, no large ex
 from __future__ import annotations
 
 import random
+import re
 from typing import Final
 
 from tests.generators import devices, functions, literals, oddities
@@ -18,16 +19,21 @@ STRING: Final[Type] = ("string",)
 DYN: Final[Type] = ("dyn",)
 _KINDS: Final = {"string": "string", "int": "int", "bool": "bool", "version": "semver"}
 _RANDOM_TYPES: Final = (
-    *(("int",),) * 4, *(("string",),) * 4, ("uint",), ("uint",), ("double",), ("double",), ("bytes",), BOOL, ("duration",),
-    ("timestamp",), ("quantity",), ("quantity",), ("semver",), ("semver",), ("ip",), ("cidr",), ("url",), ("null",), ("type",), DYN,
+    *(("int",),) * 4, *(("string",),) * 4, ("uint",), ("uint",), ("double",), ("double",), ("bytes",), BOOL,
+    ("duration",),
+    ("timestamp",), ("quantity",), ("quantity",), ("semver",), ("semver",), ("ip",), ("cidr",), ("url",),
+    ("null",), ("type",), DYN,
     ("list", ("int",)), ("list", STRING), ("list", DYN), ("map", STRING, ("int",)), ("map", ("int",), STRING),
     ("optional", ("int",)), ("optional", STRING), ("format",),
 )  # fmt: skip
 _SIMPLEST: Final = {
-    "bool": ["true", "false"], "int": ["0", "1"], "uint": ["0u", "1u"], "double": ["0.0", "1.0"], "string": ['""', '"a"'],
-    "bytes": ["b''"], "dyn": ["0", "1", '""', "true"], "null": ["null"], "list": ["[]", "[0]"], "map": ["{}"], "type": ["int"],
+    "bool": ["true", "false"], "int": ["0", "1"], "uint": ["0u", "1u"], "double": ["0.0", "1.0"],
+    "string": ['""', '"a"'],
+    "bytes": ["b''"], "dyn": ["0", "1", '""', "true"], "null": ["null"], "list": ["[]", "[0]"], "map": ["{}"],
+    "type": ["int"],
     "optional": ["optional.none()", "optional.of(0)"], "duration": ['duration("1s")'], "timestamp": ["timestamp(0)"],
     "quantity": ['quantity("1")'], "semver": ['semver("1.0.0")'],
+    "word": [""],
 }  # fmt: skip
 
 
@@ -38,7 +44,7 @@ def expression(rng: random.Random) -> Piece:
         made = maker.conditions()
     else:
         made = maker.make(BOOL if rng.random() < 0.97 else rng.choice(_RANDOM_TYPES), rng.choice((1, 2, 2, 3, 3, 4, 5)))
-    return _garbled(made, rng) if rng.random() < 0.02 else made
+    return _garbled(made, rng) if rng.random() < 0.05 else made
 
 
 def simplest(kind: Type) -> list[str]:
@@ -82,7 +88,7 @@ class _Maker:
         return Piece(BOOL, *parts)
 
     def leaf(self, goal: Type) -> Piece:
-        known = [name for name, kind in self.scope if kind == goal or kind == DYN or goal == DYN]
+        known = [name for name, kind in self.scope if goal == DYN or kind in (goal, DYN)]
         if known and self.rng.random() < 0.6:
             return Piece(goal, self.rng.choice(known))
         if self.rng.random() < 0.3 and (read := self.device(goal, 0)) is not None:
@@ -373,18 +379,30 @@ def _bind(maker: _Maker, goal: Type, depth: int) -> Piece:
 
 
 def _garbled(made: Piece, rng: random.Random) -> Piece:
-    text = str(made)
-    at = rng.randrange(len(text) + 1)
-    if rng.random() < 0.5:
-        return Piece(made.kind, text[:at] + text[at + rng.choice((1, 1, 2, 5)) :])
-    return Piece(
-        made.kind,
-        text[:at]
-        + rng.choice(("(", ")", '"', "'", ".", "[", "?", "&&", "!", " in ", "\\", "`", "//x\n", "1", "é", ":"))
-        + text[at:],
-    )
+    """The text with letters or words lost, doubled, swapped or added; every word can be cut out again."""
+    words = list(str(made)) if rng.random() < 0.4 else _WORDS.findall(str(made))
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at, other = rng.randrange(len(words) + 1), rng.randrange(len(words) + 1)
+        match rng.randrange(5):
+            case 0:
+                del words[at : at + rng.choice((1, 1, 2, 5))]
+            case 1:
+                words[at:at] = words[other : other + rng.choice((1, 3))]
+            case 2 if words:
+                at, other = at % len(words), other % len(words)
+                words[at], words[other] = words[other], words[at]
+            case _:
+                words.insert(at, rng.choice(_STRAY))
+    return Piece(made.kind, *(Piece(("word",), word) for word in words))
 
 
+_WORDS: Final = re.compile(r"""\s+|[\w.]+|'[^']*'|"[^"]*"|&&|\|\||[=!<>]=|.""")
+_STRAY: Final = (
+    "(", ")", '"', "'", ".", "[", "]", "{", "}", "?", ":", ",", "&&", "||", "!", "-", " in ", "\\", "`",
+    "//x\n", "1", "é",
+    "true", "null", "0x", "1u", "1.5", "e1", "r", "b", "'''", "\t", "\r\n", "\f", "\u00a0", "?.", "[?", " as ",
+    "==", "<",
+)  # fmt: skip
 _ORDERED: Final = tuple((name,) for name in functions.ORDERED)
 _NUMBERS: Final = tuple((name,) for name in functions.NUMERIC)
 _READABLE: Final = frozenset({("quantity",), *(_read_as(kind) for kind in devices.ATTRIBUTES.values())})

@@ -32,6 +32,16 @@ bool: {A} != {dyn}
 bool: {A} in {list(A)}
 bool: {A} in {map(A,B)}
 bool: {A} in dyn({list(B)})
+bool: {dyn} in {list(A)}
+bool: {dyn} in [{#string}, {#string}]
+bool: {dyn} in [{#int}]
+bool: {dyn} in {{#string}: {A}}
+bool: {dyn} == {#string}
+bool: {dyn} != {#int}
+bool: {dyn}.matches({#regex})
+bool: {dyn}.contains({#string})
+bool: {dyn} > {#int}
+bool: {dyn} >= {#string}
 A: {bool} ? {A} : {A}
 A: {list(A)}[{#index}]
 A: {map(string,A)}[{string}]
@@ -247,8 +257,8 @@ class Template:
 
     def __init__(self, result: str, text: str) -> None:
         self.result = parse(result)
-        self.text = re.split(r"\{[^}]*\}", text)
-        self.holes = re.findall(r"\{([^}]*)\}", text)
+        self.text = re.split(r"\{[#\w(),]*\}", text)
+        self.holes = re.findall(r"\{([#\w(),]*)\}", text)
         self.is_operator = bool(re.search(r" (\S+) ", text)) and not re.search(r"\w\(", text)
 
 

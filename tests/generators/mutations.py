@@ -7,24 +7,37 @@ import random
 from typing import Any, Final
 
 STRINGS: Final = (
-    "", "A", "a-", "-a", "a.b", "a/b", "a/b/c", "/a", "a/", "x" * 32, "x" * 33, "x" * 63, "x" * 64, "x" * 65, "x" * 253, "x" * 254, "x" * 300,
-    "Foo.Example.com/name", "foo.example.com/na-me", "é", "a_b", "1.2.3", "01.2.3", "1.2", "None", "NoSchedule", "PreferNoSchedule", "Exists",
-    "Equal", "In", "Gt", "All", "ExactCount", "FromClass", "a\n", "K", "11111111-1111-1111-1111-111111111111", "11111111-1111-1111-1111-11111111111G",
-    "1Gi", "-5", "0", "0.5", "1500m", "2n", "9223372036854775808", "1e3", "abc", "10.0.0.1/24", "10.0.0.1", "2001:db8::1/64", "2001:DB8::1/64",
-    "gpu.example.com", "node-1", "example.com/" + "y" * 32, "example.com/" + "y" * 33, "y" * 63 + "/a", "y" * 64 + "/a", "kubernetes.io/x", "r0", "r0/s0",
-    "r1", "s0", "dev-0", "set-0", "true", "device.driver", "device.attributes[", "true && true", "2026-01-01T00:00:00Z", "not a time", "_a", "a..b", "9a",
+    "", "A", "a-", "-a", "a.b", "a/b", "a/b/c", "/a", "a/", "x" * 32, "x" * 33, "x" * 63, "x" * 64, "x" * 65,
+    "x" * 253, "x" * 254, "x" * 300,
+    "Foo.Example.com/name", "foo.example.com/na-me", "é", "a_b", "1.2.3", "01.2.3", "1.2", "None", "NoSchedule",
+    "PreferNoSchedule", "Exists",
+    "Equal", "In", "Gt", "All", "ExactCount", "FromClass", "a\n", "K", "11111111-1111-1111-1111-111111111111",
+    "11111111-1111-1111-1111-11111111111G",
+    "1Gi", "-5", "0", "0.5", "1500m", "2n", "9223372036854775808", "1e3", "abc", "10.0.0.1/24", "10.0.0.1",
+    "2001:db8::1/64", "2001:DB8::1/64",
+    "gpu.example.com", "node-1", "example.com/" + "y" * 32, "example.com/" + "y" * 33, "y" * 63 + "/a",
+    "y" * 64 + "/a", "kubernetes.io/x", "r0", "r0/s0",
+    "r1", "s0", "dev-0", "set-0", "true", "device.driver", "device.attributes[", "true && true",
+    "2026-01-01T00:00:00Z", "not a time", "_a", "a..b", "9a",
 )  # fmt: skip
 INTS: Final = (0, 1, -1, 2, 3, 32, 33, 300, 2**31, 2**63 - 1, -(2**63))
 COUNTS: Final = (1, 1, 1, 2, 4, 8, 16, 17, 31, 32, 33, 63, 64, 65, 128, 129)
 # Fields that a kind of object may have beside the ones it has; the value says what it looks like.
 EXTRA: Final[dict[str, Any]] = {
-    "nodeName": "node-1", "allNodes": True, "perDeviceNodeSelection": True, "nodeSelector": {"nodeSelectorTerms": []}, "matchAttribute": "a.b/c",
-    "distinctAttribute": "a.b/c", "count": 1, "allocationMode": "All", "adminAccess": True, "int": 1, "bool": True, "string": "s", "version": "1.0.0",
-    "ints": [1], "strings": ["a"], "requestPolicy": {"default": "1"}, "validValues": ["1"], "validRange": {"min": "1"}, "max": "5", "step": "2",
-    "exactly": {"deviceClassName": "a"}, "sharedCounters": [{"name": "set-0", "counters": {"m": {"value": "1"}}}], "bindsToNode": True,
-    "bindingConditions": ["a", "b"], "shareID": "11111111-1111-1111-1111-111111111111", "consumedCapacity": {"memory": "1Gi"}, "devices": [],
-    "tolerationSeconds": 5, "value": "v", "operator": "Exists", "generateName": "x-", "labels": {"a b": "c"}, "annotations": {"": ""}, "finalizers": ["x"],
-    "effect": "NoExecute", "opaque": {"driver": "d", "parameters": {}}, "unknownField": 1, "config": [{}], "selectors": [{}], "matchFields": [],
+    "nodeName": "node-1", "allNodes": True, "perDeviceNodeSelection": True,
+    "nodeSelector": {"nodeSelectorTerms": []}, "matchAttribute": "a.b/c",
+    "distinctAttribute": "a.b/c", "count": 1, "allocationMode": "All", "adminAccess": True, "int": 1,
+    "bool": True, "string": "s", "version": "1.0.0",
+    "ints": [1], "strings": ["a"], "requestPolicy": {"default": "1"}, "validValues": ["1"],
+    "validRange": {"min": "1"}, "max": "5", "step": "2",
+    "exactly": {"deviceClassName": "a"}, "sharedCounters": [{"name": "set-0",
+    "counters": {"m": {"value": "1"}}}], "bindsToNode": True,
+    "bindingConditions": ["a", "b"], "shareID": "11111111-1111-1111-1111-111111111111",
+    "consumedCapacity": {"memory": "1Gi"}, "devices": [],
+    "tolerationSeconds": 5, "value": "v", "operator": "Exists", "generateName": "x-", "labels": {"a b": "c"},
+    "annotations": {"": ""}, "finalizers": ["x"],
+    "effect": "NoExecute", "opaque": {"driver": "d", "parameters": {}}, "unknownField": 1, "config": [{}],
+    "selectors": [{}], "matchFields": [],
     "extendedResourceName": "a/b", "timeAdded": "2026-01-01T00:00:00Z", "allowMultipleAllocations": True,
 }  # fmt: skip
 Path = tuple[str | int, ...]

@@ -21,6 +21,7 @@ COMMANDS = {
     "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, nodes, classes, slices, pods."),
     "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
+    "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }
 

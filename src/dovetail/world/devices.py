@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class Devices:
-    """The devices of a pool's slices, in upstream's order: slices by name, devices as listed. Compared by identity."""
+    """The devices of a pool's slices, one slice after the other. Compared by identity."""
 
     __slots__ = ("attributes", "columns", "counter_sets", "driver", "names", "origins", "templates")
 

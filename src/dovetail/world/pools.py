@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """All slices of one generation, in order of their names."""
+    """All slices of one generation, in order of the devices they list."""
 
     parts: tuple[Part, ...]
     devices: Devices
@@ -119,7 +119,7 @@ class Pool:
         key = (number, None if len(chosen) == len(same) else frozenset(part.name for part in chosen))
         known = self._generations.get(key)
         if known is None:
-            known = self._generations[key] = self._built(sorted(chosen, key=lambda part: part.name))
+            known = self._generations[key] = self._built(sorted(chosen, key=_order))
         return known
 
     def newest(self) -> Generation | None:
@@ -137,6 +137,11 @@ class Pool:
         for place, name in enumerate(devices.names):
             places.setdefault(name, place)
         return Generation(tuple(parts), devices, tuple(starts), places)
+
+
+def _order(part: Part) -> tuple[tuple[str, ...], str]:
+    # Not by slice name as upstream does: drivers end names in random letters, and nodes alike should look alike.
+    return part.devices.names, part.name
 
 
 def matches(
