@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.fuzz import cel, findings
+from tests.generators.tree import Piece
 from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.slow
@@ -42,14 +43,19 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(oracle: Oracle, monkeypatc
         return [answer._replace(outcome=swap.get(answer.outcome, answer.outcome)) for answer in answers]
 
     monkeypatch.setattr(cel, "ours", broken)
+    guilty = Piece(("bool",), Piece(("string",), "device.driver"), '.startsWith("', 'gpu")')
+    listed = Piece(("bool",), "[1, 2].exists(x, ", Piece(("bool",), "x > 1"), ")")
+    whole = Piece(("bool",), "(", guilty, " && ", listed, ") || ", Piece(("bool",), "false"))
+    device = {
+        "driver": "gpu.example.com",
+        "attributes": {"index": {"int": 1}},
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
     tally = findings.Tally("cel", folder=None)
-    cel.run(oracle, cel.cases(random.Random(7), 600), tally=tally, seed=7)
-    wrong = [found for found in tally.findings if found.kind == cel.BOOLEAN]
-    assert wrong, tally.counts
-    shortest = min(wrong, key=lambda found: len(found.case["expression"]))
-    assert "startsWith" in shortest.case["expression"]
-    assert len(shortest.case["expression"]) < 30
-    assert list(shortest.case["device"]) == ["driver"]
+    cel.run(oracle, [cel.Case(whole, (device,))], tally=tally, seed=7)
+    (found,) = tally.findings
+    assert found.kind == cel.BOOLEAN
+    assert found.case == {"expression": '"".startsWith("gpu")', "device": {"driver": "gpu.example.com"}}
 
 
 def _told(found: findings.Finding) -> str:

@@ -60,6 +60,7 @@ class _Maker:
         self.scope: list[tuple[str, Type]] = []
         self.left = rng.choice((30, 60, 60, 120))  # pieces
         self.loops = 0
+        self.is_strict = False  # inside a literal whose elements must have one static type
 
     def make(self, goal: Type, depth: int) -> Piece:
         self.left -= 1
@@ -124,7 +125,7 @@ class _Maker:
         for hole, text in zip(template.holes, template.text[1:], strict=True):
             parts.append(self.argument(hole, bound, depth - 1))
             parts.append(text)
-        if template.is_operator and self.rng.random() < 0.65:
+        if template.is_operator and self.rng.random() < 0.85:
             parts = ["(", *parts, ")"]
         return Piece(goal, *parts)
 
@@ -139,25 +140,34 @@ class _Maker:
 
     def listed(self, goal: Type, inner: Type, depth: int) -> Piece:
         parts: list[str | Piece] = ["["]
+        was_strict, self.is_strict = self.is_strict, self.rng.random() < 0.85
         for index in range(self.rng.choice((0, 1, 1, 2, 2, 3, 4))):
             if index:
                 parts.append(", ")
             if self.rng.random() < 0.06:
                 parts += ["?", self.make(("optional", inner), depth - 1)]
             else:
-                parts.append(self.make(inner, depth - 1))
+                parts.append(self.element(inner, depth - 1))
+        self.is_strict = was_strict
         return Piece(goal, *parts, self.rng.choice(("]", "]", "]", "]" if len(parts) == 1 else ",]")))
 
     def mapped(self, goal: Type, key: Type, inner: Type, *, depth: int) -> Piece:
         parts: list[str | Piece] = ["{"]
+        was_strict, self.is_strict = self.is_strict, self.rng.random() < 0.85
         for index in range(self.rng.choice((0, 1, 1, 2, 2, 3))):
             if index:
                 parts.append(", ")
             if self.rng.random() < 0.06:
                 parts += ["?", self.make(key, 0), ": ", self.make(("optional", inner), depth - 1)]
             else:
-                parts += [self.key(key), ": ", self.make(inner, depth - 1)]
+                parts += [self.key(key), ": ", self.element(inner, depth - 1)]
+        self.is_strict = was_strict
         return Piece(goal, *parts, "}")
+
+    def element(self, kind: Type, depth: int) -> Piece:
+        if kind == DYN and self.is_strict:
+            return Piece(kind, "dyn(", self.make(kind, depth), ")")
+        return self.make(kind, depth)
 
     def key(self, kind: Type) -> Piece:
         if kind == STRING and self.rng.random() < 0.6:
@@ -224,7 +234,7 @@ class _Maker:
 
     def device(self, goal: Type, depth: int) -> Piece | None:
         made = _READS.get(str(goal[0]))
-        readable = goal in _READABLE or goal == DYN
+        readable = goal == DYN or (goal in _READABLE and not (self.is_strict and goal != ("quantity",)))
         if made and (not readable or self.rng.random() < 0.4):
             return made(self, goal, depth)
         return self.attribute(goal, depth) if readable else None

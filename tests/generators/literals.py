@@ -132,7 +132,7 @@ FORMATTING: Final = (
 )
 TYPES: Final = (
     "int", "uint", "double", "string", "bytes", "bool", "list", "map", "type", "null_type", "google.protobuf.Duration",
-    "google.protobuf.Timestamp", "optional_type", "kubernetes.Quantity", "kubernetes.Semver", "net.IP",
+    "google.protobuf.Timestamp", "optional_type", "net.IP",
     "type(device)", "dyn",
 )  # fmt: skip
 DATES: Final = (

@@ -82,6 +82,9 @@ if
 '\377'
 b'\u0041'
 b'\400'
+rb'z'
+kubernetes.Quantity
+type(quantity('1')) == kubernetes.Semver
 0x
 1.
 .5.5

@@ -16,9 +16,10 @@ def read(holder: Value, key: Value) -> Value:
     kind = holder.__class__
     if (kind is dict or kind is TextMap) and key.__class__ is str:
         try:
-            return holder[key]
+            found = holder[key]
         except KeyError:
             raise missing_key(key) from None
+        return list(found) if kind is TextMap and found.__class__ is list else found
     found = look_up(holder, key)
     if found is not MISSING:
         return found
@@ -30,12 +31,19 @@ def look_up(holder: Value, key: Value) -> Value:
     if isinstance(holder, dict):
         found, value = values.find(holder, key)
         if found:
-            return value
+            return _fresh(holder, value)
         return UNKNOWN_DOMAIN if holder.__class__ is DomainMap else MISSING
     if isinstance(holder, list):
         index = list_index(key)
         return holder[index] if 0 <= index < len(holder) else MISSING
     return MISSING
+
+
+def _fresh(holder: Value, value: Value) -> Value:
+    """Upstream wraps a device's inner maps and lists anew for each read, which shows when they are map keys."""
+    if holder.__class__ is DomainMap:
+        return TextMap(value)
+    return list(value) if holder.__class__ is TextMap and value.__class__ is list else value
 
 
 def list_index(key: Value) -> int:

@@ -20,11 +20,13 @@ from dovetail.cel.library import regex
 from dovetail.cel.logic import conjunction, disjunction, not_strictly_false
 from dovetail.cel.track import Watch
 from dovetail.cel.values import CelError, Panic, Value, map_key
+from dovetail.model.semver import Semver
 
 CONVERSIONS: Final = frozenset(
     ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
 )
 _PATTERNED: Final = frozenset(("matches", "find", "findAll"))  # the pattern is argument 1, the text argument 0
+_UNHASHABLE: Final = frozenset((bytes, Semver, values.Format))  # upstream's sets panic on these
 _PRIMITIVE: Final = frozenset((bool, int, values.UInt, float, str))
 
 
@@ -256,6 +258,8 @@ class _Planner:
             value = element(frame)
             if value.__class__ is str:
                 return value in texts
+            if value.__class__ in _UNHASHABLE:
+                raise Panic(f"a {values.type_of(value)} cannot be looked up in a set")
             return operators.contained(value, elements)
 
         return Step(node.id, self.watch.plain(node.id, run))
@@ -267,9 +271,8 @@ class _Planner:
         except CelError as error:
             raise PlanError(str(error)) from None
         overloads = self.checked.references[node.id].overloads
-        run = sequence(
-            guarded(self.candidates(node, overloads)), tuple(self.finished(arg) for arg in args), eager=False
-        )
+        runs = (_named(self.finished(args[0])), *(self.finished(arg) for arg in args[1:]))
+        run = sequence(guarded(self.candidates(node, overloads)), runs, eager=False)
         overload = overloads[0] if len(overloads) == 1 else ""
         ids = tuple(self.step_id(arg) for arg in args)
         return Step(node.id, self.watch.call(node.id, run, node.function, overload, ids))
@@ -430,6 +433,16 @@ _SPECIAL: Final[dict[str, _Special]] = {
     "_?._": lambda planner, node: planner.index(node, is_optional=True),
     "@not_strictly_false": _Planner.not_strictly_false,
 }
+
+
+def _named(run: Run) -> Run:
+    """With a constant pattern upstream searches the name of a type as if it were text."""
+
+    def text(frame: Frame) -> Value:
+        value = run(frame)
+        return value.name if value.__class__ is types.Type else value
+
+    return text
 
 
 def _whole_device(frame: Frame) -> Value:

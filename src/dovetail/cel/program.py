@@ -15,6 +15,7 @@ from dovetail.cel.values import CelError, Panic, Value
 # An expression whose estimate stays this far below the limit is evaluated without counting, unless it uses
 # something that upstream's estimate is known to take too lightly.
 _UNCOUNTED: Final = COST_LIMIT // 10
+_LOGICAL: Final = frozenset(("_&&_", "_||_", "_?_:_", "!_"))
 _UNDERRATED: Final = frozenset(("flatten", "indexOf", "lastIndexOf", "includes", "distinct", "sort"))
 
 
@@ -98,16 +99,26 @@ def compile_stored(expression: str) -> Program:
 
 
 def _has_underrated(root: ast.Node) -> bool:
-    """Whether loops (other than bindings) or list functions make the estimate unsafe to rely on."""
-    pending = [root]
+    """Whether loops (other than bindings) or list functions make the estimate unsafe to rely on.
+
+    So does a part that may panic inside an argument of a call: upstream evaluates it even when another argument failed.
+    """
+    pending = [(root, False)]
     while pending:
-        node = pending.pop()
+        node, is_argument = pending.pop()
         if isinstance(node, ast.Comprehension) and node.iter_var != UNUSED:
             return True
         if isinstance(node, ast.Call) and node.function in _UNDERRATED:
             return True
-        pending.extend(ast.children(node))
+        if is_argument and (isinstance(node, ast.MapExpr) or _is_membership(node)):
+            return True
+        below = is_argument or (isinstance(node, ast.Call) and node.function not in _LOGICAL)
+        pending.extend((child, below) for child in ast.children(node))
     return False
+
+
+def _is_membership(node: ast.Node) -> bool:
+    return isinstance(node, ast.Call) and node.function == "@in"
 
 
 def _judged(value: Value) -> Outcome:

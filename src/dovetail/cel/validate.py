@@ -17,6 +17,7 @@ def issues(checked: Checked) -> list[Issue]:
     return [
         *_bad_patterns(checked.root),
         *_bad_formats(checked),
+        *_unclear_optionals(checked, checked.root),
         *_mixed_literals(checked, checked.root, is_exempt=False),
     ]
 
@@ -53,6 +54,19 @@ def _problem(pattern: str) -> str | None:
     except CelError as error:
         return str(error)
     return None
+
+
+def _unclear_optionals(checked: Checked, root: ast.Node) -> Iterator[Issue]:
+    # Upstream panics on these while checking, so an API server refuses them too.
+    for node in _walk(root):
+        marked: list[ast.Node] = []
+        if isinstance(node, ast.ListExpr):
+            marked = [node.elements[index] for index in sorted(node.optional)]
+        elif isinstance(node, ast.MapExpr):
+            marked = [entry.value for entry in node.entries if entry.optional]
+        for part in marked:
+            if not types.is_optional(checked.type_of(part)):
+                yield Issue(part.offset, "the type of an optional element must be known to be optional")
 
 
 def _mixed_literals(checked: Checked, node: ast.Node, *, is_exempt: bool) -> Iterator[Issue]:

@@ -37,9 +37,9 @@ def run(file: str) -> int:
         try:
             answer = _judged(decoder.decode(line))
         except msgspec.ValidationError as error:
-            raise errors.InputError(f"{file}: line {number}: {error}") from None
+            raise errors.InputError(f"{_shown(file)}: line {number}: {error}") from None
         except msgspec.DecodeError as error:
-            raise errors.InputError(f"{file}: line {number}: not JSON: {error}") from None
+            raise errors.InputError(f"{_shown(file)}: line {number}: not JSON: {error}") from None
         out.write(encoder.encode(answer) + b"\n")
         if number % _FLUSH_EVERY == 0:
             out.flush()
@@ -67,6 +67,10 @@ def _compiled(expression: str) -> selectors.Selector | None:
         return selectors.selector(expression)
     except errors.ExpressionError:
         return None
+
+
+def _shown(file: str) -> str:
+    return "<stdin>" if file == "-" else file
 
 
 def _lines(file: str) -> Iterator[bytes]:
