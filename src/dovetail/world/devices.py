@@ -8,7 +8,7 @@ some columns is a comparison of object identities: exact, and no attribute is sp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
@@ -81,9 +81,10 @@ class Devices:
 
 
 class Interner:
-    """Keeps one copy of equal things."""
+    """Keeps one copy of equal things, and what was derived from them: identity stands for equality."""
 
     def __init__(self) -> None:
+        self._derived: dict[tuple[object, ...], object] = {}
         self._values: dict[object, object] = {}
         self._templates: dict[bytes, Template] = {}
         self._groups: dict[tuple[int, ...], tuple[Template, ...]] = {}
@@ -102,6 +103,13 @@ class Interner:
             origins=self._one((_origin(part),) * len(listed)),
             counter_sets=self._counter_sets(part.spec.shared_counters),
         )
+
+    def derived(self, name: str, *parts: object, make: Callable[[], T]) -> T:
+        """Something computed from interned things, computed once for all who have the same."""
+        key = (name, *map(id, parts))
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast("T", self._derived[key])
 
     def joined(self, driver: str, parts: Sequence[Devices]) -> Devices:
         """The devices of several slices, one after the other."""

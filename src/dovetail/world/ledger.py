@@ -18,6 +18,7 @@ Given devices and allocations; never reads a cluster, never keeps accounts.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -25,6 +26,7 @@ from typing import Final
 
 from dovetail.model import claims, slices
 from dovetail.world.devices import Devices, Template
+from dovetail.world.view import PoolView
 
 WHOLE: Final = 1000  # thousandths of a GPU
 PLUGIN_GPUS: Final = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
@@ -36,14 +38,14 @@ _MIG_RESOURCE: Final = re.compile(r"nvidia\.com/mig-([1-9])g\.([1-9][0-9]{0,3})g
 _NUMBERED: Final = re.compile(r"(.*?)[0-9]+")
 
 PoolKey = tuple[str, str]  # driver, pool
-Family = Mapping[str, int]  # counters by their name without a trailing number -> nanos
+Family = Mapping[str, int]  # counter, or counters by their name without a trailing number -> nanos
 
 
 class Ledger:
     """Prices devices, and remembers what it worked out for each interned group of templates."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[tuple[Fraction, ...], object, object]] = {}
+        self._known: dict[tuple[int, int], _Prices] = {}
 
     def device_cost(self, devices: Devices, index: int) -> int:
         """What holding one device exclusively costs."""
@@ -63,13 +65,48 @@ class Ledger:
         """What everything a claim was given costs."""
         return sum(self.result_cost(one, pools.get((one.driver, one.pool))) for one in allocation.devices.results)
 
+    def free_milli_gpu(self, pool: PoolView) -> int:
+        """What a node could still use of a pool: whole devices, capacity not shared out, what counter sets have left.
+
+        Of a counter set the scarcest counter counts: a GPU without free memory is not free.
+        """
+        if not publishes_gpus(pool.driver) or not pool.is_complete or pool.problem:
+            return 0
+        prices = self._prices(pool.devices)
+        left = Fraction(0)
+        reached: set[str] = set()
+        for index, template in enumerate(pool.devices.templates):
+            if not pool.usable >> index & 1:
+                continue
+            if template.consumes_counters:
+                reached.update(one.counter_set for one in template.consumes_counters)
+            elif not pool.used >> index & 1:
+                left += 1 - _shared_out(template, pool.shared.get(index, {}))
+        for name in reached:
+            left += _left_of_set(pool.counters_left.get(name, {}), prices.totals.get(name, {}), prices.measures[name])
+        return _rounded(left)
+
     def _share(self, devices: Devices, index: int) -> Fraction:
+        return self._prices(devices).shares[index]
+
+    def _prices(self, devices: Devices) -> _Prices:
         key = (id(devices.templates), id(devices.counter_sets))
         known = self._known.get(key)
-        if known is None:  # what the ids stand for is kept alive beside the answer
-            shares = _shares(devices.templates, devices.counter_sets)
-            known = self._known[key] = (shares, devices.templates, devices.counter_sets)
-        return known[0][index]
+        if known is None:
+            known = self._known[key] = _Prices(devices)
+        return known
+
+
+class _Prices:
+    """What can be said of a pool's devices once and for all. Keeps alive what the ledger knows by identity."""
+
+    __slots__ = ("kept", "measures", "shares", "totals")
+
+    def __init__(self, devices: Devices) -> None:
+        self.kept = (devices.templates, devices.counter_sets)
+        self.totals = {one.name: _families(_nanos(one.counters)) for one in devices.counter_sets}
+        self.measures = _measures(devices.templates)
+        self.shares = tuple(_counter_share(one, self.totals, self.measures) for one in devices.templates)
 
 
 def publishes_gpus(driver: str) -> bool:
@@ -99,19 +136,12 @@ def plugin_cost(resource: str, count: int, labels: Mapping[str, str]) -> int:
     return _rounded(min(max(compute, memory), Fraction(1)) * count)
 
 
-def _shares(templates: Sequence[Template], counter_sets: Sequence[slices.CounterSet]) -> tuple[Fraction, ...]:
-    """The share of a GPU each device is, device by device."""
-    totals = {one.name: _families(one.counters) for one in counter_sets}
-    measures = _measures(templates)
-    return tuple(_counter_share(template, totals, measures) for template in templates)
-
-
 def _measures(templates: Sequence[Template]) -> dict[str, frozenset[str]]:
     """Per counter set, the counters that every device which draws on the set draws on."""
     found: dict[str, frozenset[str]] = {}
     for template in templates:
         for consumption in template.consumes_counters:
-            drawn = frozenset(name for name, nanos in _families(consumption.counters).items() if nanos)
+            drawn = frozenset(name for name, nanos in _families(_nanos(consumption.counters)).items() if nanos)
             name = consumption.counter_set
             found[name] = found[name] & drawn if name in found else drawn
     return found
@@ -124,7 +154,7 @@ def _counter_share(
         return Fraction(1)
     return sum(
         (
-            _largest(_families(one.counters), totals.get(one.counter_set, {}), measures[one.counter_set])
+            _largest(_families(_nanos(one.counters)), totals.get(one.counter_set, {}), measures[one.counter_set])
             for one in template.consumes_counters
         ),
         Fraction(0),
@@ -137,13 +167,38 @@ def _largest(drawn: Family, total: Family, measures: frozenset[str]) -> Fraction
     return max(shares, default=Fraction(1))
 
 
-def _families(counters: Mapping[str, slices.Counter]) -> Family:
+def _left_of_set(left: Family, total: Family, measures: frozenset[str]) -> Fraction:
+    remaining = _families(left)
+    shares = [Fraction(max(remaining.get(name, 0), 0), total[name]) for name in measures if total.get(name)]
+    return min(shares, default=Fraction(0))
+
+
+def _nanos(counters: Mapping[str, slices.Counter]) -> Family:
+    return {name: counter.value.nanos for name, counter in counters.items()}
+
+
+def _families(counters: Family) -> Family:
     found: dict[str, int] = {}
-    for name, counter in counters.items():
-        numbered = _NUMBERED.fullmatch(name)
-        family = numbered[1] if numbered else name
-        found[family] = found.get(family, 0) + counter.value.nanos
+    for name, nanos in counters.items():
+        family = _family(name)
+        found[family] = found.get(family, 0) + nanos
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _family(name: str) -> str:
+    numbered = _NUMBERED.fullmatch(name)
+    return numbered[1] if numbered else name
+
+
+def _shared_out(template: Template, held: Mapping[str, int]) -> Fraction:
+    """The largest part of a capacity that shares already hold."""
+    shares = [
+        Fraction(held.get(name, 0), capacity.value.nanos)
+        for name, capacity in template.capacity.items()
+        if capacity.value.nanos
+    ]
+    return min(max(shares, default=Fraction(0)), Fraction(1))
 
 
 def _capacity_share(template: Template, result: claims.DeviceRequestAllocationResult) -> Fraction:

@@ -38,6 +38,7 @@ class Generation(NamedTuple):
     devices: Devices
     starts: tuple[int, ...]  # where each part's devices begin
     places: dict[str, int]  # device name -> position; the first where a name is there twice
+    waits: int  # devices with binding conditions
 
 
 class Seen(NamedTuple):
@@ -108,9 +109,19 @@ class Pool:
             if len(same) != wanted:
                 return Seen(self.generation(number), 0, is_complete=False, problem=None)
         generation = self.generation(number, kept if len(kept) == wanted else None)
-        problem = _name_problem(generation, kept) or _counter_problem(generation)
+        problem = self._problem(generation, kept)
         usable = 0 if problem else _usable(generation, kept, node)
         return Seen(generation, usable, is_complete=True, problem=problem)
+
+    def _problem(self, generation: Generation, kept: set[str]) -> str | None:
+        devices, derived = generation.devices, self._interner.derived
+        if any(part.name not in kept for part in generation.parts):
+            names = _name_problem(generation, kept)
+        else:
+            names = derived("names", devices.names, make=lambda: _name_problem(generation, kept))
+        return names or derived(
+            "counters", devices.templates, devices.counter_sets, make=lambda: _counter_problem(generation)
+        )
 
     def generation(self, number: int, names: set[str] | None = None) -> Generation:
         """All slices of a generation together, or those named: a node that sees enough slices looks at no others."""
@@ -133,10 +144,9 @@ class Pool:
         for part in giving:
             starts.append(position)
             position += len(part)
-        places: dict[str, int] = {}
-        for place, name in enumerate(devices.names):
-            places.setdefault(name, place)
-        return Generation(tuple(parts), devices, tuple(starts), places)
+        places = self._interner.derived("places", devices.names, make=lambda: _places(devices.names))
+        waits = self._interner.derived("waits", devices.templates, make=lambda: _waits(devices))
+        return Generation(tuple(parts), devices, tuple(starts), places, waits)
 
 
 def _order(part: Part) -> tuple[tuple[str, ...], str]:
@@ -213,6 +223,17 @@ def _counter_problem(generation: Generation) -> str | None:
                 if name not in counters:
                     return f"counter {name} not found in counter set {consumption.counter_set}"
     return None
+
+
+def _places(names: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for place, name in enumerate(names):
+        found.setdefault(name, place)
+    return found
+
+
+def _waits(devices: Devices) -> int:
+    return sum(1 << i for i, template in enumerate(devices.templates) if template.binding_conditions)
 
 
 def _none_of(devices: Devices) -> Devices:

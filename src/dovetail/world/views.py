@@ -21,20 +21,20 @@ def node_view(
     rules: Sequence[taintrules.DeviceTaintRule] = (),
 ) -> NodeView:
     """The node with every pool it can see, in upstream's order."""
-    found = [view for pool in pools if (view := pool_view(node, pool, usage, rules)) is not None]
-    return NodeView(node, tuple(sorted(found, key=_rank)))
+    found = [view for pool in pools if (view := _ranked_view(node, pool, usage, rules)) is not None]
+    return NodeView(node, tuple(view for _, view in sorted(found, key=lambda one: one[0])))
 
 
-def pool_view(
-    node: nodes.Node, pool: Pool, usage: Usage, rules: Sequence[taintrules.DeviceTaintRule] = ()
-) -> PoolView | None:
-    """One pool from the node; None where it is not to be seen."""
+def _ranked_view(
+    node: nodes.Node, pool: Pool, usage: Usage, rules: Sequence[taintrules.DeviceTaintRule]
+) -> tuple[tuple[bool, str, str], PoolView] | None:
+    """One pool from the node with its rank: driver and name, those that wait for conditions last."""
     seen = pool.seen_from(node)
     if seen is None:
         return None
     held = usage.pools.get(pool.key, _UNUSED)
     generation = seen.generation
-    return PoolView(
+    view = PoolView(
         name=pool.key[1],
         devices=generation.devices,
         usable=seen.usable,
@@ -43,14 +43,9 @@ def pool_view(
         used=_used(generation, held),
         shared=_shared(generation, held),
         counters_left=_counters_left(generation, held),
-        extra_taints=_extra_taints(pool.key, generation.devices, rules),
+        extra_taints=_extra_taints(pool.key, generation.devices, rules) if rules else {},
     )
-
-
-def _rank(view: PoolView) -> tuple[bool, str, str]:
-    devices = view.devices
-    waits = any(devices.templates[i].binding_conditions for i in range(len(devices)) if view.usable >> i & 1)
-    return waits, devices.driver, view.name
+    return (bool(generation.waits & seen.usable), *pool.key), view
 
 
 def _used(generation: Generation, held: PoolUsage) -> int:
@@ -74,7 +69,9 @@ def _counters_left(generation: Generation, held: PoolUsage) -> dict[str, dict[st
     devices = generation.devices
     if not devices.counter_sets:
         return {}
-    left = {one.name: {name: c.value.nanos for name, c in one.counters.items()} for one in devices.counter_sets}
+    if held.is_empty:
+        return _full(devices.counter_sets)
+    left = {name: dict(counters) for name, counters in _full(devices.counter_sets).items()}
     for name in {*held.exclusive, *held.shares}:
         index = generation.places.get(name)
         if index is None:
@@ -85,6 +82,20 @@ def _counters_left(generation: Generation, held: PoolUsage) -> dict[str, dict[st
                 if counters is not None and counter in counters:
                     counters[counter] -= amount.value.nanos
     return left
+
+
+_FULL: dict[int, tuple[object, dict[str, dict[str, int]]]] = {}
+
+
+def _full(sets: tuple[slices.CounterSet, ...]) -> dict[str, dict[str, int]]:
+    """What counter sets hold when nothing is in use; shared, never changed."""
+    known = _FULL.get(id(sets))
+    if known is None or known[0] is not sets:
+        amounts = {one.name: {name: c.value.nanos for name, c in one.counters.items()} for one in sets}
+        if len(_FULL) > 10_000:
+            _FULL.clear()
+        known = _FULL[id(sets)] = (sets, amounts)
+    return known[1]
 
 
 def _extra_taints(

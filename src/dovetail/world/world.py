@@ -65,6 +65,7 @@ class World:
         self._home: dict[PoolKey, str] = {}  # the node a pool is filed under in _local
         self._assumed_claims: dict[ObjectKey, claims.AllocationResult] = {}
         self._usage = Usage()
+        self._offered: dict[str, Resources] = {}  # by node, what it has to give
         self._taken: dict[str, Resources] = {}  # by node, bound and assumed pods together
         self._pending: dict[str, pods.Pod] = {}
         self._views: dict[str, NodeView] = {}
@@ -84,8 +85,8 @@ class World:
 
     def free(self, node: str) -> Resources:
         """What bound and assumed pods leave of the node."""
-        offered = requests.allocatable(self.nodes[node].status.allocatable)
-        return offered.minus(self._taken.get(node, requests.NOTHING))
+        taken = self._taken.get(node)
+        return self._offered[node] if taken is None else self._offered[node].minus(taken)
 
     def pending(self) -> list[pods.Pod]:
         """Pods that have no node, have not ended and are not assumed anywhere."""
@@ -122,8 +123,10 @@ class World:
         name = node.metadata.name
         if is_there:
             self.nodes[name] = node
+            self._offered[name] = requests.allocatable(node.status.allocatable)
         else:
             self.nodes.pop(name, None)
+            self._offered.pop(name, None)
         self._touch(name)
 
     def _put_pod(self, pod: pods.Pod, *, is_there: bool) -> None:
