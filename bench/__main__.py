@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench import objects, selectors
+from bench import allocation, fleet_memory, objects, selectors
 from tests.support import oracle as upstream
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -19,6 +19,10 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
     "cel-projection": selectors.projected,
     "decode": objects.decoding,
     "validate": objects.validation,
+    "allocation-proofs": allocation.proofs,
+    "allocation-mig": allocation.mig,
+    "allocation-nodes": allocation.nodes,
+    "world-memory": fleet_memory.sizes,
 }
 
 

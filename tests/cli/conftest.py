@@ -19,11 +19,11 @@ def empty(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def _sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state = tmp_path_factory.mktemp("sample") / "state"
-    assert running.inside(state, "up").code == 0
+    assert running.inside(state, "up", "--empty").code == 0
     return state
 
 
 @pytest.fixture
 def state(_sample: Path, tmp_path: Path) -> Path:
-    """A state directory with the sample fleet, this test's own."""
+    """A state directory with the sample fleet and nothing on it, this test's own."""
     return Path(shutil.copytree(_sample, tmp_path / "state"))

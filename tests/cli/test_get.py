@@ -67,14 +67,14 @@ def test_wide_adds_columns_and_names_are_one_per_row(state: Path, resource: str)
 def test_claims_show_requests_state_and_age(state: Path) -> None:
     apply_all(state)
     here = running.inside(state, "get", "claims")
-    assert here.column("NAME") == ["h100-or-a100", "one-gpu"]
+    assert [name.rpartition("-")[0] or name for name in here.column("NAME")] == ["h100-or", "notebook-gpu", "one"]
     assert here.column("REQUESTS")[0] == ("1 x gpu.nvidia.com [1 selector] or 1 x mig.nvidia.com [1 selector]")
-    assert set(here.column("STATE")) == {"pending"}
+    assert here.column("STATE") == ["pending", "allocated,reserved", "allocated,reserved"]  # no pod uses the first
     assert all(age.endswith("s") for age in here.column("AGE"))
     there = running.inside(state, "get", "claims", "-n", "train")
     assert there.column("REQUESTS") == ["8 x gpu.nvidia.com [1 selector]"]
     everywhere = running.inside(state, "get", "claims", "-A")
-    assert everywhere.column("NAMESPACE") == ["default", "default", "train"]
+    assert everywhere.column("NAMESPACE") == ["default", "default", "default", "train"]
 
 
 def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
@@ -92,6 +92,24 @@ def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
     assert claims.column("STATE") == ["allocated,reserved"]
     assert claims.column("DEVICES") == ["h100-2/gpu-3"]
     assert running.inside(state, "get", "claims", "-A", "--node", "h100-2").column("NAME") == ["one-gpu"]
+
+
+def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
+    greedy = (running.EXAMPLES / "one-gpu.yaml").read_text().replace("one-gpu", "greedy")
+    greedy = greedy.replace("deviceClassName: gpu.nvidia.com", "{deviceClassName: gpu.nvidia.com, count: 9}")
+    greedy = greedy.replace("exactly:\n          {", "exactly: {")
+    assert running.inside(state, "apply", "-f", str(running.EXAMPLES), "-f", "-", stdin=greedy).code == 0
+    shown = running.inside(state, "get", "pods")
+    rows = dict(zip(shown.column("NAME"), zip(shown.column("STATUS"), shown.column("NODE"), strict=True), strict=True))
+    assert rows["greedy"] == ("Pending", "-")
+    assert rows["one-gpu"][0] == rows["notebook"][0] == "Running"
+    assert rows["notebook"][1].startswith("a100-")
+    whole = running.inside(state, "get", "pods", "greedy", "-o", "wide").column("REASON")[0]
+    assert whole.startswith("26 nodes: ")
+    assert "(needs 9)" in whole
+    held = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
+    assert held.column("DEVICES")[0].startswith(f"{rows['one-gpu'][1]}/gpu-")
+    assert held.column("RESERVED FOR") == ["one-gpu"]
 
 
 def test_devices_no_node_owns_are_shown_too(state: Path) -> None:

@@ -25,11 +25,25 @@ def fleet(tmp_path: Path) -> str:
 
 
 def test_off_a_terminal_it_prints_the_table_and_ends(empty: Path) -> None:
-    run = running.outside(empty, "up")
+    run = running.outside(empty, "up", "--empty")
     assert run.code == 0
     assert len(run.lines) == 27
     assert "\x1b" not in run.out + run.err
     assert run.err.splitlines()[-1] == "next: dovetail apply -f examples/one-gpu.yaml"
+
+
+def test_the_sample_fills_with_pods_some_of_which_wait_and_say_why(empty: Path) -> None:
+    run = running.outside(empty, "up")
+    assert run.code == 0
+    tiles = "".join(run.column("TILES"))
+    assert all(sign in tiles for sign in "□■▤▥")
+    pods = running.inside(empty, "get", "pods", "-A")
+    running_now, waiting = pods.column("STATUS").count("Running"), pods.column("STATUS").count("Pending")
+    assert f"{running_now + waiting} pods: {running_now} running, {waiting} waiting" in run.err
+    assert running_now > waiting > 0
+    assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
+    for status, node, why in zip(pods.column("STATUS"), pods.column("NODE"), pods.column("WHY NOT"), strict=True):
+        assert (node == "-") == (status == "Pending") == why.startswith("26 nodes: ")
 
 
 def test_a_second_up_finds_the_cluster_and_keeps_what_was_applied(empty: Path) -> None:
@@ -89,7 +103,7 @@ def test_the_state_directory_follows_the_xdg_rules() -> None:
 
 
 def test_on_a_terminal_it_is_live_until_q(empty: Path) -> None:
-    with running.terminal(empty, "up") as screen:
+    with running.terminal(empty, "up", "--empty") as screen:
         screen.wait_for("q leaves")
         assert "0 claims" in screen.text
         assert "1049h" in screen.text  # the alternate screen
@@ -100,7 +114,8 @@ def test_on_a_terminal_it_is_live_until_q(empty: Path) -> None:
         assert "1049l" in screen.text
         left = screen.text.rpartition("1049l")[2]
         assert "h100-3" in left
-        assert "next: dovetail apply" in left
+        assert "1 pod: 1 running, 0 waiting" in left
+        assert "next: dovetail get pods" in left
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04", "Q"])

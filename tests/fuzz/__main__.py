@@ -13,10 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.fuzz import cel, findings, quantities, validation, versions
+from tests.fuzz import cel, findings, quantities, validation, versions, worlds
 from tests.support import oracle
 
-SUBJECTS: Final[dict[str, Any]] = {"cel": cel, "quantity": quantities, "semver": versions, "validation": validation}
+SUBJECTS: Final[dict[str, Any]] = {
+    "cel": cel,
+    "quantity": quantities,
+    "semver": versions,
+    "validation": validation,
+    "worlds": worlds,
+}
 BATCH: Final = 200
 RESULTS: Final = findings.ROOT / "bench" / "results" / "fuzz.json"
 

@@ -212,7 +212,7 @@ def _break(published: list[Tree], rng: random.Random) -> None:
         spec = part["spec"]
         match rng.randrange(7):
             case 0:
-                spec["pool"]["resourceSliceCount"] += rng.choice((-1, 1))
+                _recount(published, spec, rng.choice((-1, 1)))
             case 1:
                 spec["pool"]["generation"] = rng.choice((0, 2))
             case 2 if spec.get("devices"):
@@ -232,6 +232,13 @@ def _break(published: list[Tree], rng: random.Random) -> None:
                 published.remove(part)
                 if not published:
                     published.append(part)
+
+
+def _recount(published: list[Tree], spec: Tree, more: int) -> None:
+    """All slices of the pool claim another number: where they contradict each other, upstream's answer is chance."""
+    for other in published:
+        if (other["spec"]["driver"], other["spec"]["pool"]["name"]) == (spec["driver"], spec["pool"]["name"]):
+            other["spec"]["pool"]["resourceSliceCount"] += more
 
 
 def _in_use(published: list[Tree], rng: random.Random) -> Tree:

@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import StateError
+from dovetail.schedule import likeness
 from dovetail.world import dump
-from dovetail.world.classes import NodeClasses, Reads
 from dovetail.world.events import Changed, Deleted
-from dovetail.world.world import World
+from dovetail.world.world import JOURNAL_LIMIT, World
 from tests.world import build
-
-NOTHING_READ = Reads(frozenset(), frozenset())
 
 
 def used(world: World, node: str) -> int:
@@ -130,24 +128,25 @@ def test_a_deleted_pod_cancels_what_was_assumed_for_it() -> None:
     assert used(world, "node-0") == 0
 
 
-def test_identical_nodes_are_one_class_although_their_uuids_differ() -> None:
+def test_identical_nodes_look_alike_although_their_uuids_differ() -> None:
     world = build.cluster(20)
-    assert len(NodeClasses(world, NOTHING_READ).groups()) == 1
-    assert len(NodeClasses(world, Reads(frozenset({"uuid"}), frozenset())).groups()) == 20
-    assert len(NodeClasses(world, Reads(frozenset(), frozenset({"uuid"}))).groups()) == 1
+
+    def kinds(*paths: tuple[str, ...], compared: tuple[str, ...] = ()) -> int:
+        keys = likeness.NodeKeys(likeness.Reads(frozenset(paths), frozenset(compared)))
+        return len({keys.devices_key(world.view(name)) for name in world.nodes})
+
+    assert kinds() == 1
+    assert kinds(("attributes", build.DRIVER, "model")) == 1
+    assert kinds(("attributes", build.DRIVER, "uuid")) == 20
+    assert kinds(compared=(f"{build.DRIVER}/uuid",)) == 1
 
 
-def test_classes_follow_what_changes_and_what_is_taken_back() -> None:
-    world = build.cluster(4)
-    classes = NodeClasses(world, NOTHING_READ)
-    pod = build.pod("a")
-    world.apply(Changed(pod))
-    with world.trial():
-        world.assume(pod, "node-2")
-        assert sorted(len(group) for group in classes.groups().values()) == [1, 3]
-    assert len(classes.groups()) == 1
-    world.apply(Deleted(build.node("node-3")))
-    assert [len(group) for group in classes.groups().values()] == [3]
+def test_the_journal_of_changes_does_not_grow_for_ever() -> None:
+    world = build.cluster(1)
+    for _ in range(3):
+        world.journal.extend(["node-0"] * JOURNAL_LIMIT)
+        world.apply(Changed(build.node("node-0")))
+        assert len(world.journal) < JOURNAL_LIMIT
 
 
 STEPS = st.lists(

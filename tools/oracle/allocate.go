@@ -68,6 +68,7 @@ type search struct {
 	classes  classLister
 	slices   []*resourceapi.ResourceSlice
 	claims   []*resourceapi.ResourceClaim
+	nodes    []*corev1.Node
 	cache    *cel.Cache
 	timeout  time.Duration
 }
@@ -100,6 +101,7 @@ func newSearch(wanted allocateRequest) (*search, error) {
 		classes:  classLister(wanted.DeviceClasses),
 		slices:   slices,
 		claims:   wanted.Claims,
+		nodes:    wanted.Nodes,
 		cache:    celCacheFor(features),
 		timeout:  time.Duration(seconds * float64(time.Second)),
 	}, nil

@@ -16,7 +16,7 @@ import (
 
 // benchRequest asks how fast upstream does one thing on one thread.
 type benchRequest struct {
-	What        string            `json:"what"` // "cel", "decode" or "validate"
+	What        string            `json:"what"` // "cel", "decode", "validate" or "allocate"
 	Expression  string            `json:"expression"`
 	Expressions []string          `json:"expressions"`
 	Devices     []celDevice       `json:"devices"`
@@ -42,8 +42,10 @@ func serveBench(request []byte) (answer, error) {
 		return benchDecode(wanted)
 	case "validate":
 		return benchValidate(wanted)
+	case "allocate":
+		return benchAllocate(request)
 	default:
-		return nil, fmt.Errorf("what %q is not cel, decode or validate", wanted.What)
+		return nil, fmt.Errorf("what %q is not cel, decode, validate or allocate", wanted.What)
 	}
 }
 

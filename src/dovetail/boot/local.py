@@ -44,8 +44,11 @@ class Local:
         """The stored cluster, or None where nothing was started yet."""
         return self.store.load()
 
-    def up(self, fleet: fleets.Fleet | None, *, fresh: bool) -> Started:
-        """The stored cluster, or a new one of the fleet (the sample if None). `fresh` starts over."""
+    def up(self, fleet: fleets.Fleet | None, *, fresh: bool, is_empty: bool = False) -> Started:
+        """The stored cluster, or a new one of the fleet. `fresh` starts over.
+
+        Without a fleet it is the sample, with the sample workload placed on it unless it is to be empty.
+        """
 
         def step(old: clusters.Cluster | None) -> tuple[clusters.Cluster | None, Started]:
             if old is not None and not fresh:
@@ -56,6 +59,8 @@ class Local:
                     )
                 return None, Started(old, is_new=False)
             made = self._built(fleet or fleets.sample())
+            if fleet is None and not is_empty:
+                made = self._filled(made)
             return made, Started(made, is_new=True)
 
         return self.store.change(step)
@@ -75,11 +80,32 @@ class Local:
                 check_selector=check_selector,
                 namespace=namespace,
             )
-            return (outcome.cluster if isinstance(outcome, clusters.Applied) else None), outcome
+            if isinstance(outcome, clusters.Refused):
+                return None, outcome
+            if not dry_run:
+                outcome = msgspec.structs.replace(outcome, cluster=self._decided(outcome.cluster))
+            return outcome.cluster, outcome
 
         if dry_run:
             return step(self.store.load())[1]
         return self.store.change(step)
+
+    def _filled(self, cluster: clusters.Cluster) -> clusters.Cluster:
+        from dovetail.sim import workload  # only a new sample needs it
+
+        given = [clusters.Given(tree, "sample workload") for tree in workload.objects_of_sample()]
+        outcome = clusters.apply(cluster, given, now=self._timestamp(), check_selector=check_selector)
+        if isinstance(outcome, clusters.Refused):
+            raise errors.InputError("\n".join(map(str, outcome.problems)))
+        return self._decided(outcome.cluster)
+
+    def _decided(self, cluster: clusters.Cluster) -> clusters.Cluster:
+        """The cluster after its control plane had a turn; left alone where no pod waits."""
+        if not any(key.kind == "Pod" for key in cluster.records):
+            return cluster
+        from dovetail.sim import control  # most commands place nothing
+
+        return control.turn(cluster, now=self.now())
 
     def _built(self, fleet: fleets.Fleet) -> clusters.Cluster:
         given = [clusters.Given(tree, f"fleet {fleet.name}") for tree in inventory.objects_of(fleet)]

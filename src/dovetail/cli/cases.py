@@ -4,18 +4,16 @@ In: {"id", "expression", "device": {"driver", "attributes", "capacity", "allowMu
 capacity as in a ResourceSlice. Out: {"id", "outcome": match|no-match|error|compile-error, "cost"}.
 """
 
-import gzip
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import msgspec
 
 from dovetail import errors
 from dovetail.cel import devices, selectors
 from dovetail.cel.program import Outcome
+from dovetail.cli import jsonlines
 from dovetail.model import quantity, slices
 
 COMPILE_ERROR = "compile-error"
@@ -33,13 +31,13 @@ def run(file: str) -> int:
     out = sys.stdout.buffer
     decoder = msgspec.json.Decoder(_Case)
     encoder = msgspec.json.Encoder()
-    for number, line in enumerate(_lines(file), start=1):
+    for number, (place, line) in enumerate(jsonlines.numbered(file), start=1):
         try:
             answer = _judged(decoder.decode(line))
         except msgspec.ValidationError as error:
-            raise errors.InputError(f"{_shown(file)}: line {number}: {error}") from None
+            raise errors.InputError(f"{place}: {error}") from None
         except msgspec.DecodeError as error:
-            raise errors.InputError(f"{_shown(file)}: line {number}: not JSON: {error}") from None
+            raise errors.InputError(f"{place}: not JSON: {error}") from None
         out.write(encoder.encode(answer) + b"\n")
         if number % _FLUSH_EVERY == 0:
             out.flush()
@@ -67,24 +65,3 @@ def _compiled(expression: str) -> selectors.Selector | None:
         return selectors.selector(expression)
     except errors.ExpressionError:
         return None
-
-
-def _shown(file: str) -> str:
-    return "<stdin>" if file == "-" else file
-
-
-def _lines(file: str) -> Iterator[bytes]:
-    try:
-        if file == "-":
-            yield from _filled(sys.stdin.buffer)
-        else:
-            with Path(file).open("rb") as raw:
-                is_gzip = raw.read(2) == b"\x1f\x8b"
-                raw.seek(0)
-                yield from _filled(cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if is_gzip else raw)
-    except OSError as error:
-        raise errors.InputError(f"{file}: {error.strerror or error}") from None
-
-
-def _filled(stream: BinaryIO) -> Iterator[bytes]:
-    return (line for line in stream if line.strip())

@@ -11,7 +11,7 @@ from typing import Final, TextIO
 import msgspec
 
 from dovetail.cli import text
-from dovetail.model import claims, nodes, slices
+from dovetail.model import claims, nodes, pods, slices
 from dovetail.sim import cluster as clusters
 from dovetail.sim import inventory, publish
 
@@ -111,6 +111,21 @@ class NodeGpus(msgspec.Struct, frozen=True):
         has_whole = any(gpu.has_whole for gpu in self.gpus)
         has_partitions = any(gpu.partitions for gpu in self.gpus)
         return "whole+mig" if has_whole and has_partitions else "mig" if has_partitions else "whole"
+
+
+class PodCounts(msgspec.Struct, frozen=True):
+    """How many pods there are, have a node, and wait for one."""
+
+    total: int
+    running: int
+    waiting: int
+
+
+def pod_counts(cluster: clusters.Cluster) -> PodCounts | None:
+    """Pods by whether they have a node; None where there are no pods."""
+    found = [stored.struct for stored in clusters.listed(cluster, "Pod")]
+    placed = sum(isinstance(pod, pods.Pod) and bool(pod.spec.node_name) for pod in found)
+    return PodCounts(len(found), placed, len(found) - placed) if found else None
 
 
 def items(cluster: clusters.Cluster) -> Iterator[Item]:

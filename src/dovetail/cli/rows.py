@@ -15,6 +15,7 @@ from dovetail.sim import cluster as clusters
 from dovetail.sim import inventory
 
 PCI: Final = "resource.kubernetes.io"
+WHY_WIDTH: Final = 90  # characters of a reason in the narrow table
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -305,7 +306,7 @@ def slice_rows(asked: Asked) -> Listing:
 
 
 def pod_rows(asked: Asked) -> Listing:
-    """One row per pod."""
+    """One row per pod: where it is, or why it is nowhere. -o wide shows the reason in full."""
 
     def show(pod: pods.Pod, stored: objects.Stored) -> Row | None:
         if asked.node not in (None, pod.spec.node_name):
@@ -320,10 +321,24 @@ def pod_rows(asked: Asked) -> Listing:
                 pod.spec.node_name or "",
                 ",".join(name or "" for name in wanted),
                 asked.age(stored),
+                _cut(_why_not(pod)),
             ),
+            (_why_not(pod),),
         )
 
-    return _simple(asked, "Pod", show, ("namespace", "name", "status", "node", "claims", "age"))
+    headers = ("namespace", "name", "status", "node", "claims", "age", "why not")
+    return _simple(asked, "Pod", show, headers, ("reason",))
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= WHY_WIDTH else reason[: WHY_WIDTH - 3].rstrip() + "..."
+
+
+def _why_not(pod: pods.Pod) -> str:
+    """What the scheduler wrote about a pod without a node."""
+    if pod.spec.node_name:
+        return ""
+    return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
 
 
 def template_rows(asked: Asked) -> Listing:

@@ -16,14 +16,15 @@ from dovetail.sim import fleet as fleets
 @click.command()
 @click.option("--fleet", "file", metavar="FILE", help="YAML file that describes the fleet. [default: a sample]")
 @click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
+@click.option("--empty", is_flag=True, help="Start the sample fleet without the sample workload.")
 @options.state
-def command(*, file: str | None, fresh: bool, state: str | None) -> None:
-    """Start a cluster in memory and show its GPUs.
+def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) -> None:
+    """Start a cluster in memory, place its pods and show its GPUs.
 
     On a terminal the picture follows every change until q or Ctrl-C; elsewhere it is printed once.
     """
     opened = options.opened(state)
-    started = opened.up(_fleet(file), fresh=fresh)
+    started = opened.up(_fleet(file), fresh=fresh, is_empty=empty)
     verb = "started" if started.is_new else "found"
     output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
     cluster = started.cluster
@@ -33,7 +34,7 @@ def command(*, file: str | None, fresh: bool, state: str | None) -> None:
         live.watch(opened, cluster)
         cluster = opened.cluster() or cluster
     _print(cluster, opened.now())
-    output.next_step("apply -f examples/one-gpu.yaml" if _has_examples() else "get devices")
+    output.next_step(_next(cluster))
 
 
 def _fleet(file: str | None) -> fleets.Fleet | None:
@@ -52,6 +53,14 @@ def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:
     listing = rows.gpus(asked)
     output.write_lines(text.table(listing.headers, [row.cells for row in listing.rows]))
     output.say(picture.LEGEND)
+    if counts := picture.pod_counts(cluster):
+        output.say(f"{text.counted(counts.total, 'pod')}: {counts.running} running, {counts.waiting} waiting")
+
+
+def _next(cluster: clusters.Cluster) -> str:
+    if picture.pod_counts(cluster):
+        return "get pods -A"
+    return "apply -f examples/one-gpu.yaml" if _has_examples() else "get devices"
 
 
 def _has_examples() -> bool:

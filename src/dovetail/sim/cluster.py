@@ -140,6 +140,28 @@ def delete(cluster: Cluster, key: Key) -> Cluster | None:
     return msgspec.structs.replace(cluster, revision=cluster.revision + 1, records=records)
 
 
+def written(cluster: Cluster, changed: Iterable[objects.Stored], *, now: str) -> Cluster:
+    """The cluster after controllers wrote whole objects, status included. What does not differ keeps its version."""
+    records, revision = dict(cluster.records), cluster.revision
+    for stored in changed:
+        key = key_of(stored.struct)
+        before = records.get(key)
+        document = stored.tree
+        old: Tree | None = None if before is None else msgspec.json.decode(before.document)
+        if old is not None and _same(document, old):
+            continue
+        revision += 1
+        _stamp(document, old, key=key, revision=revision, now=now)
+        applied = meta.NO_RAW if before is None else before.applied
+        records[key] = Record(msgspec.Raw(objects.encode_tree(document)), applied)
+    return msgspec.structs.replace(cluster, revision=revision, records=records)
+
+
+def key_of(struct: objects.Object) -> Key:
+    """What the object is found by."""
+    return Key(struct.kind, struct.metadata.namespace, struct.metadata.name)
+
+
 def get(cluster: Cluster, key: Key) -> objects.Stored | None:
     """One object, decoded."""
     record = cluster.records.get(key)

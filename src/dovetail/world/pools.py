@@ -101,7 +101,9 @@ class Pool:
             return None
         number = max(part.generation for part in relevant)
         kept = {part.name for part in relevant if part.generation == number}
-        wanted = next(part.slice_count for part in relevant if part.name in kept)
+        # Slices should agree on their number. Where they do not, upstream believes the node's own first.
+        first = min((p for p in relevant if p.name in kept), key=lambda p: (not p.origin.node_name, p.name))
+        wanted = first.slice_count
         if len(kept) != wanted:
             if any(part.generation > number for part in self.parts.values()):
                 return None

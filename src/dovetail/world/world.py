@@ -21,6 +21,7 @@ from dovetail.world.usage import Usage
 from dovetail.world.view import NodeView
 
 TERMINAL = ("Succeeded", "Failed")
+JOURNAL_LIMIT = 100_000
 
 
 class Assumption(NamedTuple):
@@ -105,6 +106,8 @@ class World:
         """Takes a fact in. Refused inside a trial: a rollback would lose it."""
         if self._undo:
             raise StateError("an event arrived inside a trial; finish or roll back the trial first")
+        if len(self.journal) > JOURNAL_LIMIT:
+            self.journal.clear()  # nobody reads it between cycles
         found = event.object
         new = found if isinstance(event, Changed) else None
         match found:

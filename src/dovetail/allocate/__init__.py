@@ -1,0 +1,1 @@
+"""Which devices serve the claims of a pod on one node: exact, explained, and chosen well. Never writes."""

@@ -1,0 +1,45 @@
+"""`dovetail allocate`: which devices serve the claims of a pod, on each node of worlds given in a file."""
+
+import sys
+
+import click
+import msgspec
+
+from dovetail.cli import output, text, worlds
+
+_FLUSH_EVERY = 256
+_COLUMNS = ("id", "node", "outcome", "devices or reason")
+
+
+@click.command(name="allocate")
+@click.option(
+    "--worlds", "file", required=True, metavar="FILE", help="Worlds as JSON lines, plain or gzip; - for standard input."
+)
+@click.option("-o", "--output", "form", type=click.Choice(("table", "jsonl")), default="table")
+def command(*, file: str, form: str) -> None:
+    """Answer, for every world of FILE and each of its nodes, which devices serve its claims.
+
+    \b
+    dovetail allocate --worlds worlds.jsonl.gz -o jsonl
+    """
+    if form == "table":
+        output.write_lines(text.table(_COLUMNS, [_told(row) for row in worlds.rows(file)]))
+        return
+    out = sys.stdout.buffer
+    encoder = msgspec.json.Encoder()
+    try:
+        for number, row in enumerate(worlds.rows(file), start=1):
+            out.write(encoder.encode(row) + b"\n")
+            if number % _FLUSH_EVERY == 0:
+                out.flush()
+    finally:
+        out.flush()  # what was answered before a broken line stays answered
+
+
+def _told(row: worlds.Row) -> list[str]:
+    devices = [
+        f"{one['request']}={one['pool']}/{one['device']}"
+        for allocation in row["results"]
+        for one in allocation.get("devices", {}).get("results", ())
+    ]
+    return [str(row["id"]), row["node"], row["outcome"], " ".join(devices) or "; ".join(row["reasons"])]

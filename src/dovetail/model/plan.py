@@ -1,0 +1,116 @@
+"""What `decide` answers: who starts where on which devices, who yields, who is promised a node, who waits and why.
+
+Frozen data that can be stored, compared and carried out by somebody else. Never carried out here.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from dovetail.model import claims, pods, reasons
+
+Instant = datetime.datetime  # with its zone
+
+
+class PodRef(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A pod, by name and identity."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ClaimRef(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A claim by name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Term(msgspec.Struct, frozen=True, gc=False):
+    """One named part of a score, in thousandths of a GPU, with a sentence for the operator. Lower is better."""
+
+    name: str
+    milli_gpu: float
+    sentence: str
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """Devices to write into a claim that had none."""
+
+    claim: ClaimRef
+    result: claims.AllocationResult
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, its node, the claims to allocate for it and all claims to reserve for it."""
+
+    pod: PodRef
+    node: str
+    allocations: tuple[Allocation, ...] = ()
+    reservations: tuple[ClaimRef, ...] = ()  # every claim the pod uses and is not yet listed in
+    terms: tuple[Term, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """What the placement costs others, in thousandths of a GPU."""
+        return sum(term.milli_gpu for term in self.terms)
+
+
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that has to yield, for whom and by which rule."""
+
+    pod: PodRef
+    beneficiary: PodRef
+    rule: str
+
+
+class Nomination(msgspec.Struct, frozen=True, kw_only=True):
+    """A node kept for a pod that cannot start yet."""
+
+    pod: PodRef
+    node: str
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason and the number of nodes it rules out; 0 nodes if it is about the pod alone."""
+
+    reason: reasons.Reason
+    nodes: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that waits, and everything known about why, what rules out most nodes first."""
+
+    pod: PodRef
+    summary: str
+    obstacles: tuple[Obstacle, ...] = ()
+    is_undecided: bool = False  # the budget ended before the answer was known on every node
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision about everything that waited."""
+
+    placements: tuple[Placement, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    wake_at: Instant | None = None  # when time alone would change the answer
+
+    @property
+    def undecided(self) -> int:
+        """How many pods wait only because the budget ended."""
+        return sum(refusal.is_undecided for refusal in self.refusals)
+
+
+def pod_ref(pod: pods.Pod) -> PodRef:
+    """The reference to a pod."""
+    return PodRef(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

@@ -1,0 +1,40 @@
+"""How to decide, and how long to think: weights of the score, memory on or off, steps allowed. Data only.
+
+A budget counts steps, never seconds, so that the same input gives the same plan on any machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+DEFAULT_SEARCH_STEPS: Final = 200_000
+
+
+class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How much each term of a node's score counts. Thousandths of a GPU, as the score itself."""
+
+    tight_fit_per_gpu: int = 10  # for each whole GPU that stays free on the chosen node
+    stranding: int = 1000  # for each GPU that stays free but lost the cpu or memory it would need
+    second_choice: int = 100_000  # for each step down a firstAvailable list: what people ordered outranks packing
+    cpu_fit_per_128_cores: int = 10  # research: decides near-ties only, prefers nodes with little cpu left
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator can set about decisions."""
+
+    weights: Weights = Weights()
+    scheduler_names: tuple[str, ...] = ()  # pods that name one of these; every pod where the list is empty
+    memo: bool = True  # off: every node is judged anew for every pod, with the identical plan
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Steps that may be spent. What it cuts short is undecided, counted and shown, never a silent no."""
+
+    search_steps: int = DEFAULT_SEARCH_STEPS  # per pod and node, in the search for devices
+    pods: int | None = None  # pods looked at in one cycle
+
+
+DEFAULT: Final = Policy()
+UNLIMITED: Final = Budget()

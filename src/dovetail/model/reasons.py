@@ -1,0 +1,62 @@
+"""Why something is refused, in numbers: one vocabulary from the allocator to the answers people read.
+
+Given by whoever refuses; holds what was needed, what was there and a sentence. Never decides anything.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class ReasonCode(StrEnum):
+    """What stood in the way. Extended as more rooms refuse things."""
+
+    NO_DEVICES = "NoDevices"  # the node shows no device at all
+    CLASS = "ClassMatchesTooFew"
+    SELECTOR = "SelectorMatchesTooFew"
+    CEL_ERROR = "CelError"  # a selector could not be evaluated on some devices: they do not match
+    CAPACITY_POLICY = "CapacityNotOffered"  # no device offers such an amount, empty or not
+    TAINT = "DevicesTainted"
+    IN_USE = "DevicesInUse"
+    COUNTERS = "CountersExhausted"
+    CAPACITY = "CapacityExhausted"
+    CONSTRAINT = "ConstraintUnmet"
+    COMBINATION = "RequestsCompete"  # each request fits alone, together they do not
+    LIMIT = "TooManyDevices"
+    ALL_DEVICES = "NotAllDevicesFree"
+    INVALID_POOL = "InvalidPool"
+    INCOMPLETE_POOL = "IncompletePool"
+    INPUT = "InvalidInput"  # the claim or its class cannot be understood
+    BUDGET = "SearchUnfinished"
+    # About a pod and its nodes, from schedule/:
+    OTHER_NODE = "OtherNodeNamed"
+    CORDONED = "NodeUnschedulable"
+    NODE_TAINT = "NodeTainted"
+    NODE_LABELS = "NodeLabelsDiffer"
+    ROOM = "TooLittleRoom"  # cpu, memory, pods, extended resources
+    CLAIM_ELSEWHERE = "ClaimAllocatedElsewhere"
+    CLAIM_MISSING = "ClaimMissing"
+    CLAIM_NOT_MADE = "ClaimNotMadeYet"
+    CLAIM_DELETING = "ClaimBeingDeleted"
+    CLAIM_NOT_OURS = "ClaimOfAnotherPod"
+    CLAIM_FULL = "ClaimReservedByTooMany"
+    GATED = "SchedulingGated"
+    NOT_JUDGED = "ConstraintNotJudged"  # the pod carries a constraint this version cannot judge
+    NO_NODES = "NoNodes"
+
+
+class Reason(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """One obstacle: which, for whom, how much was needed, how much was there."""
+
+    code: ReasonCode
+    subject: str = ""
+    need: int | None = None
+    have: int | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.subject}: " if self.subject else ""
+        amounts = f" (needs {self.need}, has {self.have})" if self.need is not None and self.have is not None else ""
+        return f"{where}{self.detail or self.code.value}{amounts}"

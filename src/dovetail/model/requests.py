@@ -1,0 +1,216 @@
+"""Decides what a pod takes of a node: cpu, memory, ephemeral storage, a pod's place, extended resources, huge pages.
+
+Given a pod or a node's allocatable; amounts are integers in base units (thousandths of a cpu, bytes, counts), added up
+as kube-scheduler does: containers together, init containers one at a time beside the sidecars already running,
+pod-level amounts instead of the containers' where set, overhead on top. Never looks at claims for devices.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from dovetail.model import pods, quantity
+from dovetail.model.validation import names
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+HUGE_PAGES: Final = "hugepages-"  # followed by the page size
+ATTACHABLE_VOLUMES: Final = "attachable-volumes-"
+NATIVE_DOMAIN: Final = "kubernetes.io/"
+QUOTA_PREFIX: Final = "requests."
+RESTART_ALWAYS: Final = "Always"  # on an init container: a sidecar
+
+Amounts = dict[str, quantity.Quantity]
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Amounts of what a node shares out, wanted or left. Equal amounts hash alike; what is left may be negative."""
+
+    milli_cpu: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pods: int = 0
+    scalars: tuple[tuple[str, int], ...] = ()  # extended resources and huge pages by name, sorted, none of them zero
+
+    def plus(self, other: Resources) -> Resources:
+        """Both together."""
+        return self._combined(other, sign=1)
+
+    def minus(self, other: Resources) -> Resources:
+        """What the other leaves of us."""
+        return self._combined(other, sign=-1)
+
+    def scalar(self, name: str) -> int:
+        """The amount of an extended resource or huge pages; 0 if it is not known."""
+        return next((amount for known, amount in self.scalars if known == name), 0)
+
+    def _combined(self, other: Resources, *, sign: int) -> Resources:
+        return Resources(
+            self.milli_cpu + sign * other.milli_cpu,
+            self.memory_bytes + sign * other.memory_bytes,
+            self.ephemeral_bytes + sign * other.ephemeral_bytes,
+            self.pods + sign * other.pods,
+            _merged(self.scalars, other.scalars, sign) if other.scalars else self.scalars,
+        )
+
+
+NOTHING: Final = Resources()
+
+
+class Shortage(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A resource a node has too little of, in base units."""
+
+    resource: str
+    need: int
+    have: int
+
+
+def pod_request(pod: pods.Pod) -> Resources:
+    """What scheduling the pod takes of a node, its own place among the node's pods included."""
+    amounts = _of_containers(pod.spec)
+    if pod.spec.resources is not None:
+        amounts |= _pod_level(pod.spec.resources, amounts)
+    _add(amounts, pod.spec.overhead)
+    return _measured(amounts, pods=1)
+
+
+def allocatable(amounts: Mapping[str, quantity.Quantity]) -> Resources:
+    """What a node offers, from its status."""
+    offered = amounts.get(PODS)
+    return _measured(amounts, pods=0 if offered is None else offered.value())
+
+
+def shortages(need: Resources, have: Resources) -> tuple[Shortage, ...]:
+    """Everything that is wanted and not left. A pod that wants none of a resource never lacks it."""
+    found = [
+        Shortage(name, wanted, left)
+        for name, wanted, left in (
+            (PODS, need.pods, have.pods),
+            (CPU, need.milli_cpu, have.milli_cpu),
+            (MEMORY, need.memory_bytes, have.memory_bytes),
+            (EPHEMERAL_STORAGE, need.ephemeral_bytes, have.ephemeral_bytes),
+        )
+        if wanted > max(left, 0)  # something is wanted, and more of it than is left
+    ]
+    if need.scalars:
+        left_of = dict(have.scalars)
+        found += [
+            Shortage(name, wanted, left_of.get(name, 0))
+            for name, wanted in need.scalars
+            if wanted > max(left_of.get(name, 0), 0)
+        ]
+    return tuple(found)
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount as an operator writes it: 2500m cpu, 512Gi memory, 8 of an extended resource."""
+    if resource == CPU:
+        return str(quantity.Quantity.from_milli(amount))
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
+        return str(quantity.Quantity.from_int(amount, quantity.Format.BINARY_SI))
+    return str(amount)
+
+
+def is_scalar(name: str) -> bool:
+    """Whether kube-scheduler counts a resource of this name: extended, huge pages, volumes, or of kubernetes.io."""
+    return name.startswith((HUGE_PAGES, ATTACHABLE_VOLUMES)) or NATIVE_DOMAIN in name or is_extended(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """Whether the name is that of an extended resource: outside kubernetes.io, and sound with quota's prefix."""
+    if "/" not in name or NATIVE_DOMAIN in name or name.startswith(QUOTA_PREFIX):
+        return False
+    return names.is_label_key(QUOTA_PREFIX + name)
+
+
+def _of_containers(spec: pods.PodSpec) -> Amounts:
+    """Containers and sidecars together, or the hungriest moment of initialisation if that is more."""
+    total: Amounts = {}
+    for container in spec.containers:
+        _add(total, _requested(container.resources))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.init_containers:
+        wanted = _requested(container.resources)
+        if container.restart_policy == RESTART_ALWAYS:
+            _add(total, wanted)
+            _add(sidecars, wanted)
+            _raise(peak, sidecars)
+        else:
+            moment = dict(wanted)
+            _add(moment, sidecars)
+            _raise(peak, moment)
+    _raise(total, peak)
+    return total
+
+
+def _requested(resources: pods.ResourceRequirements) -> Amounts:
+    """Requests; a limit stands for a request that was not written, as an API server would have filled in."""
+    return resources.limits | resources.requests
+
+
+def _pod_level(resources: pods.ResourceRequirements, containers: Amounts) -> Amounts:
+    """What the pod as a whole asks for: its requests, else its limits where the containers ask for nothing.
+
+    Huge pages cannot be overcommitted, so their limit counts whatever the containers ask.
+    """
+    from_limits = {
+        name: amount
+        for name, amount in resources.limits.items()
+        if name not in containers or name.startswith(HUGE_PAGES)
+    }
+    return {name: amount for name, amount in (from_limits | resources.requests).items() if _is_pod_level(name)}
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
+
+
+def _measured(amounts: Mapping[str, quantity.Quantity], *, pods: int) -> Resources:
+    def units(name: str) -> int:
+        found = amounts.get(name)
+        return 0 if found is None else found.value()
+
+    cpu = amounts.get(CPU)
+    return Resources(
+        0 if cpu is None else cpu.milli_value(),
+        units(MEMORY),
+        units(EPHEMERAL_STORAGE),
+        pods,
+        _nonzero((name, amount.value()) for name, amount in amounts.items() if _is_counted(name)),
+    )
+
+
+def _is_counted(name: str) -> bool:
+    return name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS) and is_scalar(name)
+
+
+def _merged(
+    ours: tuple[tuple[str, int], ...], theirs: tuple[tuple[str, int], ...], sign: int
+) -> tuple[tuple[str, int], ...]:
+    total = dict(ours)
+    for name, amount in theirs:
+        total[name] = total.get(name, 0) + sign * amount
+    return _nonzero(total.items())
+
+
+def _nonzero(amounts: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount) for name, amount in amounts if amount))
+
+
+def _add(total: Amounts, more: Mapping[str, quantity.Quantity]) -> None:
+    for name, amount in more.items():
+        total[name] = total[name].add(amount) if name in total else amount
+
+
+def _raise(total: Amounts, other: Mapping[str, quantity.Quantity]) -> None:
+    for name, amount in other.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount

@@ -1,0 +1,48 @@
+"""Decides everything: who starts, where, on which devices, who waits and why. The only place a pod is placed.
+
+A plain function of the world, the policy, the time and a budget of steps. The same input gives the same plan.
+Leaves the world as it found it: whoever carries the plan out assumes it there.
+"""
+
+from __future__ import annotations
+
+from dovetail.model import plan as plans
+from dovetail.model import policy as policies
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import draft, order, placement, ready, refuse
+from dovetail.schedule.claims import Books, Needs
+from dovetail.world.events import pod_id
+from dovetail.world.world import World
+
+
+def decide(
+    world: World,
+    policy: policies.Policy = policies.DEFAULT,
+    now: plans.Instant | None = None,  # read by the steps that follow: reservations, grace periods
+    budget: policies.Budget = policies.UNLIMITED,
+) -> plans.Plan:
+    """Who starts, where, on which devices, and who waits. Leaves the world as it found it."""
+    plan = draft.Draft()
+    with world.trial():  # undone on exit, whatever happens
+        books = Books(world)
+        search = placement.Search(world, policy, budget)
+        queue = order.waiting(world.pending(), scheduler_names=policy.scheduler_names)  # 1. who is next
+        for turn, pod in enumerate(queue):
+            if budget.pods is not None and turn >= budget.pods:
+                plan.wait(refuse.of_pod(pod, (_NO_TURN,), is_undecided=True))
+                continue
+            needs = ready.needs(pod, books)  # 2. is it ready, which claims does it need
+            if not isinstance(needs, Needs):
+                plan.wait(refuse.of_pod(pod, needs))
+                continue
+            found = search.find(pod, needs)  # 3. where, on which devices
+            if isinstance(found, plans.Refusal):  # 4. a reason instead of a shrug
+                plan.wait(found)
+                continue
+            plan.start(pod, found, needs, books=books)
+            world.assume(pod, found.node, found.allocations)  # 5. what the next ones see
+            books.record(pod, pod_id(pod))
+    return plan.finish(wake_at=None)  # nothing here changes with time alone
+
+
+_NO_TURN = Reason(code=ReasonCode.BUDGET, detail="the cycle's budget of pods ended before its turn")

@@ -1,0 +1,212 @@
+"""Decides which pods and which nodes are alike, so that one answer serves them all.
+
+Pods are alike when scheduling reads the same of them. Nodes are alike for such pods when the same room is left and
+their devices look the same to whoever reads only what the claims read: unique values, such as uuids, stay out unless
+a selector reads them, and of an attribute a constraint compares only the pattern of equality counts. Sound: nodes with
+equal keys give equal answers. Never judges anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from dovetail.cel import selectors as expressions
+from dovetail.cel.reads import OWN_DOMAIN, Path
+from dovetail.errors import ExpressionError
+from dovetail.model import claims, classes, objects, pods, slices
+from dovetail.schedule.claims import Needs
+from dovetail.world.devices import Column, Devices
+from dovetail.world.view import NodeView, PoolView
+from dovetail.world.world import World
+
+Key = Hashable
+_SINGLE: Final = ("int_value", "bool_value", "string_value", "version_value")
+MAX_LOOKS: Final = 100_000  # pools remembered for one kind of claims
+MAX_KINDS: Final = 256  # kinds of claims remembered for one world
+EVERYTHING: Final[frozenset[Path]] = frozenset({()})
+
+
+class Reads(NamedTuple):
+    """What claims read of devices: paths of selectors, and full names of attributes compared by constraints."""
+
+    paths: frozenset[Path]
+    compared: frozenset[str]
+
+
+def pod_key(pod: pods.Pod, needs: Needs) -> Key:
+    """Everything scheduling reads of a pod and its claims, but for their names."""
+    spec = pod.spec
+    read = pods.PodSpec(
+        node_name=spec.node_name,
+        containers=tuple(_resources_only(one) for one in spec.containers),
+        init_containers=tuple(_resources_only(one) for one in spec.init_containers),
+        resources=spec.resources,
+        overhead=spec.overhead,
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        tolerations=spec.tolerations,
+    )
+    wanted = tuple(
+        one.key if one.allocation is not None else objects.encode_struct(one.claim.spec) for one in needs.wanted
+    )
+    return objects.encode_struct(read), wanted
+
+
+def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass]) -> Reads:
+    """What the claims, and the classes they name, read of devices."""
+    paths: set[Path] = set()
+    compared: set[str] = set()
+    for claim in wanted:
+        for constraint in claim.spec.devices.constraints:
+            compared |= {name for name in (constraint.match_attribute, constraint.distinct_attribute) if name}
+        for request in claim.spec.devices.requests:
+            for option in (request.exactly, *request.first_available):
+                if option is not None:
+                    paths |= _paths(option, known)
+    return Reads(frozenset(paths), frozenset(compared))
+
+
+def keys_for(world: World, reads: Reads) -> NodeKeys:
+    """The keys for these reads, kept from cycle to cycle for as long as the world lives."""
+    known = _KEPT.setdefault(world, {})
+    if reads not in known:
+        if len(known) >= MAX_KINDS:
+            known.clear()
+        known[reads] = NodeKeys(reads)
+    return known[reads]
+
+
+class NodeKeys:
+    """Keys of nodes for one kind of claims. What does not depend on use is remembered per interned devices."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._looks: dict[int, tuple[Devices, Key]] = {}
+        self._patterns: dict[tuple[int, ...], tuple[object, Key]] = {}
+        self._numbers: dict[Key, int] = {}  # of looks, so that keys are short
+        self._next = itertools.count()  # a number is never used twice
+        self._counts: dict[tuple[str, str], bool] = {}  # by driver and attribute: whether a selector reads it
+
+    def devices_key(self, view: NodeView) -> Key:
+        """Equal where the devices, and what is taken of them, look the same."""
+        pools = tuple(self._pool_key(pool) for pool in view.pools)
+        return (pools, self._compared(view)) if self._reads.compared else pools
+
+    def _pool_key(self, pool: PoolView) -> Key:
+        known = self._looks.get(id(pool.devices))
+        if known is None:
+            if len(self._looks) >= MAX_LOOKS:  # ids in the numbers' keys are good only while their looks are kept
+                self._looks.clear()
+                self._numbers.clear()
+            look = self._look(pool.devices)
+            if look not in self._numbers:
+                self._numbers[look] = next(self._next)
+            known = self._looks[id(pool.devices)] = (pool.devices, self._numbers[look])
+        shared = (
+            tuple((i, tuple(sorted(held.items()))) for i, held in sorted(pool.shared.items())) if pool.shared else ()
+        )
+        taints = tuple(sorted(pool.extra_taints.items())) if pool.extra_taints else ()
+        return known[1], pool.usable, pool.is_complete, pool.problem, pool.used, shared, taints
+
+    def _look(self, devices: Devices) -> Key:
+        """The devices as far as they are read; ids stand for interned things, which `_looks` keeps alive."""
+        read = tuple(
+            (name, id(column))
+            for name, column in zip(devices.attributes, devices.columns, strict=True)
+            if self._is_read(name, devices.driver) or _has_versions(column)
+        )
+        return devices.driver, id(devices.names), id(devices.templates), id(devices.counter_sets), read
+
+    def _compared(self, view: NodeView) -> Key:
+        """The patterns of the attributes constraints compare, across all pools: they may tie drivers together."""
+        listed = [pool.devices for pool in view.pools]
+        key = tuple(map(id, listed))
+        known = self._patterns.get(key)
+        if known is None:
+            if len(self._patterns) >= MAX_LOOKS:
+                self._patterns.clear()
+            found = tuple(pattern(_columns(listed, name)) for name in sorted(self._reads.compared))
+            known = self._patterns[key] = (listed, found)
+        return known[1]
+
+    def _is_read(self, name: str, driver: str) -> bool:
+        known = self._counts.get((driver, name))
+        if known is None:
+            own, slash, id_ = name.partition("/")
+            domain, short = (own, id_) if slash else (driver, name)
+            known = any(_covers(path, domain, short, driver) for path in self._reads.paths)
+            self._counts[driver, name] = known
+        return known
+
+
+def pattern(column: Sequence[slices.DeviceAttribute | None]) -> Key:
+    """Which devices share a value, and of which type: all a constraint can tell. Lists may overlap: they stay whole."""
+    places: dict[Hashable, int] = {}
+    found: list[Key] = []
+    for value in column:
+        if value is None:
+            found.append(None)
+        elif _kind(value) == len(_SINGLE):
+            return tuple(column)
+        else:
+            found.append((_kind(value), places.setdefault(value, len(places))))
+    return tuple(found)
+
+
+def _columns(listed: Sequence[Devices], attribute: str) -> list[slices.DeviceAttribute | None]:
+    """The values of an attribute under its full name, or under its short one with the driver it belongs to."""
+    domain, _, short = attribute.partition("/")
+    found: list[slices.DeviceAttribute | None] = []
+    for devices in listed:
+        column = devices.column(attribute)
+        brief = devices.column(short) if devices.driver == domain else None
+        for index in range(len(devices)):
+            value = column[index] if column is not None else None
+            found.append(value if value is not None or brief is None else brief[index])
+    return found
+
+
+_KEPT: WeakKeyDictionary[World, dict[Reads, NodeKeys]] = WeakKeyDictionary()
+
+
+def _kind(value: slices.DeviceAttribute) -> int:
+    return next((place for place, name in enumerate(_SINGLE) if getattr(value, name) is not None), len(_SINGLE))
+
+
+def _covers(path: Path, domain: str, short: str, driver: str) -> bool:
+    if not path:
+        return True
+    if path[0] != "attributes":
+        return False
+    if len(path) > 1 and path[1] != domain and not (path[1] == OWN_DOMAIN and domain == driver):
+        return False
+    return len(path) < 3 or path[2] == short
+
+
+def _has_versions(column: Column) -> bool:
+    """A version nobody can read spoils a device for every selector, so such columns always count as read."""
+    return any(v is not None and (v.version_value is not None or v.version_values is not None) for v in column)
+
+
+def _paths(
+    option: claims.ExactDeviceRequest | claims.DeviceSubRequest, known: Mapping[str, classes.DeviceClass]
+) -> frozenset[Path]:
+    if option.derived_attributes:
+        return EVERYTHING
+    named = known.get(option.device_class_name)
+    found: set[Path] = set()
+    for selector in (*(named.spec.selectors if named else ()), *option.selectors):
+        if selector.cel is None:
+            return EVERYTHING
+        try:
+            found |= expressions.selector(selector.cel.expression).reads
+        except ExpressionError:
+            return EVERYTHING
+    return frozenset(found)
+
+
+def _resources_only(container: pods.Container) -> pods.Container:
+    return pods.Container(resources=container.resources, restart_policy=container.restart_policy)

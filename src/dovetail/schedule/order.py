@@ -1,0 +1,51 @@
+"""Decides who is next: the more important first, then the longer waiting, then by uid so that the order is total.
+
+Given the pods without a node; leaves out those that are on their way out, gated, or somebody else's. Never places.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail.model import pods
+
+_NEVER: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # not created yet: younger than all others
+
+Rank = tuple[int, datetime.datetime, str, str, str]
+
+
+def waiting(pending: Iterable[pods.Pod], *, scheduler_names: tuple[str, ...] = ()) -> list[pods.Pod]:
+    """Pods to decide about, in the order in which they choose. Without names every scheduler's pods count."""
+    ours = (
+        pod
+        for pod in pending
+        if pod.metadata.deletion_timestamp is None
+        and (not scheduler_names or pod.spec.scheduler_name in scheduler_names)
+    )
+    return sorted(ours, key=rank)
+
+
+def rank(pod: pods.Pod) -> Rank:
+    """What pods are sorted by. No priority is priority 0, as the API server would write."""
+    metadata = pod.metadata
+    return (
+        -(pod.spec.priority or 0),
+        _instant(metadata.creation_timestamp),
+        metadata.uid,
+        metadata.namespace,
+        metadata.name,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _instant(text: str | None) -> datetime.datetime:
+    """The moment, whatever zone it was written in."""
+    if text is None:
+        return _NEVER
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:  # such as the 30th of February
+        return _NEVER

@@ -1,0 +1,90 @@
+"""Our allocator against upstream's recorded answers: the same feasibility on every world and node, valid results.
+
+Exceptions are by rule, never by name; each is counted and printed (`pytest -s`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.allocate import agreeing, recorded
+from tests.support import oracle as upstream
+from tests.support import shared
+
+Tree = dict[str, Any]
+LIST_ATTRIBUTES = "list attributes are on here and off by default upstream; compared with all features on"
+LIST_KINDS = {"ints", "bools", "strings", "versions"}
+
+
+def test_probes_agree() -> None:
+    tally = _recorded("probes")
+    assert sum(tally.outcomes.values()) == 100
+    _settle("probes", tally)
+
+
+def test_random_worlds_agree() -> None:
+    tally = _recorded("fuzz_a")
+    assert sum(tally.outcomes.values()) == 2994
+    _settle("fuzz_a", tally)
+
+
+@pytest.mark.slow  # the oracle evaluates the selectors for the checker
+def test_upstream_table_agrees(oracle: upstream.Oracle) -> None:
+    cases = shared.document("conformance/dra/allocator_table.json.gz")["cases"]
+    assert len(cases) == 274
+    tally = agreeing.tally()
+    scalars, lists = recorded.Asked(oracle), recorded.Asked(oracle, listTypeAttributes=True)
+    for case in cases:
+        world = _world(case)
+        has_lists = any(LIST_KINDS & set(one) for one in _attributes(world))
+        features = "oracleAllFeatures" if has_lists else "oracleDefaultFeatures"
+        if case[features] != case["oracleDefaultFeatures"]:
+            tally.exceptions[LIST_ATTRIBUTES] += 1
+        theirs = {case["inputs"]["node"]["metadata"]["name"]: case["outcomes"][case[features]]}
+        agreeing.compare(world, theirs, into=tally, matches=(lists if has_lists else scalars).matches)
+    _settle("allocator table", tally)
+
+
+def _recorded(file: str) -> agreeing.Tally:
+    tally = agreeing.tally()
+    for world in shared.lines(f"conformance/dra/{file}.jsonl.gz"):
+        agreeing.compare(world, world["answers"], into=tally, matches=recorded.verdicts(world))
+    return tally
+
+
+def _settle(what: str, tally: agreeing.Tally) -> None:
+    print(tally.told(what))
+    assert not tally.disagreements, tally.told(what)
+
+
+def _world(case: Tree) -> Tree:
+    """A case of the table as a world."""
+    given = case["inputs"]
+
+    def path(one: Tree) -> str:
+        return "/".join(one[part] for part in ("driver", "pool", "device"))
+
+    capacity: dict[str, dict[str, str]] = {}
+    for one in given["aggregatedCapacity"]:
+        capacity.setdefault(path(one), {}).update(one["capacity"])
+    return {
+        "id": case["name"],
+        "nodes": [given["node"]],
+        "deviceClasses": given["deviceClasses"],
+        "resourceSlices": given["resourceSlices"],
+        "claims": given["claims"],
+        "inUse": {
+            "devices": [path(one) for one in given["allocatedDevices"]],
+            "shared": [f"{path(one)}/{one['shareID']}" for one in given["allocatedSharedDevices"]],
+            "capacity": capacity,
+        },
+    }
+
+
+def _attributes(world: Tree) -> Iterator[Tree]:
+    for part in world["resourceSlices"]:
+        for device in part["spec"].get("devices") or ():
+            yield from (device.get("attributes") or {}).values()

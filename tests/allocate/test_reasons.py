@@ -1,0 +1,102 @@
+"""Refusals people can act on: how many devices were left after each rule, and what the nearest lacked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.allocate import allocator
+from dovetail.model.reasons import Reason, ReasonCode
+from tests.allocate import build
+from tests.allocate.build import ask, claim, exactly, profile
+
+MEMORY = f'device.capacity["{build.DRIVER}"].memory'
+
+
+def _reasons(view: Any, *wanted: Any) -> tuple[Reason, ...]:
+    found = ask(view, *wanted)
+    assert isinstance(found, allocator.Refused), found
+    return found.reasons
+
+
+def _only(view: Any, *wanted: Any) -> Reason:
+    (reason,) = _reasons(view, *wanted)
+    return reason
+
+
+def test_a_selector_tells_how_near_the_devices_came() -> None:
+    where = f'{MEMORY}.compareTo(quantity("141Gi")) >= 0'
+    reason = _only(build.node(build.gpus(8)), claim(exactly(2, where=where)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.SELECTOR, 2, 0)
+    assert reason.subject == "claim team/claim: request r0"
+    assert reason.detail.startswith("8 devices -> 8 of class gpu -> 0 with ")
+    assert "capacity gpu.example.com/memory is 80Gi" in reason.detail
+    assert "(8 devices)" in reason.detail
+
+
+def test_devices_in_use_are_counted_last() -> None:
+    reason = _only(build.node(build.gpus(4), in_use=["gpu-0", "gpu-1", "gpu-2"]), claim(exactly(2)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.IN_USE, 2, 1)
+    assert reason.detail == "4 devices -> 4 of class gpu -> 4 tolerated -> 1 free"
+
+
+def test_taints_are_named() -> None:
+    devices = build.gpus(2, taints=[{"key": "broken", "effect": "NoSchedule"}])
+    reason = _only(build.node(devices), claim(exactly()))
+    assert (reason.code, reason.have) == (ReasonCode.TAINT, 0)
+
+
+def test_counters_tell_how_many_partitions_fit_together() -> None:
+    reason = _only(build.mig_node(1, in_use=["gpu-0-1g-0"]), claim(profile("2g", 3)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 3, 2)
+    assert reason.detail.endswith("2 with counters left")
+    reason = _only(build.mig_node(1), claim(profile("1g", 4), profile("1gd", 4)))
+    assert reason.code is ReasonCode.COMBINATION
+    reason = _only(build.mig_node(1), claim(exactly(8)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 8, 7)
+
+
+def test_capacity_that_nobody_offers_differs_from_capacity_that_is_gone() -> None:
+    view = build.node(build.shareable(1))
+    reason = _only(view, claim(exactly(capacity={"requests": {"memory": "100Gi"}})))
+    assert reason.code is ReasonCode.CAPACITY_POLICY
+    pool = view.pools[0]._replace(shared={0: {"memory": 75 * 2**30 * 10**9}})
+    reason = _only(view._replace(pools=(pool,)), claim(exactly(capacity={"requests": {"memory": "10Gi"}})))
+    assert reason.code is ReasonCode.CAPACITY
+
+
+def test_a_constraint_is_blamed_only_where_it_is_the_cause() -> None:
+    apart = [{"distinctAttribute": f"{build.DRIVER}/numa"}]
+    reason = _only(build.node(build.gpus(8)), claim(exactly(3), constraints=apart))
+    assert reason.code is ReasonCode.CONSTRAINT
+    assert "distinctAttribute gpu.example.com/numa" in reason.detail
+    reason = _only(build.node(build.gpus(2)), claim(exactly(3), constraints=apart))
+    assert reason.code is ReasonCode.NO_DEVICES
+
+
+def test_requests_that_compete_are_named_together() -> None:
+    reason = _only(build.node(build.gpus(3)), claim(exactly(2), exactly(2)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.COMBINATION, 4, 3)
+    assert "r0, r1" in reason.detail
+
+
+def test_a_selector_that_errors_is_a_reason_not_a_failure() -> None:
+    where = f'device.attributes["{build.DRIVER}"].nowhere == 1'
+    found = _reasons(build.node(build.gpus(2)), claim(exactly(where=where)))
+    assert [reason.code for reason in found] == [ReasonCode.CEL_ERROR, ReasonCode.SELECTOR]
+    assert found[0].have == 2
+
+
+def test_every_alternative_gets_its_own_reason() -> None:
+    found = _reasons(build.node(build.gpus(2), in_use=["gpu-0"]), claim([exactly(4), exactly(2)]))
+    assert [(reason.subject, reason.code) for reason in found] == [
+        ("claim team/claim: request r0/a", ReasonCode.NO_DEVICES),
+        ("claim team/claim: request r0/b", ReasonCode.IN_USE),
+    ]
+
+
+def test_the_terms_of_a_choice_add_up_and_speak() -> None:
+    found = ask(build.mig_node(2, in_use=["gpu-1-2g-0"]), claim(profile("3g"), profile("1g", 2)))
+    assert isinstance(found, allocator.Allocated)
+    assert [term.name for term in found.terms] == ["partitions"]
+    assert abs(sum(term.milli_gpu for term in found.terms) - found.milli_gpu) < 1e-6
+    assert "places" in found.terms[0].sentence
