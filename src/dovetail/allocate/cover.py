@@ -17,7 +17,7 @@ from dovetail.allocate.score import AllocationPolicy
 
 Picks = list[tuple[int, int]]  # type, device
 Part = dict[Vector, Layout]
-_FIRST_ATTEMPT = 4  # a quarter of the budget goes to the search that knows costs
+_FIRST_ATTEMPT = 10  # the part of the budget for the search that knows costs; the rest is for the last resort
 
 
 def cover(split: Split, wanted: Vector, *, policy: AllocationPolicy, budget: Budget) -> tuple[int, Picks] | None:
