@@ -57,11 +57,11 @@ def tally() -> Tally:
     return Tally(Counter(), Counter(), [])
 
 
-def ours(world: Tree) -> dict[str, Tree]:
+def ours(world: Tree, *, list_attributes: bool = False) -> dict[str, Tree]:
     """Our answers by node, through the same door as a file of worlds; what goes in must not be changed by it."""
     asked = worlds.question(msgspec.json.decode(json.dumps(world).encode(), type=worlds.World))
     before = _written(asked)
-    found = {row["node"]: row for row in worlds.answers(asked)}
+    found = {row["node"]: row for row in worlds.answers(asked, list_attributes=list_attributes)}
     assert _written(asked) == before, "an allocation changed its input"
     return found
 
@@ -75,10 +75,12 @@ def _written(asked: worlds.Question) -> bytes:
     return msgspec.json.encode([devices, sets, used, asked.claims, asked.classes], enc_hook=quantity.encode_hook)
 
 
-def compare(world: Tree, answers: dict[str, Tree], *, into: Tally, matches: Verdict) -> None:
+def compare(
+    world: Tree, answers: dict[str, Tree], *, into: Tally, matches: Verdict, list_attributes: bool = False
+) -> None:
     """Judges our answer on every node of one world against upstream's."""
     nodes = {node["metadata"]["name"]: node for node in world["nodes"]}
-    mine = ours(world)
+    mine = ours(world, list_attributes=list_attributes)
     assert set(mine) == set(nodes)
     for name, theirs in answers.items():
         answer = mine[name]

@@ -121,7 +121,8 @@ def _opaque_literal(value: Any) -> str:
         case Duration():
             return f'duration("{value.nanos}ns")'
         case Timestamp():
-            return f'timestamp("{times.timestamp_text(value.nanos)}")'
+            text = times.timestamp_text(value.nanos, value.offset_seconds)
+            return f'timestamp("{text.replace("+25:00", "+24:60")}")'  # upstream prints an offset it does not read
         case Optional():
             return f"optional.of({literal(value.value)})" if value.has_value else "optional.none()"
         case Quantity():

@@ -15,20 +15,23 @@ _COLUMNS = ("id", "node", "outcome", "devices or reason")
 @click.option(
     "--worlds", "file", required=True, metavar="FILE", help="Worlds as JSON lines, plain or gzip; - for standard input."
 )
+@click.option("--list-attributes", is_flag=True, help="Count attributes that are lists (alpha, off by default).")
 @click.option("-o", "--output", "form", type=click.Choice(("table", "jsonl")), default="table")
-def command(*, file: str, form: str) -> None:
+def command(*, file: str, list_attributes: bool, form: str) -> None:
     """Answer, for every world of FILE and each of its nodes, which devices serve its claims.
 
     \b
     dovetail allocate --worlds worlds.jsonl.gz -o jsonl
     """
     if form == "table":
-        output.write_lines(text.table(_COLUMNS, [_told(row) for row in worlds.rows(file)]))
+        output.write_lines(
+            text.table(_COLUMNS, [_told(row) for row in worlds.rows(file, list_attributes=list_attributes)])
+        )
         return
     out = sys.stdout.buffer
     encoder = msgspec.json.Encoder()
     try:
-        for number, row in enumerate(worlds.rows(file), start=1):
+        for number, row in enumerate(worlds.rows(file, list_attributes=list_attributes), start=1):
             out.write(encoder.encode(row) + b"\n")
             if number % _FLUSH_EVERY == 0:
                 out.flush()

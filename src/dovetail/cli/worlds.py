@@ -7,7 +7,7 @@ undecided (the budget ended first). Objects are taken as they are: nothing is va
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar, assert_never
 
 import msgspec
@@ -52,12 +52,15 @@ class Question(NamedTuple):
     classes: dict[str, classes.DeviceClass]
 
 
-def rows(file: str) -> Iterator[Row]:
-    """The answers for the worlds of a file, as they are found. A line that is no world ends with an error naming it."""
+def rows(file: str, *, list_attributes: bool = False) -> Iterator[Row]:
+    """The answers for the worlds of a file, as they are found. A line that is no world ends with an error naming it.
+
+    Gates are those of 1.37 by default; attributes that are lists count only when asked for.
+    """
     decoder = msgspec.json.Decoder(World)
     for place, line in jsonlines.numbered(file):
         try:
-            found = answers(question(decoder.decode(line)))
+            found = answers(question(decoder.decode(line)), list_attributes=list_attributes)
         except msgspec.ValidationError as error:
             raise errors.InputError(f"{place}: {error}") from None
         except (msgspec.DecodeError, RecursionError) as error:
@@ -79,17 +82,16 @@ def question(world: World) -> Question:
     return Question(world.id, views, tuple(_all(claims.ResourceClaim, world.claims)), known)
 
 
-def answers(asked: Question) -> list[Row]:
+def answers(asked: Question, *, list_attributes: bool = False) -> list[Row]:
     """One answer per node, in the order of the nodes."""
-    return [
-        {"id": asked.id, "node": name, **answer(view, asked.claims, asked.classes)}
-        for name, view in asked.views.items()
-    ]
+    found = []
+    for name, view in asked.views.items():
+        came_of_it = allocator.allocate(view, asked.claims, asked.classes, list_attributes=list_attributes)
+        found.append({"id": asked.id, "node": name, **_answer(came_of_it)})
+    return found
 
 
-def answer(view: NodeView, wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass]) -> Row:
-    """What came of the claims on one node."""
-    found = allocator.allocate(view, wanted, known)
+def _answer(found: outcome.Outcome) -> Row:
     match found:
         case outcome.Allocated():
             return {"outcome": "allocated", "results": [objects.tree_of(one) for one in found.results], "reasons": []}
