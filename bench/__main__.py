@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, fleet_memory, objects, selectors
+from bench import allocation, fleet_memory, objects, partitions, selectors
 from tests.support import oracle as upstream
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
     "allocation-proofs": allocation.proofs,
     "allocation-mig": allocation.mig,
     "allocation-nodes": allocation.nodes,
+    "mig-starvation": partitions.starvation,
     "world-memory": fleet_memory.sizes,
 }
 

@@ -18,10 +18,10 @@ from dovetail.allocate.flat import Flat
 from dovetail.allocate.ground import Ground
 from dovetail.allocate.groups import Splitter
 from dovetail.allocate.requests import Option, flattened
-from dovetail.allocate.score import DEFAULT
 from dovetail.allocate.settled import Settled, Terms
 from dovetail.allocate.single import Unfit, single
 from dovetail.cli import worlds
+from dovetail.model.policy import DEFAULT_ALLOCATION
 from dovetail.world.view import NodeView
 from tests.allocate import build
 from tests.support import shared
@@ -31,7 +31,7 @@ def _terms(view: NodeView, wanted: Any) -> tuple[Terms, list[Option]]:
     ground = Ground(view)
     options = [request.options[0] for request in flattened([wanted], build.CLASSES)]
     found = {option: candidates_of(ground, option, fractional=True) for option in options}
-    return Terms(ground, (), found, DEFAULT, Budget(), True), options
+    return Terms(ground, (), found, DEFAULT_ALLOCATION, Budget(), True), options
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -83,12 +83,12 @@ def test_the_search_of_last_resort_agrees_on_what_is_possible(seed: int) -> None
     ]
     types = types_of(terms.ground, needs, (), has_admin=False)
     counts = tuple(kind.count for kind in types)
-    split = Splitter(terms.ground, types, Taken(), policy=DEFAULT, fractional=True).split()
+    split = Splitter(terms.ground, types, Taken(), policy=DEFAULT_ALLOCATION, fractional=True).split()
     if split is None:
         assert Settled(terms, options).solve() is None
         return
-    flat = Flat(split, counts, policy=DEFAULT, budget=Budget()).solve()
-    best = cover(split, counts, policy=DEFAULT, budget=Budget())
+    flat = Flat(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget()).solve()
+    best = cover(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget())
     assert (flat is None) == (best is None)
     if flat is not None and best is not None:
         assert flat[0] >= best[0]

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from dovetail.allocate import counters, score
+from dovetail.allocate import counters
+from dovetail.model.policy import DEFAULT_ALLOCATION
 from tests.allocate import build
 
 Mask = int
@@ -61,7 +62,7 @@ def test_there_are_as_many_states_as_the_geometry_says() -> None:
 def test_costs_order_places_as_the_rule_does(profile: str) -> None:
     """A lower tuple of lost places is a lower cost; of equal tuples the fuller board is never dearer."""
     pool = build.mig_node(1).pools[0]
-    partitions = counters.partitions_of(pool.devices, pool.devices.counter_sets[0], score.DEFAULT)
+    partitions = counters.partitions_of(pool.devices, pool.devices.counter_sets[0], DEFAULT_ALLOCATION)
     found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for mask, layout in STATES.items():
         before = partitions.value(_left(layout, partitions.counters))

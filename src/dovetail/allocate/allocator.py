@@ -17,10 +17,11 @@ from dovetail.allocate.options import Preferred
 from dovetail.allocate.outcome import Allocated, Failed, Outcome, Refused, Undecided
 from dovetail.allocate.parts import independent
 from dovetail.allocate.requests import InvalidRequest, Option, Request, claim_name, flattened
-from dovetail.allocate.score import DEFAULT, UNIT, AllocationPolicy
+from dovetail.allocate.score import UNIT
 from dovetail.allocate.settled import Solution, Terms, count_of
 from dovetail.model.claims import MAX_RESULTS, ResourceClaim
 from dovetail.model.classes import DeviceClass
+from dovetail.model.policy import DEFAULT_ALLOCATION, AllocationPolicy
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.world.view import NodeView
 
@@ -30,7 +31,7 @@ def allocate(
     claims: Sequence[ResourceClaim],
     classes: Mapping[str, DeviceClass],
     *,
-    policy: AllocationPolicy = DEFAULT,
+    policy: AllocationPolicy = DEFAULT_ALLOCATION,
     budget: Budget | int = DEFAULT_STEPS,
     fractional: bool = True,
     list_attributes: bool = True,

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dovetail.allocate.requests import Option
-from dovetail.allocate.score import UNIT, AllocationPolicy
+from dovetail.allocate.score import UNIT
 from dovetail.model import capacity as policy
+from dovetail.model.policy import AllocationPolicy
 from dovetail.model.quantity import Quantity
 from dovetail.world.devices import Template
 

@@ -12,8 +12,9 @@ from dovetail.allocate.demand import Taken
 from dovetail.allocate.ground import Ground
 from dovetail.allocate.outcome import Term
 from dovetail.allocate.requests import Option
-from dovetail.allocate.score import UNIT, AllocationPolicy, share_value
+from dovetail.allocate.score import UNIT, share_value
 from dovetail.allocate.settled import Terms
+from dovetail.model.policy import AllocationPolicy
 
 Picks = Sequence[tuple[Option, int]]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dovetail.allocate.facts import charges_of, facts_of
-from dovetail.allocate.score import UNIT, AllocationPolicy
+from dovetail.allocate.score import UNIT
+from dovetail.model.policy import AllocationPolicy
 from dovetail.model.slices import CounterSet
 from dovetail.world.devices import Devices, Template
 

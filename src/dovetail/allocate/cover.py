@@ -13,7 +13,7 @@ from dovetail.allocate.flat import Flat
 from dovetail.allocate.flow import Spread, spread
 from dovetail.allocate.groups import Group, Shape, Split
 from dovetail.allocate.layouts import Layout, Vector, layouts
-from dovetail.allocate.score import AllocationPolicy
+from dovetail.model.policy import AllocationPolicy
 
 Picks = list[tuple[int, int]]  # type, device
 Part = dict[Vector, Layout]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dovetail.allocate.budget import Budget
 from dovetail.allocate.groups import Group, Split
 from dovetail.allocate.layouts import worth_of
-from dovetail.allocate.score import AllocationPolicy
+from dovetail.model.policy import AllocationPolicy
 
 Draws = tuple[tuple[int, int], ...]
 

@@ -15,8 +15,8 @@ from dovetail.allocate.demand import Taken, Type
 from dovetail.allocate.facts import bits
 from dovetail.allocate.flow import Stock
 from dovetail.allocate.ground import Ground
-from dovetail.allocate.score import AllocationPolicy
 from dovetail.allocate.uses import Draws, Resource, Use, Uses
+from dovetail.model.policy import AllocationPolicy
 
 Member = tuple[tuple[Use, ...], list[int]]  # what can be done with a device, and all devices like it
 

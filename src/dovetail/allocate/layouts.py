@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dovetail.allocate.budget import Budget
 from dovetail.allocate.groups import Shape, Worth
-from dovetail.allocate.score import AllocationPolicy, share_value
+from dovetail.allocate.score import share_value
+from dovetail.model.policy import AllocationPolicy
 
 Vector = tuple[int, ...]
 

@@ -18,8 +18,8 @@ from dovetail.allocate.facts import bits
 from dovetail.allocate.ground import Ground
 from dovetail.allocate.groups import Splitter
 from dovetail.allocate.requests import Option
-from dovetail.allocate.score import AllocationPolicy
 from dovetail.model.claims import MAX_RESULTS
+from dovetail.model.policy import AllocationPolicy
 
 Solution = tuple[int, list[tuple[Option, int]]]  # cost, devices
 

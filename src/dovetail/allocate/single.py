@@ -13,9 +13,10 @@ from dovetail.allocate import capacity
 from dovetail.allocate.counters import Partitions, partitions_of
 from dovetail.allocate.facts import Facts, Sizes, bits
 from dovetail.allocate.requests import Option
-from dovetail.allocate.score import UNIT, AllocationPolicy
+from dovetail.allocate.score import UNIT
 from dovetail.allocate.settled import Solution, Terms
 from dovetail.model.claims import MAX_RESULTS
+from dovetail.model.policy import AllocationPolicy
 from dovetail.world.devices import Devices, Template
 from dovetail.world.view import Amounts
 

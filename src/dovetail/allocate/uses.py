@@ -12,7 +12,8 @@ from typing import NamedTuple
 from dovetail.allocate import capacity
 from dovetail.allocate.demand import UNKNOWN_ELEMENT, Taken, Type
 from dovetail.allocate.ground import Ground
-from dovetail.allocate.score import UNIT, AllocationPolicy
+from dovetail.allocate.score import UNIT
+from dovetail.model.policy import AllocationPolicy
 
 Resource = tuple[Hashable, ...]
 Draws = tuple[tuple[Resource, int], ...]

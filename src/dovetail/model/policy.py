@@ -21,10 +21,22 @@ class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cpu_fit_per_128_cores: int = 10  # research: decides near-ties only, prefers nodes with little cpu left
 
 
+class AllocationPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How much each kind of harm weighs, in thousandths of a GPU."""
+
+    partition: int = 1000  # a place for a partition as large as its whole counter set that can no longer be used
+    sibling_ratio: int = 2  # a partition is not counted if another of its extent has so many times its places
+    whole: int = 1000  # a shareable device nobody has touched yet
+    oversize: int = 100  # a device as large as the largest that would do
+    binding: int = 10  # a device that must be prepared before it can be used
+    exact_states: int = 20_000  # beyond so many combinations the first fit in order of cost is taken
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator can set about decisions."""
 
-    weights: Weights = Weights()
+    weights: Weights = Weights()  # between nodes
+    allocation: AllocationPolicy = AllocationPolicy()  # between the devices of a node
     scheduler_names: tuple[str, ...] = ()  # pods that name one of these; every pod where the list is empty
     memo: bool = True  # off: every node is judged anew for every pod, with the identical plan
 
@@ -36,5 +48,6 @@ class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pods: int | None = None  # pods looked at in one cycle
 
 
+DEFAULT_ALLOCATION: Final = AllocationPolicy()
 DEFAULT: Final = Policy()
 UNLIMITED: Final = Budget()

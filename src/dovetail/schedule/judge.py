@@ -129,7 +129,13 @@ class Judge:
 
     def allocated(self, wanted: tuple[claims.ResourceClaim, ...], view: NodeView) -> outcome.Outcome:
         """Devices for the claims on one node."""
-        return allocator.allocate(view, wanted, self._world.classes, budget=self._budget.search_steps)
+        return allocator.allocate(
+            view,
+            wanted,
+            self._world.classes,
+            policy=self._policy.allocation,
+            budget=self._budget.search_steps,
+        )
 
     def free_milli_gpu(self, node: str) -> int:
         """What is free of the node's GPUs."""
