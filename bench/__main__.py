@@ -17,6 +17,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
     "cel-varied": selectors.varied,
     "cel-projection": selectors.projected,
+    "cel-columns": selectors.by_columns,
     "decode": objects.decoding,
     "validate": objects.validation,
     "allocation-proofs": allocation.proofs,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from bench import fleets, measure
+from dovetail.allocate import matching
 from dovetail.cel import devices, selectors
 from dovetail.cel.program import Outcome, compile_stored
+from dovetail.model import objects, slices
+from dovetail.world.devices import Interner
 from tests.support.oracle import Oracle
 
 EXPRESSIONS = (
@@ -76,6 +81,29 @@ def projected(oracle: Oracle) -> dict[str, Any]:
         pair = measure.interleaved(lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS)
         rows[f"{size} devices"] = pair.as_json()
     return rows
+
+
+def by_columns(oracle: Oracle) -> dict[str, Any]:
+    """The same question as allocation asks it: pools in interned columns, one mask per pool, nothing known before."""
+    expression = EXPRESSIONS[6]
+    text = fleets.slice_list(SIZES[-1] // 64, 64)
+    listed = [objects.decode(tree).struct for tree in msgspec.json.decode(text)["items"]]
+    interner = Interner()
+    pools = [interner.devices(one) for one in listed if isinstance(one, slices.ResourceSlice)]
+
+    def sweep() -> int:
+        matching.forget()
+        found = sum(matching.selected(pool, (expression,)).bit_count() for pool in pools)
+        assert 0 < found < SIZES[-1]
+        return SIZES[-1]
+
+    def upstream() -> float:
+        wire = [{"driver": fleets.DRIVER, **_body(fleets.device(i))} for i in range(2000)]
+        request = {"op": "bench", "what": "cel", "expression": expression, "devices": wire, "seconds": SECONDS}
+        return float(oracle.ask(request)["perSecond"])
+
+    pair = measure.interleaved(lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS)
+    return {f"{SIZES[-1]} devices in {len(pools)} pools": pair.as_json()}
 
 
 def _body(device: dict[str, Any]) -> dict[str, Any]:

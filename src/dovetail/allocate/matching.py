@@ -6,6 +6,7 @@ selector cannot be evaluated does not match, and is counted apart.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from dovetail.cel import devices as cel_devices
@@ -49,6 +50,12 @@ def selected(devices: Devices, expressions: tuple[str, ...]) -> int:
     return mask
 
 
+def forget() -> None:
+    """Forgets every verdict; the next question is answered from the devices. What columns hold is kept."""
+    _by_columns.clear()
+    _selected.clear()
+
+
 def verdict(devices: Devices, expression: str) -> Verdict:
     """What the expression says of each device."""
     return _by_reads(devices, selectors.selector(expression))
@@ -87,6 +94,7 @@ def _columns_read(devices: Devices, reads: frozenset[Path]) -> tuple[tuple[str, 
     )
 
 
+@lru_cache(maxsize=16_384)
 def _is_read(name: str, driver: str, reads: frozenset[Path]) -> bool:
     domain, id_ = cel_devices.split_name(name, driver)
     for path in reads:
