@@ -64,6 +64,13 @@ QUIRKS = {
     # Names with a leading dot never mean a variable.
     "[1].exists(.v, .v == 1)": "compile-error",
     '[1].map(device, .device.driver) == ["d"]': "match",
+    # One comma may follow the last item, and may stand alone.
+    "[1, 2,].size() == 2": "match",
+    "[1,,] == [1]": "compile-error",
+    "[,].size() == 0": "match",
+    "{1: 2,,}.size() == 1": "compile-error",
+    "{,}.size() == 0": "match",
+    "[1 2] == [1]": "compile-error",
     # An integer meets a double as a double.
     "9007199254740993 == dyn(9007199254740992.0)": "match",
     # The price of a call on a wrong argument cannot be reckoned, and nothing absorbs that.

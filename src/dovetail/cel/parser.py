@@ -303,6 +303,16 @@ class _Parser:
             ahead += 2
         return False
 
+    def items(self, closing: str, read: Callable[[], None]) -> None:
+        """Items with commas between them and at most one behind the last, up to the closing sign."""
+        if self.token.kind not in (closing, ","):
+            read()
+            while self.token.kind == "," and self.tokens[self.position + 1].kind != closing:
+                self.take()
+                read()
+        self.accept(",")
+        self.expect(closing)
+
     def message(self, dot: str, offset: int) -> ast.Node:
         names = [self.expect(lexer.IDENT).text]
         while self.accept("."):
@@ -310,18 +320,16 @@ class _Parser:
         self.expect("{")
         id_ = self.next_id()
         entries: list[ast.Entry] = []
-        while self.token.kind not in ("}", ","):
+
+        def field() -> None:
             is_optional = self.accept("?") is not None
-            field = self.accept(lexer.ESCAPED) or self.expect(lexer.IDENT)
-            name = field.text[1:-1] if field.kind == lexer.ESCAPED else field.text
+            token = self.accept(lexer.ESCAPED) or self.expect(lexer.IDENT)
+            name = token.text[1:-1] if token.kind == lexer.ESCAPED else token.text
             colon = self.expect(":")
             value = self.expression()
             entries.append(ast.Entry(self.next_id(), colon.offset, None, value, name=name, optional=is_optional))
-            if self.token.kind != "," or self.tokens[self.position + 1].kind == "}":
-                break
-            self.take()
-        self.accept(",")
-        self.expect("}")
+
+        self.items("}", field)
         node = ast.StructExpr(id_, offset, dot + ".".join(names), entries)
         self.depths[id_] = self.depth_of(*(e.value for e in entries))
         return node
@@ -331,15 +339,13 @@ class _Parser:
         id_ = self.next_id()
         elements: list[ast.Node] = []
         optional: set[int] = set()
-        while self.token.kind not in ("]", ","):
+
+        def element() -> None:
             if self.accept("?"):
                 optional.add(len(elements))
             elements.append(self.expression())
-            if self.token.kind != "," or self.tokens[self.position + 1].kind == "]":
-                break
-            self.take()
-        self.accept(",")
-        self.expect("]")
+
+        self.items("]", element)
         self.depths[id_] = self.depth_of(*elements)
         return ast.ListExpr(id_, mark.offset, elements, frozenset(optional))
 
@@ -347,17 +353,15 @@ class _Parser:
         mark = self.take()
         id_ = self.next_id()
         entries: list[ast.Entry] = []
-        while self.token.kind not in ("}", ","):
+
+        def entry() -> None:
             is_optional = self.accept("?") is not None
             key = self.expression()
             colon = self.expect(":")
             value = self.expression()
             entries.append(ast.Entry(self.next_id(), colon.offset, key, value, optional=is_optional))
-            if self.token.kind != "," or self.tokens[self.position + 1].kind == "}":
-                break
-            self.take()
-        self.accept(",")
-        self.expect("}")
+
+        self.items("}", entry)
         self.depths[id_] = self.depth_of(*(part for e in entries for part in (e.key, e.value)))
         return ast.MapExpr(id_, mark.offset, entries)
 
