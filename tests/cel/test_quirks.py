@@ -54,6 +54,8 @@ QUIRKS = {
     "cel.bind(x, int, true)": "compile-error",
     "[int].all(x, true)": "match",
     'dyn(int).matches("^int$")': "match",
+    'dyn(optional.of("ab")).matches("^a")': "match",
+    "dyn(optional.none()).matches('^a')": "error",
     # Unknown domains read as empty, except through a binding of a device without attributes.
     'device.attributes["nowhere"] == {}': "match",
     "has(device.attributes.nowhere)": "match",

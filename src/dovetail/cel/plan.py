@@ -436,10 +436,12 @@ _SPECIAL: Final[dict[str, _Special]] = {
 
 
 def _named(run: Run) -> Run:
-    """With a constant pattern upstream searches the name of a type as if it were text."""
+    """With a constant pattern upstream searches a type's name, and what is in an optional, as if they were text."""
 
     def text(frame: Frame) -> Value:
         value = run(frame)
+        while value.__class__ is values.Optional and value.has_value:
+            value = value.value
         return value.name if value.__class__ is types.Type else value
 
     return text
