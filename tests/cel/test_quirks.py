@@ -66,6 +66,9 @@ QUIRKS = {
     # Names with a leading dot never mean a variable.
     "[1].exists(.v, .v == 1)": "compile-error",
     '[1].map(device, .device.driver) == ["d"]': "match",
+    # The device's own maps are maps like any other.
+    '"%s".format([device.attributes["nowhere"]]) == "{}"': "match",
+    'device.attributes["d"].size() == 4': "match",
     # One comma may follow the last item, and may stand alone.
     "[1, 2,].size() == 2": "match",
     "[1,,] == [1]": "compile-error",

@@ -101,6 +101,7 @@ _GO_NAMES: Final[Mapping[type, str]] = {
     dict: "*types.baseMap",
     values.MutableMap: "*types.baseMap",
     values.DomainMap: "cel.mapper",
+    values.TextMap: "*types.baseMap",
     Quantity: "cel.Quantity",
     Semver: "cel.Semver",
     values.Ip: "cel.IP",

@@ -12,7 +12,9 @@ from dovetail.cel.values import Panic, Value
 
 Price = Callable[[Sequence[Value], Value], int]  # the cost of a call, given its arguments and its result
 
-_SIZED: Final = frozenset((str, bytes, list, dict, values.MutableList, values.MutableMap, values.DomainMap))
+_SIZED: Final = frozenset(
+    (str, bytes, list, dict, values.MutableList, values.MutableMap, values.DomainMap, values.TextMap)
+)
 
 
 class TrackerFailure(Panic):

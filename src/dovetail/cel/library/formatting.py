@@ -273,6 +273,7 @@ _PLAIN: Final[dict[type, Callable[..., str]]] = {
     dict: _mapped,
     values.MutableMap: _mapped,
     values.DomainMap: _mapped,
+    values.TextMap: _mapped,
 }
 
 
