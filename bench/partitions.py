@@ -36,7 +36,11 @@ def starvation(_: object) -> dict[str, Any]:
     """Accepted compute slices and acceptance per profile, for each mix, over the same arrivals."""
     rows = {}
     for mix, weights in MIXES.items():
-        places: dict[str, _Ours | _Masks] = {"ours": _Ours(), "first fit": _FirstFit(), "best fit": _BestFit()}
+        places: dict[str, _Ours | _Masks] = {
+            "ours": _Ours(),
+            "first fit": _Masks(is_best_fit=False),
+            "best fit": _Masks(is_best_fit=True),
+        }
         for name, place in places.items():
             rows[f"{mix}, load {LOAD}: {name}"] = _run(place, weights)
     return rows
@@ -72,9 +76,10 @@ def _run(place: _Ours | _Masks, weights: tuple[int, ...]) -> dict[str, Any]:
 
 
 class _Masks:
-    """GPUs as masks of memory slices. Subclasses choose among the places that fit."""
+    """GPUs as masks of memory slices; the fullest GPU first where asked for, else the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_best_fit: bool) -> None:
+        self.is_best_fit = is_best_fit
         self.masks = [0] * (NODES * GPUS)
         self.held: dict[int, tuple[int, int]] = {}
         gpu = catalogue.by_name("H100-SXM5-80GB")
@@ -108,17 +113,7 @@ class _Masks:
 
     def rank(self, place: tuple[int, int, int]) -> tuple[int, ...]:
         """Lowest first."""
-        raise NotImplementedError
-
-
-class _FirstFit(_Masks):
-    def rank(self, place: tuple[int, int, int]) -> tuple[int, ...]:
-        return place[:2]
-
-
-class _BestFit(_Masks):
-    def rank(self, place: tuple[int, int, int]) -> tuple[int, ...]:
-        return (-self.masks[place[0]].bit_count(), *place[:2])
+        return (-self.masks[place[0]].bit_count() if self.is_best_fit else 0, *place[:2])
 
 
 class _Ours:

@@ -21,8 +21,6 @@ DRIVER_NAME_LENGTH: Final = 63
 DOMAIN_LENGTH: Final = 63
 ID_LENGTH: Final = 32
 ENTRIES_PER_DEVICE: Final = 32  # attributes and capacities together
-ATTRIBUTE_VALUE_LENGTH: Final = 64
-ATTRIBUTE_LIST_LENGTH: Final = 48
 
 
 class Path:

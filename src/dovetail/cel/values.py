@@ -6,7 +6,6 @@ bool, int, float, str, bytes and None stand for themselves; UInt is an unsigned 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from dovetail.cel import types
@@ -334,11 +333,6 @@ def find(entries: dict[Any, Value], key: Value) -> tuple[bool, Value]:
     if key.__class__ is float and key.is_integer() and int(key) in entries:
         return True, entries[int(key)]
     return False, None
-
-
-def keys(entries: dict[Any, Value]) -> Iterator[Value]:
-    """The keys of a map as values."""
-    return (key_value(key) for key in entries)
 
 
 def equal(left: Value, right: Value) -> bool | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -104,8 +105,35 @@ def problems(selector: NodeSelector) -> tuple[str, ...]:
     )
 
 
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether the toleration covers the taint. Which effects matter is the caller's question."""
+class Tolerating(Protocol):
+    """What tolerations of devices and of nodes have in common."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class Tainting(Protocol):
+    """What taints of devices and of nodes have in common."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+def tolerates(toleration: Tolerating, taint: Tainting) -> bool:
+    """Whether the toleration covers the taint, of a device or a node. Which effects matter is the caller's question.
+
+    An empty key or effect stands for all, an empty operator for Equal; other operators never match.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -83,20 +83,9 @@ def untolerated(taints: Iterable[nodes.Taint], tolerations: tuple[pods.Toleratio
 
 def tolerated(taint: nodes.Taint, tolerations: tuple[pods.Toleration, ...]) -> bool:
     """Whether any toleration covers the taint."""
-    return any(_tolerates(one, taint) for one in tolerations)
+    return any(selectors.tolerates(one, taint) for one in tolerations)
 
 
 def taint_text(taint: nodes.Taint) -> str:
     """As kubectl writes taints."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-
-
-def _tolerates(toleration: pods.Toleration, taint: nodes.Taint) -> bool:
-    """An empty key or effect stands for all, an empty operator for Equal. Lt and Gt are alpha and off: no match."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value

@@ -28,11 +28,6 @@ def quoted(text: str) -> str:
     return f'"{"".join(map(_escaped, text))}"'
 
 
-def quoted_bytes(data: bytes) -> str:
-    """Bytes as %q writes them: as text where they are UTF-8, each other byte escaped."""
-    return quoted(data.decode("utf-8", "surrogateescape"))
-
-
 def _escaped(character: str) -> str:
     if character in _NAMED_ESCAPES:
         return _NAMED_ESCAPES[character]

@@ -14,8 +14,6 @@ from dovetail.cel import operators, values
 from dovetail.cel.declarations import Overload, function, member
 from dovetail.cel.library import bounds, ordering
 from dovetail.cel.values import (
-    INT_MAX,
-    INT_MIN,
     CelError,
     Duration,
     MutableMap,
@@ -78,12 +76,6 @@ def _sum_of(zero: Value) -> Callable[[list[Value]], Value]:
         return amount
 
     return total
-
-
-def _within_int64(number: int) -> int:
-    if not INT_MIN <= number <= INT_MAX:
-        raise CelError("integer overflow")
-    return number
 
 
 def index_of(elements: list[Value], wanted: Value) -> int:
