@@ -210,14 +210,14 @@ def from_wire(value: object) -> Quantity:
 
 
 def decode_hook(kind: type, value: object) -> object:
-    """For msgspec's dec_hook: turns wire values into quantities, knows no other type."""
+    """For msgspec's dec_hook: turns wire values into quantities; NotImplementedError is how a hook declines."""
     if kind is Quantity:
         return from_wire(value)
     raise NotImplementedError(f"no decoding for {kind.__name__}")
 
 
 def encode_hook(value: object) -> object:
-    """For msgspec's enc_hook: writes quantities as text, knows no other type."""
+    """For msgspec's enc_hook: writes quantities as text; NotImplementedError is how a hook declines."""
     if isinstance(value, Quantity):
         return value.text
     raise NotImplementedError(f"no encoding for {type(value).__name__}")
