@@ -1,4 +1,4 @@
-# Dovetail. `make run` needs Python >= 3.11 only; `make test` also uses Go for the upstream oracle.
+# Dovetail. `make run` needs Python >= 3.11 only; `make test` also uses Go for the upstream oracle and Kubernetes.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export REQUIRE_REAL
 PYTEST_WORKERS ?= 2
 
-.PHONY: run test check bench fuzz system-deps oracle format lock clean help
+.PHONY: run test check bench fuzz system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,8 +41,12 @@ system-deps: ## install what the tests need from Debian (nothing if it is all th
 oracle: $(VENV)/dev.stamp ## build the upstream oracle into the user cache
 	@$(BIN)/python tools/oracle/build.py
 
+kube: $(VENV)/dev.stamp ## build the pinned Kubernetes versions into the user cache
+	@$(BIN)/python tools/kube/build.py
+
 test: $(VENV)/dev.stamp system-deps ## every test, with the real parts
 	@$(BIN)/python tools/oracle/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
+	@test -n "$$KUBEBUILDER_ASSETS" || $(BIN)/python tools/kube/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
 	$(BIN)/pytest -n $(PYTEST_WORKERS)
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/

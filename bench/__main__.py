@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, fleet_memory, objects, partitions, selectors
+from bench import allocation, fleet_memory, live, live_variants, objects, partitions, selectors
 from tests.support import oracle as upstream
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -29,10 +29,15 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
 
 
 def main(names: list[str]) -> int:
-    """The named benchmarks, or all of them."""
+    """The named benchmarks, or all of them and the live one last. `live` takes options of its own."""
+    if names[:1] == ["live"]:
+        return live.main(names[1:])
+    if names == ["live-variants"]:
+        return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        print(f"unknown: {', '.join(unknown)}; known: {', '.join(BENCHES)}", file=sys.stderr)
+        known = [*BENCHES, "live", "live-variants"]
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:
         for name in names or BENCHES:
@@ -40,7 +45,7 @@ def main(names: list[str]) -> int:
             rows = BENCHES[name](oracle)
             _show(name, rows)
             _store(name, rows)
-    return 0
+    return 0 if names else live.main([])
 
 
 def _show(name: str, rows: dict[str, Any]) -> None:

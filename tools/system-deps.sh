@@ -2,9 +2,16 @@
 # Installs what the tests need from Debian. Does nothing when all of it is present; says what is missing when it cannot install.
 set -eu
 
+package() { # the package a tool comes in
+    case "$1" in
+        setpriv) echo util-linux ;;
+        *) echo "$1" ;;
+    esac
+}
+
 missing=""
-for tool in git; do
-    command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+for tool in git openssl setpriv; do
+    command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
 [ -z "$missing" ] && exit 0
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import msgspec
 
-from dovetail.model import claims, classes, nodes, objects, plan, pods, slices
+from dovetail.model import claims, classes, nodes, objects, plan, pods, slices, taintrules
 from dovetail.schedule import cycle
 from dovetail.world.events import Changed, Object
 from dovetail.world.world import World
@@ -61,10 +62,18 @@ def gpu_pool(name: str, devices: list[TREE], **more: Any) -> slices.ResourceSlic
     return struct("ResourceSlice", {"metadata": {"name": f"{name}-slice"}, "spec": spec})  # type: ignore[no-any-return]
 
 
-def gpu_class() -> classes.DeviceClass:
+def gpu_class(name: str = "gpu", *, when: str = f'device.driver == "{DRIVER}"', **spec: Any) -> classes.DeviceClass:
     """The class of all GPUs."""
-    spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
-    return struct("DeviceClass", {"metadata": {"name": "gpu"}, "spec": spec})  # type: ignore[no-any-return]
+    metadata = {"name": name} | spec.pop("metadata", {})
+    spec = {"selectors": [{"cel": {"expression": when}}]} | spec
+    return struct("DeviceClass", {"metadata": metadata, "spec": spec})  # type: ignore[no-any-return]
+
+
+def taint_rule(name: str, *, effect: str = "NoSchedule", **selector: str) -> taintrules.DeviceTaintRule:
+    """A rule that taints devices of ours; without a selector, all of them."""
+    chosen = {"driver": DRIVER, **selector}
+    spec = {"deviceSelector": chosen, "taint": {"key": f"{name}.example.com", "effect": effect}}
+    return struct("DeviceTaintRule", {"metadata": {"name": name}, "spec": spec})  # type: ignore[no-any-return]
 
 
 def claim(name: str, count: int = 1, *, when: str = "", **facts: Any) -> claims.ResourceClaim:
@@ -119,14 +128,60 @@ def put(made: World, *given: Object) -> World:
 def carried_out(made: World, done: plan.Plan) -> World:
     """The world after somebody wrote the plan to the API: claims first, then bindings."""
     for placement in done.placements:
-        for allocation in placement.allocations:
-            key = (allocation.claim.namespace, allocation.claim.name)
-            status = msgspec.structs.replace(made.claims[key].status, allocation=allocation.result)
-            made.apply(Changed(msgspec.structs.replace(made.claims[key], status=status)))
-        found = next(one for one in made.pods.values() if one.metadata.uid == placement.pod.uid)
-        spec = msgspec.structs.replace(found.spec, node_name=placement.node)
-        made.apply(Changed(msgspec.structs.replace(found, spec=spec)))
+        carry_out(made, placement)
     return made
+
+
+def carry_out(made: World, placement: plan.Placement) -> None:
+    """Writes one placement to the API."""
+    claim = write_claims(made, placement)
+    found = made.pods[placement.pod.uid]
+    status = found.status
+    if placement.made is not None:
+        told = pods.PodExtendedResourceClaimStatus(request_mappings=placement.made.mappings, resource_claim_name=claim)
+        status = msgspec.structs.replace(status, extended_resource_claim_status=told)
+    spec = msgspec.structs.replace(found.spec, node_name=placement.node)
+    made.apply(Changed(msgspec.structs.replace(found, spec=spec, status=status)))
+
+
+def write_claims(made: World, placement: plan.Placement) -> str:
+    """Writes the claims of a placement, but not its binding; the name of the one for extended resources."""
+    results = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
+    name = ""
+    if placement.made is not None:
+        name = create_claim(made, placement.made)
+        results[placement.pod.namespace, name] = placement.made.result
+    for key, result in results.items():
+        status = replaced(made.claims[key].status, allocation=result)
+        made.apply(Changed(msgspec.structs.replace(made.claims[key], status=status)))
+    return name
+
+
+def create_claim(made: World, wanted: plan.MadeClaim) -> str:
+    """Writes the claim for a pod's extended resources, as yet without devices, unless it is there; its name."""
+    name = made_name(wanted)
+    if wanted.existing is None:
+        made.apply(Changed(replaced(wanted.claim, metadata=replaced(wanted.claim.metadata, name=name))))
+    return name
+
+
+def made_name(wanted: plan.MadeClaim) -> str:
+    """The name of a claim for extended resources: the same for the same pod and requests."""
+    asked = zlib.crc32(objects.encode_struct(wanted.claim.spec))
+    return wanted.claim.metadata.name or f"{wanted.claim.metadata.generate_name}{asked:08x}"
+
+
+def replaced(struct: Any, **changes: Any) -> Any:
+    """The struct with other values in some fields."""
+    return msgspec.structs.replace(struct, **changes)
+
+
+def assume(made: World, placement: plan.Placement) -> None:
+    """What a loop does before it writes a placement."""
+    results = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
+    if placement.made is not None:
+        results[placement.pod.namespace, made_name(placement.made)] = placement.made.result
+    made.assume(made.pods[placement.pod.uid], placement.node, results)
 
 
 def decided(made: World, **options: Any) -> plan.Plan:

@@ -85,7 +85,7 @@ def _refused(terms: Terms, part: Sequence[Request], search: Preferred) -> Refuse
         subject = next((r.subject for r in part if any(o.count is None for o in r.options)), "")
         return Failed(Reason(code=ReasonCode.CONSTRAINT, subject=subject, detail=detail), is_local=True)
     broken = tuple(f"{pool.driver}/{pool.name}: {pool.problem}" for pool in terms.ground.view.pools if pool.problem)
-    told = terms._replace(budget=Budget())  # what the search has spent must not silence it
+    told = terms._replace(budget=Budget(terms.budget.limit))  # what the search has spent must not silence it
     return Refused(
         reasons=lambda: explain.reasons(told, part, counted=broken),
         invalid_pools=broken,

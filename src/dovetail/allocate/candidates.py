@@ -48,7 +48,7 @@ def _in_pool(pool: PoolView, facts: Facts, option: Option, *, fractional: bool) 
         return Candidates(0)
     offered = offering(facts, option, chosen, fractional=fractional)
     fitting = with_room(pool, option, offered, fractional=fractional)
-    return Candidates(fitting & free & ~tainted(pool, facts, option.tolerations), offered)
+    return Candidates(fitting & free & ~pool.barred & ~tainted(pool, facts, option.tolerations), offered)
 
 
 def _refuse_broken(pool: PoolView, option: Option, looked_at: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dovetail.allocate import matching, nearest
+from dovetail.allocate.budget import Exhausted
 from dovetail.allocate.candidates import offering, tainted, with_room
 from dovetail.allocate.facts import bits
 from dovetail.allocate.requests import Option, Request
@@ -30,11 +31,14 @@ class Stage(NamedTuple):
 def reasons(terms: Terms, part: Sequence[Request], *, counted: Sequence[str]) -> tuple[Reason, ...]:
     """Why these requests cannot be served together; `counted` describes invalid pools."""
     found: list[Reason] = []
-    for request in part:
-        for option in request.options:
+    is_cut_short = False
+    for option in (option for request in part for option in request.options):
+        try:
             found += _option_reasons(terms, option)
+        except Exhausted:
+            is_cut_short = True
     if not any(reason.code not in (ReasonCode.CEL_ERROR,) for reason in found):
-        found.append(_together(terms, part))
+        found.append(_cut_short(terms, part) if is_cut_short else _together(terms, part))
     for text in counted:
         pool, _, problem = text.partition(": ")
         found.append(Reason(code=ReasonCode.INVALID_POOL, subject=f"pool {pool}", detail=f"invalid: {problem}"))
@@ -93,6 +97,8 @@ def _stages(terms: Terms, option: Option) -> list[Stage]:
     offered = _filtered(terms, option, stages[-1].mask, "offer the capacity", ReasonCode.CAPACITY_POLICY)
     if option.capacity or offered.mask != stages[-1].mask:
         stages.append(offered)
+    if barred := sum(pool.barred << start for start, pool in zip(ground.starts, ground.pools, strict=True)):
+        stages.append(Stage(ReasonCode.NOT_OWNED, "of this scheduler", stages[-1].mask & ~barred))
     stages.append(_filtered(terms, option, stages[-1].mask, "tolerated", ReasonCode.TAINT))
     if not option.is_admin:
         free = stages[-1].mask & ~ground.used
@@ -171,6 +177,12 @@ def _most(terms: Terms, option: Option, need: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _cut_short(terms: Terms, part: Sequence[Request]) -> Reason:
+    """It is proved that these requests cannot be served; telling why takes more steps than there are."""
+    detail = f"cannot be served; why was not found out within {terms.budget.limit} steps"
+    return Reason(code=ReasonCode.COMBINATION, subject=part[0].subject, detail=detail)
 
 
 def _together(terms: Terms, part: Sequence[Request]) -> Reason:

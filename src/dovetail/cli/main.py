@@ -22,6 +22,9 @@ COMMANDS = {
     "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
     "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
+    "snapshot": ("dovetail.cli.snapshot:group", "Save a cluster to files, load it back, show what was saved."),
+    "scheduler": ("dovetail.cli.scheduler:command", "Schedule pods on a real Kubernetes, or compare (--shadow)."),
+    "dev": ("dovetail.cli.dev:group", "Run a real Kubernetes with hollow GPU nodes on this machine."),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }
 

@@ -1,6 +1,8 @@
 """Options several commands share."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -9,9 +11,24 @@ from dovetail.boot import local
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SNAPSHOT = "dovetail.snapshot"  # where the context keeps the directory named by --snapshot
+
 
 def state(command: F) -> F:
-    """--state DIR."""
+    """--state DIR, or --snapshot DIR for a copy of a saved cluster that is forgotten afterwards."""
+    return own_state(
+        click.option(
+            "--snapshot",
+            metavar="DIR",
+            expose_value=False,
+            callback=_remember,
+            help="Work on a copy of a saved cluster instead; nothing is kept.",
+        )(command)
+    )
+
+
+def own_state(command: F) -> F:
+    """--state DIR alone."""
     return click.option(
         "--state",
         metavar="DIR",
@@ -21,4 +38,25 @@ def state(command: F) -> F:
 
 def opened(state: str | None) -> local.Local:
     """The cluster the options mean."""
-    return local.Local(local.state_directory(state))
+    context = click.get_current_context(silent=True)
+    directory = context.meta.get(_SNAPSHOT) if context is not None else None
+    if directory is None or context is None:
+        return local.Local(local.state_directory(state))
+    if state is not None:
+        raise click.UsageError("give --state or --snapshot, not both")
+    return _copy(Path(directory), context)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    context.meta[_SNAPSHOT] = value
+
+
+def _copy(directory: Path, context: click.Context) -> local.Local:
+    """The snapshot as the cluster of a directory that goes when the command ends."""
+    from dovetail.boot import snapshot  # most commands read none
+
+    passing = tempfile.TemporaryDirectory(prefix="dovetail-")
+    context.call_on_close(passing.cleanup)
+    place = local.Local(Path(passing.name))
+    snapshot.load(directory, place, fresh=True)
+    return place

@@ -50,13 +50,27 @@ class Allocation(msgspec.Struct, frozen=True):
     result: claims.AllocationResult
 
 
+class MadeClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim whose devices serve a pod's extended resources on its node: to create, allocate and reserve for it.
+
+    With `existing` it was made before and has that name; where its status holds `result` already nothing is left to
+    allocate. Afterwards the pod's status has to tell the mappings: a kubelet admits the pod only then.
+    """
+
+    claim: claims.ResourceClaim  # as found, or to create: then without a name
+    result: claims.AllocationResult
+    mappings: tuple[pods.ContainerExtendedResourceRequest, ...]
+    existing: ClaimRef | None = None
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, its node, the claims to allocate for it and all claims to reserve for it."""
 
     pod: PodRef
     node: str
-    allocations: tuple[Allocation, ...] = ()
-    reservations: tuple[ClaimRef, ...] = ()  # every claim the pod uses and is not yet listed in
+    allocations: tuple[Allocation, ...] = ()  # for claims the pod names; `made` comes beside them
+    reservations: tuple[ClaimRef, ...] = ()  # every claim the pod names and is not yet listed in
+    made: MadeClaim | None = None
     terms: tuple[Term, ...] = ()
 
     @property
@@ -94,6 +108,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     obstacles: tuple[Obstacle, ...] = ()
     is_undecided: bool = False  # the budget ended before the answer was known on every node
+    holding: tuple[ClaimRef, ...] = ()  # claims of nobody else whose devices keep the pod from nodes it could try
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,10 @@ from typing import Final
 import msgspec
 
 DEFAULT_SEARCH_STEPS: Final = 200_000
+# Measured on 600 worlds made to be hard, two busy cores: 2,000 steps take 50 ms at most, 20,000 take 280 ms and decide
+# five more of them. A step costs 7 microseconds as a rule, 25 at worst.
+LIVE_SEARCH_STEPS: Final = 2_000
+LIVE_KIND_STEPS: Final = 30_000
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -32,22 +36,36 @@ class AllocationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     exact_states: int = 20_000  # beyond so many combinations the first fit in order of cost is taken
 
 
+class Ownership(msgspec.Struct, frozen=True, kw_only=True):
+    """What is ours where other schedulers work beside us: nothing else keeps two of them off the same devices."""
+
+    node_labels: dict[str, str] = {}  # nodes that carry all of these
+    node_taint: str = ""  # nodes with a taint of this key; pods must still tolerate it
+    device_rules: tuple[str, ...] = ()  # DeviceTaintRules that mark our devices: for us alone they are no taints
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator can set about decisions."""
 
     weights: Weights = Weights()  # between nodes
     allocation: AllocationPolicy = AllocationPolicy()  # between the devices of a node
+    ownership: Ownership = Ownership()  # without any rule everything is ours
     scheduler_names: tuple[str, ...] = ()  # pods that name one of these; every pod where the list is empty
     memo: bool = True  # off: every node is judged anew for every pod, with the identical plan
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Steps that may be spent. What it cuts short is undecided, counted and shown, never a silent no."""
+    """Steps that may be spent. What it cuts short is undecided, counted and shown, never a silent no.
+
+    UNLIMITED is for questions nobody waits for; LIVE keeps answers short, so that events get through.
+    """
 
     search_steps: int = DEFAULT_SEARCH_STEPS  # per pod and node, in the search for devices
+    kind_steps: int | None = None  # per pod, on all nodes together; the next cycle goes on where it ended
     pods: int | None = None  # pods looked at in one cycle
 
 
 DEFAULT_ALLOCATION: Final = AllocationPolicy()
 DEFAULT: Final = Policy()
 UNLIMITED: Final = Budget()
+LIVE: Final = Budget(search_steps=LIVE_SEARCH_STEPS, kind_steps=LIVE_KIND_STEPS)

@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
     SELECTOR = "SelectorMatchesTooFew"
     CEL_ERROR = "CelError"  # a selector could not be evaluated on some devices: they do not match
     CAPACITY_POLICY = "CapacityNotOffered"  # no device offers such an amount, empty or not
+    NOT_OWNED = "NotOwned"  # nodes or devices that belong to another scheduler
     TAINT = "DevicesTainted"
     IN_USE = "DevicesInUse"
     COUNTERS = "CountersExhausted"

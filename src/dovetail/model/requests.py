@@ -8,7 +8,7 @@ pod-level amounts instead of the containers' where set, overhead on top. Never l
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -46,6 +46,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
         """What the other leaves of us."""
         return self._combined(other, sign=-1)
 
+    def without(self, names: Collection[str]) -> Resources:
+        """The same, less what is asked of these extended resources."""
+        if not names:
+            return self
+        kept = tuple((name, amount) for name, amount in self.scalars if name not in names)
+        return msgspec.structs.replace(self, scalars=kept)
+
     def scalar(self, name: str) -> int:
         """The amount of an extended resource or huge pages; 0 if it is not known."""
         return next((amount for known, amount in self.scalars if known == name), 0)
@@ -78,6 +85,13 @@ def pod_request(pod: pods.Pod) -> Resources:
         amounts |= _pod_level(pod.spec.resources, amounts)
     _add(amounts, pod.spec.overhead)
     return _measured(amounts, pods=1)
+
+
+def occupied(pod: pods.Pod) -> Resources:
+    """What a bound pod takes of its node: devices of a claim serve the resources that its status maps to them."""
+    served = pod.status.extended_resource_claim_status
+    request = pod_request(pod)
+    return request.without({one.resource_name for one in served.request_mappings}) if served is not None else request
 
 
 def allocatable(amounts: Mapping[str, quantity.Quantity]) -> Resources:
@@ -134,11 +148,11 @@ def _of_containers(spec: pods.PodSpec) -> Amounts:
     """Containers and sidecars together, or the hungriest moment of initialisation if that is more."""
     total: Amounts = {}
     for container in spec.containers:
-        _add(total, _requested(container.resources))
+        _add(total, requested(container.resources))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.init_containers:
-        wanted = _requested(container.resources)
+        wanted = requested(container.resources)
         if container.restart_policy == RESTART_ALWAYS:
             _add(total, wanted)
             _add(sidecars, wanted)
@@ -151,7 +165,7 @@ def _of_containers(spec: pods.PodSpec) -> Amounts:
     return total
 
 
-def _requested(resources: pods.ResourceRequirements) -> Amounts:
+def requested(resources: pods.ResourceRequirements) -> Amounts:
     """Requests; a limit stands for a request that was not written, as an API server would have filled in."""
     return resources.limits | resources.requests
 

@@ -6,10 +6,12 @@ pods are allocated once; whoever comes later follows to where the devices are. N
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dovetail.model import claims, nodes, pods, selectors
 from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.world import events
 from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.world import World
 
@@ -42,19 +44,10 @@ class Needs(NamedTuple):
 
 
 class Books:
-    """Who uses which claims: by the world's facts, its assumptions, and what was decided since."""
+    """Which claims pods use, and who else does: by the world's facts and its assumptions."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._users: dict[ObjectKey, set[str]] = {}
-        for id_, assumption in world.assumed.items():
-            self.record(assumption.pod, id_)
-
-    def record(self, pod: pods.Pod, id_: str) -> None:
-        """A pod was decided for: it will be a user of its claims."""
-        for entry in pod.spec.resource_claims:
-            if name := claim_name(pod, entry):
-                self._users.setdefault((pod.metadata.namespace, name), set()).add(id_)
 
     def needs(self, pod: pods.Pod) -> Needs | tuple[Reason, ...]:
         """The claims of the pod, or every reason why they cannot be used now."""
@@ -91,7 +84,7 @@ class Books:
         if must_own and not _is_owned(claim, pod):
             detail = "was made from a template for another pod"
             return Reason(code=ReasonCode.CLAIM_NOT_OURS, subject=subject, detail=detail)
-        users = {user.uid for user in claim.status.reserved_for} | self._users.get(key, set())
+        users = {user.uid for user in claim.status.reserved_for}.union(self._world.assumed_users(key))
         if pod_id(pod) not in users and len(users) >= claims.MAX_RESERVED_FOR:
             detail = f"is reserved for {len(users)} users, the most a claim can have"
             have = claims.MAX_RESERVED_FOR
@@ -99,11 +92,18 @@ class Books:
         return Wanted(name, key, claim, self._world.allocation(key))
 
 
-def claim_name(pod: pods.Pod, entry: pods.PodResourceClaim) -> str | None:
-    """The claim behind an entry of the pod's resourceClaims; None if there is none, or not yet."""
-    if entry.resource_claim_name is not None:
-        return entry.resource_claim_name
-    return next((s.resource_claim_name for s in pod.status.resource_claim_statuses if s.name == entry.name), None)
+claim_name = events.claim_name
+
+
+def named_nodes(settled: Iterable[Wanted]) -> frozenset[str] | None:
+    """The only nodes that can be meant where devices are settled; None if they may be any."""
+    found: frozenset[str] | None = None
+    for wanted in settled:
+        selector = wanted.allocation.node_selector if wanted.allocation is not None else None
+        named = None if selector is None else _named(selector)
+        if named is not None:
+            found = named if found is None else found & named
+    return found
 
 
 def reaches(wanted: Wanted, node: nodes.Node) -> bool:
@@ -120,6 +120,19 @@ def reaches(wanted: Wanted, node: nodes.Node) -> bool:
         return selectors.picks_node(allocation.node_selector, node.metadata.labels, node_name=node.metadata.name)
     except selectors.SelectorError:
         return False
+
+
+def _named(selector: selectors.NodeSelector) -> frozenset[str] | None:
+    """The nodes a selector names outright in every term; None if a term could pick others."""
+    found: set[str] = set()
+    for term in selector.node_selector_terms:
+        names = [
+            one.values for one in term.match_fields if one.key == selectors.FIELD_NODE_NAME and one.operator == "In"
+        ]
+        if not names:
+            return None
+        found.update(names[0])
+    return frozenset(found)
 
 
 def _has_status(pod: pods.Pod, entry: pods.PodResourceClaim) -> bool:

@@ -6,12 +6,13 @@ Leaves the world as it found it: whoever carries the plan out assumes it there.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dovetail.model import plan as plans
 from dovetail.model import policy as policies
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import draft, order, placement, ready, refuse
 from dovetail.schedule.claims import Books, Needs
-from dovetail.world.events import pod_id
 from dovetail.world.world import World
 
 
@@ -20,13 +21,18 @@ def decide(
     policy: policies.Policy = policies.DEFAULT,
     now: plans.Instant | None = None,  # read by the steps that follow: reservations, grace periods
     budget: policies.Budget = policies.UNLIMITED,
+    *,
+    among: Collection[str] | None = None,
 ) -> plans.Plan:
-    """Who starts, where, on which devices, and who waits. Leaves the world as it found it."""
+    """Who starts, where, on which devices, and who waits; of all pods that wait, or of those with these ids.
+
+    Leaves the world as it found it. Not linear in pods that are not asked about.
+    """
     plan = draft.Draft()
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)
         search = placement.Search(world, policy, budget)
-        queue = order.waiting(world.pending(), scheduler_names=policy.scheduler_names)  # 1. who is next
+        queue = order.waiting(world.pending(among), scheduler_names=policy.scheduler_names)  # 1. who is next
         for turn, pod in enumerate(queue):
             if budget.pods is not None and turn >= budget.pods:
                 plan.wait(refuse.of_pod(pod, (_NO_TURN,), is_undecided=True))
@@ -40,8 +46,7 @@ def decide(
                 plan.wait(found)
                 continue
             plan.start(pod, found, needs, books=books)
-            world.assume(pod, found.node, found.allocations)  # 5. what the next ones see
-            books.record(pod, pod_id(pod))
+            world.assume(pod, found.node, found.taken(pod))  # 5. what the next ones see
     return plan.finish(wake_at=None)  # nothing here changes with time alone
 
 

@@ -26,6 +26,7 @@ class Draft:
                 reservations=tuple(
                     plan.ClaimRef(*one.key) for one in needs.wanted if not books.is_reserved(one.claim, pod)
                 ),
+                made=found.made,
                 terms=found.terms,
             )
         )

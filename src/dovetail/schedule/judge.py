@@ -13,7 +13,7 @@ import msgspec
 from dovetail.allocate import allocator, outcome
 from dovetail.model import claims, meta, nodes, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import fit, score
+from dovetail.schedule import extended, fit, owned, score
 from dovetail.schedule.claims import Needs, Wanted, reaches
 from dovetail.world import ledger
 from dovetail.world.view import NodeView
@@ -28,40 +28,22 @@ _CODES: Final = {
 }
 
 
-class Fits(NamedTuple):
-    """The pod could run here, at this cost to others."""
-
-    node: str  # where the answer was found; alike nodes share it
-    score: float  # lower is better
-    node_terms: tuple[plan.Term, ...]
-    devices: outcome.Allocated | None
-
-    @property
-    def results(self) -> tuple[claims.AllocationResult, ...]:
-        """Per fresh claim, as found on `node`."""
-        return self.devices.results if self.devices else ()
-
-    @property
-    def terms(self) -> tuple[plan.Term, ...]:
-        """What the score is made of."""
-        listed = self.devices.terms if self.devices else ()
-        return (*self.node_terms, *(plan.Term(*one) for one in listed if one.milli_gpu))
+ASKING_STEPS: Final = 15  # what an answer without any search costs, in steps of a search
 
 
-class Unfit(NamedTuple):
-    """The pod cannot run here, or nobody knows."""
+class Choice(NamedTuple):
+    """What the best devices of a node cost; the devices themselves are found again when they are wanted."""
 
-    given: tuple[Reason, ...] = ()
-    refused: outcome.Refused | None = None  # writes its reasons down when asked
+    milli_gpu: float = 0.0
+    taken_milli_gpu: int = 0
+    steps_down: int = 0  # entries of firstAvailable lists passed over
+
+
+class Told(NamedTuple):
+    """Why a pod cannot run, or that nobody knows."""
+
+    reasons: tuple[Reason, ...] | None  # None: to be asked for
     is_undecided: bool = False
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """Everything that stands in the way."""
-        return self.given or (self.refused.reasons if self.refused else ()) or _NO_DEVICES
-
-
-Answer = Fits | Unfit
 
 
 class Kind(NamedTuple):
@@ -71,15 +53,29 @@ class Kind(NamedTuple):
     need: requests.Resources
     held: tuple[Wanted, ...]
     fresh: tuple[claims.ResourceClaim, ...]  # under stand-in names
+    backed: extended.Backing = ()  # extended resources that devices could serve
+    followed: Wanted | None = None  # the claim with devices that was made for these resources before
+
+    def extra_claim(self, served: tuple[str, ...]) -> claims.ResourceClaim:
+        """The claim that serves these extended resources, under its stand-in name."""
+        wanted = extended.built(self.pod.spec, self.backed, served).requests
+        spec = claims.ResourceClaimSpec(devices=claims.DeviceClaim(requests=wanted))
+        return claims.ResourceClaim(metadata=meta.ObjectMeta(name=extended.STAND_IN), spec=spec)
+
+    def claims_for(self, served: tuple[str, ...]) -> tuple[claims.ResourceClaim, ...]:
+        """The claims to allocate where devices serve these resources."""
+        if not served or self.followed is not None:
+            return self.fresh
+        return (*self.fresh, self.extra_claim(served))
 
 
-def kind_of(pod: pods.Pod, needs: Needs) -> Kind:
+def kind_of(pod: pods.Pod, needs: Needs, *, backed: extended.Backing = (), followed: Wanted | None = None) -> Kind:
     """The kind a pod is of."""
     fresh = tuple(
         msgspec.structs.replace(one.claim, metadata=meta.ObjectMeta(name=stand_in(place)))
         for place, one in enumerate(needs.fresh)
     )
-    return Kind(pod, requests.pod_request(pod), needs.held, fresh)
+    return Kind(pod, requests.pod_request(pod), needs.held, fresh, backed, followed)
 
 
 def stand_in(place: int) -> str:
@@ -87,80 +83,167 @@ def stand_in(place: int) -> str:
     return f"<{place}>"
 
 
+class Known:
+    """What a judge has worked out about nodes; good for as long as their views are the same objects."""
+
+    def __init__(self) -> None:
+        self.ledger = ledger.Ledger()
+        self.free: dict[str, tuple[NodeView, int]] = {}
+        self.owned: dict[str, tuple[NodeView, NodeView]] = {}
+
+    def trim(self, nodes: int) -> None:
+        """Forgets nodes once most of those known are gone."""
+        for table in (self.free, self.owned):
+            if len(table) > 2 * nodes + 64:
+                table.clear()
+
+
 class Judge:
     """Judges nodes of one world."""
 
-    def __init__(self, world: World, policy: policy.Policy, budget: policy.Budget) -> None:
-        self._world = world
+    def __init__(self, world: World, policy: policy.Policy, budget: policy.Budget, known: Known | None = None) -> None:
+        self.world = world
         self._policy = policy
         self._budget = budget
-        self._ledger = ledger.Ledger()
-        self._free: dict[str, tuple[NodeView, int]] = {}
+        self._known = known or Known()
+        self._spent = 0  # steps since the last pod was begun
 
-    def standing(self, kind: Kind, node: nodes.Node) -> Unfit | None:
+    def begin(self) -> None:
+        """Another pod's turn: the budget for one kind is full again."""
+        self._spent = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget for one kind of pods is used up, and further nodes have to wait."""
+        return self._budget.kind_steps is not None and self._spent > self._budget.kind_steps
+
+    def standing(self, kind: Kind, node: nodes.Node) -> Reason | None:
         """What about the node itself rules it out, whatever room is left."""
-        if misfit := fit.node_misfit(kind.pod, node):
-            return Unfit((_reason(misfit),))
-        for wanted in kind.held:
-            if not reaches(wanted, node):
-                subject = f"claim {wanted.key[0]}/{wanted.key[1]}"
-                return Unfit((Reason(code=ReasonCode.CLAIM_ELSEWHERE, subject=subject),))
+        if reason := self.own_standing(kind, node):
+            return reason
+        for wanted in (*kind.held, *((kind.followed,) if kind.followed else ())):
+            if not self.follows(kind, wanted, node):
+                return Reason(code=ReasonCode.CLAIM_ELSEWHERE, subject=f"claim {wanted.key[0]}/{wanted.key[1]}")
         return None
 
-    def answer(self, kind: Kind, node: str) -> Answer:
-        """What the node means for the kind right now."""
-        free = self._world.free(node)
-        if misfits := fit.room_misfits(kind.need, free):
-            return Unfit(tuple(map(_reason, misfits)))
-        view = self._world.view(node)
-        if not kind.fresh:
-            return self._fits(kind, view, free=free, found=None)
-        found = self.allocated(kind.fresh, view)
+    def own_standing(self, kind: Kind, node: nodes.Node) -> Reason | None:
+        """The same, the pod's claims aside."""
+        if not owned.is_ours(node, self._policy.ownership):
+            return _NOT_OWNED
+        misfit = fit.node_misfit(kind.pod, node)
+        return None if misfit is None else _reason(misfit)
+
+    def follows(self, kind: Kind, wanted: Wanted, node: nodes.Node) -> bool:
+        """Whether the pod could use the devices a claim has on the node."""
+        if not reaches(wanted, node):
+            return False
+        if wanted is not kind.followed:
+            return True
+        served = self.served(kind, node.metadata.name)
+        return bool(served) and kind.extra_claim(served).spec.devices.requests == wanted.claim.spec.devices.requests
+
+    def served(self, kind: Kind, node: str) -> tuple[str, ...]:
+        """The extended resources that devices have to serve on the node."""
+        return extended.served_by_devices(kind.backed, self.world.offered(node)) if kind.backed else ()
+
+    def room(self, kind: Kind, node: str, served: tuple[str, ...]) -> Told | None:
+        """What the node has too little of, devices aside."""
+        misfits = fit.room_misfits(kind.need.without(served), self.world.free(node))
+        return Told(tuple(map(_reason, misfits))) if misfits else None
+
+    def choice(self, kind: Kind, node: str, served: tuple[str, ...]) -> Choice | Told:
+        """What the node's devices mean for the kind. Depends on nothing but the devices."""
+        wanted = kind.claims_for(served)
+        if not wanted:
+            return Choice()
+        view = self.view(node)
+        found = self.allocated(wanted, view)
         match found:
             case outcome.Allocated():
-                return self._fits(kind, view, free=free, found=found)
+                pools = {(pool.driver, pool.name): pool.devices for pool in view.pools}
+                taken = sum(self._known.ledger.allocation_cost(one, pools) for one in found.results)
+                return Choice(found.milli_gpu, taken, sum(found.preference))
             case outcome.Refused():
-                return Unfit(refused=found)
+                return Told(None)
             case outcome.Undecided():
                 detail = f"the search for devices was cut short after {found.steps} steps"
-                return Unfit((Reason(code=ReasonCode.BUDGET, detail=detail),), is_undecided=True)
+                return Told((Reason(code=ReasonCode.BUDGET, detail=detail),), is_undecided=True)
             case outcome.Failed():
-                return Unfit((found.reason,))
+                return Told((found.reason,))
+
+    def node_terms(self, kind: Kind, node: str, choice: Choice) -> tuple[plan.Term, ...]:
+        """What choosing the node costs others, the choice of devices aside."""
+        return score.node_terms(
+            score.Situation(
+                need=kind.need.without(self.served(kind, node)),
+                free=self.world.free(node),
+                free_milli_gpu=self.free_milli_gpu(node),
+                taken_milli_gpu=choice.taken_milli_gpu,
+                steps_down=choice.steps_down,
+                weights=self._policy.weights,
+            )
+        )
+
+    def score(self, kind: Kind, node: str, choice: Choice) -> float:
+        """What the pod would cost others here; lower is better."""
+        return sum(term.milli_gpu for term in self.node_terms(kind, node, choice)) + choice.milli_gpu
+
+    def answer(self, kind: Kind, node: str) -> float | Told:
+        """The score of the node for the kind right now, or what stands in the way."""
+        served = self.served(kind, node)
+        if (short := self.room(kind, node, served)) is not None:
+            return short
+        choice = self.choice(kind, node, served)
+        return choice if isinstance(choice, Told) else self.score(kind, node, choice)
+
+    def reasons(self, kind: Kind, node: str) -> tuple[Reason, ...]:
+        """Why the node's devices do not do, worked out anew: few such reasons are ever read, and keeping what they
+        are made of would keep everything the search stood on."""
+        found = self.allocated(kind.claims_for(self.served(kind, node)), self.view(node))
+        assert isinstance(found, outcome.Refused), "the same pod on the same node got another answer"
+        return found.reasons or _NO_DEVICES
+
+    def terms(self, kind: Kind, node: str) -> tuple[plan.Term, ...]:
+        """What the score of a node that suits is made of."""
+        served = self.served(kind, node)
+        choice = self.choice(kind, node, served)
+        assert isinstance(choice, Choice), "the same pod on the same node got another answer"
+        own = self.node_terms(kind, node, choice)
+        wanted = kind.claims_for(served)
+        found = self.allocated(wanted, self.view(node)) if wanted else None
+        listed = found.terms if isinstance(found, outcome.Allocated) else ()
+        return (*own, *(plan.Term(*one) for one in listed if one.milli_gpu))
 
     def allocated(self, wanted: tuple[claims.ResourceClaim, ...], view: NodeView) -> outcome.Outcome:
         """Devices for the claims on one node."""
-        return allocator.allocate(
-            view,
-            wanted,
-            self._world.classes,
-            policy=self._policy.allocation,
-            budget=self._budget.search_steps,
+        found = allocator.allocate(
+            view, wanted, self.world.classes, policy=self._policy.allocation, budget=self._budget.search_steps
         )
+        self._spent += ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
+        return found
+
+    def view(self, node: str) -> NodeView:
+        """The node's devices, those of others out of bounds."""
+        view = self.world.view(node)
+        rules = self._policy.ownership.device_rules
+        if not rules:
+            return view
+        known = self._known.owned.get(node)
+        if known is None or known[0] is not view:
+            known = self._known.owned[node] = (view, owned.seen_as_owner(view, rules))
+        return known[1]
 
     def free_milli_gpu(self, node: str) -> int:
         """What is free of the node's GPUs."""
-        view = self._world.view(node)
-        known = self._free.get(node)
+        view = self.view(node)
+        known = self._known.free.get(node)
         if known is None or known[0] is not view:
-            known = self._free[node] = (view, sum(map(self._ledger.free_milli_gpu, view.pools)))
+            known = self._known.free[node] = (view, sum(map(self._known.ledger.free_milli_gpu, view.pools)))
         return known[1]
-
-    def _fits(self, kind: Kind, view: NodeView, *, free: requests.Resources, found: outcome.Allocated | None) -> Fits:
-        pools = {(pool.driver, pool.name): pool.devices for pool in view.pools}
-        name = view.node.metadata.name
-        situation = score.Situation(
-            need=kind.need,
-            free=free,
-            free_milli_gpu=self.free_milli_gpu(name),
-            taken_milli_gpu=sum(self._ledger.allocation_cost(one, pools) for one in found.results) if found else 0,
-            steps_down=sum(found.preference) if found else 0,
-            weights=self._policy.weights,
-        )
-        terms = score.node_terms(situation)
-        return Fits(name, sum(term.milli_gpu for term in terms) + (found.milli_gpu if found else 0), terms, found)
 
 
 _NO_DEVICES: Final = (Reason(code=ReasonCode.NO_DEVICES),)
+_NOT_OWNED: Final = Reason(code=ReasonCode.NOT_OWNED, detail="belongs to another scheduler")
 
 
 def _reason(misfit: fit.Misfit) -> Reason:

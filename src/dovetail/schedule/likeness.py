@@ -24,7 +24,8 @@ from dovetail.world.world import World
 
 Key = Hashable
 _SINGLE: Final = ("int_value", "bool_value", "string_value", "version_value")
-MAX_LOOKS: Final = 100_000  # pools remembered for one kind of claims
+MAX_LOOKS: Final = 100_000  # of pools, remembered for one kind of claims
+MAX_PATTERNS: Final = 20_000
 MAX_KINDS: Final = 256  # kinds of claims remembered for one world
 EVERYTHING: Final[frozenset[Path]] = frozenset({()})
 
@@ -69,6 +70,17 @@ def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes
     return Reads(frozenset(paths), frozenset(compared))
 
 
+def classes_named(wanted: Sequence[claims.ResourceClaim]) -> set[str]:
+    """The device classes the claims name."""
+    return {
+        option.device_class_name
+        for claim in wanted
+        for request in claim.spec.devices.requests
+        for option in (request.exactly, *request.first_available)
+        if option is not None
+    }
+
+
 def keys_for(world: World, reads: Reads) -> NodeKeys:
     """The keys for these reads, kept from cycle to cycle for as long as the world lives."""
     known = _KEPT.setdefault(world, {})
@@ -84,7 +96,7 @@ class NodeKeys:
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        self._looks: dict[int, tuple[Devices, Key]] = {}
+        self._looks: WeakKeyDictionary[Devices, int] = WeakKeyDictionary()  # pools come and go
         self._patterns: dict[tuple[int, ...], tuple[object, Key]] = {}
         self._numbers: dict[Key, int] = {}  # of looks, so that keys are short
         self._next = itertools.count()  # a number is never used twice
@@ -96,29 +108,31 @@ class NodeKeys:
         return (pools, self._compared(view)) if self._reads.compared else pools
 
     def _pool_key(self, pool: PoolView) -> Key:
-        known = self._looks.get(id(pool.devices))
+        known = self._looks.get(pool.devices)
         if known is None:
-            if len(self._looks) >= MAX_LOOKS:  # ids in the numbers' keys are good only while their looks are kept
+            if len(self._numbers) >= MAX_LOOKS:
                 self._looks.clear()
                 self._numbers.clear()
             look = self._look(pool.devices)
             if look not in self._numbers:
                 self._numbers[look] = next(self._next)
-            known = self._looks[id(pool.devices)] = (pool.devices, self._numbers[look])
+            known = self._looks[pool.devices] = self._numbers[look]
         shared = (
             tuple((i, tuple(sorted(held.items()))) for i, held in sorted(pool.shared.items())) if pool.shared else ()
         )
         taints = tuple(sorted(pool.extra_taints.items())) if pool.extra_taints else ()
-        return known[1], pool.usable, pool.is_complete, pool.problem, pool.used, shared, taints
+        told = "" if pool.is_complete and pool.problem is None else pool.name  # reasons name such pools
+        return known, pool.usable, told, pool.is_complete, pool.problem, pool.used, pool.barred, shared, taints
 
     def _look(self, devices: Devices) -> Key:
-        """The devices as far as they are read; ids stand for interned things, which `_looks` keeps alive."""
+        """The devices as far as they are read; ids stand for interned things, which a world keeps for ever."""
         read = tuple(
             (name, id(column))
             for name, column in zip(devices.attributes, devices.columns, strict=True)
             if self._is_read(name, devices.driver) or _has_versions(column)
         )
-        return devices.driver, id(devices.names), id(devices.templates), id(devices.counter_sets), read
+        shape = (id(devices.names), id(devices.templates), id(devices.counter_sets))
+        return devices.driver, shape, read, _long_selectors(devices)
 
     def _compared(self, view: NodeView) -> Key:
         """The patterns of the attributes constraints compare, across all pools: they may tie drivers together."""
@@ -126,7 +140,7 @@ class NodeKeys:
         key = tuple(map(id, listed))
         known = self._patterns.get(key)
         if known is None:
-            if len(self._patterns) >= MAX_LOOKS:
+            if len(self._patterns) >= MAX_PATTERNS:  # they hold on to pools that may be gone
                 self._patterns.clear()
             found = tuple(pattern(_columns(listed, name)) for name in sorted(self._reads.compared))
             known = self._patterns[key] = (listed, found)
@@ -167,6 +181,12 @@ def _columns(listed: Sequence[Devices], attribute: str) -> list[slices.DeviceAtt
             value = column[index] if column is not None else None
             found.append(value if value is not None or brief is None else brief[index])
     return found
+
+
+def _long_selectors(devices: Devices) -> Key:
+    """Node selectors with several terms, which allocation refuses, device by device; nothing where there are none."""
+    lengths = [len(one.node_selector.node_selector_terms) if one.node_selector else 0 for one in devices.origins]
+    return tuple(lengths) if max(lengths, default=0) > 1 else ()
 
 
 _KEPT: WeakKeyDictionary[World, dict[Reads, NodeKeys]] = WeakKeyDictionary()

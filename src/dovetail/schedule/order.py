@@ -33,7 +33,7 @@ def rank(pod: pods.Pod) -> Rank:
     metadata = pod.metadata
     return (
         -(pod.spec.priority or 0),
-        _instant(metadata.creation_timestamp),
+        instant(metadata.creation_timestamp),
         metadata.uid,
         metadata.namespace,
         metadata.name,
@@ -41,7 +41,7 @@ def rank(pod: pods.Pod) -> Rank:
 
 
 @functools.lru_cache(maxsize=4096)
-def _instant(text: str | None) -> datetime.datetime:
+def instant(text: str | None) -> datetime.datetime:
     """The moment, whatever zone it was written in."""
     if text is None:
         return _NEVER

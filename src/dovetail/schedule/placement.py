@@ -1,22 +1,40 @@
 """Decides where a pod goes: on the node where it costs others least, of equal ones the first by name.
 
-Pods of one kind share a cohort, which keeps for every class of like nodes the one answer all its nodes would give and
-brings only nodes up to date that changed since. With the memo off every node is judged anew for every pod; the plan is
-the same. Reads the world inside a trial; never changes it.
+Pods of one kind share a cohort, which outlives the cycle for as long as its world, policy and budget are the same. With
+the memo off every node is judged anew for every pod; the plan is the same. Reads the world inside a trial; never
+changes it.
 """
 
 from __future__ import annotations
 
-import heapq
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
 
 from dovetail.allocate import outcome
-from dovetail.model import claims, plan, pods, policy
-from dovetail.schedule import likeness, refuse
-from dovetail.schedule.claims import Needs
-from dovetail.schedule.judge import Answer, Fits, Judge, Kind, Unfit, kind_of, stand_in
-from dovetail.world.events import ObjectKey
+from dovetail.model import claims, plan, pods, policy, requests
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import extended, likeness, refuse
+from dovetail.schedule.claims import Needs, Wanted, named_nodes
+from dovetail.schedule.cohort import Cohort, Cohorts, Singles
+from dovetail.schedule.judge import Judge, Kind, Known, kind_of, stand_in
+from dovetail.world.events import ObjectKey, key_of
 from dovetail.world.world import World
+
+MAX_COHORTS: Final = 256  # kinds of pods remembered for one world
+MAX_FILED: Final = 1_000_000  # nodes filed in all of them together
+MAX_POLICIES: Final = 4  # remembered for one world
+
+
+class Best(NamedTuple):
+    """The node to choose, and what its score is made of."""
+
+    node: str
+    terms: tuple[plan.Term, ...]
+
+
+_Answer = Best | refuse.Tally | int  # a node, why there is none, or how many are still to be judged
 
 
 class Found(NamedTuple):
@@ -24,7 +42,51 @@ class Found(NamedTuple):
 
     node: str
     allocations: dict[ObjectKey, claims.AllocationResult]
-    terms: tuple[plan.Term, ...]
+    made: plan.MadeClaim | None
+    terms: tuple[plan.Term, ...] = ()
+
+    def taken(self, pod: pods.Pod) -> dict[ObjectKey, claims.AllocationResult]:
+        """Everything to assume for the pod, a claim that has no name yet included."""
+        if self.made is None:
+            return self.allocations
+        named = self.made.existing
+        key = (named.namespace, named.name) if named is not None else extended.assumed_key(pod)
+        return self.allocations | {key: self.made.result}
+
+
+class _Kept:
+    """What outlives a cycle. Never holds the world itself."""
+
+    def __init__(self, world: World) -> None:
+        self.known = Known()
+        self.cohorts = Cohorts(max(min(MAX_COHORTS, MAX_FILED // max(len(world.nodes), 1)), 1))
+        self.behind: dict[str, str] = {}
+        self.classes_version = -1
+
+    def bring_up(self, world: World) -> None:
+        """Forgets what changed classes and nodes made stale."""
+        self.known.trim(len(world.nodes))
+        if self.classes_version != world.classes_version:
+            self.classes_version = world.classes_version
+            self.cohorts.drop_readers(world.classes)
+            self.behind = extended.classes_by_resource(world.classes)
+
+
+_KEPT: WeakKeyDictionary[World, dict[bytes, _Kept]] = WeakKeyDictionary()
+
+
+def _kept(world: World, policy: policy.Policy, budget: policy.Budget) -> _Kept:
+    if not policy.memo:
+        return _Kept(world)
+    by_policy = _KEPT.setdefault(world, {})
+    key = msgspec.json.encode((policy, budget))
+    known = by_policy.pop(key, None)
+    if known is None:
+        while len(by_policy) >= MAX_POLICIES:
+            del by_policy[next(iter(by_policy))]
+        known = _Kept(world)
+    by_policy[key] = known  # used last
+    return known
 
 
 class Search:
@@ -32,149 +94,179 @@ class Search:
 
     def __init__(self, world: World, policy: policy.Policy, budget: policy.Budget) -> None:
         self._world = world
-        self._judge = Judge(world, policy, budget)
         self._memo = policy.memo
-        self._cohorts: dict[likeness.Key, Cohort] = {}
+        self._kept = _kept(world, policy, budget)
+        self._kept.bring_up(world)
+        self._judge = Judge(world, policy, budget, self._kept.known)
+        self._passing: dict[likeness.Key, Cohort] = {}  # of pods whose claims have devices: good for this cycle only
 
     def find(self, pod: pods.Pod, needs: Needs) -> Found | plan.Refusal:
         """The best node, or why there is none."""
-        cohort = self._cohort(pod, needs)
-        best = cohort.best()
-        if best is None:
-            names = {stand_in(place): one.name for place, one in enumerate(needs.fresh)}
-            return refuse.over_nodes(pod, cohort.tally(), names=names)
-        node, answer = best
-        results = self._results(answer, needs, node=node)
-        keys = (one.key for one in needs.fresh)
-        return Found(node, dict(zip(keys, results, strict=True)), answer.terms)
+        backed = self._backed(pod)
+        before = extended.made_before(self._world, pod) if backed else ()
+        followed = _followed(before)
+        self._judge.begin()
+        if not self._memo or needs.held or followed is not None:
+            kind = kind_of(pod, needs, backed=backed, followed=followed)
+            answer = self._singly(kind, needs)
+        else:
+            cohort = self._cohort(pod, needs, backed)
+            kind = cohort.kind._replace(pod=pod)
+            answer = self._together(cohort)
+        if isinstance(answer, Best):
+            found = self._chosen(kind, needs, node=answer.node, before=before)
+            return found._replace(terms=answer.terms)
+        if isinstance(answer, int):
+            return refuse.of_pod(pod, (_to_be_judged(answer),), is_undecided=True)
+        names = {f"claim {stand_in(place)}": f"claim {one.name}" for place, one in enumerate(needs.fresh)}
+        holding = self._holding(pod, kind) if not answer.is_undecided else ()
+        return refuse.over_nodes(pod, answer, names=names | _resource_names(kind), holding=holding)
 
-    def _cohort(self, pod: pods.Pod, needs: Needs) -> Cohort | Singles:
+    def _backed(self, pod: pods.Pod) -> extended.Backing:
+        behind = self._kept.behind
+        if not extended.may_want(pod, behind):
+            return ()
+        return extended.backing(requests.pod_request(pod), behind)
+
+    def _singly(self, kind: Kind, needs: Needs) -> _Answer:
+        """Without memory; where devices are settled most nodes need not be looked at."""
         if not self._memo:
-            return Singles(self._world, self._judge, kind_of(pod, needs))
-        key = likeness.pod_key(pod, needs)
-        known = self._cohorts.get(key)
+            return self._asked(kind, Singles(self._judge, kind))
+        near = named_nodes(_settled(kind))
+        if near is not None:
+            answer = self._asked(kind, Singles(self._judge, kind, near))
+            return answer if isinstance(answer, Best) else self._asked(kind, Singles(self._judge, kind))
+        key = (likeness.pod_key(kind.pod, needs), kind.backed, kind.followed and kind.followed.key)
+        known = self._passing.get(key)
         if known is None:
-            kind = kind_of(pod, needs)
-            reads = likeness.reads_of(kind.fresh, self._world.classes)
-            keys = likeness.keys_for(self._world, reads)
-            known = self._cohorts[key] = Cohort(self._world, self._judge, kind, keys=keys)
-        known.refresh()
+            known = self._passing[key] = self._new_cohort(kind)
+        return self._together(known)
+
+    def _asked(self, kind: Kind, singles: Singles) -> _Answer:
+        if singles.unfiled:
+            return singles.unfiled
+        best = singles.best()
+        return singles.tally(self._judge) if best is None else Best(best, self._judge.terms(kind, best))
+
+    def _together(self, cohort: Cohort) -> _Answer:
+        unfiled = cohort.refresh(self._judge)
+        if unfiled:
+            return unfiled
+        best = cohort.best()
+        return cohort.tally(self._judge) if best is None else Best(best, cohort.terms(self._judge, best))
+
+    def _cohort(self, pod: pods.Pod, needs: Needs, backed: extended.Backing) -> Cohort:
+        key = (likeness.pod_key(pod, needs), backed)
+        known = self._kept.cohorts.get(key)
+        if known is None:
+            known = self._new_cohort(kind_of(pod, needs, backed=backed))
+            named = likeness.classes_named(_every_claim(known.kind))
+            self._kept.cohorts.keep(key, known, {name: self._world.classes.get(name) for name in named})
         return known
 
-    def _results(self, answer: Fits, needs: Needs, *, node: str) -> tuple[claims.AllocationResult, ...]:
-        """The devices under the claims' own names: share ids depend on them, the choice does not."""
-        shared = any(one.share_id is not None for result in answer.results for one in result.devices.results)
-        if answer.node == node and not shared:
-            return answer.results
-        again = self._judge.allocated(tuple(one.claim for one in needs.fresh), self._world.view(node))
-        assert isinstance(again, outcome.Allocated), "the same claims on the same node gave another answer"
-        return again.results
+    def _new_cohort(self, kind: Kind) -> Cohort:
+        reads = likeness.reads_of(_every_claim(kind), self._world.classes)
+        return Cohort(kind, likeness.keys_for(self._world, reads))
+
+    def _chosen(self, kind: Kind, needs: Needs, *, node: str, before: tuple[claims.ResourceClaim, ...]) -> Found:
+        """Devices on the node, under the claims' own names: share ids depend on them, the choice does not."""
+        served = self._judge.served(kind, node)
+        extra = _extra_claim(kind, served, before)
+        fresh = tuple(one.claim for one in needs.fresh)
+        wanted = fresh if extra is None else (*fresh, extra)
+        results = self._results(wanted, node) if wanted else ()
+        allocations = dict(zip((one.key for one in needs.fresh), results[: len(fresh)], strict=True))
+        if not served:
+            return Found(node, allocations, None)
+        claim, result = (kind.followed.claim, kind.followed.allocation) if kind.followed else (extra, results[-1])
+        assert claim is not None
+        assert result is not None
+        mappings = extended.built(kind.pod.spec, kind.backed, served).mappings
+        made = plan.MadeClaim(claim=_nameless(claim), result=result, mappings=mappings, existing=_ref(claim))
+        return Found(node, allocations, made)
+
+    def _results(self, wanted: tuple[claims.ResourceClaim, ...], node: str) -> tuple[claims.AllocationResult, ...]:
+        found = self._judge.allocated(wanted, self._judge.view(node))
+        assert isinstance(found, outcome.Allocated), "the same claims on the same node gave another answer"
+        return found.results
+
+    def _holding(self, pod: pods.Pod, kind: Kind) -> tuple[plan.ClaimRef, ...]:
+        """Claims nobody but the pod uses, if other nodes could be tried without their devices."""
+        settled = _settled(kind)
+        own = [one for one in settled if self._is_alone(one, pod)]
+        if not own:
+            return ()
+        tied = [one for one in settled if one not in own]
+        for node in self._world.nodes.values():
+            if (
+                self._judge.own_standing(kind, node) is None
+                and all(self._judge.follows(kind, one, node) for one in tied)
+                and not all(self._judge.follows(kind, one, node) for one in own)
+            ):
+                return tuple(plan.ClaimRef(*one.key) for one in own)
+        return ()
+
+    def _is_alone(self, wanted: Wanted, pod: pods.Pod) -> bool:
+        if wanted.claim.status.allocation is None or self._world.assumed_users(wanted.key):
+            return False
+        return all(user.uid == pod.metadata.uid for user in wanted.claim.status.reserved_for)
 
 
-class Cohort:
-    """Pods of one kind and what every node means for them."""
+def _to_be_judged(count: int) -> Reason:
+    detail = f"{count} nodes are still to be judged; the steps for one kind of pods are used up for now"
+    return Reason(code=ReasonCode.BUDGET, detail=detail)
 
-    def __init__(self, world: World, judge: Judge, kind: Kind, *, keys: likeness.NodeKeys) -> None:
-        self._world = world
-        self._judge = judge
-        self._kind = kind
-        self._keys = keys
-        self._ruled_out: dict[str, Unfit] = {}  # nodes whose own facts rule them out
-        self._ids: dict[likeness.Key, int] = {}
-        self._answers: list[Answer] = []  # by the number of the class
-        self._class_of: dict[str, int] = {}
-        self._heap: list[tuple[float, str, int]] = []
-        self._read = -1  # entries of the world's journal already taken in
-        self._tally: refuse.Tally | None = None
 
-    def refresh(self) -> None:
-        """Takes in what changed since the last time. Linear in changed nodes, and in all of them the first time."""
-        journal = self._world.journal
-        if self._read < 0:
-            self._sort_out()
-            changed = list(self._class_of)
-        elif self._read > len(journal):  # it was cut
-            changed = list(self._class_of)
-        else:
-            names = set(journal[self._read :])
-            changed = list(self._class_of) if "" in names else [name for name in names if name in self._class_of]
-        self._read = len(journal)
-        for name in changed:
-            self._classify(name)
+def _settled(kind: Kind) -> tuple[Wanted, ...]:
+    """Claims whose devices the pod has to follow."""
+    return kind.held if kind.followed is None else (*kind.held, kind.followed)
 
-    def best(self) -> tuple[str, Fits] | None:
-        """The node with the lowest score, then name. Entries that are out of date fall off on the way."""
-        while self._heap:
-            _, name, number = self._heap[0]
-            answer = self._answers[number]
-            if self._class_of[name] == number and isinstance(answer, Fits):
-                return name, answer
-            heapq.heappop(self._heap)
+
+def _every_claim(kind: Kind) -> tuple[claims.ResourceClaim, ...]:
+    """The claims of a pod on a node where devices serve all that they could."""
+    return kind.claims_for(tuple(name for name, _ in kind.backed))
+
+
+def _followed(before: tuple[claims.ResourceClaim, ...]) -> Wanted | None:
+    """The claim made before whose devices the pod has to follow."""
+    if not before or before[0].status.allocation is None:
         return None
-
-    def tally(self) -> refuse.Tally:
-        """Why no node suits, counted."""
-        if self._tally is None:
-            self._tally = _tally(
-                self._ruled_out, {name: self._answers[number] for name, number in self._class_of.items()}
-            )
-        return self._tally
-
-    def _sort_out(self) -> None:
-        for name, node in sorted(self._world.nodes.items()):
-            unfit = self._judge.standing(self._kind, node)
-            if unfit is None:
-                self._class_of[name] = -1
-            else:
-                self._ruled_out[name] = unfit
-
-    def _classify(self, name: str) -> None:
-        key = self._key(name)
-        number = self._ids.get(key)
-        if number is None:
-            number = self._ids[key] = len(self._answers)
-            self._answers.append(self._judge.answer(self._kind, name))
-        if self._class_of[name] == number:
-            return
-        self._class_of[name] = number
-        self._tally = None
-        answer = self._answers[number]
-        if isinstance(answer, Fits):
-            heapq.heappush(self._heap, (answer.score, name, number))
-
-    def _key(self, name: str) -> likeness.Key:
-        free = self._world.free(name)
-        if not self._kind.fresh:
-            return free, self._judge.free_milli_gpu(name)
-        return free, self._keys.devices_key(self._world.view(name))
+    return Wanted(before[0].metadata.name, key_of(before[0]), before[0], before[0].status.allocation)
 
 
-class Singles:
-    """The same questions without any memory: every node is asked."""
-
-    def __init__(self, world: World, judge: Judge, kind: Kind) -> None:
-        self._ruled_out: dict[str, Unfit] = {}
-        self._answers: dict[str, Answer] = {}
-        for name, node in sorted(world.nodes.items()):
-            unfit = judge.standing(kind, node)
-            if unfit is None:
-                self._answers[name] = judge.answer(kind, name)
-            else:
-                self._ruled_out[name] = unfit
-
-    def best(self) -> tuple[str, Fits] | None:
-        """The node with the lowest score, then name."""
-        fitting = [(name, answer) for name, answer in self._answers.items() if isinstance(answer, Fits)]
-        return min(fitting, key=lambda one: (one[1].score, one[0]), default=None)
-
-    def tally(self) -> refuse.Tally:
-        """Why no node suits, counted."""
-        return _tally(self._ruled_out, self._answers)
+def _extra_claim(
+    kind: Kind, served: tuple[str, ...], before: tuple[claims.ResourceClaim, ...]
+) -> claims.ResourceClaim | None:
+    """The claim to allocate for extended resources: one made before that asks for the same, else a new one."""
+    if not served or kind.followed is not None:
+        return None
+    wanted = extended.built(kind.pod.spec, kind.backed, served).requests
+    for claim in before:
+        if claim.spec.devices.requests == wanted:
+            return claim
+    claim = extended.claim_for(kind.pod, wanted)
+    # Share ids come from the claim's identity, and it has none yet: the pod's stands in.
+    metadata = msgspec.structs.replace(claim.metadata, uid="/".join(extended.assumed_key(kind.pod)))
+    return msgspec.structs.replace(claim, metadata=metadata)
 
 
-def _tally(ruled_out: dict[str, Unfit], answers: dict[str, Answer]) -> refuse.Tally:
-    tally = refuse.Tally()
-    for _, answer in sorted((ruled_out | answers).items()):
-        if isinstance(answer, Unfit):
-            tally.add(answer.reasons, is_undecided=answer.is_undecided)
-    return tally
+def _nameless(claim: claims.ResourceClaim) -> claims.ResourceClaim:
+    """The claim as it is, or as it is to be created: the server gives it a uid."""
+    if claim.metadata.name:
+        return claim
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, uid=""))
+
+
+def _ref(claim: claims.ResourceClaim) -> plan.ClaimRef | None:
+    return plan.ClaimRef(*key_of(claim)) if claim.metadata.name else None
+
+
+def _resource_names(kind: Kind) -> dict[str, str]:
+    """Requests of the claim for extended resources under the name their owner knows: that of the resource."""
+    if not kind.backed:
+        return {}
+    every = tuple(name for name, _ in kind.backed)
+    mappings = extended.built(kind.pod.spec, kind.backed, every).mappings
+    return {
+        f"claim {extended.STAND_IN}: request {one.request_name}": f"resource {one.resource_name}" for one in mappings
+    }

@@ -24,14 +24,14 @@ class Tally:
         self.is_undecided = False
         self._found: dict[tuple[ReasonCode, str], tuple[int, Reason]] = {}
 
-    def add(self, reasons: Iterable[Reason], *, is_undecided: bool = False) -> None:
-        """One more node is out, for these reasons."""
-        self.nodes += 1
+    def add(self, reasons: Iterable[Reason], *, is_undecided: bool = False, nodes: int = 1) -> None:
+        """One more node is out, or several, for these reasons."""
+        self.nodes += nodes
         self.is_undecided |= is_undecided
         for reason in {(one.code, one.subject): one for one in reversed(tuple(reasons))}.values():
             key = (reason.code, reason.subject)
             count, nearest = self._found.get(key, (0, reason))
-            self._found[key] = (count + 1, max(nearest, reason, key=_nearness))
+            self._found[key] = (count + nodes, max(nearest, reason, key=_nearness))
 
     def obstacles(self) -> tuple[plan.Obstacle, ...]:
         """By count, then by name."""
@@ -39,8 +39,10 @@ class Tally:
         return tuple(plan.Obstacle(reason=reason, nodes=count) for _, (count, reason) in found)
 
 
-def over_nodes(pod: pods.Pod, tally: Tally, *, names: Mapping[str, str]) -> plan.Refusal:
-    """The refusal of a pod no node can take. `names` are the pod's own for claims judged under other names."""
+def over_nodes(
+    pod: pods.Pod, tally: Tally, *, names: Mapping[str, str], holding: tuple[plan.ClaimRef, ...] = ()
+) -> plan.Refusal:
+    """The refusal of a pod no node can take. `names` are the pod's own for what was judged under other names."""
     if not tally.nodes:
         return of_pod(pod, (Reason(code=ReasonCode.NO_NODES, detail="the cluster has no nodes"),))
     obstacles = tuple(_renamed(one, names) for one in tally.obstacles())
@@ -53,6 +55,7 @@ def over_nodes(pod: pods.Pod, tally: Tally, *, names: Mapping[str, str]) -> plan
         summary=f"{counted}: {', '.join(parts)}",
         obstacles=obstacles,
         is_undecided=tally.is_undecided,
+        holding=holding,
     )
 
 
@@ -77,6 +80,8 @@ def _phrase(obstacle: plan.Obstacle) -> str:
             return f"{count} {'are' if many else 'is'} not node {reason.subject}"
         case ReasonCode.CORDONED:
             return f"{count} {'are' if many else 'is'} cordoned"
+        case ReasonCode.NOT_OWNED if not reason.subject:
+            return f"{count} belong{'' if many else 's'} to another scheduler"
         case ReasonCode.NODE_TAINT:
             return f"{count} {'have' if many else 'has'} taint {reason.subject} that the pod does not tolerate"
         case ReasonCode.NODE_LABELS:
@@ -98,15 +103,16 @@ def _renamed(obstacle: plan.Obstacle, names: Mapping[str, str]) -> plan.Obstacle
     reason = obstacle.reason
     subject, detail = reason.subject, reason.detail
     for stand_in, name in names.items():
-        subject = subject.replace(f"claim {stand_in}", f"claim {name}")
-        detail = detail.replace(f"claim {stand_in}", f"claim {name}")
+        subject = subject.replace(stand_in, name)
+        detail = detail.replace(stand_in, name)
     if (subject, detail) == (reason.subject, reason.detail):
         return obstacle
     renamed = msgspec.structs.replace(reason, subject=subject, detail=detail)
     return plan.Obstacle(reason=renamed, nodes=obstacle.nodes)
 
 
-def _nearness(reason: Reason) -> tuple[int, str]:
-    """How near to enough it came; then by text, so that the order of nodes does not show."""
-    short = reason.need - reason.have if reason.need is not None and reason.have is not None else 0
-    return -short, reason.detail
+def _nearness(reason: Reason) -> tuple[int, str, int, int]:
+    """How near to enough it came; then by text and amounts, so that the order of nodes does not show."""
+    need, have = reason.need or 0, reason.have or 0
+    short = need - have if reason.need is not None and reason.have is not None else 0
+    return -short, reason.detail, need, have

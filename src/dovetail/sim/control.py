@@ -11,16 +11,17 @@ from typing import Final
 
 import msgspec
 
+from dovetail.loops import hollow, stages
 from dovetail.model import claims, meta, nodes, objects, plan, pods, policy, slices, taintrules
 from dovetail.model.classes import DeviceClass
 from dovetail.schedule import cycle
 from dovetail.sim import cluster as clusters
+from dovetail.sim import rulings
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 SCHEDULED: Final = "PodScheduled"
-RUNNING: Final = "Running"
 MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
 
 _SEEN: Final = (
@@ -101,7 +102,7 @@ def _from_template(pod: pods.Pod, entry: str, template: claims.ResourceClaimTemp
         block_owner_deletion=True,
     )
     metadata = meta.ObjectMeta(
-        name=base + _suffix(pod.metadata.uid, entry),
+        name=_generated(base, pod.metadata.uid, entry),
         generate_name=base,
         namespace=pod.metadata.namespace,
         labels=wanted.metadata.labels,
@@ -113,11 +114,11 @@ def _from_template(pod: pods.Pod, entry: str, template: claims.ResourceClaimTemp
     )
 
 
-def _suffix(*parts: str) -> str:
-    """Five letters, the same ones for the same parts."""
+def _generated(base: str, *parts: str) -> str:
+    """The name a server would make of a generateName: five letters more, the same ones for the same parts."""
     alphabet = "bcdfghjklmnpqrstvwxz2456789"  # apimachinery's safe letters and digits
     digest = hashlib.sha256("/".join(parts).encode()).digest()
-    return "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
+    return base[:MAX_GENERATED_BASE] + "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
 
 
 def _carried_out(cluster: clusters.Cluster, placement: plan.Placement, now: str) -> Iterator[objects.Stored]:
@@ -129,16 +130,50 @@ def _carried_out(cluster: clusters.Cluster, placement: plan.Placement, now: str)
         assert stored is not None
         assert isinstance(stored.struct, claims.ResourceClaim)
         yield objects.replace(stored, _reserved(stored.struct, given.get(ref), user))
+    served = None
+    if placement.made is not None:
+        made = _made(cluster, placement.made, user)
+        yield made
+        name = made.struct.metadata.name
+        served = pods.PodExtendedResourceClaimStatus(request_mappings=placement.made.mappings, resource_claim_name=name)
     stored = clusters.get(cluster, clusters.Key("Pod", placement.pod.namespace, placement.pod.name))
     assert stored is not None
     assert isinstance(stored.struct, pods.Pod)
     pod = stored.struct
     condition = pods.PodCondition(type=SCHEDULED, status="True", last_transition_time=now)
     status = msgspec.structs.replace(
-        pod.status, phase=RUNNING, start_time=now, conditions=_with_condition(pod.status.conditions, condition)
+        pod.status,
+        conditions=_with_condition(pod.status.conditions, condition),
+        extended_resource_claim_status=served,
     )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
-    yield objects.replace(stored, msgspec.structs.replace(pod, spec=spec, status=status))
+    yield _started(objects.replace(stored, msgspec.structs.replace(pod, spec=spec, status=status)), now)
+
+
+def _started(stored: objects.Stored, now: str) -> objects.Stored:
+    """The bound pod after its first step, written as hollow nodes write it."""
+    assert isinstance(stored.struct, pods.Pod)
+    moment = stages.moment(now)
+    step = stages.next_step(stored.struct, stages.DEFAULT, since=moment, now=moment)
+    if step is None or step.wait_seconds > 0 or not isinstance(step.action, stages.Become):
+        return stored
+    change = {"status": hollow.pod_status(stored.struct, step.action, now=moment)["status"]}
+    return objects.decode(rulings.merged(stored.tree, change))
+
+
+def _made(
+    cluster: clusters.Cluster, made: plan.MadeClaim, user: claims.ResourceClaimConsumerReference
+) -> objects.Stored:
+    """The claim for extended resources, new or found, with its devices and its user."""
+    if made.existing is not None:
+        stored = clusters.get(cluster, clusters.Key("ResourceClaim", made.existing.namespace, made.existing.name))
+        assert stored is not None
+        assert isinstance(stored.struct, claims.ResourceClaim)
+        return objects.replace(stored, _reserved(stored.struct, made.result, user))
+    asked = objects.encode_struct(made.claim.spec).decode()  # two claims of one pod ask for different things
+    name = _generated(made.claim.metadata.generate_name, user.uid, asked)
+    metadata = msgspec.structs.replace(made.claim.metadata, name=name)
+    return objects.store(_reserved(msgspec.structs.replace(made.claim, metadata=metadata), made.result, user))
 
 
 def _reserved(
@@ -149,10 +184,11 @@ def _reserved(
     kept = claim.metadata.finalizers
     protected = claims.DELETE_PROTECTION_FINALIZER
     finalizers = kept if protected in kept else (*kept, protected)
+    users = claim.status.reserved_for
     status = msgspec.structs.replace(
         claim.status,
         allocation=claim.status.allocation or result,
-        reserved_for=(*claim.status.reserved_for, user),
+        reserved_for=users if user in users else (*users, user),
     )
     metadata = msgspec.structs.replace(claim.metadata, finalizers=finalizers)
     return msgspec.structs.replace(claim, metadata=metadata, status=status)

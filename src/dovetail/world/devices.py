@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 class Devices:
     """The devices of a pool's slices, one slice after the other. Compared by identity."""
 
-    __slots__ = ("attributes", "columns", "counter_sets", "driver", "names", "origins", "templates")
+    __slots__ = ("__weakref__", "attributes", "columns", "counter_sets", "driver", "names", "origins", "templates")
 
     def __init__(
         self,

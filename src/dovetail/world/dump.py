@@ -25,19 +25,23 @@ def dump(world: World) -> dict[str, Any]:
             id_: [a.node, msgspec.to_builtins(a.request), {"/".join(k): _tree(v) for k, v in a.allocations.items()}]
             for id_, a in sorted(world.assumed.items())
         },
+        "held": {name: _tree(one) for name, one in sorted(world.held.items())},
         "pending": sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in world.pending()),
         "free": {name: msgspec.to_builtins(world.free(name)) for name in sorted(world.nodes)},
+        "overlaps": [list(map(str, one)) for one in world.overlaps()],
         "views": {name: _view(world.view(name)) for name in sorted(world.nodes)},
     }
 
 
 def rebuilt(facts: list[Object], assumed_from: World) -> World:
-    """A fresh World from a list of objects and another's assumptions: what the other should be equal to."""
+    """A fresh World from a list of objects and another's assumptions and holds: what the other should be equal to."""
     fresh = World()
     for one in facts:
         fresh.apply(Changed(one))
     for id_, assumption in assumed_from.assumed.items():
         fresh.take_over(id_, assumption)
+    for name, allocation in assumed_from.held.items():
+        fresh.hold(name, allocation)
     return fresh
 
 
@@ -59,6 +63,7 @@ def _pool(pool: PoolView) -> dict[str, Any]:
         "shared": {str(i): dict(sorted(amounts.items())) for i, amounts in sorted(pool.shared.items())},
         "counters": {name: dict(sorted(left.items())) for name, left in sorted(pool.counters_left.items())},
         "taints": {str(i): [_tree(t) for t in taints] for i, taints in sorted(pool.extra_taints.items())},
+        "rules": {str(i): list(names) for i, names in sorted(pool.rules.items())},
         "complete": pool.is_complete,
         "problem": pool.problem,
     }

@@ -41,3 +41,18 @@ def key_of(found: Object) -> ObjectKey:
 def pod_id(pod: pods.Pod) -> str:
     """The uid, or the name where there is none yet."""
     return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def claims_of(pod: pods.Pod) -> tuple[ObjectKey, ...]:
+    """The claims a pod uses, as far as they have names."""
+    if not pod.spec.resource_claims:
+        return ()
+    names = (claim_name(pod, entry) for entry in pod.spec.resource_claims)
+    return tuple((pod.metadata.namespace, name) for name in dict.fromkeys(names) if name)
+
+
+def claim_name(pod: pods.Pod, entry: pods.PodResourceClaim) -> str | None:
+    """The claim behind an entry of the pod's resourceClaims; None if there is none, or not yet."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    return next((s.resource_claim_name for s in pod.status.resource_claim_statuses if s.name == entry.name), None)

@@ -32,6 +32,7 @@ WHOLE: Final = 1000  # thousandths of a GPU
 PLUGIN_GPUS: Final = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"  # written by GPU feature discovery
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"  # MiB of one GPU
+MAX_STATES: Final = 4096  # of use, remembered for one interned group of templates
 MIG_COMPUTE_SLICES: Final = 7  # where there are fewer (A30: 4) the memory share is the larger one and decides
 
 _MIG_RESOURCE: Final = re.compile(r"nvidia\.com/mig-([1-9])g\.([1-9][0-9]{0,3})gb(?:[.-].*)?")
@@ -73,10 +74,19 @@ class Ledger:
         if not publishes_gpus(pool.driver) or not pool.is_complete or pool.problem:
             return 0
         prices = self._prices(pool.devices)
+        key = _state(pool)
+        known = prices.free.get(key)
+        if known is None:
+            if len(prices.free) >= MAX_STATES:
+                prices.free.clear()
+            known = prices.free[key] = self._free_in(pool, prices)
+        return known
+
+    def _free_in(self, pool: PoolView, prices: _Prices) -> int:
         left = Fraction(0)
         reached: set[str] = set()
         for index, template in enumerate(pool.devices.templates):
-            if not pool.usable >> index & 1:
+            if not (pool.usable & ~pool.barred) >> index & 1:
                 continue
             if template.consumes_counters:
                 reached.update(one.counter_set for one in template.consumes_counters)
@@ -100,13 +110,21 @@ class Ledger:
 class _Prices:
     """What can be said of a pool's devices once and for all. Keeps alive what the ledger knows by identity."""
 
-    __slots__ = ("kept", "measures", "shares", "totals")
+    __slots__ = ("free", "kept", "measures", "shares", "totals")
 
     def __init__(self, devices: Devices) -> None:
         self.kept = (devices.templates, devices.counter_sets)
+        self.free: dict[tuple[object, ...], int] = {}  # by state of use
         self.totals = {one.name: _families(_nanos(one.counters)) for one in devices.counter_sets}
         self.measures = _measures(devices.templates)
         self.shares = tuple(_counter_share(one, self.totals, self.measures) for one in devices.templates)
+
+
+def _state(pool: PoolView) -> tuple[object, ...]:
+    """All that what is free of a pool depends on, its templates and counter sets aside."""
+    shared = tuple((index, tuple(held.items())) for index, held in pool.shared.items()) if pool.shared else ()
+    counters = tuple(tuple(left.items()) for left in pool.counters_left.values()) if pool.counters_left else ()
+    return pool.usable & ~pool.barred, pool.used, shared, tuple(pool.counters_left), counters
 
 
 def publishes_gpus(driver: str) -> bool:

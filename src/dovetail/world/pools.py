@@ -70,23 +70,28 @@ def part_of(interner: Interner, slice_: slices.ResourceSlice) -> Part:
 class Pool:
     """The slices of one pool, by name."""
 
-    __slots__ = ("_generations", "_interner", "key", "parts")
+    __slots__ = ("_generations", "_interner", "_last_seen", "key", "parts")
 
     def __init__(self, key: PoolKey, interner: Interner) -> None:
         self.key = key
         self.parts: dict[str, Part] = {}
         self._interner = interner
         self._generations: dict[tuple[int, frozenset[str] | None], Generation] = {}
+        self._last_seen: tuple[nodes.Node, Seen | None] | None = None  # most pools are looked at from one node only
 
     def put(self, part: Part) -> None:
         """A slice came or changed."""
         self.parts[part.name] = part
-        self._generations.clear()
+        self._forget()
 
     def drop(self, name: str) -> None:
         """A slice went."""
         self.parts.pop(name, None)
+        self._forget()
+
+    def _forget(self) -> None:
         self._generations.clear()
+        self._last_seen = None
 
     @property
     def only_node(self) -> str | None:
@@ -96,6 +101,11 @@ class Pool:
 
     def seen_from(self, node: nodes.Node) -> Seen | None:
         """The pool from a node; None where it does not exist for it, or is being replaced."""
+        if self._last_seen is None or self._last_seen[0] is not node:
+            self._last_seen = (node, self._seen(node))
+        return self._last_seen[1]
+
+    def _seen(self, node: nodes.Node) -> Seen | None:
         relevant = [part for part in self.parts.values() if not part.is_ignored and _is_relevant(part, node)]
         if not relevant:
             return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dovetail.model import nodes, slices, taintrules
 from dovetail.world import views
+from dovetail.world.rules import Rules
 from dovetail.world.usage import Usage
 from dovetail.world.view import NodeView
 
@@ -20,4 +21,5 @@ def node_views(
     """What allocation sees of each node. See `usage.of_claims` and `usage.of_listing` for what is in use."""
     pools = views.gathered(published)
     usage = in_use or Usage()
-    return {node.metadata.name: views.node_view(node, pools.values(), usage, device_taint_rules) for node in listed}
+    rules = Rules(device_taint_rules)
+    return {node.metadata.name: views.node_view(node, pools.values(), usage, rules) for node in listed}

@@ -25,6 +25,8 @@ class PoolView(NamedTuple):
     shared: Mapping[int, Amounts]  # what shares already consume, by device index
     counters_left: Mapping[str, Amounts]  # per counter set, less what devices in use consume
     extra_taints: Mapping[int, tuple[DeviceTaint, ...]]  # from DeviceTaintRules
+    rules: Mapping[int, tuple[str, ...]] = {}  # by device, the names of the rules these taints are from
+    barred: int = 0  # devices that belong to another scheduler
 
     @property
     def driver(self) -> str:

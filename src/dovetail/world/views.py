@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from dovetail.model import nodes, slices, taintrules
-from dovetail.model.selectors import DeviceTaint
-from dovetail.world.devices import Devices, Interner
+from dovetail.model import nodes, slices
+from dovetail.world.devices import Interner
 from dovetail.world.pools import Generation, Pool, PoolKey, part_of
+from dovetail.world.rules import Rules
 from dovetail.world.usage import PoolUsage, Usage
 from dovetail.world.view import NodeView, PoolView
 
-_UNUSED = PoolUsage()
+_UNUSED: Final = PoolUsage()
+_NO_RULES: Final = Rules()
 
 
 def node_view(
     node: nodes.Node,
     pools: Iterable[Pool],
     usage: Usage,
-    rules: Sequence[taintrules.DeviceTaintRule] = (),
+    rules: Rules = _NO_RULES,
 ) -> NodeView:
     """The node with every pool it can see, in upstream's order."""
     found = [view for pool in pools if (view := _ranked_view(node, pool, usage, rules)) is not None]
@@ -26,7 +28,7 @@ def node_view(
 
 
 def _ranked_view(
-    node: nodes.Node, pool: Pool, usage: Usage, rules: Sequence[taintrules.DeviceTaintRule]
+    node: nodes.Node, pool: Pool, usage: Usage, rules: Rules
 ) -> tuple[tuple[bool, str, str], PoolView] | None:
     """One pool from the node with its rank: driver and name, those that wait for conditions last."""
     seen = pool.seen_from(node)
@@ -34,6 +36,7 @@ def _ranked_view(
         return None
     held = usage.pools.get(pool.key, _UNUSED)
     generation = seen.generation
+    ruled = rules.of_devices(pool.key, generation.devices.names) if rules else {}
     view = PoolView(
         name=pool.key[1],
         devices=generation.devices,
@@ -43,7 +46,8 @@ def _ranked_view(
         used=_used(generation, held),
         shared=_shared(generation, held),
         counters_left=_counters_left(generation, held),
-        extra_taints=_extra_taints(pool.key, generation.devices, rules) if rules else {},
+        extra_taints={index: one.taints for index, one in ruled.items()},
+        rules={index: one.names for index, one in ruled.items()},
     )
     return (bool(generation.waits & seen.usable), *pool.key), view
 
@@ -96,20 +100,6 @@ def _full(sets: tuple[slices.CounterSet, ...]) -> dict[str, dict[str, int]]:
             _FULL.clear()
         known = _FULL[id(sets)] = (sets, amounts)
     return known[1]
-
-
-def _extra_taints(
-    key: PoolKey, devices: Devices, rules: Sequence[taintrules.DeviceTaintRule]
-) -> dict[int, tuple[DeviceTaint, ...]]:
-    found: dict[int, list[DeviceTaint]] = {}
-    for rule in rules:
-        wanted = rule.spec.device_selector
-        if wanted is None or wanted.driver not in (None, key[0]) or wanted.pool not in (None, key[1]):
-            continue
-        for index, name in enumerate(devices.names):
-            if wanted.device in (None, name):
-                found.setdefault(index, []).append(rule.spec.taint)
-    return {index: tuple(taints) for index, taints in found.items()}
 
 
 def gathered(published: Iterable[slices.ResourceSlice], interner: Interner | None = None) -> dict[PoolKey, Pool]:

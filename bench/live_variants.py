@@ -1,0 +1,113 @@
+"""An experiment: which form of the three writes costs the API server least. Decides what our scheduler sends.
+
+Runs the bare writes in every form, with more and fewer under way, with and without events, interleaved.
+`python -m bench live-variants`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench import live_cluster, live_contenders, live_forms, live_run
+from dovetail.boot import gobuild, kubeparts
+
+RESULT = Path(__file__).resolve().parent / "results" / "live-variants.json"
+NODES = 500
+PODS = 400
+ROUNDS = 3
+
+
+class Variant(NamedTuple):
+    """The bare writes, differently."""
+
+    form: str = live_forms.OURS
+    in_flight: int = 64
+    with_events: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.form}, {self.in_flight} under way{', events' if self.with_events else ''}"
+
+
+VARIANTS = (
+    *(Variant(form) for form in live_forms.FORMS),
+    *(Variant(in_flight=count) for count in (8, 16, 32, 128)),
+    Variant(with_events=True),
+)
+
+
+def main(rounds: int = ROUNDS) -> int:
+    """Measures, prints the best first, and keeps it. 1 where a real part is missing."""
+    try:
+        parts = kubeparts.binaries(say=_say)
+    except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
+        _say(str(problem))
+        return 1
+    rows = asyncio.run(_measured(rounds))
+    found = {
+        "benchmark": "live-variants",
+        "kubernetes": parts.version,
+        "size": f"{NODES} nodes, {PODS} pods a run, {rounds} interleaved rounds",
+        "rows": rows,
+    }
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    for name, row in sorted(rows.items(), key=lambda item: -float(item[1]["podsPerSecond"])):
+        print(
+            f"{name:32s} {row['podsPerSecond']:6.0f} pods/s  {row['toOurs']:.2f} of ours  CPU ms a pod:",
+            row["cpuMillisecondsPerPod"],
+        )
+    return 0
+
+
+async def _measured(rounds: int) -> dict[str, Any]:
+    """Medians of every variant, and ratios to the form our scheduler sends."""
+    found: dict[Variant, list[live_run.Run]] = {variant: [] for variant in VARIANTS}
+    with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
+        async with live_cluster.started(NODES, directory=Path(scratch), say=_say) as cluster:
+            for number in range(rounds + 1):
+                for variant in VARIANTS if number else VARIANTS[:2]:
+                    run = await bare(cluster, PODS, variant)
+                    _say(f"{number}: {variant}: {run.pods_per_second:.0f} pods/s, others {run.others_share:.0%}")
+                    if number:  # the first ones warm the servers up
+                        found[variant].append(run)
+    usual = found[Variant()]
+    return {str(variant): _row(runs, usual) for variant, runs in found.items()}
+
+
+async def bare(cluster: live_cluster.Cluster, count: int, variant: Variant) -> live_run.Run:
+    """One run of the bare writes."""
+    await cluster.make_work(count)
+    try:
+        command = live_contenders.bare(cluster, count)
+        command += ["--form", variant.form, "--in-flight", str(variant.in_flight)]
+        command += ["--events"] if variant.with_events else []
+        await live_run.quiet(cluster, live_contenders.PATIENCE_SECONDS)
+        return await live_run.run(cluster, command, count=count, log=cluster.plane.log_of("bare"))
+    finally:
+        await cluster.clear_work()
+
+
+def _row(runs: list[live_run.Run], usual: list[live_run.Run]) -> dict[str, Any]:
+    rates = [run.pods_per_second for run in runs]
+    ratios = [run.pods_per_second / other.pods_per_second for run, other in zip(runs, usual, strict=True)]
+    spent = {
+        name: round(statistics.median(run.cpu_milliseconds_per_pod[name] for run in runs), 2)
+        for name in (kubeparts.APISERVER, kubeparts.ETCD, kubeparts.CONTROLLER_MANAGER, live_run.CONTENDER)
+    }
+    return {
+        "podsPerSecond": round(statistics.median(rates), 1),
+        "toOurs": round(statistics.median(ratios), 3),
+        "all": [round(rate, 1) for rate in rates],
+        "othersShare": [round(run.others_share, 2) for run in runs],
+        "cpuMillisecondsPerPod": spent,
+    }
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,161 @@
+"""Builds Go programs once and keeps them in the user's cache.
+
+Given the sources of one Go module and what to build of it, decides whether a finished build of exactly those
+sources exists and otherwise makes one. Never names a download host: modules come from wherever the
+environment's Go settings say. Needs nothing but the standard library, so that any Python can run it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dovetail import errors
+
+PROGRESS_SECONDS: Final = 5.0
+MINIMUM_GO: Final = "1.26"  # what the go.mod files of Kubernetes 1.36 and 1.37 ask for
+
+Say = Callable[[str], None]
+
+
+class GoMissing(errors.DovetailError):
+    """There is no Go toolchain on PATH."""
+
+
+class BuildFailed(errors.DovetailError):
+    """The Go toolchain could not build; the message holds what it said."""
+
+
+class Recipe(NamedTuple):
+    """What to build: `title` is for people, `name` and `sources` decide where the programs are kept.
+
+    `programs` are the files a finished build has; `renamed` maps the name Go gives one to ours.
+    """
+
+    name: str
+    title: str
+    directory: Path
+    sources: tuple[Path, ...]
+    programs: tuple[str, ...]
+    package: str = "."
+    link_flags: str = ""
+    renamed: Mapping[str, str] = {}
+
+
+def say_on_stderr(text: str) -> None:
+    """One line of talk, which never mixes with data on stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def finished(recipe: Recipe, *, say: Say = say_on_stderr) -> Path:
+    """The directory of the finished programs, built first if need be. Safe to call from several processes at once."""
+    go = shutil.which("go")
+    if go is None:
+        raise GoMissing(f"{recipe.title} needs Go {MINIMUM_GO} or newer to be built, and there is no `go` on PATH")
+    home = cache_home() / recipe.name
+    done = home / fingerprint(go, recipe)
+    if _is_complete(done, recipe):
+        return done
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with _only_one_builder(done.with_suffix(".lock")):
+            if not _is_complete(done, recipe):
+                _build(go, recipe, done=done, say=say)
+    except OSError as error:
+        raise BuildFailed(f"{recipe.title} cannot be kept in {home}: {error.strerror or error}") from error
+    return done
+
+
+def cache_home() -> Path:
+    """Where finished builds are kept, one directory per recipe and fingerprint."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dovetail"
+
+
+def fingerprint(go: str, recipe: Recipe) -> str:
+    """A name that changes with every source file, pinned module, flag and Go version."""
+    digest = hashlib.sha256(_go_version(go, recipe.directory).encode())
+    digest.update(" ".join(_arguments(recipe)).encode())
+    for source in sorted(recipe.sources):
+        content = source.read_bytes()
+        digest.update(f"{source.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:20]
+
+
+def _go_version(go: str, directory: Path) -> str:
+    """What `go version` says inside the module, where a toolchain line may choose another Go."""
+    asked = subprocess.run(  # noqa: S603 - no shell reads it
+        [go, "version"], cwd=directory, capture_output=True, text=True, check=False
+    )
+    if asked.returncode != 0:
+        raise BuildFailed(f"`go version` failed: {asked.stderr.strip()}")
+    return asked.stdout.strip()
+
+
+def _arguments(recipe: Recipe) -> list[str]:
+    flags = [f"-ldflags={recipe.link_flags}"] if recipe.link_flags else []
+    return ["-trimpath", "-buildvcs=false", *flags, recipe.package]
+
+
+def _is_complete(done: Path, recipe: Recipe) -> bool:
+    return all((done / program).exists() for program in recipe.programs)
+
+
+@contextmanager
+def _only_one_builder(lock: Path) -> Iterator[None]:
+    """Holds a file lock: the second builder waits and then finds the work done."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(go: str, recipe: Recipe, *, done: Path, say: Say) -> None:
+    """Builds beside the final place and renames, so that a broken build is never taken for a finished one."""
+    with tempfile.TemporaryDirectory(dir=done.parent, prefix="unfinished-") as scratch:
+        unfinished = Path(scratch) / "programs"
+        unfinished.mkdir()
+        log = Path(scratch) / "log"
+        *flags, package = _arguments(recipe)
+        command = [go, "build", *flags, "-o", f"{unfinished}/", package]
+        with log.open("w") as sink:
+            building = subprocess.Popen(  # noqa: S603 - no shell reads it
+                command, cwd=recipe.directory, stdout=sink, stderr=subprocess.STDOUT
+            )
+            code = _watched(building, recipe.title, say=say)
+        if code != 0:
+            raise BuildFailed(f"building {recipe.title} failed:\n{log.read_text().strip()}")
+        for given, ours in recipe.renamed.items():
+            (unfinished / given).rename(unfinished / ours)
+        if not _is_complete(unfinished, recipe):
+            made = ", ".join(sorted(path.name for path in unfinished.iterdir())) or "nothing"
+            raise BuildFailed(f"building {recipe.title} made {made}; expected {', '.join(recipe.programs)}")
+        if done.exists():  # lacks a program, else nothing would have been built
+            shutil.rmtree(done)
+        unfinished.rename(done)
+
+
+def _watched(building: subprocess.Popen[bytes], title: str, *, say: Say) -> int:
+    """Waits for the build and says every few seconds that it is still going on."""
+    began = time.monotonic()
+    say(f"building {title} (the first time takes minutes) …")
+    while True:
+        try:
+            code = building.wait(timeout=PROGRESS_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"building {title} (the first time takes minutes) … {time.monotonic() - began:.0f} s")
+            continue
+        except BaseException:
+            building.kill()
+            building.wait()
+            raise
+        say(f"the build of {title} ended after {time.monotonic() - began:.0f} s")
+        return code

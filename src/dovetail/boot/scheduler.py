@@ -1,0 +1,286 @@
+"""Wires the live scheduler: API server, election, picture, loop, metrics, health. One process, one event loop.
+
+A replica that does not lead only watches the Lease. A new leader lists everything anew before its first write, so it
+starts from all its predecessor wrote. In shadow mode nothing is written at all, not even the Lease.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from dovetail.boot import clocks, logs, serving, snapshot_live
+from dovetail.boot import configuration as configuration_files
+from dovetail.kube import api as kube_api
+from dovetail.kube import config, discovery, reviews, transport, watch
+from dovetail.loops import consistency, election, picture, schedule, shadow
+from dovetail.model import configuration as configurations
+from dovetail.model import kinds, policy
+from dovetail.ports import failures
+from dovetail.telemetry import metrics
+from dovetail.world.world import World
+
+LOG = logging.getLogger("dovetail.scheduler")
+LAG_SECONDS: Final = 0.02
+PATIENCE_SECONDS: Final = 1.0
+ALIVE_SECONDS: Final = 30.0
+OLD_RULE_VERSIONS: Final = ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
+
+Report = Callable[[shadow.Comparison], None]
+
+
+class Process:
+    """The scheduler as one process."""
+
+    def __init__(self, connection: config.Connection, configuration: configurations.SchedulerConfiguration) -> None:
+        self.configuration = configuration
+        self.clock = clocks.SystemClock()
+        self.metrics = metrics.Metrics()
+        self.transport = transport.Transport(
+            connection, concurrency=configuration.client_connection.concurrency, user_agent="dovetail-scheduler"
+        )
+        # Renewals have connections of their own: however many writes wait, the lease does not.
+        self._for_lease = transport.Transport(connection, concurrency=2, user_agent="dovetail-scheduler")
+        self.election: election.Election | None = None
+        self.picture: picture.Picture | None = None
+        self.scheduler: schedule.Scheduler | None = None
+        self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
+        self._turned = self.clock.monotonic()
+
+    async def run(self, *, report: Report | None = None) -> None:
+        """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
+        async with self.transport, self._for_lease, self._served():
+            self.watched = await self._first_answer(served_kinds)
+            lag = asyncio.create_task(self._measure_lag())
+            work = asyncio.create_task(self._work(report))
+            _stop_on_signals(work)
+            try:
+                await work
+            except asyncio.CancelledError:
+                LOG.info("stopped")
+            finally:
+                lag.cancel()
+
+    async def _first_answer(
+        self, ask: Callable[[transport.Transport], Awaitable[tuple[kinds.Kind, ...]]]
+    ) -> tuple[kinds.Kind, ...]:
+        """Waits for an API server that is not there yet, saying so."""
+        while True:
+            try:
+                return await ask(self.transport)
+            except (failures.Unavailable, failures.Throttled) as failure:
+                LOG.warning("waiting for the API server", extra={"why": str(failure)})
+                await self.clock.sleep(PATIENCE_SECONDS)
+
+    async def _work(self, report: Report | None) -> None:
+        if report is not None:
+            await self._shadow(report)
+        elif not self.configuration.leader_election.enabled:
+            await self._lead(None)
+        else:
+            chosen = self.configuration.leader_election
+            timing = election.Timing(
+                lease_seconds=chosen.lease_duration_seconds,
+                renew_seconds=chosen.renew_deadline_seconds,
+                retry_seconds=chosen.retry_period_seconds,
+            )
+            self.election = election.Election(
+                kube_api.KubeApi(self._for_lease),
+                self.clock,
+                namespace=chosen.namespace,
+                name=chosen.name,
+                timing=timing,
+                meter_=self.metrics,
+            )
+            await self.election.run(self._lead)
+
+    async def _lead(self, fence: election.Fence | None) -> None:
+        """One tenure, from a fresh list to the loss of the lease."""
+        began = self.clock.monotonic()
+        api = kube_api.KubeApi(
+            self.transport, fence=fence, timeout=self.configuration.client_connection.request_timeout_seconds
+        )
+        async with self._watching() as seen:
+            await seen.synced.wait()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(100_000, 50, 100)
+            LOG.info(
+                "synced",
+                extra={
+                    "seconds": self.clock.monotonic() - began,
+                    "nodes": len(seen.world.nodes),
+                    "pods": len(seen.world.pods),
+                },
+            )
+            self.scheduler = schedule.Scheduler(
+                seen, api, clock=self.clock, meter_=self.metrics, settings=settings_of(self.configuration)
+            )
+            try:
+                await self.scheduler.run()
+            finally:
+                self.scheduler = None
+
+    async def _shadow(self, report: Report) -> None:
+        async with self._watching() as seen:
+            compared = shadow.Shadow(
+                seen,
+                clock=self.clock,
+                meter_=self.metrics,
+                settings=settings_of(self.configuration),
+                report=report,
+            )
+            await compared.run()
+
+    @contextlib.asynccontextmanager
+    async def _watching(self) -> AsyncIterator[picture.Picture]:
+        """A picture that is kept current meanwhile."""
+        seen = picture.Picture(World(), self.clock, self.watched)
+        tasks = [asyncio.create_task(seen.pump())]
+        for kind in self.watched:
+            feed = picture.Feed(seen, kind, trouble=self._trouble)
+            tasks.append(
+                asyncio.create_task(watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics))
+            )
+        self.picture = seen
+        try:
+            yield seen
+        finally:
+            self.picture = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _trouble(self, kind: str, reason: str) -> None:
+        self.metrics.count("dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40])
+        LOG.info("watch", extra={"kind": kind, "why": reason})
+
+    # What is served
+
+    @contextlib.asynccontextmanager
+    async def _served(self) -> AsyncIterator[None]:
+        chosen = self.configuration.serving
+        server = serving.Server(
+            metrics=self.metrics.text,
+            ready=self._ready,
+            alive=self._alive,
+            configuration=self.configuration,
+            role=self._role,
+            answers={"/debug/consistent": self._consistent},
+            snapshot=self._snapshot if self.configuration.snapshot_directory else None,
+            authorise=reviews.Reviews(kube_api.KubeApi(self._for_lease), self.clock).authorise,
+            address=chosen.address,
+            port=chosen.port,
+        )
+        async with server:
+            yield
+
+    def _alive(self) -> bool:
+        return self.clock.monotonic() - self._turned < ALIVE_SECONDS
+
+    def _ready(self) -> dict[str, bool]:
+        is_standby = self.election is not None and not self.election.standing.is_leading
+        synced = self.picture is not None and self.picture.synced.is_set()
+        return {"picture": is_standby or synced}
+
+    def _role(self) -> str:
+        if self.election is None:
+            return "alone"
+        return "leader" if self.election.standing.is_leading else "standby"
+
+    async def _snapshot(self) -> str:
+        """Writes what the cluster is now into a new folder of the configured directory."""
+        stamp = self.clock.now().strftime("%Y%m%dT%H%M%S.%fZ")
+        place = Path(self.configuration.snapshot_directory) / f"snapshot-{stamp}"
+        await snapshot_live.save(place, self.transport.connection, say=LOG.info)
+        return str(place)
+
+    async def _consistent(self) -> dict[str, Any]:
+        seen = self.picture
+        if seen is None:
+            return {"consistent": None, "standby": True}
+        verdict = await consistency.checked(seen.world, self._listed, self.clock, self.watched)
+        return msgspec.to_builtins(verdict)  # type: ignore[no-any-return]
+
+    async def _listed(self, kind: kinds.Kind) -> list[Any]:
+        found, _ = await kube_api.list_all(self.transport, kind)
+        return found
+
+    async def _measure_lag(self) -> None:
+        """How long the event loop was held by others: what a renewal or an event had to wait."""
+        while True:
+            asked = self.clock.monotonic()
+            await asyncio.sleep(LAG_SECONDS)
+            self._turned = self.clock.monotonic()
+            self.metrics.observe("dovetail_loop_blocked_seconds", max(0.0, self._turned - asked - LAG_SECONDS))
+
+
+def settings_of(configuration: configurations.SchedulerConfiguration) -> schedule.Settings:
+    """What the loop is told."""
+    return schedule.Settings(
+        policy=configurations.policy_of(configuration),
+        budget=policy.Budget(search_steps=configuration.decide.search_steps),
+        loop_bound_seconds=configuration.decide.loop_bound_milliseconds / 1000,
+        batch_pods=configuration.decide.batch_pods,
+        in_flight_pods=configuration.writes.in_flight_pods,
+        conditions_timeout_seconds=configuration.binding_conditions_timeout_seconds,
+        quarantine_slack_seconds=configuration.quarantine.slack_seconds,
+        is_quarantining=configuration.quarantine.enabled,
+        audit_seconds=configuration.audit.interval_seconds if configuration.audit.enabled else 0.0,
+        tells_scheduled=configuration.events.scheduled,
+        events_per_second=configuration.events.rate_per_second,
+        controller=configuration.scheduler_names[0],
+    )
+
+
+def printed(stream: TextIO, totals: dict[str, int]) -> Report:
+    """A report that prints one JSON line per pod and counts results."""
+
+    def report(made: shadow.Comparison) -> None:
+        totals[made.result] = totals.get(made.result, 0) + 1
+        stream.write(msgspec.json.encode(made).decode() + "\n")
+        stream.flush()
+
+    return report
+
+
+async def served_kinds(over: transport.Transport) -> tuple[kinds.Kind, ...]:
+    """What there is to watch: rules for device taints are not served everywhere, and under other versions before."""
+    rule = await discovery.newest(over, kinds.TAINT_RULE, OLD_RULE_VERSIONS)
+    return tuple(one for kind in kinds.WATCHED if (one := rule if kind is kinds.TAINT_RULE else kind) is not None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the scheduler, or the shadow of one, as a plain process."""
+    parser = argparse.ArgumentParser(prog="dovetail scheduler")
+    parser.add_argument("--kubeconfig")
+    parser.add_argument("--context")
+    parser.add_argument("--config")
+    parser.add_argument("--shadow", action="store_true")
+    given = parser.parse_args(arguments)
+    configuration = configuration_files.load(given.config) if given.config else configurations.SchedulerConfiguration()
+    logs.set_up(configuration.logging.format, configuration.logging.level)
+    process = Process(config.load(given.kubeconfig, context=given.context), configuration)
+    totals: dict[str, int] = {}
+    asyncio.run(process.run(report=printed(sys.stdout, totals) if given.shadow else None))
+    return 0
+
+
+def _stop_on_signals(work: asyncio.Task[None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, work.cancel)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""`dovetail snapshot`: a cluster as files. Save the local or a live one, load one back, show what one holds."""
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from dovetail import errors
+from dovetail.boot import local
+from dovetail.boot import snapshot as snapshots_
+from dovetail.cli import options, output, text
+from dovetail.model import snapshots
+
+FORMS = ("table", "json")
+
+
+@click.group(name="snapshot")
+def group() -> None:
+    """Keep a cluster as files: save one, load it back, show what it holds."""
+
+
+@group.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--kubeconfig", metavar="FILE", help="Save a live cluster: the one this kubeconfig leads to.")
+@click.option("--context", metavar="NAME", help="Save a live cluster: the one of this context of the kubeconfig.")
+@click.option("--live", is_flag=True, help="Save a live cluster: the one kubectl would use, or of the pod we run in.")
+@click.option("--redact", is_flag=True, help="Replace names by numbers and leave out what scheduling does not read.")
+@click.option("--force", is_flag=True, help="Replace a snapshot that is there already.")
+@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True)
+@options.own_state
+def save(
+    *,
+    directory: Path,
+    kubeconfig: str | None,
+    context: str | None,
+    live: bool,
+    redact: bool,
+    force: bool,
+    form: str,
+    state: str | None,
+) -> None:
+    """Save a cluster to DIRECTORY: the local one, or a live one with --kubeconfig, --context or --live.
+
+    Pods, nodes, claims, templates, device classes, slices, taint rules and namespaces; secrets are never read.
+    """
+    is_live = live or kubeconfig is not None or context is not None
+    if is_live and state is not None:
+        raise click.UsageError("give --state for the local cluster or --kubeconfig for a live one, not both")
+    if is_live:
+        manifest = _save_live(directory, kubeconfig, context=context, redact=redact, force=force)
+    else:
+        manifest = _save_local(directory, options.opened(state), redact=redact, force=force)
+    _show(manifest, form)
+    if form == "table":
+        output.next_step(f"snapshot load {directory} --fresh" if is_live else f"get pods -A --snapshot {directory}")
+
+
+@group.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--fresh", is_flag=True, help="Replace the cluster that is there, forgetting it.")
+@options.own_state
+def load(*, directory: Path, fresh: bool, state: str | None) -> None:
+    """Load the snapshot in DIRECTORY as the local cluster.
+
+    Statuses, uids and versions stay as they were; nothing is decided anew.
+    """
+    place = options.opened(state)
+    found = snapshots_.load(directory, place, fresh=fresh)
+    output.say(f'loaded {_objects(found.manifest)} of "{found.cluster.name}" into {place.store.directory}')
+    output.next_step("get pods -A")
+
+
+@group.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True)
+def show(*, directory: Path, form: str) -> None:
+    """Show what the snapshot in DIRECTORY holds, after checking that it is as it was saved."""
+    _show(snapshots_.checked(directory), form)
+    if form == "table":
+        output.next_step(f"get pods -A --snapshot {directory}")
+
+
+def _save_local(directory: Path, place: local.Local, *, redact: bool, force: bool) -> snapshots.Manifest:
+    cluster = place.cluster()
+    if cluster is None:
+        raise errors.StateError(
+            f"no cluster in {place.store.directory}; for a live one add --kubeconfig FILE\nnext: dovetail up"
+        )
+    facts = snapshots.Facts(
+        taken_at=place.now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        cluster=cluster.name,
+        resource_versions={kind.name: str(cluster.revision) for kind in snapshots.KINDS},
+    )
+    documents = snapshots_.documents_of(cluster)
+    manifest = snapshots_.write(directory, documents, facts, is_forced=force, redacts=redact, say=output.say)
+    if others := len(cluster.records) - sum(map(len, documents.values())):
+        output.say(f"left out: {text.counted(others, 'object')} of kinds a snapshot does not keep")
+    return manifest
+
+
+def _save_live(
+    directory: Path, kubeconfig: str | None, *, context: str | None, redact: bool, force: bool
+) -> snapshots.Manifest:
+    from dovetail.boot import snapshot_live  # the local cluster needs no HTTP
+    from dovetail.kube import config
+
+    connection = config.load(kubeconfig, context=context)
+    output.say(f"reading {connection.server}")
+    return asyncio.run(snapshot_live.save(directory, connection, say=output.say, is_forced=force, redacts=redact))
+
+
+def _show(manifest: snapshots.Manifest, form: str) -> None:
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        return
+    facts = [
+        manifest.cluster,
+        manifest.taken_at,
+        manifest.server_version,
+        "yes" if manifest.redacted else "no",
+        str(manifest.left_out),
+        manifest.dovetail_version,
+    ]
+    files = [
+        [file.kind, str(file.count), text.binary(file.size_bytes), file.resource_version, file.name, file.sha256[:12]]
+        for file in manifest.files
+    ]
+    output.write_lines(
+        [
+            *text.table(("cluster", "taken", "server", "redacted", "left out", "dovetail"), [facts]),
+            "",
+            *text.table(("kind", "count", "size", "version", "file", "sha256"), files),
+        ]
+    )
+
+
+def _objects(manifest: snapshots.Manifest) -> str:
+    return text.counted(sum(file.count for file in manifest.files), "object")

@@ -1,0 +1,1 @@
+"""A real Kubernetes API server: configuration, credentials, requests, watching, writing."""

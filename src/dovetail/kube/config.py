@@ -1,0 +1,314 @@
+"""Where the API server is and who we are to it: from a kubeconfig as kubectl reads it, or from inside a pod.
+
+Given a path, a context and the environment; answers a `Connection`. Every fault is an `InputError` that names the file
+and the field and says what to do. Never connects.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dovetail import errors
+from dovetail.kube import credentials as credentials_
+from dovetail.kube import exec_plugin, kubeconfig
+
+SERVICE_ACCOUNT_DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """A server and how to be somebody there. `authority` is PEM; empty means the system's own authorities."""
+
+    server: str
+    authority: bytes = b""
+    is_insecure: bool = False
+    server_name: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+    credentials: credentials_.Credentials = credentials_.Credentials()
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        return f"Connection(server={self.server!r}, origin={self.origin!r}, credentials={self.credentials!r})"
+
+
+def load(
+    path: str | None,
+    *,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    service_account: str = SERVICE_ACCOUNT_DIRECTORY,
+) -> Connection:
+    """The path if given, else the files of KUBECONFIG, else ~/.kube/config, else the pod we run in."""
+    files = _files(path, environ)
+    if files:
+        return from_kubeconfig(kubeconfig.read(files), context=context)
+    if context is not None:
+        raise errors.InputError(f'there is no kubeconfig to take context "{context}" from; name one by --kubeconfig')
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(environ, directory=service_account)
+    raise errors.InputError(
+        "no cluster: there is no ~/.kube/config, KUBECONFIG is not set, and this is not a pod; "
+        "name a kubeconfig by --kubeconfig"
+    )
+
+
+def in_cluster(environ: Mapping[str, str], *, directory: str = SERVICE_ACCOUNT_DIRECTORY) -> Connection:
+    """The API server of the pod we run in, as the pod's service account."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise errors.InputError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set inside a pod")
+    place = Path(directory)
+    namespace = place / "namespace"
+    token = place / "token"
+    if not token.is_file():
+        raise errors.InputError(f"{token}: no such file; the pod needs automountServiceAccountToken: true")
+    return Connection(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        authority=_content(place / "ca.crt", "the service account's authority"),
+        namespace=namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE,
+        credentials=credentials_.Credentials(token_file=str(token)),
+        origin="the pod's service account",
+    )
+
+
+def from_kubeconfig(config: kubeconfig.Kubeconfig, *, context: str | None = None) -> Connection:
+    """The connection a context of a kubeconfig means; the current context where none is named."""
+    chosen, name, file = _context(config, context)
+    where = f'context "{name}"'
+    if chosen.cluster not in config.clusters:
+        raise errors.InputError(
+            f'{file}: {where}: cluster "{chosen.cluster}" is not defined; {_known(config.clusters)}'
+        )
+    if chosen.user and chosen.user not in config.users:
+        raise errors.InputError(f'{file}: {where}: user "{chosen.user}" is not defined; {_known(config.users)}')
+    cluster = _Cluster(*config.clusters[chosen.cluster], name=chosen.cluster)
+    connection = cluster.connection(namespace=chosen.namespace or DEFAULT_NAMESPACE, origin=f"{file}, {where}")
+    if not chosen.user or connection.server.startswith("http://"):
+        return connection  # as kubectl: credentials never travel in the clear
+    user = _User(*config.users[chosen.user], name=chosen.user)
+    return msgspec.structs.replace(connection, credentials=user.credentials(cluster, connection))
+
+
+def _files(path: str | None, environ: Mapping[str, str]) -> list[Path]:
+    if path:
+        return [Path(path)]
+    if listed := environ.get("KUBECONFIG", ""):
+        named = [Path(part) for part in listed.split(os.pathsep) if part]
+        found = [file for file in named if file.exists()]  # as kubectl: some of the list may be missing
+        if named and not found:
+            raise errors.InputError(f"KUBECONFIG: none of its files exists: {', '.join(map(str, named))}")
+        if found:
+            return found
+    home = environ.get("HOME", "")
+    usual = Path(home) / ".kube" / "config"
+    return [usual] if home and usual.is_file() else []
+
+
+def _context(config: kubeconfig.Kubeconfig, wanted: str | None) -> tuple[kubeconfig.Context, str, Path]:
+    first = config.files[0]
+    name = wanted or config.current_context
+    if not name:
+        raise errors.InputError(
+            f"{first}: current-context: is not set; name one by --context; {_known(config.contexts)}"
+        )
+    if name not in config.contexts:
+        place = "--context" if wanted else "current-context"
+        raise errors.InputError(f'{first}: {place}: there is no context "{name}"; {_known(config.contexts)}')
+    context, file = config.contexts[name]
+    return context, name, file
+
+
+class _Cluster:
+    """One cluster entry and where it stands."""
+
+    def __init__(self, entry: kubeconfig.Cluster, file: Path, *, name: str) -> None:
+        self.entry = entry
+        self.place = _Place(file, f'cluster "{name}"')
+
+    def connection(self, *, namespace: str, origin: str) -> Connection:
+        entry = self.entry
+        if entry.proxy_url:
+            raise self.place.fault("proxy-url", "proxies are not supported; reach the server directly and remove it")
+        authority = self.place.data_or_file(
+            entry.certificate_authority_data, entry.certificate_authority, field="certificate-authority"
+        )
+        if authority and entry.insecure_skip_tls_verify:
+            raise self.place.fault(
+                "insecure-skip-tls-verify", "contradicts certificate-authority; remove one of the two"
+            )
+        return Connection(
+            server=self._server(is_secure=bool(authority) or entry.insecure_skip_tls_verify),
+            authority=authority,
+            is_insecure=entry.insecure_skip_tls_verify,
+            server_name=entry.tls_server_name,
+            namespace=namespace,
+            origin=origin,
+        )
+
+    def told_to_plugins(self, connection: Connection) -> bytes:
+        """The cluster as a credential plugin may know it."""
+        known: dict[str, Any] = {"server": self.entry.server}
+        if connection.server_name:
+            known["tls-server-name"] = connection.server_name
+        if connection.is_insecure:
+            known["insecure-skip-tls-verify"] = True
+        if connection.authority:
+            known["certificate-authority-data"] = base64.b64encode(connection.authority).decode()
+        for extension in self.entry.extensions:
+            if extension.name == f"{exec_plugin.GROUP}/exec":
+                known["config"] = extension.extension
+        return msgspec.json.encode(known)
+
+    def _server(self, *, is_secure: bool) -> str:
+        server = self.entry.server
+        if not server:
+            raise self.place.fault("server", "is required, for example https://10.0.0.1:6443")
+        if "://" not in server:
+            server = f"{'https' if is_secure else 'http'}://{server}"
+        try:
+            parts = urllib.parse.urlsplit(server)
+            is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_sound = False
+        if not is_sound or parts.query or parts.fragment or parts.username is not None:
+            raise self.place.fault("server", f'"{self.entry.server}" is not the address of a server')
+        return server.rstrip("/")
+
+
+class _User:
+    """One user entry and where it stands."""
+
+    def __init__(self, entry: kubeconfig.User, file: Path, *, name: str) -> None:
+        self.entry = entry
+        self.place = _Place(file, f'user "{name}"')
+
+    def credentials(self, cluster: _Cluster, connection: Connection) -> credentials_.Credentials:
+        entry = self.entry
+        if entry.auth_provider is not None:
+            raise self.place.fault("auth-provider", "no longer exists in Kubernetes; use an exec plugin instead")
+        if (entry.token or entry.token_file) and (entry.username or entry.password):
+            raise self.place.fault("token", "contradicts username and password; remove one of the two")
+        certificate = self.place.decoded(entry.client_certificate_data, field="client-certificate-data")
+        key = self.place.decoded(entry.client_key_data, field="client-key-data")
+        certificate_file = "" if certificate else self.place.resolved(entry.client_certificate)
+        key_file = "" if key else self.place.resolved(entry.client_key)
+        if bool(certificate or certificate_file) != bool(key or key_file):
+            missing = "client-key" if certificate or certificate_file else "client-certificate"
+            raise self.place.fault(missing, "is missing; a client certificate and its key are needed together")
+        for field, file in (("client-certificate", certificate_file), ("client-key", key_file)):
+            if file:
+                self.place.readable(Path(file), field=field)
+        token_file = self.place.resolved(entry.token_file)
+        if token_file and not entry.token:
+            self.place.readable(Path(token_file), field="tokenFile")
+        return credentials_.Credentials(
+            token=entry.token,
+            token_file=token_file,
+            username=entry.username,
+            password=entry.password,
+            certificate=certificate,
+            key=key,
+            certificate_file=certificate_file,
+            key_file=key_file,
+            plugin=self._plugin(cluster, connection) if entry.exec is not None else None,
+            impersonation=self._impersonation(),
+        )
+
+    def _plugin(self, cluster: _Cluster, connection: Connection) -> exec_plugin.Plugin:
+        entry = self.entry.exec
+        assert entry is not None
+        if not entry.command:
+            raise self.place.fault("exec.command", "is required")
+        if entry.api_version not in exec_plugin.API_VERSIONS:
+            known = " and ".join(exec_plugin.API_VERSIONS)
+            raise self.place.fault(
+                "exec.apiVersion", f'"{entry.api_version}" is not supported; {known} are. Update the plugin'
+            )
+        modes = ("Never", "IfAvailable", "Always")
+        if entry.interactive_mode not in modes and (entry.interactive_mode or entry.api_version.endswith("/v1")):
+            raise self.place.fault("exec.interactiveMode", f"must be one of {', '.join(modes)}")
+        if entry.interactive_mode == "Always":
+            raise self.place.fault(
+                "exec.interactiveMode", "Always needs a person at a terminal; use a plugin that works without"
+            )
+        if any(not variable.name for variable in entry.env):
+            raise self.place.fault("exec.env", "a variable has no name")
+        return exec_plugin.Plugin(
+            command=self.place.resolved(entry.command) if os.sep in entry.command else entry.command,
+            api_version=entry.api_version,
+            args=entry.args,
+            environment=tuple((variable.name, variable.value) for variable in entry.env),
+            install_hint=_plain(entry.install_hint),
+            cluster=cluster.told_to_plugins(connection) if entry.provide_cluster_info else b"",
+        )
+
+    def _impersonation(self) -> tuple[credentials_.Header, ...]:
+        entry = self.entry
+        if not entry.as_user:
+            if entry.as_uid or entry.as_groups or entry.as_user_extra:
+                raise self.place.fault("as", "is required where as-uid, as-groups or as-user-extra is given")
+            return ()
+        headers = [("Impersonate-User", entry.as_user)]
+        headers += [("Impersonate-Uid", entry.as_uid)] if entry.as_uid else []
+        headers += [("Impersonate-Group", group) for group in entry.as_groups]
+        for key, values in sorted(entry.as_user_extra.items()):
+            headers += [(f"Impersonate-Extra-{urllib.parse.quote(key, safe='')}", value) for value in values]
+        if not all(value.isprintable() for _, value in headers):
+            raise self.place.fault("as", "holds characters no header can carry")
+        return tuple(headers)
+
+
+class _Place:
+    """A file and an entry in it: how paths in it are read and how faults name it."""
+
+    def __init__(self, file: Path, entry: str) -> None:
+        self._file = file
+        self._entry = entry
+
+    def fault(self, field: str, problem: str) -> errors.InputError:
+        return errors.InputError(f"{self._file}: {self._entry}: {field}: {problem}")
+
+    def resolved(self, path: str) -> str:
+        """A path as the kubeconfig means it: relative ones count from the kubeconfig's directory."""
+        return str(self._file.absolute().parent / path) if path else ""
+
+    def decoded(self, data: str, *, field: str) -> bytes:
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise self.fault(field, "is not base64; encode the PEM text by `base64 -w0`") from None
+
+    def readable(self, path: Path, *, field: str) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise self.fault(field, f"{path}: cannot be read: {error.strerror or error}") from None
+
+    def data_or_file(self, data: str, path: str, *, field: str) -> bytes:
+        if data:
+            return self.decoded(data, field=f"{field}-data")
+        return self.readable(Path(self.resolved(path)), field=field) if path else b""
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise errors.InputError(f"{path}: {what} cannot be read: {error.strerror or error}") from None
+
+
+def _plain(text: str) -> str:
+    """Without control characters, which a hostile hint could use to repaint a terminal."""
+    return "".join(letter for letter in text if letter.isprintable() or letter in "\n\t")
+
+
+def _known(entries: Mapping[str, object]) -> str:
+    return f"known: {', '.join(sorted(entries))}" if entries else "none are defined"

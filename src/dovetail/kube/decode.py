@@ -1,0 +1,105 @@
+"""Documents of the API server into structs, so that one bad object never takes others down.
+
+Given raw JSON; answers structs with apiVersion and kind filled in, or tells a callback which object could not be read
+and why. Never drops an object silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dovetail import errors
+from dovetail.model import kinds, meta, objects
+from dovetail.ports import failures
+
+SLICE_BYTES: Final = 256 * 1024  # decoded between two yields to the loop: about 2 ms
+
+Unreadable = Callable[[str, str], None]  # name, problem
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """What a list says about itself."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A list or a part of one, its items not read yet."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line of a watch, its object not read yet."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_PAGE: Final = msgspec.json.Decoder(Page)
+EVENT: Final = msgspec.json.Decoder(Event)
+
+
+def page(body: bytes, *, doing: str) -> Page:
+    """A list's frame."""
+    try:
+        return _PAGE.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise failures.Unavailable(f"{doing}: the answer is not a list: {error}") from None
+
+
+async def structs(kind: kinds.Kind, items: Sequence[msgspec.Raw], *, unreadable: Unreadable) -> list[Any]:
+    """The items that can be read. Lets others run in between."""
+    made: list[Any] = []
+    since = 0
+    for raw in items:
+        document = bytes(raw)
+        found, problem = attempted(kind, document)
+        if found is not None:
+            made.append(found)
+        else:
+            unreadable(name_of(document), problem)
+        since += len(document)
+        if since >= SLICE_BYTES:
+            since = 0
+            await asyncio.sleep(0)
+    return made
+
+
+def attempted(kind: kinds.Kind, document: bytes) -> tuple[Any | None, str]:
+    """The object, or None and why it cannot be read."""
+    try:
+        struct = objects.decode_struct(kind.struct, document)
+    except errors.InputError as error:
+        return None, str(error)
+    if not struct.kind:  # items of typed lists leave out what the list says; nobody else has seen the struct yet
+        msgspec.structs.force_setattr(struct, "api_version", kind.api_version)
+        msgspec.structs.force_setattr(struct, "kind", kind.name)
+    return struct, ""
+
+
+def metadata(document: bytes) -> meta.ObjectMeta | None:
+    """The metadata alone, of an object whose rest may be unreadable."""
+    try:
+        return objects.decode_struct(objects.Generic, document).metadata
+    except errors.InputError:
+        return None
+
+
+def bare(kind: kinds.Kind, about: meta.ObjectMeta) -> Any:
+    """An object of which only the identity matters, for example because it is gone."""
+    return kind.struct(api_version=kind.api_version, kind=kind.name, metadata=about)
+
+
+def name_of(document: bytes) -> str:
+    """namespace/name, or name, or a placeholder."""
+    about = metadata(document)
+    if about is None or not about.name:
+        return "<unnamed>"
+    return f"{about.namespace}/{about.name}" if about.namespace else about.name

@@ -1,0 +1,80 @@
+"""What an API server is and serves: its version, and whether it knows a kind.
+
+Given a transport. Nothing is remembered: ask once at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from dovetail.kube import failures_of, transport
+from dovetail.model import kinds
+from dovetail.ports import failures
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Version(msgspec.Struct, frozen=True, rename="camel"):
+    """`git_version` is v1.37.0 and the like."""
+
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """(1, 37); vendors write 37+, and builds without a stamp write nothing."""
+        return _digits(self.major), _digits(self.minor)
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+
+
+class _ResourceList(msgspec.Struct):
+    resources: tuple[_Resource, ...] = ()
+
+
+async def version(over: transport.Transport) -> Version:
+    """The server's version."""
+    return _read(await _got(over, "/version"), Version)
+
+
+async def served(over: transport.Transport, api_version: str) -> frozenset[str]:
+    """The plurals, and plural/subresource, that the server knows of a group and version; nothing where it is absent."""
+    root = "/api" if "/" not in api_version else "/apis"
+    try:
+        body = await _got(over, f"{root}/{api_version}")
+    except failures.Missing:
+        return frozenset()
+    return frozenset(resource.name for resource in _read(body, _ResourceList).resources)
+
+
+async def newest(over: transport.Transport, kind: kinds.Kind, api_versions: Sequence[str] = ()) -> kinds.Kind | None:
+    """The kind as the server serves it: its own version if there, else the first of the others; None if absent."""
+    for api_version in (kind.api_version, *api_versions):
+        if kind.plural in await served(over, api_version):
+            return kind._replace(api_version=api_version)
+    return None
+
+
+async def _got(over: transport.Transport, path: str) -> bytes:
+    answer = await over.request("GET", path)
+    if not answer.is_success:
+        raise failures_of.failure_of(answer.status, answer.body, headers=answer.headers, doing=f"get {path}")
+    return answer.body
+
+
+def _read(body: bytes, kind: type[S]) -> S:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise failures.Refused("the answer is not Kubernetes'; is the address that of an API server?") from None
+
+
+def _digits(text: str) -> int:
+    digits = "".join(letter for letter in text if letter.isdigit())
+    return int(digits) if digits else 0

@@ -1,0 +1,86 @@
+"""Turns an answer of the API server that is not success into the failure a caller can act on.
+
+Given status, headers and body; answers one of `ports.failures`. Never raises it: the caller does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from dovetail.ports import failures
+
+_MAX_TEXT: Final = 500  # characters of a body that is no Status
+# Server errors that mean "not now" whatever their code says: what etcd and the storage layer answer under stress.
+_PASSING: Final = ("etcdserver:", "request timed out", "leader changed", "context deadline exceeded")
+_BY_STATUS: Final[dict[int, type[failures.ApiFailure]]] = {
+    401: failures.Unauthorised,
+    404: failures.Missing,
+    409: failures.Conflict,
+    410: failures.Expired,
+    429: failures.Throttled,
+    408: failures.Unavailable,
+}
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """metav1.Status, as far as it matters here."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+def failure_of(
+    status: int, body: bytes, *, headers: Mapping[str, str] | None = None, doing: str = ""
+) -> failures.ApiFailure:
+    """The failure that an answer with this status means. `doing` says what was asked."""
+    said = _status(body)
+    reason = said.reason or ""
+    message = said.message or body[:_MAX_TEXT].decode(errors="replace").strip() or "no explanation"
+    text = f"{doing}: {status} {reason}: {message}" if reason else f"{doing}: {status}: {message}"
+    kind = _kind(status, reason, message)
+    wait = _retry_after(said, headers or {})
+    return kind(text.removeprefix(": "), status=status, reason=reason, retry_after=wait)
+
+
+def failure_of_event(document: bytes, *, doing: str = "") -> failures.ApiFailure:
+    """The failure that a watch's ERROR event means; its status is inside."""
+    return failure_of(_status(document).code or 500, document, doing=doing)
+
+
+def _kind(status: int, reason: str, message: str) -> type[failures.ApiFailure]:
+    if reason == "AlreadyExists":
+        return failures.AlreadyThere
+    if reason in ("Expired", "Gone"):
+        return failures.Expired
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status >= 500 or any(sign in message for sign in _PASSING):
+        return failures.Unavailable
+    return failures.Refused
+
+
+def _status(body: bytes) -> Status:
+    try:
+        return msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Status()
+
+
+def _retry_after(said: Status, headers: Mapping[str, str]) -> float | None:
+    if said.details is not None and said.details.retry_after_seconds:
+        return max(0.0, said.details.retry_after_seconds)
+    try:
+        seconds = float(headers.get("Retry-After", ""))  # a date is not what API servers send
+    except ValueError:
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -1,0 +1,117 @@
+"""What a watch has already told: which version of each object, which are gone, and where a lost watch goes on.
+
+Given the metadata of events as they come, twice or out of order as it may be; answers whether an event is news.
+Versions grow across all objects of a kind, so what is not newer than the last word about a name is old, whatever
+object bore the name. Versions that are not numbers cannot be compared: such events count as news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from dovetail.model import meta
+
+TOMBSTONES: Final = 10_000
+# A lost watch goes on this many events before its last one. What it hears again is dropped, and an event that was
+# overtaken by a later one when the connection broke is not lost.
+REPLAYED_EVENTS: Final = 100
+_BUILD_SLICE: Final = 5_000  # objects noted between two yields to the loop
+
+Key = tuple[str, str]
+
+
+class Known(NamedTuple):
+    """The last word about a name."""
+
+    version: int
+    uid: str
+
+
+class History:
+    """Begins with a list's version: nothing up to that is news."""
+
+    def __init__(self, resource_version: str) -> None:
+        self.resume_at = resource_version
+        self._floor = number_of(resource_version) or 0
+        self._known: dict[Key, Known] = {}
+        self._gone: OrderedDict[Key, int] = OrderedDict()
+        self._recent: deque[str] = deque()
+
+    def note(self, about: meta.ObjectMeta) -> None:
+        """An object of the list."""
+        self._known[key_of(about)] = Known(number_of(about.resource_version) or 0, about.uid)
+
+    def uid_of(self, about: meta.ObjectMeta) -> str:
+        """The uid that is known under this name, or nothing."""
+        known = self._known.get(key_of(about))
+        return known.uid if known is not None else ""
+
+    def takes_change(self, about: meta.ObjectMeta) -> bool:
+        """Whether a change is news; remembers it if so."""
+        key, version = key_of(about), number_of(about.resource_version)
+        if version is not None:
+            known = self._known.get(key)
+            if version <= self._floor or (known is not None and version <= known.version):
+                return False
+            if version <= self._gone.get(key, 0):
+                return False
+        self._known[key] = Known(version or 0, about.uid)
+        self._pass(about.resource_version)
+        return True
+
+    def takes_deletion(self, about: meta.ObjectMeta) -> bool:
+        """Whether a deletion is news; remembers it if so."""
+        key, version = key_of(about), number_of(about.resource_version)
+        if version is not None:
+            known = self._known.get(key)
+            if version <= self._floor or (known is not None and version < known.version):
+                return False
+            if version <= self._gone.get(key, 0):
+                return False
+        self._known.pop(key, None)
+        self._bury(key, version or 0)
+        self._pass(about.resource_version)
+        return True
+
+    def takes_bookmark(self, resource_version: str) -> bool:
+        """Whether it fits: a server whose versions went back (a restored backup) must be listed anew."""
+        version, before = number_of(resource_version), number_of(self.resume_at)
+        if version is not None and before is not None and version < before:
+            return False
+        self.resume_at = resource_version
+        self._recent.clear()
+        return True
+
+    def _bury(self, key: Key, version: int) -> None:
+        self._gone[key] = version
+        self._gone.move_to_end(key)
+        if len(self._gone) > TOMBSTONES:
+            self._gone.popitem(last=False)
+
+    def _pass(self, resource_version: str) -> None:
+        self._recent.append(resource_version)
+        if len(self._recent) > REPLAYED_EVENTS:
+            self.resume_at = self._recent.popleft()
+
+
+async def after_list(listed: Sequence[Any], resource_version: str) -> History:
+    """The history that begins with these objects. Lets others run in between."""
+    history = History(resource_version)
+    for start in range(0, len(listed), _BUILD_SLICE):
+        for found in listed[start : start + _BUILD_SLICE]:
+            history.note(found.metadata)
+        await asyncio.sleep(0)
+    return history
+
+
+def key_of(about: meta.ObjectMeta) -> Key:
+    """Namespace and name."""
+    return (about.namespace, about.name)
+
+
+def number_of(resource_version: str) -> int | None:
+    """The version as a number; None where it is not one."""
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else None

@@ -1,0 +1,1 @@
+"""Async orchestration: what happens when, on top of pure decisions and the ports."""

@@ -1,0 +1,200 @@
+"""What a kubelet and its device drivers check before a pod starts, and what the pods that started hold of the nodes.
+
+Given a pod, its node and claims as the API server has them; answers with an objection or none. A device that is not
+shared belongs to one claim at a time, whatever the claims say, and no node gives more than it has. Written without
+looking at how placements are made, so that it can judge them. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dovetail.model import claims, nodes, pods, requests, selectors
+from dovetail.world.events import ObjectKey
+
+DeviceKey = tuple[str, str, str]  # driver, pool, device
+Lookup = Callable[[ObjectKey], claims.ResourceClaim | None]
+
+
+class Objection(NamedTuple):
+    """Why a pod cannot start where it was put."""
+
+    code: str
+    message: str
+    claim: ObjectKey | None = None
+
+
+class Use(NamedTuple):
+    """A claim of a pod, and whether it was made for this pod alone."""
+
+    key: ObjectKey
+    is_own: bool
+
+
+def uses_of(pod: pods.Pod) -> Iterator[Use | Objection]:
+    """Every claim the pod needs; an objection where none was made for it yet."""
+    namespace = pod.metadata.namespace
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            yield Use((namespace, entry.resource_claim_name), is_own=False)
+        elif entry.name not in made:
+            yield Objection("ClaimNotMade", f'no claim was made for "{entry.name}" yet')
+        elif name := made[entry.name]:  # a recorded claim without a name means that none is needed
+            yield Use((namespace, name), is_own=True)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        yield Use((namespace, extended.resource_claim_name), is_own=True)
+
+
+def objection_to(pod: pods.Pod, node: nodes.Node, lookup: Lookup) -> Objection | None:
+    """The first reason not to start the pod, as far as its claims go."""
+    for use in uses_of(pod):
+        if isinstance(use, Objection):
+            return use
+        if found := _objection_to_claim(pod, node, use, lookup(use.key)):
+            return found
+    return None
+
+
+class Holdings:
+    """What the pods that started hold: devices by their claims, and room on their nodes."""
+
+    def __init__(self) -> None:
+        self._devices = _Devices()
+        self._room = _Room()
+
+    def has(self, pod: pods.Pod) -> bool:
+        """Whether the pod was started before."""
+        return self._room.has(pod.metadata.uid)
+
+    def objection(self, pod: pods.Pod, node: nodes.Node, wanted: list[claims.ResourceClaim]) -> Objection | None:
+        """What the pod would use and others hold, or its node does not have."""
+        return self._devices.taken(wanted) or self._room.lacking(pod, node)
+
+    def take(self, pod: pods.Pod, wanted: list[claims.ResourceClaim]) -> None:
+        """The pod starts."""
+        self._devices.take(pod.metadata.uid, wanted)
+        self._room.take(pod)
+
+    def release(self, pod: pods.Pod) -> None:
+        """The pod has ended."""
+        self._devices.release(pod.metadata.uid)
+        self._room.release(pod.metadata.uid)
+
+
+class _Room:
+    """What is left of nodes."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, requests.Resources] = {}
+        self._pods: dict[str, tuple[str, requests.Resources]] = {}
+
+    def has(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def lacking(self, pod: pods.Pod, node: nodes.Node) -> Objection | None:
+        if not node.status.allocatable:
+            return None  # a node that says nothing about itself is not asked
+        free = requests.allocatable(node.status.allocatable)
+        free = free.minus(self._taken.get(node.metadata.name, requests.NOTHING))
+        short = requests.shortages(requests.occupied(pod), free)
+        if not short:
+            return None
+        first = short[0]
+        need, have = (requests.amount_text(first.resource, amount) for amount in (first.need, first.have))
+        return Objection("OutOfResources", f"needs {need} {first.resource}, node {node.metadata.name} has {have} left")
+
+    def take(self, pod: pods.Pod) -> None:
+        self.release(pod.metadata.uid)
+        node, amount = pod.spec.node_name, requests.occupied(pod)
+        self._pods[pod.metadata.uid] = (node, amount)
+        self._taken[node] = self._taken.get(node, requests.NOTHING).plus(amount)
+
+    def release(self, uid: str) -> None:
+        if held := self._pods.pop(uid, None):
+            node, amount = held
+            self._taken[node] = self._taken[node].minus(amount)
+
+
+class _Devices:
+    """Which claim holds which device, and for which pods."""
+
+    def __init__(self) -> None:
+        self._holder: dict[DeviceKey, str] = {}  # uid of the claim
+        self._names: dict[str, ObjectKey] = {}
+        self._devices: dict[str, tuple[DeviceKey, ...]] = {}
+        self._users: dict[str, set[str]] = {}  # claim -> pods, by uid
+        self._claims: dict[str, set[str]] = {}  # pod -> claims, by uid
+
+    def taken(self, wanted: list[claims.ResourceClaim]) -> Objection | None:
+        for claim in wanted:
+            for device in _exclusive(claim):
+                holder = self._holder.get(device)
+                if holder is not None and holder != claim.metadata.uid:
+                    other = "/".join(self._names[holder])
+                    message = f"device {'/'.join(device)} is in use for claim {other}"
+                    return Objection("DeviceInUse", message, (claim.metadata.namespace, claim.metadata.name))
+        return None
+
+    def take(self, pod_uid: str, wanted: list[claims.ResourceClaim]) -> None:
+        held = self._claims.setdefault(pod_uid, set())
+        for claim in wanted:
+            uid = claim.metadata.uid
+            held.add(uid)
+            self._users.setdefault(uid, set()).add(pod_uid)
+            self._names[uid] = (claim.metadata.namespace, claim.metadata.name)
+            self._devices[uid] = _exclusive(claim)
+            for device in self._devices[uid]:
+                self._holder[device] = uid
+
+    def release(self, pod_uid: str) -> None:
+        """Claims nobody uses any more give their devices back."""
+        for uid in self._claims.pop(pod_uid, ()):
+            users = self._users[uid]
+            users.discard(pod_uid)
+            if users:
+                continue
+            del self._users[uid], self._names[uid]
+            for device in self._devices.pop(uid):
+                if self._holder.get(device) == uid:
+                    del self._holder[device]
+
+
+def _objection_to_claim(
+    pod: pods.Pod, node: nodes.Node, use: Use, claim: claims.ResourceClaim | None
+) -> Objection | None:
+    name, uid = "/".join(use.key), pod.metadata.uid
+    if claim is None:
+        return Objection("ClaimMissing", f"claim {name} does not exist", use.key)
+    if use.is_own and not any(one.controller and one.uid == uid for one in claim.metadata.owner_references):
+        return Objection("ClaimNotOwned", f"claim {name} was made for another pod", use.key)
+    allocation = claim.status.allocation
+    if allocation is None:
+        return Objection("NotAllocated", f"claim {name} is not allocated", use.key)
+    if not any(one.uid == uid and one.resource == "pods" for one in claim.status.reserved_for):
+        return Objection("NotReserved", f"claim {name} is not reserved for the pod", use.key)
+    selector = allocation.node_selector
+    labels, node_name = node.metadata.labels, node.metadata.name
+    if selector is not None and not _picks(selector, labels, node_name):
+        return Objection("WrongNode", f"the devices of claim {name} cannot be used on node {node_name}", use.key)
+    return None
+
+
+def _picks(selector: selectors.NodeSelector, labels: dict[str, str], node_name: str) -> bool:
+    try:
+        return selectors.picks_node(selector, labels, node_name=node_name)
+    except selectors.SelectorError:
+        return False
+
+
+def _exclusive(claim: claims.ResourceClaim) -> tuple[DeviceKey, ...]:
+    """The devices the claim alone may use."""
+    if claim.status.allocation is None:
+        return ()
+    return tuple(
+        (result.driver, result.pool, result.device)
+        for result in claim.status.allocation.devices.results
+        if not result.admin_access and result.share_id is None
+    )

@@ -1,0 +1,77 @@
+"""What the scheduler reports about itself: attempts, durations, queues, under kube-scheduler's names where they fit."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from dovetail.model import plan
+from dovetail.ports import clock as clocks
+from dovetail.ports import meter
+
+LOG = logging.getLogger("dovetail.schedule")
+PROFILE: Final = "dovetail"
+MANY_ATTEMPTS: Final = 15  # kube-scheduler counts no further
+
+
+class _Entered(NamedTuple):
+    at: float
+    attempts: int
+
+
+class Report:
+    """Numbers and one log line per batch; knows since when each pod waits."""
+
+    def __init__(self, clock: clocks.Clock, meter_: meter.Meter) -> None:
+        self._clock = clock
+        self._meter = meter_
+        self._entered: dict[str, _Entered] = {}
+
+    def queued(self, uid: str, queue: str, event: str) -> None:
+        """A pod was put into a queue."""
+        self._entered.setdefault(uid, _Entered(self._clock.monotonic(), 0))
+        self._meter.count("scheduler_queue_incoming_pods_total", queue=queue, event=event)
+
+    def gone(self, uid: str) -> None:
+        """A pod needs no node any more."""
+        self._entered.pop(uid, None)
+
+    def decided(self, cycle: int, uids: list[str], made: plan.Plan, seconds: float) -> None:
+        """One batch was decided about."""
+        for uid in uids:
+            known = self._entered.get(uid, _Entered(self._clock.monotonic(), 0))
+            self._entered[uid] = known._replace(attempts=known.attempts + 1)
+        placed, refused = len(made.placements), len(made.refusals)
+        self._meter.observe("dovetail_cycle_seconds", seconds)
+        self._meter.observe("dovetail_cycle_pods", len(uids))
+        self._meter.observe("scheduler_scheduling_algorithm_duration_seconds", seconds / len(uids))
+        if placed:
+            self._meter.count("scheduler_schedule_attempts_total", placed, result="scheduled", profile=PROFILE)
+        if refused:
+            self._meter.count("scheduler_schedule_attempts_total", refused, result="unschedulable", profile=PROFILE)
+        if made.undecided:
+            self._meter.count("dovetail_undecided_total", made.undecided)
+        LOG.debug("cycle", extra={"cycle": cycle, "placed": placed, "refused": refused, "milliseconds": seconds * 1e3})
+
+    def bound(self, uid: str, seconds: float) -> None:
+        """A pod got its node, so long after it was decided about."""
+        self._meter.observe(
+            "scheduler_scheduling_attempt_duration_seconds", seconds, result="scheduled", profile=PROFILE
+        )
+        entered = self._entered.pop(uid, None)
+        if entered is not None:
+            attempts = str(entered.attempts) if entered.attempts < MANY_ATTEMPTS else f"{MANY_ATTEMPTS}+"
+            waited = self._clock.monotonic() - entered.at
+            self._meter.observe("scheduler_pod_scheduling_sli_duration_seconds", waited, attempts=attempts)
+
+    def abandoned(self, seconds: float) -> None:
+        """A placement could not be carried out."""
+        self._meter.count("scheduler_schedule_attempts_total", result="error", profile=PROFILE)
+        self._meter.observe("scheduler_scheduling_attempt_duration_seconds", seconds, result="error", profile=PROFILE)
+
+    def counts(self, queues: dict[str, int], *, assumed: int, quarantined: int) -> None:
+        """How many wait where."""
+        for queue, count in queues.items():
+            self._meter.gauge("scheduler_pending_pods", count, queue=queue)
+        self._meter.gauge("dovetail_assumed_pods", assumed)
+        self._meter.gauge("dovetail_quarantined_devices", quarantined)

@@ -1,0 +1,150 @@
+"""Carries single writes to an answer that tells: repeats what got none, reads again what somebody else changed.
+
+A write without an answer may or may not have happened, so it is never given up: it is repeated under the same
+resourceVersion until the server says what is. Given an API and a clock. Never decides what is written; `Step` does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.model import claims, objects
+from dovetail.ports import api as apis
+from dovetail.ports import clock as clocks
+from dovetail.ports import failures, meter
+
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 5.0
+DEFAULT_RETRY_AFTER: Final = 1.0
+
+R = TypeVar("R")
+
+
+class Patch(NamedTuple):
+    """What to write next."""
+
+    patch: bytes
+    subresource: str = ""
+    after: claims.ResourceClaim | None = None  # the claim then, but for its version, where a brief answer will do
+
+
+class Done(NamedTuple):
+    """The claim is as wanted."""
+
+    claim: claims.ResourceClaim
+
+
+class GiveUp(NamedTuple):
+    """The claim can no longer become what was wanted. Nothing of ours is under way."""
+
+    reason: str
+    is_gone: bool = False
+
+
+Step = Patch | Done | GiveUp
+
+
+class Settler:
+    """Writes until answered."""
+
+    def __init__(self, api: apis.Api, clock: clocks.Clock, meter_: meter.Meter, *, seed: int = 0) -> None:
+        self.api = api
+        self._clock = clock
+        self._meter = meter_
+        self._random = random.Random(seed)  # noqa: S311 (jitter, not a secret)
+
+    async def answered(self, what: str, ask: Callable[[], Awaitable[R]]) -> R:
+        """The answer to a request that may be repeated without harm."""
+        pause = FIRST_PAUSE
+        while True:
+            began = self._clock.monotonic()
+            try:
+                answer = await ask()
+            except failures.Throttled as wait:
+                self._note(what, "throttled", began)
+                await self._clock.sleep(self._jittered(wait.retry_after or DEFAULT_RETRY_AFTER))
+            except (failures.Unavailable, failures.Unauthorised):
+                self._note(what, "unavailable", began)
+                await self._clock.sleep(self._jittered(pause))
+                pause = min(pause * 2, LONGEST_PAUSE)
+            except failures.ApiFailure as failure:
+                self._note(what, type(failure).__name__.lower(), began)
+                raise
+            else:
+                self._note(what, "ok", began)
+                return answer
+
+    async def once(self, what: str, ask: Callable[[], Awaitable[R]]) -> R:
+        """The answer, after waiting as long as the server says; Unavailable is the caller's to settle."""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                answer = await ask()
+            except failures.Throttled as wait:  # not processed, so it may simply be sent again
+                self._note(what, "throttled", began)
+                await self._clock.sleep(self._jittered(wait.retry_after or DEFAULT_RETRY_AFTER))
+            except failures.ApiFailure as failure:
+                self._note(what, type(failure).__name__.lower(), began)
+                raise
+            else:
+                self._note(what, "ok", began)
+                return answer
+
+    async def brought_about(
+        self, target: apis.Target, known: claims.ResourceClaim | None, step: Callable[[claims.ResourceClaim], Step]
+    ) -> Done | GiveUp:
+        """Asks `step` what the claim needs and writes it, until it says done or gives up."""
+        current, pause = known, FIRST_PAUSE
+        while True:
+            try:
+                if current is None:
+                    current = await self.read(target)
+                wanted = step(current)
+                if not isinstance(wanted, Patch):
+                    return wanted
+                current = await self._written(target, wanted)
+                pause = FIRST_PAUSE
+            except failures.Missing:
+                return GiveUp(f"{target} is gone", is_gone=True)
+            except failures.Refused:  # also what a server answers where the uid is another's by now
+                before, current = current, await self._if_there(target)
+                if current is None or before is None or current.metadata.uid == before.metadata.uid:
+                    raise
+            except (failures.Conflict, failures.Unavailable, failures.Unauthorised) as failure:
+                current = None  # what the claim is now tells whether the write happened
+                self._meter.count("dovetail_write_retries_total", reason=type(failure).__name__.lower())
+                await self._clock.sleep(self._jittered(pause))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _if_there(self, target: apis.Target) -> claims.ResourceClaim | None:
+        try:
+            return await self.read(target)
+        except failures.Missing:
+            return None
+
+    async def read(self, target: apis.Target) -> claims.ResourceClaim:
+        """The claim as the server has it."""
+        document = await self.answered("read", lambda: self.api.get(target))
+        return objects.decode_struct(claims.ResourceClaim, document)
+
+    async def _written(self, target: apis.Target, wanted: Patch) -> claims.ResourceClaim:
+        place = target._replace(subresource=wanted.subresource)
+        is_brief = wanted.after is not None
+        what = "claim_status" if wanted.subresource else "claim"
+        document = await self.once(what, lambda: self.api.patch(place, wanted.patch, brief=is_brief))
+        if wanted.after is None:
+            return objects.decode_struct(claims.ResourceClaim, document)
+        head = objects.decode_struct(objects.Generic, document)
+        metadata = msgspec.structs.replace(wanted.after.metadata, resource_version=head.metadata.resource_version)
+        return msgspec.structs.replace(wanted.after, metadata=metadata)
+
+    def _note(self, what: str, result: str, began: float) -> None:
+        self._meter.count("dovetail_writes_total", what=what, result=result)
+        self._meter.observe("dovetail_write_seconds", self._clock.monotonic() - began, what=what)
+
+    def _jittered(self, seconds: float) -> float:
+        return seconds * (0.75 + 0.5 * self._random.random())

@@ -1,0 +1,252 @@
+"""Tells pod owners how things stand: a PodScheduled condition and an event, once per change of reason.
+
+Given refusals and bindings; what was told before is remembered, so a reason that only changes its numbers is not told
+again at once. Telling is never urgent: it queues behind, at a bounded rate, and drops the oldest when too much waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dovetail.model import eventing, kinds, meta, objects, plan, pods
+from dovetail.model.reasons import ReasonCode
+from dovetail.ports import api as apis
+from dovetail.ports import clock as clocks
+from dovetail.ports import failures, meter
+from dovetail.world.events import ObjectKey
+
+LOG = logging.getLogger("dovetail.tell")
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+GATED: Final = "SchedulingGated"  # what the API server itself writes for gated pods
+MOST_WAITING: Final = 20_000
+PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING)
+PASSING_SECONDS: Final = 5.0
+AT_ONCE: Final = 8
+AGAIN_SECONDS: Final = 0.5
+REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
+
+Reason = tuple[str, ...]
+
+
+class Told(NamedTuple):
+    """What a pod's owner was told last."""
+
+    reason: Reason
+    message: str
+    at: float
+
+
+class _Message(NamedTuple):
+    pod: pods.Pod
+    event: eventing.Event | None
+    condition: pods.PodCondition | None
+
+
+class Teller:
+    """Remembers what was told, and tells what is new."""
+
+    def __init__(
+        self,
+        api: apis.Api,
+        clock: clocks.Clock,
+        meter_: meter.Meter,
+        *,
+        latest: Callable[[str], pods.Pod | None],
+        controller: str = "dovetail",
+        instance: str = "dovetail",
+        rate_per_second: float = 50.0,
+        tells_scheduled: bool = True,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._meter = meter_
+        self._latest = latest  # the pod of a uid as last seen
+        self._controller = controller
+        self._instance = instance
+        self._pause = 1.0 / rate_per_second
+        self._tells_scheduled = tells_scheduled
+        self._told: dict[str, Told] = {}
+        self._later: dict[str, float] = {}  # reasons that usually pass, and when to tell them after all
+        self._waiting: OrderedDict[str, _Message] = OrderedDict()
+        self._arrived = asyncio.Event()
+        self.is_busy = False  # somebody has more urgent writes
+
+    def refused(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
+        """The pod waits for these reasons. Claims that are about to be made are told only if that takes long."""
+        uid = pod.metadata.uid
+        if all(one.reason.code in PASSING for one in refusal.obstacles):
+            self._later.setdefault(uid, self._clock.monotonic() + PASSING_SECONDS)
+            if self._clock.monotonic() < self._later[uid]:
+                return
+        else:
+            self._later.pop(uid, None)
+        reason = tuple(sorted({f"{one.reason.code}/{one.reason.subject}" for one in refusal.obstacles}))
+        kind = SCHEDULER_ERROR if refusal.is_undecided else UNSCHEDULABLE
+        self._tell(pod, kind, reason, refusal.summary)
+
+    def failed(self, pod: pods.Pod, message: str) -> None:
+        """Carrying out failed in a way its owner should know."""
+        self._tell(pod, SCHEDULER_ERROR, (message,), message)
+
+    def bound(self, pod: pods.Pod, node: str) -> None:
+        """The pod has its node."""
+        self._told.pop(pod.metadata.uid, None)
+        self._later.pop(pod.metadata.uid, None)
+        if self._tells_scheduled:
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            event = self._event(pod, "Normal", "Scheduled", f"Successfully assigned {name} to {node}")
+            self._put(pod, _Message(pod, event, None))
+        else:
+            self._waiting.pop(pod.metadata.uid, None)
+
+    def about_claim(self, key: ObjectKey, uid: str, *, reason: str, note: str) -> None:
+        """Something about a claim its owner should know."""
+        namespace, name = key
+        regarding = eventing.ObjectReference(
+            api_version=kinds.CLAIM.api_version, kind="ResourceClaim", namespace=namespace, name=name, uid=uid
+        )
+        event = self._noted(regarding, "Warning", reason, note)
+        holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=f"claim/{uid}/{reason}"))
+        self._put(holder, _Message(holder, event, None))
+
+    def overdue(self) -> tuple[str, ...]:
+        """Pods whose reason did not pass: worth asking about again."""
+        now = self._clock.monotonic()
+        return tuple(uid for uid, due in self._later.items() if due <= now and uid not in self._told)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._told.pop(uid, None)
+        self._later.pop(uid, None)
+        self._waiting.pop(uid, None)
+
+    async def run(self) -> None:
+        """Tells what waits, for ever, when nothing more urgent is under way."""
+        while True:
+            await self._arrived.wait()
+            if self.is_busy and len(self._waiting) < MOST_WAITING // 2:
+                await self._clock.sleep(0.05)
+                continue
+            if not self._waiting:
+                self._arrived.clear()
+                continue
+            portion = [self._waiting.popitem(last=False)[1] for _ in range(min(AT_ONCE, len(self._waiting)))]
+            await asyncio.gather(*map(self._send, portion))
+            if all(one.condition is None for one in portion):  # events are a courtesy, conditions are not
+                await self._clock.sleep(self._pause * len(portion))
+
+    def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
+        uid, now = pod.metadata.uid, self._clock.monotonic()
+        told = self._told.get(uid) or _already(pod, now)
+        is_new = told is None or (told.reason != reason and not (told.reason == () and told.message == message))
+        if not is_new and told is not None and (told.message == message or now - told.at < REFRESH_SECONDS):
+            return
+        self._told[uid] = Told(reason, message, now)
+        condition = _condition(pod, kind, message, self._clock.now())
+        event = self._event(pod, "Warning", "FailedScheduling", message) if is_new else None
+        waiting = self._waiting.get(uid)
+        if event is None and waiting is not None:
+            event = waiting.event
+        self._put(pod, _Message(pod, event, condition))
+
+    def _put(self, pod: pods.Pod, message: _Message) -> None:
+        self._waiting.pop(pod.metadata.uid, None)  # the newest word replaces one that was not told yet
+        self._waiting[pod.metadata.uid] = message
+        if len(self._waiting) > MOST_WAITING:
+            self._waiting.popitem(last=False)
+            self._meter.count("dovetail_events_dropped_total", reason="full")
+        self._arrived.set()
+
+    async def _send(self, message: _Message) -> None:
+        try:
+            if message.condition is not None:
+                await self._write_condition(message.pod.metadata.uid, message.condition)
+            if message.event is not None:
+                place = apis.Target(kinds.EVENT, message.event.metadata.namespace)
+                await self._api.create(place, objects.encode_struct(message.event), brief=True)
+        except failures.Fenced:
+            raise
+        except (failures.Conflict, failures.Throttled, failures.Unavailable, failures.Unauthorised) as failure:
+            if message.condition is not None and message.pod.metadata.uid not in self._waiting:
+                self._put(message.pod, message)
+                await self._clock.sleep(failure.retry_after or AGAIN_SECONDS)
+        except failures.ApiFailure as failure:
+            self._meter.count("dovetail_events_dropped_total", reason=type(failure).__name__.lower())
+            LOG.debug("not told", extra={"pod": message.pod.metadata.name, "why": str(failure)})
+
+    async def _write_condition(self, uid: str, condition: pods.PodCondition) -> None:
+        pod = self._latest(uid)
+        if pod is None or pod.spec.node_name:
+            return  # it is told by what it is now
+        others = tuple(one for one in pod.status.conditions if one.type != condition.type)
+        patch = {
+            "metadata": {"uid": uid, "resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": [objects.tree_of(one) for one in (*others, condition)]},
+        }
+        place = apis.Target(kinds.POD, pod.metadata.namespace, pod.metadata.name, "status")
+        await self._api.patch(place, objects.encode_tree(patch), brief=True)
+
+    def _event(self, pod: pods.Pod, kind: str, reason: str, note: str) -> eventing.Event:
+        metadata = pod.metadata
+        regarding = eventing.ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        )
+        return self._noted(regarding, kind, reason, note)
+
+    def _noted(self, regarding: eventing.ObjectReference, kind: str, reason: str, note: str) -> eventing.Event:
+        now = self._clock.now().astimezone(datetime.UTC)
+        stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        digest = hashlib.sha256(f"{regarding.uid}/{reason}/{stamp}".encode()).hexdigest()[:16]
+        return eventing.Event(
+            api_version=kinds.EVENT.api_version,
+            kind="Event",
+            metadata=meta.ObjectMeta(
+                name=f"{regarding.name[:200]}.{digest}", namespace=regarding.namespace or "default"
+            ),
+            event_time=stamp,
+            reporting_controller=self._controller,
+            reporting_instance=self._instance,
+            action="Scheduling",
+            reason=reason,
+            regarding=regarding,
+            note=shortened(note, eventing.MAX_NOTE_BYTES),
+            type=kind,
+        )
+
+
+def shortened(text: str, most_bytes: int) -> str:
+    """The text, cut at a character where it is too long."""
+    raw = text.encode()
+    if len(raw) <= most_bytes:
+        return text
+    return raw[: most_bytes - 4].decode(errors="ignore") + " …"
+
+
+def _already(pod: pods.Pod, now: float) -> Told | None:
+    """What the pod's own condition says, told by whoever led before."""
+    before = next((one for one in pod.status.conditions if one.type == SCHEDULED and one.status == "False"), None)
+    return None if before is None or before.reason == GATED else Told((), before.message, now)
+
+
+def _condition(pod: pods.Pod, kind: str, message: str, now: datetime.datetime) -> pods.PodCondition:
+    before = next((one for one in pod.status.conditions if one.type == SCHEDULED), None)
+    moment = now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = before.last_transition_time if before is not None and before.status == "False" else moment
+    made = pods.PodCondition(type=SCHEDULED, status="False", reason=kind, message=message, last_transition_time=since)
+    generation = pod.metadata.generation
+    return msgspec.structs.replace(made, observed_generation=generation) if generation else made

@@ -1,0 +1,123 @@
+"""Decides which waiting pods are asked about now: ready ones by rank, parked ones after a change, failed ones in time.
+
+State in, state out: told what happened, asked whom to decide about. A refused pod is parked until something changed
+that could help; one whose write failed waits longer each time. Never decides where a pod goes, never reads a clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dovetail.schedule.order import Rank
+from dovetail.world.events import ObjectKey
+
+FIRST_DELAY: Final = 0.2
+LONGEST_DELAY: Final = 30.0
+
+
+class Parked(NamedTuple):
+    """A refused pod and the claims it would use."""
+
+    rank: Rank
+    claims: frozenset[ObjectKey]
+
+
+class Waiting:
+    """The pods that have no node yet, each in one place: ready, parked, or delayed until an instant."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, Rank] = {}  # every pod that is ready
+        self._heap: list[tuple[Rank, str]] = []
+        self._parked: dict[str, Parked] = {}
+        self._by_claim: dict[ObjectKey, set[str]] = {}
+        self._delayed: dict[str, tuple[float, Rank]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._failures: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pods by where they are, under kube-scheduler's names for its queues."""
+        return {"active": len(self._ranks), "backoff": len(self._delayed), "unschedulable": len(self._parked)}
+
+    def ready(self, id_: str, rank: Rank) -> None:
+        """The pod is to be decided about, unless it has to wait for its time."""
+        if id_ in self._delayed:
+            self._delayed[id_] = (self._delayed[id_][0], rank)
+            return
+        self._unpark(id_)
+        if self._ranks.get(id_) != rank:
+            self._ranks[id_] = rank
+            heapq.heappush(self._heap, (rank, id_))
+
+    def take(self, most: int) -> list[str]:
+        """The next pods, best rank first; they are nowhere until told what became of them."""
+        taken: list[str] = []
+        while self._heap and len(taken) < most:
+            rank, id_ = heapq.heappop(self._heap)
+            if self._ranks.get(id_) == rank:
+                del self._ranks[id_]
+                taken.append(id_)
+        return taken
+
+    def park(self, id_: str, rank: Rank, claims: Iterable[ObjectKey]) -> None:
+        """Refused: waits until something changed."""
+        self._parked[id_] = parked = Parked(rank, frozenset(claims))
+        for key in parked.claims:
+            self._by_claim.setdefault(key, set()).add(id_)
+
+    def delay(self, id_: str, rank: Rank, now: float) -> float:
+        """Failed: waits for a time, each time longer. Returns until when."""
+        failures = self._failures[id_] = self._failures.get(id_, 0) + 1
+        until = now + min(FIRST_DELAY * float(1 << min(failures - 1, 16)), LONGEST_DELAY)
+        self._delayed[id_] = (until, rank)
+        heapq.heappush(self._due, (until, id_))
+        return until
+
+    def drop(self, id_: str) -> None:
+        """The pod is gone or has a node."""
+        self._ranks.pop(id_, None)
+        self._delayed.pop(id_, None)
+        self._failures.pop(id_, None)
+        self._unpark(id_)
+
+    def claim_changed(self, key: ObjectKey) -> None:
+        """Whoever waits for this claim is asked about again."""
+        for id_ in list(self._by_claim.get(key, ())):
+            self.ready(id_, self._parked[id_].rank)
+
+    def stir(self) -> int:
+        """Something changed that could help anybody: all parked pods are asked about again. How many there were."""
+        stirred = list(self._parked.items())
+        for id_, parked in stirred:
+            self.ready(id_, parked.rank)
+        return len(stirred)
+
+    def wake_due(self, now: float) -> float | None:
+        """Delayed pods whose time has come are ready. When the next one's comes."""
+        while self._due:
+            until, id_ = self._due[0]
+            held = self._delayed.get(id_)
+            if held is None or held[0] != until:
+                heapq.heappop(self._due)
+            elif until > now:
+                return until
+            else:
+                heapq.heappop(self._due)
+                del self._delayed[id_]
+                self.ready(id_, held[1])
+        return None
+
+    def _unpark(self, id_: str) -> None:
+        parked = self._parked.pop(id_, None)
+        if parked is None:
+            return
+        for key in parked.claims:
+            users = self._by_claim[key]
+            users.discard(id_)
+            if not users:
+                del self._by_claim[key]

@@ -1,0 +1,348 @@
+"""The scheduler's configuration file: its sections, their defaults, and what must hold between fields. Data only.
+
+Wire names are camelCase; unknown fields are refused. Each field carries its meaning, which the JSON Schema and the
+reference page show. `problems` says what is wrong with values that have the right type. Never reads a file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, NamedTuple, get_args
+
+import msgspec
+from msgspec import Meta
+
+from dovetail.model import policy, trees
+from dovetail.model.validation import names
+
+API_VERSION: Final = "dovetail.dev/v1alpha1"
+KIND: Final = "SchedulerConfiguration"
+LOG_FORMATS: Final = ("text", "json")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+RETRY_JITTER: Final = 1.2  # client-go: candidates wait their retry period times up to this much longer
+DAY_SECONDS: Final = 86_400
+
+_POSITIVE: Final = Meta(gt=0, le=DAY_SECONDS)
+_WEIGHT: Final = Meta(ge=0, le=1_000_000_000)
+_TYPE_WORDS: Final = (  # msgspec's words for types, and ours
+    ("int", "a whole number"),
+    ("float", "a number"),
+    ("str", "text"),
+    ("bool", "true or false"),
+    ("array", "a list"),
+    ("object", "a mapping"),
+)
+_WEIGHTS: Final = policy.Weights()
+
+
+class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One writer among replicas, by a Lease."""
+
+    enabled: Annotated[bool, Meta(description="one of several replicas writes; off: this process always does")] = True
+    namespace: Annotated[str, Meta(description="namespace of the Lease")] = "kube-system"
+    name: Annotated[str, Meta(description="name of the Lease")] = "dovetail-scheduler"
+    lease_duration_seconds: Annotated[
+        int, Meta(ge=1, le=3600, description="a leader that was not seen to renew for so long is replaced")
+    ] = 15
+    renew_deadline_seconds: Annotated[
+        float, _POSITIVE, Meta(description="a leader that could not renew for so long stops writing")
+    ] = 10.0
+    retry_period_seconds: Annotated[float, _POSITIVE, Meta(description="between two attempts to renew or to lead")] = (
+        2.0
+    )
+
+
+class Ownership(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Which nodes and devices are ours to give away. Two schedulers on one device can both give it away."""
+
+    node_labels: Annotated[
+        dict[str, str], Meta(description="labels all our nodes carry; empty: every node is ours")
+    ] = {}
+    node_taint: Annotated[
+        str,
+        Meta(description="key of a taint all our nodes carry, which pods still must tolerate; empty: none is needed"),
+    ] = ""
+    device_taint_rules: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="rules that mark our devices: taints to others, none to us; devices no rule marks are not ours"
+        ),
+    ] = ()
+
+
+class ClientConnection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How the API server is talked to."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=1024, description="requests under way at once")] = 64
+    request_timeout_seconds: Annotated[
+        float, _POSITIVE, Meta(description="a request without an answer is given up")
+    ] = 10.0
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Where metrics and health are served."""
+
+    address: Annotated[str, Meta(description="IP address to listen on; 0.0.0.0 or :: means all")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="port to listen on; 0: any free one")] = 10351
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How much each term of a node's score counts: `policy.Weights` as the file writes it."""
+
+    tight_fit_per_gpu: Annotated[
+        int, _WEIGHT, Meta(description="for each whole GPU that stays free on the chosen node")
+    ] = _WEIGHTS.tight_fit_per_gpu
+    stranding: Annotated[
+        int, _WEIGHT, Meta(description="for each GPU that stays free but lost the cpu or memory it would need")
+    ] = _WEIGHTS.stranding
+    second_choice: Annotated[int, _WEIGHT, Meta(description="for each step down a `firstAvailable` list")] = (
+        _WEIGHTS.second_choice
+    )
+    cpu_fit_per_128_cores: Annotated[
+        int, _WEIGHT, Meta(description="for cpu that stays free, so that near-ties fill nodes up")
+    ] = _WEIGHTS.cpu_fit_per_128_cores
+
+
+class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How decisions are made."""
+
+    batch_pods: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="pods decided at once; 0: as many as keep within the bound below")
+    ] = 0
+    loop_bound_milliseconds: Annotated[
+        int, Meta(ge=1, le=60_000, description="how long deciding may keep everything else waiting")
+    ] = 50
+    search_steps: Annotated[
+        int, Meta(ge=1, le=2**31 - 1, description="steps per pod and node, in the search for devices")
+    ] = policy.LIVE_SEARCH_STEPS
+    weights: Weights = Weights()
+
+
+class Writes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How plans are carried out."""
+
+    in_flight_pods: Annotated[int, Meta(ge=1, le=10_000, description="pods being written at once")] = 64
+
+
+class Events(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is told about pods as Kubernetes events."""
+
+    scheduled: Annotated[bool, Meta(description="also tell about pods that were placed, not only those that wait")] = (
+        True
+    )
+    rate_per_second: Annotated[float, Meta(gt=0, le=10_000, description="at most so many, the rest is dropped")] = 50.0
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Holding devices of pods that were removed by force and may still run."""
+
+    enabled: Annotated[bool, Meta(description="hold devices of pods removed by force until their node lets go")] = True
+    slack_seconds: Annotated[
+        float, Meta(ge=0, le=DAY_SECONDS, description="held so much longer than the pod may take to stop")
+    ] = 5.0
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Looking for devices that two claims hold."""
+
+    enabled: Annotated[bool, Meta(description="look for devices given to two claims")] = True
+    interval_seconds: Annotated[float, _POSITIVE, Meta(description="between two looks")] = 2.0
+
+
+class Logging(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What the process writes about itself on stderr."""
+
+    format: Annotated[
+        str, Meta(description="`text` for people, `json` for programs", extra_json_schema={"enum": list(LOG_FORMATS)})
+    ] = "text"
+    level: Annotated[
+        str, Meta(description="`debug`, `info`, `warning` or `error`", extra_json_schema={"enum": list(LOG_LEVELS)})
+    ] = "info"
+
+
+class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Everything an operator can set about the scheduler."""
+
+    api_version: Annotated[str, Meta(description="always this", extra_json_schema={"const": API_VERSION})] = API_VERSION
+    kind: Annotated[str, Meta(description="always this", extra_json_schema={"const": KIND})] = KIND
+    scheduler_names: Annotated[
+        tuple[str, ...],
+        Meta(description="pods whose `schedulerName` is one of these are ours", extra_json_schema={"minItems": 1}),
+    ] = ("dovetail",)
+    leader_election: LeaderElection = LeaderElection()
+    ownership: Ownership = Ownership()
+    client_connection: ClientConnection = ClientConnection()
+    serving: Serving = Serving()
+    decide: Decide = Decide()
+    writes: Writes = Writes()
+    events: Events = Events()
+    binding_conditions_timeout_seconds: Annotated[
+        float, _POSITIVE, Meta(description="devices that are not ready for so long after allocation are given back")
+    ] = 600.0
+    quarantine: Quarantine = Quarantine()
+    audit: Audit = Audit()
+    snapshot_directory: Annotated[
+        str, Meta(description="where snapshots are written on demand; empty: they are not")
+    ] = ""
+    logging: Logging = Logging()
+
+
+class Field(NamedTuple):
+    """One value that can be set, as the reference shows it."""
+
+    path: str
+    type: Any  # the annotation, limits and meaning included
+    default: Any
+    meaning: str
+
+
+def policy_of(configuration: SchedulerConfiguration) -> policy.Policy:
+    """What the engine is told."""
+    weights = policy.Weights(**msgspec.structs.asdict(configuration.decide.weights))
+    ours = configuration.ownership
+    ownership = policy.Ownership(
+        node_labels=ours.node_labels, node_taint=ours.node_taint, device_rules=ours.device_taint_rules
+    )
+    return policy.Policy(weights=weights, ownership=ownership, scheduler_names=configuration.scheduler_names)
+
+
+def fields(kind: type[msgspec.Struct] = SchedulerConfiguration, *, path: str = "") -> Iterator[Field]:
+    """Every value of the file with its path, in order; sections only through what they hold."""
+    for one in msgspec.structs.fields(kind):
+        place = trees.join(path, one.encode_name)
+        if isinstance(one.type, type) and issubclass(one.type, msgspec.Struct):
+            yield from fields(one.type, path=place)
+            continue
+        default = one.default_factory() if one.default is msgspec.NODEFAULT else one.default
+        meanings = [note.description for note in get_args(one.type)[1:] if note.description]
+        yield Field(place, one.type, default, "".join(meanings))
+
+
+def misfits(tree: object) -> list[trees.Misfit]:
+    """What does not fit the structs: unknown fields with where they belong, wrong types, numbers out of range."""
+    known = list(fields())
+    found = [_with_home(one, known) for one in trees.misfits(SchedulerConfiguration, tree)]
+    return found + [one for field in known for one in _value_misfits(field, tree)]
+
+
+def problems(configuration: SchedulerConfiguration) -> Iterator[trees.Misfit]:
+    """What is wrong although every value has its type: path, need, have, next step."""
+    yield from _identity_problems(configuration)
+    if not configuration.scheduler_names:
+        yield trees.Misfit("schedulerNames", "is empty, so no pod would be ours; name at least one, such as dovetail")
+    for index, name in enumerate(configuration.scheduler_names):
+        if name in configuration.scheduler_names[:index]:
+            yield trees.Misfit(f"schedulerNames[{index}]", f'"{name}" is there already; delete one')
+        elif not names.is_dns_subdomain(name):
+            yield trees.Misfit(f"schedulerNames[{index}]", f'{names.SUBDOMAIN_RULE}, got "{name}"')
+    yield from _election_problems(configuration.leader_election)
+    yield from _ownership_problems(configuration.ownership)
+    yield from _choice_problems(configuration.logging)
+    if not _is_address(configuration.serving.address):
+        got = configuration.serving.address
+        yield trees.Misfit("serving.address", f'expected an IP address such as 127.0.0.1 or 0.0.0.0, got "{got}"')
+
+
+def _identity_problems(configuration: SchedulerConfiguration) -> Iterator[trees.Misfit]:
+    for name, got, wanted in (
+        ("apiVersion", configuration.api_version, API_VERSION),
+        ("kind", configuration.kind, KIND),
+    ):
+        if got != wanted:
+            yield trees.Misfit(name, f'expected "{wanted}", got "{got}"')
+
+
+def _election_problems(election: LeaderElection) -> Iterator[trees.Misfit]:
+    if not names.is_dns_label(election.namespace):
+        yield trees.Misfit("leaderElection.namespace", f'{names.LABEL_RULE}, got "{election.namespace}"')
+    if not names.is_dns_subdomain(election.name):
+        yield trees.Misfit("leaderElection.name", f'{names.SUBDOMAIN_RULE}, got "{election.name}"')
+    lease, renew, retry = (
+        election.lease_duration_seconds,
+        election.renew_deadline_seconds,
+        election.retry_period_seconds,
+    )
+    if renew >= lease:
+        yield trees.Misfit(
+            "leaderElection.renewDeadlineSeconds",
+            f"is {renew:g}, must be less than leaseDurationSeconds ({lease}): an old leader has to stop writing before "
+            f"a new one starts; lower it or raise leaseDurationSeconds",
+        )
+    if retry * RETRY_JITTER >= renew:
+        yield trees.Misfit(
+            "leaderElection.retryPeriodSeconds",
+            f"is {retry:g}, with {RETRY_JITTER:g} times that a leader gets no second try within renewDeadlineSeconds "
+            f"({renew:g}); lower it below {renew / RETRY_JITTER:g}",
+        )
+
+
+def _ownership_problems(ownership: Ownership) -> Iterator[trees.Misfit]:
+    for key, value in ownership.node_labels.items():
+        if not names.is_label_key(key):
+            yield trees.Misfit(f"ownership.nodeLabels[{key}]", names.KEY_RULE)
+        if not names.is_label_value(value):
+            yield trees.Misfit(f"ownership.nodeLabels[{key}]", f'{names.VALUE_RULE}, got "{value}"')
+    if ownership.node_taint and not names.is_label_key(ownership.node_taint):
+        yield trees.Misfit(
+            "ownership.nodeTaint", f'expected the key of a taint without value and effect, got "{ownership.node_taint}"'
+        )
+    for index, name in enumerate(ownership.device_taint_rules):
+        if not names.is_dns_subdomain(name):
+            yield trees.Misfit(f"ownership.deviceTaintRules[{index}]", f'{names.SUBDOMAIN_RULE}, got "{name}"')
+
+
+def _choice_problems(logging: Logging) -> Iterator[trees.Misfit]:
+    for path, got, known in (
+        ("logging.format", logging.format, LOG_FORMATS),
+        ("logging.level", logging.level, LOG_LEVELS),
+    ):
+        if got not in known:
+            yield trees.Misfit(path, f'expected one of {", ".join(known)}, got "{got}"')
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_home(misfit: trees.Misfit, known: list[Field]) -> trees.Misfit:
+    """An unknown field that exists in another section is told where it belongs."""
+    if not misfit.is_unknown_field or "did you mean" in misfit.message:
+        return misfit
+    name = misfit.path.rpartition(".")[2]
+    homes = [field.path for field in known if field.path.rpartition(".")[2] == name]
+    if not homes:
+        return misfit
+    return msgspec.structs.replace(misfit, message=f"{misfit.message}; did you mean {' or '.join(homes)}?")
+
+
+def _value_misfits(field: Field, tree: object) -> Iterator[trees.Misfit]:
+    """What is wrong with one value, if it is written."""
+    value: Any = tree
+    for name in field.path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None:
+        return
+    try:
+        msgspec.convert(value, field.type)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).replace("`", "").partition(" - at $")
+        for name, words in _TYPE_WORDS:
+            message = re.sub(rf"\b{name}\b", words, message)
+        message = message.replace("Expected", "expected", 1).partition(", got")[0]
+        where, got = _at(value, place)
+        yield trees.Misfit(field.path + where, f"{message}, got {trees.shown(got)}")
+
+
+def _at(value: Any, place: str) -> tuple[str, Any]:
+    """The item of a list or map that a message is about and its place, else the value itself."""
+    if found := re.fullmatch(r"\[([0-9]+)\]", place):
+        return place, value[int(found[1])]
+    if isinstance(value, dict):
+        return next(((f"[{key}]", item) for key, item in value.items() if not isinstance(item, str)), ("", value))
+    return "", value

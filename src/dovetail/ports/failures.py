@@ -1,0 +1,63 @@
+"""How a request to an API server fails, named by what the caller should do.
+
+ApiFailure
+├── Missing         404: the object is gone; forget it
+├── Conflict        409: somebody wrote first; read again, then decide again
+├── AlreadyThere    409 on create: an object of that name exists; look at it
+├── Expired         410: the version asked for is no longer kept; list again
+├── Refused         400, 403, 405, 413, 415, 422: the same request will be refused again; give up and say so
+├── Unauthorised    401: the credentials are not accepted; renew them
+├── Throttled       429: too many requests; wait `retry_after` seconds, then repeat
+├── Unavailable     5xx, timeouts, broken connections: repeat later; of a write nobody knows whether it happened
+└── Fenced          not sent: this process no longer holds the lease that allows writing
+"""
+
+from __future__ import annotations
+
+from dovetail.errors import DovetailError
+
+
+class ApiFailure(DovetailError):
+    """A request that was not answered with success."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class Missing(ApiFailure):
+    """404."""
+
+
+class Conflict(ApiFailure):
+    """409, somebody wrote first."""
+
+
+class AlreadyThere(ApiFailure):
+    """409 on create."""
+
+
+class Expired(ApiFailure):
+    """410, or a watch that says so."""
+
+
+class Refused(ApiFailure):
+    """Will be refused again."""
+
+
+class Unauthorised(ApiFailure):
+    """401."""
+
+
+class Throttled(ApiFailure):
+    """429."""
+
+
+class Unavailable(ApiFailure):
+    """No answer that tells; a write may or may not have happened."""
+
+
+class Fenced(ApiFailure):
+    """Not sent."""

@@ -1,0 +1,256 @@
+"""Keeps what every node means for pods of one kind, from pod to pod and from cycle to cycle.
+
+Nodes that look alike to such pods form a class with one answer; only nodes the world's journal names are filed anew.
+Sound because a class is everything an answer depends on, but for the node's own facts, which are judged again when the
+node object is another, and device classes, which whoever keeps a cohort watches. Where the budget for a kind of pods
+ends before all nodes are filed, nothing is answered, and the next time goes on from there. Never chooses for a pod.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import Final
+
+from dovetail.model import classes, nodes, plan
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import likeness, refuse
+from dovetail.schedule.judge import Choice, Judge, Kind, Told
+
+SLACK: Final = 256  # classes and heap entries beyond twice those in use before a sweep
+_UNTOLD: Final = Reason(code=ReasonCode.BUDGET, detail="cannot serve the pod; the reasons are not worked out yet")
+
+
+class Cohort:
+    """Pods of one kind and what every node means for them."""
+
+    def __init__(self, kind: Kind, keys: likeness.NodeKeys) -> None:
+        self.kind = kind
+        self._keys = keys
+        self._judged: dict[str, nodes.Node] = {}  # the node objects whose standing is known
+        self._ruled_out: dict[str, Reason] = {}  # nodes whose own facts rule them out
+        self._class_of: dict[str, int] = {}
+        self._numbers: dict[likeness.Key, int] = {}
+        self._next = itertools.count()  # a number is never used twice
+        self._answers: dict[int, float | Told] = {}  # by the number of the class: its score, or why not
+        self._members: dict[int, int] = {}
+        self._terms: dict[int, tuple[plan.Term, ...]] = {}  # of classes a node was chosen from
+        self._choices: dict[likeness.Key, Choice | Told] = {}  # by devices alone: room differs more often than they do
+        self._heap: list[tuple[float, str, int]] = []
+        self._unfiled: set[str] = set()  # nodes the budget did not suffice for
+        self._sweep_at = SLACK
+        self._read = -1  # position in the world's journal
+        self._tally: refuse.Tally | None = None
+
+    def refresh(self, judge: Judge) -> int:
+        """Takes in what changed since the last time; how many nodes are still to be judged.
+
+        Linear in changed nodes, and in all of them the first time.
+        """
+        world = judge.world
+        noted = world.journal.since(self._read)
+        self._read = world.journal.end
+        known = world.nodes.keys()
+        names = known | self._class_of.keys() if noted is None else self._unfiled.union(noted)
+        self._unfiled.clear()
+        for name in sorted(names):  # so that the budget always ends at the same node
+            if name in known:
+                self._file(judge, name)
+            else:
+                self._leave(name)
+        self._sweep()
+        return len(self._unfiled)
+
+    def best(self) -> str | None:
+        """The node with the lowest score, then name. Entries that are out of date fall off on the way."""
+        while self._heap:
+            _, name, number = self._heap[0]
+            if self._class_of.get(name) == number:
+                return name
+            heapq.heappop(self._heap)
+        return None
+
+    def terms(self, judge: Judge, node: str) -> tuple[plan.Term, ...]:
+        """What the score of a node that suits is made of."""
+        number = self._class_of[node]
+        if number not in self._terms:
+            self._terms[number] = judge.terms(self.kind, node)
+        return self._terms[number]
+
+    def tally(self, judge: Judge) -> refuse.Tally:
+        """Why no node suits, counted. Linear in classes, and in nodes where reasons are to be written down."""
+        if self._tally is not None:
+            return self._tally
+        is_complete = self._write_down(judge)
+        tally = refuse.Tally()
+        for number, count in self._members.items():
+            told = self._answers[number]
+            if count and isinstance(told, Told):
+                reasons = told.reasons if told.reasons is not None else (_UNTOLD,)
+                tally.add(reasons, is_undecided=told.is_undecided, nodes=count)
+        if is_complete:
+            self._tally = tally
+        return tally
+
+    def _write_down(self, judge: Judge) -> bool:
+        """Asks one node of each class for its reasons; False where the budget did not suffice for all."""
+        silent = {number for number, told in self._answers.items() if isinstance(told, Told) and told.reasons is None}
+        silent &= {number for number, count in self._members.items() if count}
+        judge.begin()
+        for name, number in self._class_of.items() if silent else ():
+            if number in silent:
+                if judge.is_spent:
+                    return False
+                silent.discard(number)
+                key = self._devices_key(judge, name)
+                known = self._choices[key]
+                if isinstance(known, Told) and known.reasons is None:
+                    known = self._choices[key] = Told(judge.reasons(self.kind, name))
+                assert isinstance(known, Told)
+                self._answers[number] = known
+        return True
+
+    def _file(self, judge: Judge, name: str) -> None:
+        """Puts a node into its class."""
+        reason = self._standing(judge, name)
+        key = (judge.world.free(name), self._devices_key(judge, name)) if reason is None else reason
+        number = self._numbers.get(key)
+        if number is None:
+            if judge.is_spent:
+                self._leave(name, is_gone=False)
+                self._unfiled.add(name)
+                return
+            number = self._numbers[key] = next(self._next)
+            self._members[number] = 0
+            self._answers[number] = self._answer(judge, name) if reason is None else Told((reason,))
+        if self._class_of.get(name) == number:
+            return
+        self._leave(name, is_gone=False)
+        self._class_of[name] = number
+        self._members[number] += 1
+        score = self._answers[number]
+        if not isinstance(score, Told):
+            heapq.heappush(self._heap, (score, name, number))
+
+    def _standing(self, judge: Judge, name: str) -> Reason | None:
+        """What about the node itself rules it out; judged again where it is another object."""
+        node = judge.world.nodes[name]
+        if self._judged.get(name) is not node:
+            self._judged[name] = node
+            reason = judge.standing(self.kind, node)
+            if reason is None:
+                self._ruled_out.pop(name, None)
+            else:
+                self._ruled_out[name] = reason
+        return self._ruled_out.get(name)
+
+    def _answer(self, judge: Judge, name: str) -> float | Told:
+        served = judge.served(self.kind, name)
+        if (short := judge.room(self.kind, name, served)) is not None:
+            return short
+        key = self._devices_key(judge, name)
+        choice = self._choices.get(key)
+        if choice is None:
+            choice = self._choices[key] = judge.choice(self.kind, name, served)
+        return choice if isinstance(choice, Told) else judge.score(self.kind, name, choice)
+
+    def _devices_key(self, judge: Judge, name: str) -> likeness.Key:
+        """Everything an answer depends on, the node's own facts and the room it has left aside."""
+        if not self.kind.fresh and not self.kind.backed:
+            return judge.free_milli_gpu(name)
+        return judge.served(self.kind, name), self._keys.devices_key(judge.view(name))
+
+    def _leave(self, name: str, *, is_gone: bool = True) -> None:
+        self._tally = None
+        number = self._class_of.pop(name, None)
+        if number is not None:
+            self._members[number] -= 1
+        if is_gone:
+            self._judged.pop(name, None)
+            self._ruled_out.pop(name, None)
+
+    def _sweep(self) -> None:
+        """Forgets classes without nodes and heap entries out of date, once they are many."""
+        if len(self._numbers) > self._sweep_at:
+            self._numbers = {key: number for key, number in self._numbers.items() if self._members[number]}
+            kept = set(self._numbers.values())
+            self._answers = {number: answer for number, answer in self._answers.items() if number in kept}
+            self._members = {number: count for number, count in self._members.items() if number in kept}
+            self._terms = {number: terms for number, terms in self._terms.items() if number in kept}
+            devices = {key[1] for key in self._numbers if isinstance(key, tuple)}
+            self._choices = {key: choice for key, choice in self._choices.items() if key in devices}
+            self._sweep_at = 2 * len(kept) + SLACK
+        if len(self._heap) > 2 * len(self._class_of) + SLACK:
+            self._heap = [
+                (score, name, number)
+                for name, number in self._class_of.items()
+                if not isinstance(score := self._answers[number], Told)
+            ]
+            heapq.heapify(self._heap)
+
+
+class Singles:
+    """The same questions without any memory: every node is asked, or those named."""
+
+    def __init__(self, judge: Judge, kind: Kind, names: frozenset[str] | None = None) -> None:
+        self._kind = kind
+        self._answers: dict[str, float | Told] = {}
+        self.unfiled = 0
+        known = judge.world.nodes
+        for name in sorted(known if names is None else names & known.keys()):
+            reason = judge.standing(kind, known[name])
+            if reason is None and judge.is_spent:
+                self.unfiled += 1
+            else:
+                self._answers[name] = judge.answer(kind, name) if reason is None else Told((reason,))
+
+    def best(self) -> str | None:
+        """The node with the lowest score, then name."""
+        fitting = [(score, name) for name, score in self._answers.items() if not isinstance(score, Told)]
+        return min(fitting)[1] if fitting else None
+
+    def tally(self, judge: Judge) -> refuse.Tally:
+        """Why no node suits, counted."""
+        tally = refuse.Tally()
+        for name, told in self._answers.items():
+            if isinstance(told, Told):
+                reasons = told.reasons if told.reasons is not None else judge.reasons(self._kind, name)
+                tally.add(reasons, is_undecided=told.is_undecided)
+        return tally
+
+
+class Cohorts:
+    """The cohorts of one world under one policy and budget, those used last kept longest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[likeness.Key, tuple[Cohort, dict[str, classes.DeviceClass | None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: likeness.Key) -> Cohort | None:
+        """A cohort that is still good."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return None
+        self._known[key] = known  # used last
+        return known[0]
+
+    def keep(self, key: likeness.Key, cohort: Cohort, read: dict[str, classes.DeviceClass | None]) -> None:
+        """Keeps a cohort that read these device classes."""
+        self._known[key] = (cohort, read)
+        while len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+
+    def drop_readers(self, known: dict[str, classes.DeviceClass]) -> None:
+        """Forgets cohorts that read a device class which is another now."""
+        for key, (_, read) in [*self._known.items()]:
+            if any(not _same(one, known.get(name)) for name, one in read.items()):
+                del self._known[key]
+
+
+def _same(one: classes.DeviceClass | None, other: classes.DeviceClass | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or one.spec == other.spec

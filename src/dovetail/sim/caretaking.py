@@ -1,0 +1,168 @@
+"""The controllers a cluster cannot do without, in memory: claims for pods, devices given back, orphans collected.
+
+Given the shelf, acts until nothing is left to do. Stands for the claim controller and the garbage collector of
+kube-controller-manager as far as schedulers meet them. Never allocates, never binds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from dovetail.model import claims, kinds, objects, pods
+from dovetail.sim.shelf import Record, Shelf, uids
+from dovetail.world.events import ObjectKey, key_of
+
+POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
+TERMINAL: Final = ("Succeeded", "Failed")
+# Owners that could be here and are not: what they owned goes. Owners of other kinds count as there.
+COLLECTED: Final = {kind.name: kind for kind in (kinds.POD, kinds.NODE, kinds.CLAIM)}
+OWNED: Final = (kinds.CLAIM, kinds.SLICE, kinds.LEASE, kinds.POD)
+
+Tree = dict[str, Any]
+
+
+def settle(shelf: Shelf) -> int:
+    """Acts until nothing is left to do; how many versions that took."""
+    before = shelf.revision
+    while True:
+        start = shelf.revision
+        for record in shelf.all(kinds.POD):
+            _make_claims(shelf, record)
+            _reserve_claims(shelf, record.struct)
+        for record in shelf.all(kinds.CLAIM):
+            _release(shelf, record)
+        _collect(shelf)
+        if shelf.revision == start:
+            return shelf.revision - before
+
+
+def _make_claims(shelf: Shelf, record: Record) -> None:
+    """A claim for each template a pod names, and its name in the pod's status."""
+    pod: pods.Pod = record.struct
+    if _is_over(pod) or pod.metadata.deletion_timestamp is not None:
+        return
+    known = {status.name for status in pod.status.resource_claim_statuses}
+    made = []
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_template_name
+        template = shelf.find(kinds.TEMPLATE, (pod.metadata.namespace, name)) if name else None
+        if entry.name in known or template is None:
+            continue
+        claim = _from_template(pod, entry.name, template.tree)
+        shelf.put(kinds.CLAIM, claim)
+        made.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
+    if made:
+        status: Tree = record.tree.get("status") or {}
+        statuses = [*status.get("resourceClaimStatuses", ()), *made]
+        shelf.put(kinds.POD, record.tree | {"status": status | {"resourceClaimStatuses": statuses}})
+
+
+def _from_template(pod: pods.Pod, entry: str, template: Tree) -> Tree:
+    wanted = template["spec"]
+    base = f"{pod.metadata.name}-{entry}-"[:MAX_GENERATED_BASE]
+    metadata = wanted.get("metadata") or {}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "controller": True,
+    }
+    return {
+        "apiVersion": objects.RESOURCE_V1,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": base + hashlib.sha256(f"{pod.metadata.uid}/{entry}".encode()).hexdigest()[:5],
+            "generateName": base,
+            "namespace": pod.metadata.namespace,
+            "labels": metadata.get("labels") or {},
+            "annotations": (metadata.get("annotations") or {}) | {POD_CLAIM_ANNOTATION: entry},
+            "ownerReferences": [owner],
+        },
+        "spec": wanted["spec"],
+    }
+
+
+def _reserve_claims(shelf: Shelf, pod: pods.Pod) -> None:
+    """A bound pod becomes a user of its allocated claims, where whoever bound it left that out."""
+    if not pod.spec.node_name or _is_over(pod):
+        return
+    for key in _claims_of(pod):
+        record = shelf.find(kinds.CLAIM, key)
+        if record is None or record.struct.status.allocation is None or record.metadata.deletion_timestamp is not None:
+            continue
+        if any(user.uid == pod.metadata.uid for user in record.struct.status.reserved_for):
+            continue
+        status = record.tree["status"]
+        user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        users = [*status.get("reservedFor", ()), user]
+        shelf.put(kinds.CLAIM, record.tree | {"status": status | {"reservedFor": users}})
+
+
+def _claims_of(pod: pods.Pod) -> list[ObjectKey]:
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = [entry.resource_claim_name or made.get(entry.name) for entry in pod.spec.resource_claims]
+    return [(pod.metadata.namespace, name) for name in names if name]
+
+
+def _release(shelf: Shelf, record: Record) -> None:
+    """Users that are gone give the claim back; with the last one go devices, protection, and a claim made for it."""
+    claim: claims.ResourceClaim = record.struct
+    users = claim.status.reserved_for
+    staying = {user.uid for user in users if user.resource != "pods" or _is_user(shelf, claim, user)}
+    is_leaving = len(staying) < len(users)
+    is_protected = claims.DELETE_PROTECTION_FINALIZER in claim.metadata.finalizers
+    if is_leaving or (not users and claim.metadata.deletion_timestamp is not None and is_protected):
+        kept = [user for user in record.tree["status"].get("reservedFor", ()) if user.get("uid") in staying]
+        record = _returned(shelf, record, kept, is_protected=is_protected)
+    if not staying:
+        _retire(shelf, key_of(record.struct), record)
+
+
+def _returned(shelf: Shelf, record: Record, users: list[Tree], *, is_protected: bool) -> Record:
+    status = {name: value for name, value in record.tree["status"].items() if name != "reservedFor"}
+    if users:
+        return shelf.put(kinds.CLAIM, record.tree | {"status": status | {"reservedFor": users}})
+    if not is_protected:
+        return shelf.put(kinds.CLAIM, record.tree | {"status": status})
+    left = {name: value for name, value in status.items() if name not in ("allocation", "devices")}
+    record = shelf.put(kinds.CLAIM, record.tree | {"status": left})
+    metadata = dict(record.tree["metadata"])
+    finalizers = [one for one in metadata.pop("finalizers", ()) if one != claims.DELETE_PROTECTION_FINALIZER]
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    return shelf.put(kinds.CLAIM, record.tree | {"metadata": metadata})
+
+
+def _retire(shelf: Shelf, key: ObjectKey, record: Record) -> None:
+    """A claim made for a pod that has ended is of no more use."""
+    owner = next((one for one in record.metadata.owner_references if one.controller and one.kind == "Pod"), None)
+    found = None if owner is None else shelf.find(kinds.POD, (key[0], owner.name))
+    if owner is None or found is None or found.metadata.uid != owner.uid:
+        return  # nobody's, or the collector's
+    if _is_over(found.struct):
+        shelf.delete(kinds.CLAIM, key)
+
+
+def _is_user(shelf: Shelf, claim: claims.ResourceClaim, user: claims.ResourceClaimConsumerReference) -> bool:
+    found = shelf.find(kinds.POD, (claim.metadata.namespace, user.name))
+    return found is not None and found.metadata.uid == user.uid and not _is_over(found.struct)
+
+
+def _is_over(pod: pods.Pod) -> bool:
+    """Ended, or told to end before it was anywhere."""
+    is_dropped = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    return pod.status.phase in TERMINAL or is_dropped
+
+
+def _collect(shelf: Shelf) -> None:
+    """Deletes what has owners none of which is there."""
+    there = uids(shelf, COLLECTED.values())
+    for kind in OWNED:
+        for record in shelf.all(kind):
+            owners = record.metadata.owner_references
+            is_orphan = bool(owners) and all(one.kind in COLLECTED and one.uid not in there for one in owners)
+            if is_orphan and record.metadata.deletion_timestamp is None:
+                shelf.delete(kind, key_of(record.struct))

@@ -1,0 +1,67 @@
+"""A clock that stands still until told: time for loops that run in memory.
+
+`advance` goes from one sleeper's hour to the next in order and lets everything that woke come to rest before it goes
+on, so that a loop sees the times it asked for. Never looks at a real clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import heapq
+from typing import Any, Final
+
+BEGINNING: Final = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class VirtualClock:
+    """Implements `ports.clock.Clock`. For one event loop, without threads or sockets in it."""
+
+    def __init__(self, beginning: datetime.datetime = BEGINNING) -> None:
+        self._beginning = beginning
+        self._elapsed = 0.0
+        self._serial = 0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime.datetime:
+        """The time of day, with its zone."""
+        return self._beginning + datetime.timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        """Seconds since the beginning."""
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        """Until `advance` has come so far. No time at all lets others go on once."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._serial += 1
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, self._serial, future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Lets so much time pass; whoever sleeps until then wakes at its own time, earliest first."""
+        until = self._elapsed + seconds
+        await rest()
+        while self._sleepers and self._sleepers[0][0] <= until:
+            when, _, future = heapq.heappop(self._sleepers)
+            self._elapsed = max(self._elapsed, when)
+            if not future.done():  # a cancelled sleeper is still on the list
+                future.set_result(None)
+                await rest()
+        self._elapsed = until
+
+    @property
+    def sleeping(self) -> int:
+        """How many are asleep."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
+
+async def rest() -> None:
+    """Until no task of the event loop can go on by itself."""
+    ready: Any = getattr(asyncio.get_running_loop(), "_ready")  # noqa: B009 - asyncio has no public name for it
+    await asyncio.sleep(0)
+    while ready:
+        await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""What Dovetail tells about itself: metrics."""

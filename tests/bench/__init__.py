@@ -1,0 +1,1 @@
+"""What the documents say: commands that run, links that lead somewhere."""

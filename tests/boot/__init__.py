@@ -1,0 +1,1 @@
+"""Wiring: what a process is made of."""

@@ -1,0 +1,160 @@
+"""Election on a real API server, among ourselves and with client-go as the rival: kube-scheduler on the same Lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from dovetail.boot import clocks, controlplane
+from dovetail.kube import api, config, transport
+from dovetail.loops import election
+from tests.support import cluster
+
+pytestmark = pytest.mark.slow
+
+TIMING = election.Timing(lease_seconds=6, renew_seconds=4.0, retry_seconds=0.5)
+RIVAL_FLAGS = (
+    "--leader-elect=true",
+    "--leader-elect-resource-name=dovetail",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=500ms",
+)
+
+
+@pytest.fixture(params=cluster.VERSIONS, scope="module")
+def plane(request: pytest.FixtureRequest) -> controlplane.ControlPlane:
+    return cluster.control_plane(request.param)
+
+
+class Candidate:
+    """One replica; remembers every fence it was given."""
+
+    def __init__(self, over: transport.Transport, namespace: str) -> None:
+        self.fences: list[election.Fence] = []
+        self.election = election.Election(
+            api.KubeApi(over), clocks.SystemClock(), namespace=namespace, name="dovetail", timing=TIMING
+        )
+        self.running = asyncio.ensure_future(self.election.run(self.lead))
+
+    async def lead(self, fence: election.Fence) -> None:
+        self.fences.append(fence)
+        await asyncio.Event().wait()
+
+    @property
+    def is_leading(self) -> bool:
+        return self.election.standing.is_leading
+
+    async def end(self) -> None:
+        self.running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.running
+
+
+def run(
+    plane: controlplane.ControlPlane, story: Callable[[transport.Transport, str], Coroutine[Any, Any, None]]
+) -> None:
+    namespace = cluster.fresh_namespace(plane)
+
+    async def main() -> None:
+        async with transport.Transport(config.load(str(plane.kubeconfig))) as over:
+            await story(over, namespace)
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def candidate(over: transport.Transport, namespace: str) -> AsyncIterator[Candidate]:
+    one = Candidate(over, namespace)
+    try:
+        yield one
+    finally:
+        await one.end()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def spec(plane: controlplane.ControlPlane, namespace: str) -> dict[str, Any]:
+    """What the Lease says; asked in a thread, for the renewing must go on."""
+    found = await asyncio.to_thread(cluster.get, plane, "lease", "dovetail", "-n", namespace)
+    return dict(found["spec"])
+
+
+async def renewed(plane: controlplane.ControlPlane, namespace: str) -> None:
+    """Until the holder has renewed once more."""
+    before = (await spec(plane, namespace))["renewTime"]
+    async with asyncio.timeout(60):
+        while (await spec(plane, namespace))["renewTime"] == before:
+            await asyncio.sleep(0.02)
+
+
+def test_one_leads_and_hands_over_when_it_leaves(plane: controlplane.ControlPlane) -> None:
+    async def story(over: transport.Transport, namespace: str) -> None:
+        async with candidate(over, namespace) as first:
+            await until(lambda: first.is_leading)
+            async with candidate(over, namespace) as second:
+                await until(lambda: second.election.standing.holder == first.election.identity)
+                lease = await spec(plane, namespace)
+                assert lease["holderIdentity"] == first.election.identity
+                assert (lease["leaseDurationSeconds"], lease["leaseTransitions"]) == (6, 0)
+                await renewed(plane, namespace)
+                assert not second.is_leading
+                await first.end()
+                assert first.fences[0].remaining() == 0
+                await until(lambda: second.is_leading)
+                assert second.fences[0].tenure == 1
+        assert "holderIdentity" not in await spec(plane, namespace)
+
+    run(plane, story)
+
+
+def test_a_lease_changed_by_hand_costs_the_leader_nothing(plane: controlplane.ControlPlane) -> None:
+    async def story(over: transport.Transport, namespace: str) -> None:
+        async with candidate(over, namespace) as only:
+            await until(lambda: only.is_leading)
+            await asyncio.to_thread(
+                cluster.kubectl, plane, "annotate", "lease", "dovetail", "-n", namespace, "seen=yes"
+            )
+            await renewed(plane, namespace)
+            assert only.is_leading
+            assert len(only.fences) == 1
+
+    run(plane, story)
+
+
+def test_client_go_and_we_take_turns_on_one_lease(plane: controlplane.ControlPlane) -> None:
+    async def story(over: transport.Transport, namespace: str) -> None:
+        name = f"rival-{namespace}"
+        async with candidate(over, namespace) as ours:
+            await until(lambda: ours.is_leading)
+            flags = [*RIVAL_FLAGS, f"--leader-elect-resource-namespace={namespace}"]
+            await asyncio.to_thread(plane.start_scheduler, name, flags=flags)
+            await renewed(plane, namespace)
+            assert ours.is_leading  # it waits while we renew
+            await ours.end()
+            rival = await held_by_another(plane, namespace, ours.election.identity)
+        async with candidate(over, namespace) as again:
+            await until(lambda: again.election.standing.holder == rival)
+            assert not again.is_leading
+            plane.kill(f"kube-scheduler-{name}")
+            await until(lambda: again.is_leading)
+            assert again.fences[0].tenure == 2
+            assert (await spec(plane, namespace))["holderIdentity"] == again.election.identity
+
+    run(plane, story)
+
+
+async def held_by_another(plane: controlplane.ControlPlane, namespace: str, ours: str) -> str:
+    """The holder, once it is neither nobody nor we."""
+    async with asyncio.timeout(60):
+        while (holder := (await spec(plane, namespace)).get("holderIdentity", "")) in ("", ours):
+            await asyncio.sleep(0.02)
+    return str(holder)

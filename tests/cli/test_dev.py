@@ -1,0 +1,199 @@
+"""`dovetail dev`: a real control plane with hollow nodes comes up, is shown, and goes without a trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.boot import controlplane, devcluster, processes
+from tests.cli import running
+from tests.support import cluster, real
+
+PATIENCE_SECONDS = 120.0  # only something broken takes so long
+PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "player"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A directory for a cluster; what still runs in it is ended with the test."""
+    directory = tmp_path / "my cluster"  # with a blank, as some home directories have
+    yield directory
+    for process in processes.Roster(directory / controlplane.ROSTER).all().values():
+        processes.end(process, grace_seconds=0)
+
+
+def dev(place: Path, *arguments: str, **environment: str) -> running.Run:
+    kept = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "KUBEBUILDER_ASSETS") if name in os.environ}
+    return running.outside(place.parent / "state", "dev", *arguments, "--dir", str(place), **kept | environment)
+
+
+def recorded(place: Path) -> list[processes.Recorded]:
+    return list(processes.Roster(place / controlplane.ROSTER).all().values())
+
+
+def shown(place: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = msgspec.json.decode(dev(place, "status", "-o", "json").out)
+    return answer
+
+
+def need_parts() -> None:
+    cluster.parts()
+    if shutil.which("openssl") is None:
+        real.missing("openssl")
+
+
+@pytest.mark.slow
+def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> None:
+    need_parts()
+    up = dev(place, "up", "--nodes", "3")
+    assert up.code == 0, up.err
+    assert up.out == f"export KUBECONFIG='{place}/admin.kubeconfig'\n"
+    assert up.err.splitlines()[0] == f"starting Kubernetes 1.37 in {place}"
+    assert "kube-apiserver ready after " in up.err
+
+    status = shown(place)
+    assert (status["isUp"], status["problem"], status["nodes"], status["nodesReady"]) == (True, None, 3, 3)
+    assert [part["name"] for part in status["parts"]] == PARTS
+    assert all(part["isAlive"] for part in status["parts"])
+    nodes = subprocess.run(
+        [status["kubectl"], "--kubeconfig", status["kubeconfig"], "get", "nodes", "-o", "name"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"HOME": str(place.parent)},
+    )
+    assert nodes.stdout.split() == ["node/h100-0", "node/h100-1", "node/h100-2"]
+
+    table = dev(place, "status")
+    assert table.code == 0
+    assert table.column("PART") == PARTS
+    assert table.column("ALIVE") == ["yes"] * len(PARTS)
+
+    again = dev(place, "up", "--nodes", "3")
+    assert (again.code, again.out) == (0, up.out)
+    assert "is already up" in again.err
+
+    started = recorded(place)
+    down = dev(place, "down")
+    assert down.code == 0, down.err
+    assert [process.name for process in started if processes.is_alive(process)] == []
+    assert not place.exists()
+    assert dev(place, "status").code == 1
+
+
+@pytest.mark.slow
+def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path) -> None:
+    need_parts()
+    assert dev(place, "up", "--nodes", "1", "--kube-version", "1.36").code == 0
+    player = next(process for process in recorded(place) if process.name == "player")
+    os.kill(player.pid, signal.SIGKILL)
+    assert cluster.wait_until_gone(player, seconds=PATIENCE_SECONDS)
+    status = dev(place, "status")
+    assert status.code == 1
+    assert dict(zip(status.column("PART"), status.column("ALIVE"), strict=True))["player"] == "no"
+    assert "not up: player ended" in status.err
+    assert status.err.splitlines()[-1] == "next: dovetail dev down"
+    refused = dev(place, "up")
+    assert refused.code == 1
+    assert "player ended" in refused.err
+    assert dev(place, "down").code == 0
+    assert not place.exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_leaves_nothing_behind(place: Path) -> None:
+    need_parts()
+    command = [*running.PROGRAM, "dev", "up", "--nodes", "1000", "--dir", str(place)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
+        assert starting.stderr is not None
+        for line in starting.stderr:
+            if line.startswith("kube-apiserver ready"):
+                break
+        started = recorded(place)
+        refused = dev(place, "down")
+        starting.send_signal(signal.SIGINT)
+        starting.stderr.read()
+    assert starting.returncode == 130
+    assert refused.code == 1
+    assert f"is being started by process {starting.pid}" in refused.err
+    assert len(started) >= 2
+    assert [process.name for process in started if processes.is_alive(process)] == []
+    assert not place.exists()
+
+
+@pytest.mark.slow
+def test_a_start_that_was_killed_can_be_cleared_away(place: Path) -> None:
+    need_parts()
+    command = [*running.PROGRAM, "dev", "up", "--nodes", "1000", "--dir", str(place)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
+        assert starting.stderr is not None
+        for line in starting.stderr:
+            if line.startswith("kube-apiserver ready"):
+                break
+        starting.kill()
+    refused = dev(place, "up")
+    assert refused.code == 1
+    assert "its start was interrupted" in refused.err
+    started = recorded(place)
+    assert any(processes.is_alive(process) for process in started)
+    assert dev(place, "down").code == 0
+    assert [process.name for process in started if processes.is_alive(process)] == []
+    assert not place.exists()
+
+
+def test_without_a_cluster_status_says_so_and_down_does_nothing(place: Path) -> None:
+    status = dev(place, "status")
+    assert status.code == 1
+    assert status.err == f"error: no cluster in {place}\nnext: dovetail dev up\n"
+    down = dev(place, "down")
+    assert down.code == 0
+    assert down.err.splitlines()[0] == f"no cluster in {place}"
+
+
+def test_a_directory_with_other_things_in_it_is_left_alone(place: Path) -> None:
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    refused = dev(place, "up")
+    assert refused.code == 1
+    assert f"{place} holds other things (thesis.txt)" in refused.err
+    assert dev(place, "down").code == 0
+    assert [path.name for path in place.iterdir()] == ["thesis.txt"]
+
+
+def test_what_is_missing_is_named_before_anything_is_started(place: Path) -> None:
+    bare = dev(place, "up", PATH="/nonexistent", KUBEBUILDER_ASSETS="")
+    assert bare.code == 1
+    assert "needs Go 1.26 or newer" in bare.err
+    assert not place.exists()
+
+
+def test_a_recorded_process_whose_id_now_is_another_is_not_ended(place: Path) -> None:
+    place.mkdir()
+    me = processes.recorded("etcd", os.getpid(), log=place / "log")
+    stranger = msgspec.structs.replace(me, born=me.born - 1)
+    processes.Roster(place / controlplane.ROSTER).add(stranger)
+    (place / devcluster.STATE).write_bytes(msgspec.json.encode(devcluster.State(starter=stranger, is_ready=True)))
+    assert dev(place, "status").code == 1
+    assert dev(place, "down").code == 0  # and this test goes on
+    assert not place.exists()
+
+
+def test_nodes_and_fleet_exclude_each_other(place: Path) -> None:
+    assert dev(place, "up", "--nodes", "2", "--fleet", "fleet.yaml").code == 2
+    assert dev(place, "up", "--nodes", "0").code == 2
+    assert dev(place, "up", "--kube-version", "1.2").code == 2
+
+
+def test_a_fleet_of_any_size_has_no_problems() -> None:
+    from dovetail.sim import fleet as fleets
+
+    for nodes in (1, 500, 10_000):
+        assert list(fleets.problems_of(devcluster.sized_fleet(nodes))) == []

@@ -1,0 +1,180 @@
+"""`dovetail snapshot`: save, show, load, and every command on a saved cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from aiohttp import web
+
+from dovetail.boot import snapshot
+from dovetail.sim import store as stores
+from tests.cli import running
+from tests.kube import serving
+
+EXAMPLE = str(running.EXAMPLES / "one-gpu.yaml")
+
+
+@pytest.fixture
+def used(state: Path) -> Path:
+    """The sample fleet with the examples on it."""
+    assert running.inside(state, "apply", "-f", str(running.EXAMPLES)).code == 0
+    return state
+
+
+def test_save_shows_what_was_saved_and_where_to_go(used: Path, tmp_path: Path) -> None:
+    place = tmp_path / "snap"
+    run = running.inside(used, "snapshot", "save", str(place))
+    assert run.code == 0
+    first, second = run.out.split("\n\n")
+    assert first.splitlines()[0].split("   ")[0] == "CLUSTER"
+    assert first.splitlines()[1].split()[0] == "sample"
+    counts = {line.split()[0]: int(line.split()[1]) for line in second.splitlines()[1:]}
+    assert (counts["Node"], counts["Pod"], counts["ResourceSlice"]) == (26, 3, 60)
+    assert run.err.splitlines()[-1] == f"next: dovetail get pods -A --snapshot {place}"
+    shown = running.inside(used, "snapshot", "show", str(place))
+    assert (shown.code, shown.out) == (0, run.out)
+
+
+def test_the_manifest_is_for_programs_too(used: Path, tmp_path: Path) -> None:
+    place = tmp_path / "snap"
+    run = running.inside(used, "snapshot", "save", str(place), "-o", "json")
+    assert run.err == ""
+    assert msgspec.json.decode(run.out) == msgspec.json.decode((place / "manifest.json").read_bytes())
+    assert running.inside(used, "snapshot", "show", str(place), "-o", "json").out == run.out
+
+
+def test_a_saved_cluster_is_replaced_only_by_force(used: Path, tmp_path: Path) -> None:
+    place = tmp_path / "snap"
+    assert running.inside(used, "snapshot", "save", str(place)).code == 0
+    again = running.inside(used, "snapshot", "save", str(place))
+    assert (again.code, again.out) == (1, "")
+    assert "holds a snapshot already; name another place or add --force" in again.err
+    assert running.inside(used, "snapshot", "save", str(place), "--force").code == 0
+
+
+def test_load_brings_everything_back(used: Path, empty: Path, tmp_path: Path) -> None:
+    place, other = tmp_path / "snap", tmp_path / "other"
+    running.inside(used, "snapshot", "save", str(place))
+    run = running.inside(other, "snapshot", "load", str(place))
+    assert (run.code, run.out) == (0, "")
+    assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
+    for resource in ("pods", "claims", "gpus", "devices"):
+        before, after = (running.inside(one, "get", resource, "-A", "-o", "json") for one in (used, other))
+        assert before.out == after.out
+    refused = running.inside(used, "snapshot", "load", str(place))
+    assert refused.code == 1
+    assert "add --fresh to replace it" in refused.err
+    assert running.inside(used, "snapshot", "load", str(place), "--fresh").code == 0
+
+
+def test_commands_work_on_a_copy_of_a_saved_cluster(used: Path, empty: Path, tmp_path: Path) -> None:
+    place, nowhere = tmp_path / "snap", tmp_path / "nowhere"
+    running.inside(used, "snapshot", "save", str(place))
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    shown = running.inside(nowhere, "get", "pods", "-A", "--snapshot", str(place), "-o", "json")
+    assert shown.out == running.inside(used, "get", "pods", "-A", "-o", "json").out
+    more = yaml.safe_load_all(Path(EXAMPLE).read_text().replace("one-gpu", "another"))
+    text = yaml.safe_dump_all(list(more))
+    applied = running.inside(nowhere, "apply", "-f", "-", "--snapshot", str(place), "-o", "json", stdin=text)
+    assert applied.code == 0
+    placed = [item for item in msgspec.json.decode(applied.out)["items"] if item["kind"] == "Pod"]
+    assert placed[0]["spec"]["nodeName"]
+    assert len(running.inside(nowhere, "up", "--snapshot", str(place)).lines) == 27
+    assert "match" in running.inside(nowhere, "cel", "eval", "true", "--snapshot", str(place)).out
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    assert not nowhere.exists()
+
+
+def test_a_broken_snapshot_is_named(used: Path, tmp_path: Path) -> None:
+    place = tmp_path / "snap"
+    running.inside(used, "snapshot", "save", str(place))
+    (place / "pods.json").write_bytes(b"[]")
+    for arguments in (
+        ("snapshot", "show", str(place)),
+        ("snapshot", "load", str(place), "--fresh"),
+        ("get", "pods", "--snapshot", str(place)),
+    ):
+        run = running.inside(used, *arguments)
+        assert (run.code, run.out) == (1, "")
+        assert f"{place}/pods.json: changed since it was saved" in run.err
+    assert running.inside(used, "get", "pods").code == 0
+
+
+def test_redacting_keeps_counts_and_hides_names(used: Path, tmp_path: Path) -> None:
+    place = tmp_path / "snap"
+    run = running.inside(used, "snapshot", "save", str(place), "--redact")
+    assert run.code == 0
+    assert run.lines[1].split()[0] == "-"  # the cluster's name is one too
+    rows = running.inside(used, "get", "pods", "-A", "--snapshot", str(place))
+    assert rows.column("NAME") == ["pod-000", "pod-001", "pod-002"]
+    text = "".join(path.read_text() for path in place.iterdir())
+    for name in ("one-gpu", "notebook", '"vision"', "h100-0", "python"):
+        assert name not in text
+    assert "H100" in text
+
+
+def test_objects_of_other_kinds_are_left_out_and_told(used: Path, tmp_path: Path) -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\ndata: {a: aHVzaA==}\n"
+    assert running.inside(used, "apply", "-f", "-", stdin=secret).code == 0
+    run = running.inside(used, "snapshot", "save", str(tmp_path / "snap"))
+    assert "left out: 1 object of kinds a snapshot does not keep" in run.err
+    assert "aHVzaA" not in "".join(path.read_text() for path in (tmp_path / "snap").iterdir())
+
+
+def test_without_a_cluster_nothing_is_saved(empty: Path, tmp_path: Path) -> None:
+    run = running.inside(empty, "snapshot", "save", str(tmp_path / "snap"))
+    assert run.code == 1
+    assert "for a live one add --kubeconfig FILE" in run.err
+    assert run.err.splitlines()[-1] == "next: dovetail up"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("snapshot", "save"),
+        ("snapshot", "save", "x", "--kubeconfig", "k", "--state", "s"),
+        ("get", "pods", "--state", "s", "--snapshot", "x"),
+        ("snapshot", "load", "x", "--snapshot", "y"),
+        ("snapshot", "fly"),
+    ],
+)
+def test_wrong_usage_ends_with_2(state: Path, arguments: tuple[str, ...]) -> None:
+    assert running.inside(state, *arguments).code == 2
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts: [{name: lab, context: {cluster: lab}}]
+clusters: [{name: lab, cluster: {server: "%s"}}]
+"""
+
+
+@pytest.mark.slow
+def test_a_live_cluster_is_saved_by_its_kubeconfig(empty: Path, tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/version":
+            return serving.answer({"gitVersion": "v1.37.0"})
+        if request.path in ("/api/v1", "/apis/resource.k8s.io/v1"):
+            return serving.answer({"resources": [{"name": "pods"}]})
+        pod = {"metadata": {"name": "p", "namespace": "train"}}
+        return serving.answer({"metadata": {"resourceVersion": "9"}, "items": [pod]})
+
+    async def main() -> running.Run:
+        async with serving.serving(answer) as url:
+            (tmp_path / "config").write_text(KUBECONFIG % url)
+            arguments = ("snapshot", "save", str(tmp_path / "snap"), "--kubeconfig", str(tmp_path / "config"))
+            return await asyncio.to_thread(running.outside, empty, *arguments)
+
+    run = asyncio.run(main())
+    assert run.code == 0, run.err
+    assert "reading http://127.0.0.1:" in run.err
+    assert run.lines[1].split()[0] == "lab"
+    assert len(snapshot.read(tmp_path / "snap").cluster.records) == 1
+    assert stores.Store(empty).load() is None

@@ -1,0 +1,140 @@
+"""Where a contract test runs: connects to a server in memory or to a real one, and names things nobody else uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from dovetail.boot import controlplane
+from dovetail.kube import api as kube
+from dovetail.kube import config, transport
+from dovetail.model import kinds
+from dovetail.ports import failures
+from dovetail.ports.api import Api, Target
+from dovetail.sim.api import SimApi
+from tests.support import cluster
+
+Tree = dict[str, Any]
+PATIENCE_SECONDS = 60
+POLL_SECONDS = 0.05
+
+
+class Place(Protocol):
+    """A server."""
+
+    namespace: str
+
+    def connected(self) -> contextlib.AbstractAsyncContextManager[Api]:
+        """The server, for as long as the block lasts."""
+        ...
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Waits until the controllers have brought something about; fails if they do not."""
+        ...
+
+
+class InMemory:
+    """A fresh server in memory."""
+
+    def __init__(self) -> None:
+        self.namespace = "contract"
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Api]:
+        self._api = SimApi(namespaces=[self.namespace])
+        yield self._api
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        self._api.settle()
+        assert await holds(), "nothing is left to do, and it is not so"
+
+
+class OnServer:
+    """A namespace on a real server."""
+
+    def __init__(self, plane: controlplane.ControlPlane) -> None:
+        self._plane = plane
+        self.namespace = cluster.fresh_namespace(plane)
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Api]:
+        async with transport.Transport(config.load(str(self._plane.kubeconfig))) as opened:
+            yield kube.KubeApi(opened)
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await holds():
+                await asyncio.sleep(POLL_SECONDS)
+
+
+class Hand:
+    """Asks a server in trees instead of bytes."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+
+    async def create(self, tree: Tree, *, subresource: str = "", brief: bool = False) -> Tree:
+        kind = _KINDS[tree["kind"]]
+        place = self.namespace if kind.is_namespaced else ""
+        name = tree["metadata"]["name"] if subresource else ""
+        return parsed(await self.api.create(Target(kind, place, name, subresource), encoded(tree), brief=brief))
+
+    async def bind(self, pod: str, node: str, **metadata: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, **metadata},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self.api.create(self.at("Pod", pod, "binding"), encoded(body))
+
+    async def find(self, kind: str, name: str) -> Tree | None:
+        try:
+            return await self.get(kind, name)
+        except failures.Missing:
+            return None
+
+    async def get(self, kind: str, name: str) -> Tree:
+        return parsed(await self.api.get(self.at(kind, name)))
+
+    async def patch(self, kind: str, name: str, change: Tree, *, sub: str = "", brief: bool = False) -> Tree:
+        return parsed(await self.api.patch(self.at(kind, name, sub), encoded(change), brief=brief))
+
+    async def delete(self, kind: str, name: str, **conditions: str) -> None:
+        await self.api.delete(self.at(kind, name), **conditions)
+
+    def at(self, kind: str, name: str, subresource: str = "") -> Target:
+        known = _KINDS[kind]
+        return Target(known, self.namespace if known.is_namespaced else "", name, subresource)
+
+
+def told(place: Place, story: Callable[[Hand], Awaitable[None]]) -> None:
+    """Runs a test's story against a server."""
+
+    async def main() -> None:
+        async with place.connected() as api:
+            await story(Hand(api, place.namespace))
+
+    asyncio.run(main())
+
+
+def fresh(prefix: str) -> str:
+    """A name nobody else uses, also not of cluster-scoped objects on a shared server."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def encoded(tree: Tree) -> bytes:
+    return msgspec.json.encode(tree)
+
+
+def parsed(document: bytes) -> Tree:
+    return msgspec.json.decode(document, type=Tree)
+
+
+_KINDS = {kind.name: kind for kind in (*kinds.WATCHED, kinds.NAMESPACE, kinds.TEMPLATE, kinds.LEASE, kinds.EVENT)}

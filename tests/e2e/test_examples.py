@@ -1,0 +1,165 @@
+"""Every example under examples/live, applied with kubectl to a real API server, on both versions."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import cluster as planes
+from tests.support import live
+from tests.support.live import Live, devices_of
+
+pytestmark = pytest.mark.slow
+
+PODS = {  # how many pods of each example run in the end; those without pods or with a Job have stories of their own
+    "gpu-per-pod.yaml": 2,
+    "two-containers.yaml": 1,
+    "shared-claim.yaml": 2,
+    "two-claims.yaml": 1,
+    "first-available.yaml": 1,
+    "mig-partitions.yaml": 3,
+    "memory-shares.yaml": 3,
+    "extended-resource.yaml": 1,
+    "admin-access.yaml": 1,
+}
+OTHERS = {"batch-job.yaml", "device-taint-rule.yaml"}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in live.EXAMPLES.glob("*")} == set(PODS) | OTHERS
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_an_example_runs_and_leaves_nothing_behind(cluster: Live, name: str) -> None:
+    namespace = namespace_of(live.EXAMPLES / name)
+    cluster.apply_file(name)
+    pods = cluster.wait_running(namespace, PODS[name])
+    claims = cluster.claims(namespace)
+    for pod in pods:
+        for claim in claims_of(pod, claims):
+            assert devices_of(claim), claim["metadata"]["name"]
+            assert pod["metadata"]["uid"] in [user["uid"] for user in claim["status"]["reservedFor"]]
+    exclusive = [
+        device
+        for claim in claims
+        for device, result in zip(devices_of(claim), claim["status"]["allocation"]["devices"]["results"], strict=True)
+        if not result.get("adminAccess") and not result.get("shareID")
+    ]
+    assert max(collections.Counter(exclusive).values(), default=1) == 1
+    CHECKS.get(name, lambda pods, claims: None)(pods, claims)
+    cluster.delete_namespace(namespace)
+    cluster.wait_for(f"the end of {namespace}", lambda: not cluster.claims(namespace) and not cluster.pods(namespace))
+
+
+def test_a_job_runs_to_its_end_three_at_a_time(cluster: Live) -> None:
+    cluster.apply_file("batch-job.yaml")
+
+    def is_complete() -> bool:
+        job = planes.get(cluster.plane, "job", "sweep", "-n", "batch")
+        return bool(job["status"].get("succeeded", 0) == 6)
+
+    cluster.wait_for("six finished runs", is_complete)
+    cluster.delete_namespace("batch")
+    cluster.wait_for("the end of batch", lambda: not cluster.claims("batch"))
+
+
+def test_a_taint_rule_keeps_new_work_off_a_device(cluster: Live) -> None:
+    version = rule_version(cluster)
+    text = (live.EXAMPLES / "device-taint-rule.yaml").read_text(encoding="utf-8")
+    text = text.replace("resource.k8s.io/v1\n", f"{version}\n").replace("    device: gpu-0\n", "")
+    planes.kubectl(cluster.plane, "apply", "-f", "-", input=text)
+    namespace = planes.fresh_namespace(cluster.plane)
+    try:
+        planes.apply(cluster.plane, eight_gpus_on("h100-1"), namespace=namespace)
+        cluster.wait_for("a reason", lambda: "0 tolerated" in reason_of(cluster.pods(namespace)[0]))
+        planes.kubectl(cluster.plane, "delete", "devicetaintrule", "replace-h100-1-gpu-0")
+        cluster.wait_running(namespace, 1)
+    finally:
+        planes.kubectl(cluster.plane, "delete", "devicetaintrule", "replace-h100-1-gpu-0", "--ignore-not-found")
+        cluster.delete_namespace(namespace)
+
+
+def check_one_node(pods: list[Any], claims: list[Any]) -> None:
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
+
+
+def check_four_and_a_channel(pods: list[Any], claims: list[Any]) -> None:
+    assert sorted(len(devices_of(claim)) for claim in claims) == [1, 4]
+    assert pods[0]["spec"]["nodeName"].startswith("gb200")
+    assert {pool for claim in claims for _, pool, _ in devices_of(claim)} == {pods[0]["spec"]["nodeName"]}
+
+
+def check_second_choice(pods: list[Any], claims: list[Any]) -> None:
+    result = claims[0]["status"]["allocation"]["devices"]["results"][0]
+    assert result["request"] == "gpu/h100"
+
+
+def check_shares(pods: list[Any], claims: list[Any]) -> None:
+    results = [claim["status"]["allocation"]["devices"]["results"][0] for claim in claims]
+    assert sorted(one["consumedCapacity"]["memory"] for one in results) == ["20Gi", "20Gi", "40Gi"]
+    assert len({one["shareID"] for one in results}) == 3
+
+
+def check_extended(pods: list[Any], claims: list[Any]) -> None:
+    told = pods[0]["status"]["extendedResourceClaimStatus"]
+    assert told["resourceClaimName"] == claims[0]["metadata"]["name"]
+    assert {one["containerName"] for one in told["requestMappings"]} == {"main", "side"}
+    assert len(devices_of(claims[0])) == 3
+    assert claims[0]["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+
+
+def check_admin(pods: list[Any], claims: list[Any]) -> None:
+    results = claims[0]["status"]["allocation"]["devices"]["results"]
+    assert len(results) == 8
+    assert all(one["adminAccess"] for one in results)
+
+
+CHECKS = {
+    "shared-claim.yaml": check_one_node,
+    "memory-shares.yaml": check_shares,
+    "two-claims.yaml": check_four_and_a_channel,
+    "first-available.yaml": check_second_choice,
+    "extended-resource.yaml": check_extended,
+    "admin-access.yaml": check_admin,
+}
+
+
+def namespace_of(path: Path) -> str:
+    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    return str(next(one["metadata"]["name"] for one in documents if one["kind"] == "Namespace"))
+
+
+def claims_of(pod: dict[str, Any], claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = {one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims", ())}
+    names |= {one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())}
+    return [claim for claim in claims if claim["metadata"]["name"] in names]
+
+
+def reason_of(pod: dict[str, Any]) -> str:
+    conditions = pod["status"].get("conditions", ())
+    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def rule_version(cluster: Live) -> str:
+    """The API version under which this server keeps rules for device taints."""
+    served = planes.kubectl(cluster.plane, "api-resources", "--api-group=resource.k8s.io", "--no-headers")
+    line = next(line for line in served.splitlines() if line.startswith("devicetaintrules"))
+    return next(word for word in line.split() if word.startswith("resource.k8s.io/"))
+
+
+def eight_gpus_on(node: str) -> list[dict[str, Any]]:
+    wanted = {"deviceClassName": "gpu.nvidia.com", "count": 8}
+    spec = {"devices": {"requests": [{"name": "gpus", "exactly": wanted}]}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "all"}, "spec": spec}
+    container = {"name": "main", "image": "x", "resources": {"claims": [{"name": "gpus"}]}}
+    body = {
+        "schedulerName": "dovetail",
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+        "resourceClaims": [{"name": "gpus", "resourceClaimName": "all"}],
+    }
+    return [claim, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "all"}, "spec": body}]

@@ -1,0 +1,303 @@
+"""What users see on a real API server: claims of every kind, waiting and being told why, devices that must be prepared.
+
+Each story has devices of its own on the shared cluster and can fail: whatever is expected is read back from the server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dovetail.boot import kubeparts
+from tests.e2e.scene import Scene, exactly, node_of, phase_of, pod_tree, reason_of, scene, users_of
+from tests.support.live import Live, devices_of
+
+pytestmark = pytest.mark.slow
+
+
+# Claims
+
+
+def test_a_claim_shared_by_three_pods_is_allocated_once(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.fleet(nodes=3, gpus=1)
+        story.claim("shared")
+        for name in ("a", "b", "c"):
+            story.pod(name, claims=["shared"])
+        pods = story.wait_running("a", "b", "c")
+        (claim,) = story.claims()
+        assert len({node_of(pod) for pod in pods.values()}) == 1
+        assert sorted(users_of(claim)) == sorted(pod["metadata"]["uid"] for pod in pods.values())
+        assert len(devices_of(claim)) == 1
+
+
+def test_admin_access_sees_devices_that_are_in_use_and_takes_none(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.fleet(nodes=1, gpus=2)
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        story.rest.patch("namespaces", story.namespace, label)
+        story.template()
+        everything = exactly("all", story.device_class, allocationMode="All", adminAccess=True)
+        story.template("monitor", everything)
+        story.pod("a", templates=["gpu"])
+        story.wait_running("a")
+        story.pod("monitor", templates=["monitor"])
+        story.wait_running("monitor")
+        assert len(story.devices_of("monitor")) == 2
+        story.pod("b", templates=["gpu"])  # the monitor must not stand in its way
+        story.wait_running("b")
+        assert story.devices_of("a") != story.devices_of("b")
+
+
+def test_a_claim_from_a_template_that_is_deleted_is_made_anew_and_used(cluster: Live) -> None:
+    with scene(cluster) as story:
+        (node,) = story.fleet(nodes=1, gpus=1)
+        story.template()
+        story.rest.patch("nodes", node, {"spec": {"unschedulable": True}})
+        story.pod("a", templates=["gpu"])
+        first = story.wait("a claim", story.claims)[0]
+        story.wait_refused("a", "cordoned")
+        story.rest.delete("resourceclaims", first["metadata"]["name"], story.namespace)
+        # The controller remembers for an hour that it made a claim; only a new one looks again.
+        cluster.plane.terminate(kubeparts.CONTROLLER_MANAGER)
+        cluster.plane.start(kubeparts.CONTROLLER_MANAGER)
+        story.wait(
+            "another claim",
+            lambda: [one for one in story.claims() if one["metadata"]["uid"] != first["metadata"]["uid"]],
+        )
+        story.rest.patch("nodes", node, {"spec": {"unschedulable": None}})
+        story.wait_running("a")
+        (claim,) = story.claims()
+        assert claim["metadata"]["uid"] != first["metadata"]["uid"]
+        assert len(devices_of(claim)) == 1
+
+
+def test_a_pod_deleted_while_it_waits_leaves_no_claim(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.fleet(nodes=1, gpus=1)
+        story.template()
+        story.pod("first", templates=["gpu"])
+        story.wait_running("first")
+        story.pod("second", templates=["gpu"], limits={"nvidia.com/gpu": "1"})
+        story.wait_refused("second", "gpu")
+        story.rest.delete("pods", "second", story.namespace)
+        story.wait("the end of the second pod's claim", lambda: len(story.claims()) == 1)
+        story.rest.delete("pods", "first", story.namespace)
+        story.wait("the end of all claims", lambda: not story.claims())
+
+
+def test_two_claims_of_which_one_does_not_fit_hold_nothing_until_both_do(cluster: Live) -> None:
+    with scene(cluster) as story:
+        (node,) = story.fleet(nodes=1, gpus=2)
+        story.template()
+        story.template("two", exactly("gpus", story.device_class, count=2))
+        story.pod("both", templates=["gpu", "two"])
+        story.wait_refused("both", "t1")
+        story.pod("small", templates=["gpu"])  # what the first cannot use as a whole is free for others
+        story.wait_running("small")
+        assert len(story.held()) == 1
+        devices = [{"name": f"gpu-{number}"} for number in range(5)]
+        patch = {"spec": {"devices": devices, "pool": {"name": node, "generation": 2, "resourceSliceCount": 1}}}
+        story.rest.patch("resourceslices", f"{node}-devices", patch)
+        story.wait_running("both")
+        assert len(set(story.held())) == len(story.held()) == 4
+
+
+# Telling
+
+
+def test_waiting_is_told_once_per_reason_and_starting_too(cluster: Live) -> None:
+    with scene(cluster) as story:
+        (node,) = story.fleet(nodes=1, gpus=1)
+        story.template()
+        story.pod("first", templates=["gpu"])
+        story.wait_running("first")
+        assert story.wait("word of the first", lambda: story.events("Scheduled", "first"))[0]["note"].endswith(node)
+        story.pod("second", templates=["gpu"])
+        story.wait_refused("second", "gpu")
+        condition = _scheduled_condition(story.pods()["second"])
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        for number in range(3):  # each of these makes the scheduler ask again, with the same answer
+            story.rest.patch("nodes", node, {"metadata": {"labels": {"example.com/try": str(number)}}})
+            attempts = cluster.metric("scheduler_schedule_attempts_total", result="unschedulable")
+            story.wait(
+                "another attempt",
+                lambda before=attempts: (
+                    cluster.metric("scheduler_schedule_attempts_total", result="unschedulable") > before
+                ),
+            )
+        story.rest.patch("nodes", node, {"spec": {"unschedulable": True}})
+        story.wait_refused("second", "cordoned")
+        story.wait("word of the second reason", lambda: len(story.events("FailedScheduling", "second")) == 2)
+        story.rest.patch("nodes", node, {"spec": {"unschedulable": None}})
+        story.wait_refused("second", "gpu")
+        story.rest.delete("pods", "first", story.namespace)
+        story.wait_running("second")
+        story.wait("word of the start", lambda: story.events("Scheduled", "second"))
+        said = [one["note"] for one in story.events("FailedScheduling", "second")]
+        assert len(said) == 3, said  # no device, cordoned, no device
+        assert len(story.events("Scheduled", "second")) == 1
+        assert _scheduled_condition(story.pods()["second"])["status"] == "True"
+
+
+def test_pods_of_other_schedulers_are_not_touched(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.fleet(nodes=1, gpus=1)
+        story.template()
+        story.rest.create("pods", pod_tree("theirs", templates=["gpu"], scheduler="other"), story.namespace)
+        story.wait("the claim of their pod", lambda: story.pods()["theirs"]["status"].get("resourceClaimStatuses"))
+        story.pod("ours", templates=["gpu"])
+        story.wait_running("ours")
+        theirs = story.pods()["theirs"]
+        assert node_of(theirs) == ""
+        assert "conditions" not in theirs["status"] or not reason_of(theirs)
+        writers = {entry["manager"] for entry in theirs["metadata"]["managedFields"]}
+        assert not any("dovetail" in writer for writer in writers), writers
+        assert story.events("FailedScheduling", "theirs") == []
+        name = theirs["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        claim = next(one for one in story.claims() if one["metadata"]["name"] == name)
+        assert devices_of(claim) == []
+        assert "finalizers" not in claim["metadata"]
+
+
+# Devices that must be prepared
+
+
+def test_a_device_with_conditions_is_bound_only_when_its_driver_says_so(cluster: Live) -> None:
+    with scene(cluster) as story:
+        _fabric(story, nodes=1)
+        story.pod("a", templates=["gpu"])
+        claim = _allocated(story)
+        assert claim["status"]["allocation"].get("allocationTimestamp")
+        _report(story, claim, "Attached", "False")
+        story.pod("plain")  # the loop goes on meanwhile
+        story.wait_running("plain")
+        assert node_of(story.pods()["a"]) == ""
+        _report(story, claim, "Attached", "True")
+        story.wait_running("a")
+
+
+def test_a_device_that_cannot_be_prepared_is_given_back(cluster: Live) -> None:
+    with scene(cluster) as story:
+        _fabric(story, nodes=1)
+        with story.rest.record("resourceclaims", story.namespace) as recording:
+            story.pod("a", templates=["gpu"])
+            claim = _allocated(story)
+            _report(story, claim, "AttachFailed", "True")
+            name = claim["metadata"]["name"]
+            story.wait(
+                "the device given back and taken again",
+                lambda: (
+                    _changes([bool(devices_of(one.object)) for one in recording.of(name)])[:3] == [False, True, False]
+                ),
+            )
+        claim = _allocated(story)
+        assert not claim["status"].get("devices"), "what was said about the old device must not count for the new one"
+        _report(story, claim, "Attached", "True")
+        story.wait_running("a")
+
+
+# Device plugins
+
+
+def test_device_plugin_resources_are_counted_and_the_fifth_pod_waits(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.node("plugin", **{"example.com/gpu": "4"})
+        names = [f"p{number}" for number in range(5)]
+        for name in names:
+            story.pod(name, limits={"example.com/gpu": "1"})
+        story.wait("four running pods", lambda: _running(story) == 4)
+        waiting = next(name for name, pod in story.pods().items() if not node_of(pod))
+        story.wait_refused(waiting, "example.com/gpu")
+        assert story.claims() == []
+        story.rest.delete("pods", next(name for name in names if name != waiting), story.namespace)
+        story.wait_running(waiting)
+
+
+def test_where_a_device_plugin_offers_the_resource_no_claim_is_made(cluster: Live) -> None:
+    with scene(cluster) as story:
+        resource = f"{story.namespace}.example.com/gpu"
+        story.classed(extendedResourceName=resource)
+        by_plugin = story.node("plugin", labels={"example.com/kind": "plugin"}, **{resource: "1"})
+        by_devices = story.node("devices", labels={"example.com/kind": "devices"})
+        for node in (by_plugin, by_devices):
+            story.slice(node, [{"name": "gpu-0"}])
+        for kind in ("plugin", "devices"):
+            story.pod(kind, limits={resource: "1"}, nodeSelector={"example.com/kind": kind})
+        pods = story.wait_running("plugin", "devices")
+        assert "extendedResourceClaimStatus" not in pods["plugin"]["status"]
+        made = pods["devices"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+        assert [one["metadata"]["name"] for one in story.claims()] == [made]
+        assert story.held() == [(by_devices, "gpu-0")]
+
+
+# Removal by force
+
+
+def test_the_device_of_a_pod_removed_by_force_rests_until_the_node_lets_go(cluster: Live) -> None:
+    grace = 4
+    with scene(cluster) as story:
+        story.fleet(nodes=1, gpus=1)
+        story.template()
+        story.pod("first", templates=["gpu"], terminationGracePeriodSeconds=grace)
+        story.wait_running("first")
+        story.pod("second", templates=["gpu"])
+        story.wait_refused("second", "gpu")
+        with (
+            story.rest.record("pods", story.namespace) as pods,
+            story.rest.record("resourceclaims", story.namespace) as claims,
+        ):
+            story.rest.delete("pods", "first", story.namespace, gracePeriodSeconds=0)
+            story.wait("a quarantine", lambda: cluster.metric("dovetail_quarantined_devices") > 0)
+            story.wait_running("second")
+            gone = next(one.at for one in pods.of("first") if one.type == "DELETED")
+            given = next(one.at for one in claims.seen if devices_of(one.object) and one.at > gone)
+        assert given - gone >= grace  # a lower bound: however slow the machine, it cannot be undercut
+        story.wait("the end of the quarantine", lambda: cluster.metric("dovetail_quarantined_devices") == 0)
+
+
+def _fabric(story: Scene, *, nodes: int) -> list[str]:
+    """Nodes with one device each that is attached over a fabric when it is asked for."""
+    story.classed()
+    story.template()
+    names = [story.node(f"n{number}") for number in range(nodes)]
+    device = {
+        "name": "gpu-0",
+        "bindsToNode": True,
+        "bindingConditions": ["Attached"],
+        "bindingFailureConditions": ["AttachFailed"],
+    }
+    for name in names:
+        story.slice(name, [device])
+    return names
+
+
+def _allocated(story: Scene) -> dict[str, Any]:
+    found: dict[str, Any] = story.wait("devices", lambda: [one for one in story.claims() if devices_of(one)])[0]
+    return found
+
+
+def _report(story: Scene, claim: dict[str, Any], condition: str, status: str) -> None:
+    """What the driver says about the device a claim holds."""
+    driver, pool, device = devices_of(claim)[0]
+    moment = claim["metadata"]["creationTimestamp"]
+    said = {"type": condition, "status": status, "reason": "Told", "message": "", "lastTransitionTime": moment}
+    devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [said]}]
+    story.rest.patch(
+        "resourceclaims", claim["metadata"]["name"], {"status": {"devices": devices}}, story.namespace, "status"
+    )
+
+
+def _changes(states: list[bool]) -> list[bool]:
+    """The states without repetition."""
+    return [one for place, one in enumerate(states) if place == 0 or states[place - 1] != one]
+
+
+def _running(story: Scene) -> int:
+    return sum(phase_of(pod) == "Running" for pod in story.pods().values())
+
+
+def _scheduled_condition(pod: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
+    return found

@@ -1,0 +1,144 @@
+"""The scheduler as separate processes, each with a user and a proxy of its own, to be killed, stopped and asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import aiohttp
+
+from dovetail.boot import controlplane, processes
+from tests.faults.proxy import Proxy
+
+PROGRAM: Final = "import sys; from dovetail.cli.main import main; sys.exit(main())"
+READY_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.1
+LEASE: Final = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
+
+
+class Files(NamedTuple):
+    """What a process is started with."""
+
+    kubeconfig: Path
+    configuration: Path
+    port: int  # for health and questions
+
+
+Command = Callable[[Files], list[str]]
+
+
+def ours(files: Files) -> list[str]:
+    """The scheduler under test."""
+    paths = ["--kubeconfig", str(files.kubeconfig), "--config", str(files.configuration)]
+    return [sys.executable, "-c", PROGRAM, "scheduler", *paths]
+
+
+class Instance:
+    """One replica: a process now and then, the same user always."""
+
+    def __init__(
+        self, user: str, token: str, *, ca: Path, directory: Path, proxy: Proxy, command: Command = ours
+    ) -> None:
+        self.user = user
+        self.proxy = proxy
+        self.starts = 0
+        self._token = token
+        self._ca = ca
+        self._directory = directory
+        self._command = command
+        self._port = controlplane.free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """What the processes have to say, one after the other."""
+        return self._directory / f"{self.user}.log"
+
+    def start(self, *, has_election: bool) -> None:
+        """Starts a process."""
+        files = self._files(has_election=has_election)
+        self._process = processes.start(self._command(files), log=self.log, is_tethered=True)
+        self.starts += 1
+
+    async def ready(self) -> bool:
+        """Waits until the process answers; False where it ends instead, or takes for ever."""
+        for _ in range(int(READY_SECONDS / POLL_SECONDS)):
+            if self.exit_code() is not None:
+                return False
+            if await self._asked("/healthz") is not None:
+                return True
+            await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    def exit_code(self) -> int | None:
+        """How the process ended; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """Ends the process as a power cut would; it is gone when this returns."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stops the process, or lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def end(self) -> None:
+        """Ends the process in good order, or else."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        for _ in range(100):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+        self.kill()
+
+    async def consistent(self) -> dict[str, Any] | None:
+        """What the scheduler finds when it compares its picture with a fresh list; None where it does not answer."""
+        return await self._asked("/debug/consistent", seconds=30)
+
+    async def _asked(self, path: str, *, seconds: float = 2) -> dict[str, Any] | None:
+        try:
+            timeout = aiohttp.ClientTimeout(total=seconds)
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(f"http://127.0.0.1:{self._port}{path}") as answer,
+            ):
+                text = await answer.text()
+                if answer.status != 200:
+                    return None
+                found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
+                return found
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    def _files(self, *, has_election: bool) -> Files:
+        kubeconfig, configuration = (self._directory / f"{self.user}.{name}" for name in ("kubeconfig", "config"))
+        place = {"server": f"https://127.0.0.1:{self.proxy.port}", "certificate-authority": str(self._ca)}
+        named = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": place}],
+            "users": [{"name": "u", "user": {"token": self._token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        kubeconfig.write_text(json.dumps(named), encoding="utf-8")
+        chosen = {
+            "apiVersion": "dovetail.dev/v1alpha1",
+            "kind": "SchedulerConfiguration",
+            "leaderElection": {"enabled": has_election, **LEASE},
+            "serving": {"port": self._port},
+        }
+        configuration.write_text(json.dumps(chosen), encoding="utf-8")
+        return Files(kubeconfig, configuration, self._port)

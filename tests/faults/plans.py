@@ -1,0 +1,74 @@
+"""Which faults strike which requests, how often. A plan is data; the chance comes from a seeded generator.
+
+Rates are per request, or per line for the faults of a watch. Bursts and stalls follow from one draw.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final, NamedTuple
+
+from tests.faults import asked
+
+BEFORE: Final = "reset before"  # the server never saw the request
+AFTER: Final = "answer lost"  # the server did what was asked, nobody was told
+THROTTLED: Final = "429"
+ERRORS: Final = ("500", "503", "504")
+CONFLICT: Final = "409"  # made up
+TOUCHED: Final = "touched first"  # a real conflict: somebody changes the object just before
+SLOW: Final = "slow"
+TRUNCATED: Final = "truncated"
+CUT: Final = "watch cut in a line"
+GONE: Final = "watch 410"
+GONE_EVENT: Final = "watch 410 as an event"
+TWICE: Final = "event twice"
+LATE: Final = "event late"  # after one of another object
+SWAPPED: Final = "events swapped"  # two of the same object
+STALLED: Final = "watch stalled"
+BLACKHOLE: Final = "blackhole"  # a spell over all requests, set off by whoever runs the proxy
+
+ANY_REQUEST: Final = (BEFORE, AFTER, THROTTLED, *ERRORS, SLOW, TRUNCATED)
+CONFLICTS: Final = (CONFLICT, TOUCHED)
+ON_OPENING: Final = (BEFORE, THROTTLED, *ERRORS, GONE, GONE_EVENT)
+ON_LINES: Final = (CUT, TWICE, LATE, SWAPPED, STALLED)
+ALL: Final = tuple(dict.fromkeys((*ANY_REQUEST, *CONFLICTS, *ON_OPENING, *ON_LINES, BLACKHOLE)))
+
+Rates = dict[str, dict[str, float]]  # class of request -> fault -> chance
+
+
+class Plan(NamedTuple):
+    """What may go wrong, and for how long the lengthy faults last."""
+
+    requests: Rates
+    lines: dict[str, float]  # faults of single watch lines
+    slow_seconds: float = 0.4
+    stall_seconds: float = 1.5
+    hold_seconds: float = 0.5  # how long an event waits for one to overtake it
+    burst: int = 3  # failures in a row after a 5xx
+
+
+QUIET: Final = Plan({}, {})
+
+
+def stormy(rate: float = 0.15, *, lines: float = 0.03, are_swaps_on: bool = True) -> Plan:
+    """Every fault on every request it can strike, `rate` in total per request."""
+    requests: Rates = {}
+    for what in asked.CLASSES:
+        kinds = ON_OPENING if what == "watch" else ANY_REQUEST
+        if what in ("claim", "claim-status", "lease"):
+            kinds = (*kinds, *CONFLICTS)
+        elif what in ("pod-status", "binding"):
+            kinds = (*kinds, CONFLICT)
+        requests[what] = {kind: rate / len(kinds) for kind in kinds}
+    on_lines = [kind for kind in ON_LINES if are_swaps_on or kind != SWAPPED]
+    return Plan(requests, {kind: lines / len(on_lines) for kind in on_lines})
+
+
+def drawn(rates: dict[str, float], chance: random.Random) -> str:
+    """The fault that strikes, "" for none. One draw, whatever the rates."""
+    left = chance.random()
+    for kind, rate in rates.items():
+        left -= rate
+        if left < 0:
+            return kind
+    return ""

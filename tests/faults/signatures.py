@@ -1,0 +1,158 @@
+"""Who wrote each revision, from the API server's audit log.
+
+A write that was answered carries its resourceVersion in the answer. A binding is answered without one, so it is known
+by its pod; a deletion may take two writes. A write whose answer the server itself lost (the store was down) is known by
+the failed request on the same object at that time. What nobody can be found for is told, because then a history proves
+nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.faults.records import History, Revision, Tree, with_writers
+
+SIGNED: Final = ("resourceclaims", "pods", "leases")
+SLACK_SECONDS: Final = 5.0  # between the server's clock readings and the recorder's; one machine, but a busy one
+_GROUPS: Final = {
+    "": ["pods", "pods/status", "pods/binding", "pods/eviction", "events"],
+    "resource.k8s.io": ["resourceclaims", "resourceclaims/status"],
+    "coordination.k8s.io": ["leases"],
+    "events.k8s.io": ["events"],
+}
+POLICY: Final[Tree] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": True,
+    "rules": [
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "None", "namespaces": ["kube-node-lease"]},
+        {
+            "level": "RequestResponse",
+            "resources": [{"group": group, "resources": resources} for group, resources in _GROUPS.items()],
+        },
+        {"level": "None"},
+    ],
+}
+
+
+class Request(NamedTuple):
+    """One write as the server logged it."""
+
+    user: str
+    kind: str
+    key: str
+    subresource: str
+    code: int
+    version: int  # of what was stored, 0 where the answer does not say
+    began: float
+    ended: float
+    verb: str = ""
+
+    @property
+    def act(self) -> str:
+        """What it would do to the object."""
+        if self.subresource == "binding":
+            return "bind"
+        return "delete" if self.verb == "delete" or self.subresource == "eviction" else "write"
+
+    @property
+    def is_told_otherwise(self) -> bool:
+        """Whether it may have written something that its answer does not number: bindings, deletions, failures."""
+        if self.code >= 500 or not self.code:
+            return True
+        return self.code < 300 and self.act != "write"
+
+
+def flags(directory: Path) -> tuple[str, ...]:
+    """Writes the policy; the flags that make the API server log by it."""
+    policy = directory / "audit-policy.json"
+    policy.write_text(json.dumps(POLICY), encoding="utf-8")
+    return f"--audit-policy-file={policy}", f"--audit-log-path={log_of(directory)}", "--audit-log-maxsize=0"
+
+
+def log_of(directory: Path) -> Path:
+    """Where the log is."""
+    return directory / "audit.log"
+
+
+def read(path: Path) -> list[Request]:
+    """The writes of a log; a last line that is still being written is left out."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(_request(json.loads(line)))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def signed(history: History, requests: Iterable[Request]) -> History:
+    """The history with its writers; a gap for each write that somebody must answer for and nobody does."""
+    writers: dict[int, str] = {}
+    others: dict[tuple[str, str], list[Request]] = {}
+    for request in requests:
+        if request.version and request.code < 300:
+            writers[request.version] = request.user
+        if request.is_told_otherwise:
+            others.setdefault((request.kind, request.key), []).append(request)
+    gaps = list(history.gaps)
+    known: dict[tuple[str, str], Tree] = {}
+    for revision in history.revisions:
+        place = revision.kind, revision.key
+        before = known.pop(place, None)
+        if not revision.is_deleted:
+            known[place] = revision.object
+        if revision.number in writers or revision.kind not in SIGNED or revision.is_deleted:
+            continue
+        act = _act(before, revision.object)
+        users = {one.user for one in others.get(place, ()) if one.act == act and _could_be(one, revision)}
+        if len(users) == 1:
+            writers[revision.number] = users.pop()
+        else:
+            what = "nobody" if not users else " or ".join(sorted(users))
+            gaps.append(f"revision {revision.number} of {revision.kind} {revision.key} was written by {what}")
+    return history._replace(revisions=with_writers(history.revisions, writers), gaps=tuple(gaps))
+
+
+def _act(before: Tree | None, after: Tree) -> str:
+    """What was done to the object."""
+    if before is not None and before["metadata"]["uid"] == after["metadata"]["uid"]:
+        if (before.get("spec") or {}).get("nodeName") != (after.get("spec") or {}).get("nodeName"):
+            return "bind"
+        names = ("deletionTimestamp", "deletionGracePeriodSeconds")
+        if any(before["metadata"].get(name) != after["metadata"].get(name) for name in names):
+            return "delete"
+    return "write"
+
+
+def _could_be(request: Request, revision: Revision) -> bool:
+    return request.began - SLACK_SECONDS < revision.seconds < request.ended + SLACK_SECONDS
+
+
+def _request(entry: Tree) -> Request:
+    about = entry.get("objectRef") or {}
+    stored = entry.get("responseObject") or {}
+    meta = stored.get("metadata") or {}
+    name = about.get("name") or meta.get("name", "")
+    namespace = about.get("namespace", "")
+    return Request(
+        user=entry["user"]["username"],
+        kind=about.get("resource", ""),
+        key=f"{namespace}/{name}" if namespace else name,
+        subresource=about.get("subresource", ""),
+        code=int((entry.get("responseStatus") or {}).get("code", 0)),
+        version=int(meta.get("resourceVersion") or 0) if stored.get("kind") != "Status" else 0,
+        began=_seconds(entry["requestReceivedTimestamp"]),
+        ended=_seconds(entry["stageTimestamp"]),
+        verb=entry["verb"],
+    )
+
+
+def _seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,472 @@
+"""The checker of runs is itself checked: a clean story passes, and each thing that can go wrong is noticed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.faults import checker, checker_pods, checker_scene, records
+from tests.faults.tale import Tale, partition, selector, share, shareable
+
+JUDGE = checker_scene.Judge(frozenset({"one", "two"}))
+COUNTERS = [{"name": "set", "counters": {"slices": {"value": "7"}}}]
+
+
+def cluster() -> Tale:
+    """Two nodes with whole devices, partitions of one more, and one that is shared."""
+    tale = Tale()
+    for node in ("a", "b"):
+        tale.node(node)
+        devices = [{"name": "gpu-0"}, {"name": "gpu-1"}, shareable("wide", "80Gi")]
+        devices += [partition("half-0", 3), partition("half-1", 3), partition("half-2", 3), partition("all", 7)]
+        tale.pool(node, devices, counters=COUNTERS)
+    tale.lead("one")
+    return tale
+
+
+def story() -> Tale:
+    """A bit of everything, all of it right."""
+    tale = cluster()
+    for name in ("train", "left", "right", "part", "slice", "late"):
+        tale.pod(name, claims=("both",) if name in ("left", "right") else (name,), asks={"cpu": "2", "memory": "4Gi"})
+        if name not in ("left", "right"):
+            tale.claim(name, owner=name)
+    tale.claim("both")
+    tale.allocate("train", {"device": "gpu-0"}, {"device": "gpu-1"}, pods=("train",), node="a")
+    tale.bind("train", "a")
+    tale.allocate("both", share("wide", "50Gi", identity="s1"), pods=("left", "right"), node="a")
+    tale.bind("left", "a")
+    tale.bind("right", "a")
+    tale.allocate("part", {"device": "half-0"}, {"device": "half-1"}, pods=("part",), node="b")
+    tale.bind("part", "b")
+    tale.allocate("slice", share("wide", "80Gi", identity="s2"), pods=("slice",), node="b")
+    tale.bind("slice", "b")
+    tale.refuse("late", "2 nodes: 2 lack free GPUs")
+    tale.delete("pods", "t/train")
+    tale.release("train")
+    tale.delete("resourceclaims", "t/train")
+    tale.lead("two")
+    tale.allocate("late", {"device": "gpu-0"}, pods=("late",), node="a", by="two")
+    tale.bind("late", "a", by="two")
+    return tale
+
+
+def rules(tale: Tale) -> set[str]:
+    return {found.rule for found in checker.violations(tale.history(), JUDGE)}
+
+
+def test_a_clean_story_passes() -> None:
+    assert checker.violations(story().history(), JUDGE) == []
+
+
+def test_a_violation_names_its_revision() -> None:
+    tale = story()
+    tale.pod("thief", claims=("thief",))
+    tale.claim("thief", owner="thief")
+    tale.allocate("thief", {"device": "gpu-0"}, pods=("thief",), node="a", by="two")
+    tale.bind("thief", "a", by="two")
+    (found,) = checker.violations(tale.history(), JUDGE)
+    allocation = tale.revisions[-2]
+    assert found.revision == allocation.number
+    assert found.rule == "over-allocated"
+    assert "t/late, t/thief" in found.text
+
+
+def more(tale: Tale, *results: records.Tree, node: str = "a", by: str = "two", name: str = "extra") -> None:
+    """One more pod, allocated and bound."""
+    tale.pod(name, claims=(name,))
+    tale.claim(name, owner=name)
+    tale.allocate(name, *results, pods=(name,), node=node, by=by)
+    tale.bind(name, node, by=by)
+
+
+def an_exclusive_device_beside_its_parts(tale: Tale) -> None:
+    more(tale, {"device": "all"}, node="b")
+
+
+def a_share_of_an_exclusively_held_device(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"})
+    more(tale, share("gpu-1", "1Gi", identity="s9"), name="second")
+
+
+def a_share_under_a_name_in_use(tale: Tale) -> None:
+    more(tale, share("wide", "1Gi", identity="s1"))
+
+
+def the_same_device_twice_in_one_claim(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"}, {"device": "gpu-1"})
+
+
+def a_device_a_rival_has_held_for_long(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_device_that_never_was(tale: Tale) -> None:
+    more(tale, {"device": "gpu-9"})
+
+
+def a_device_withdrawn_long_ago(tale: Tale) -> None:
+    tale.pool("a", [{"name": "gpu-0"}, shareable("wide", "80Gi")], counters=COUNTERS, generation=2)
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"})
+
+
+def taint_rule(tale: Tale, effect: str = "NoExecute") -> None:
+    taint = {"key": "broken", "effect": effect}
+    tale.put(
+        "devicetaintrules", {"metadata": {"name": "rule"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": taint}}
+    )
+    tale.wait(30)
+
+
+def a_device_tainted_long_ago(tale: Tale) -> None:
+    taint_rule(tale)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_node_gone_long_ago(tale: Tale) -> None:
+    tale.delete("nodes", "a")
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_node_closed_long_ago(tale: Tale) -> None:
+    tale.node("a", unschedulable=True)
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_node_tainted_long_ago(tale: Tale) -> None:
+    tale.node("a", taints=[{"key": "down", "effect": "NoSchedule"}])
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"})
+
+
+def an_allocation_for_nobody(tale: Tale) -> None:
+    tale.claim("idle")
+    tale.allocate("idle", {"device": "gpu-1"}, pods=(), node="a", by="two")
+    tale.wait(100)
+
+
+def an_allocation_for_nobody_that_ended_too_late(tale: Tale) -> None:
+    an_allocation_for_nobody(tale)
+    tale.release("idle")
+
+
+def a_pod_that_waits_on_its_devices(tale: Tale) -> None:
+    tale.pod("idle", claims=("idle",))
+    tale.claim("idle", owner="idle")
+    tale.allocate("idle", {"device": "gpu-1"}, pods=("idle",), node="a", by="two")
+    tale.refuse("idle", "no node has room", by="two")
+    tale.wait(100)
+
+
+def a_pod_without_an_answer(tale: Tale) -> None:
+    tale.pod("forgotten")
+
+
+def a_pod_refused_without_a_reason(tale: Tale) -> None:
+    tale.pod("forgotten")
+    tale.change("pods", "t/forgotten", status={"conditions": [{"type": "PodScheduled", "status": "False"}]}, by="two")
+
+
+def a_reservation_for_a_pod_that_went(tale: Tale) -> None:
+    tale.delete("pods", "t/left")
+    tale.wait(100)
+
+
+def a_finalizer_after_the_pod_went(tale: Tale) -> None:
+    tale.delete("pods", "t/late")
+    tale.change("resourceclaims", "t/late", status={"allocation": None, "reservedFor": []})
+    tale.wait(100)
+
+
+def a_deleted_claim_that_stays(tale: Tale) -> None:
+    tale.delete("pods", "t/left")
+    tale.delete("pods", "t/right")
+    tale.change("resourceclaims", "t/both", status={"allocation": None, "reservedFor": []})
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    tale.change("resourceclaims", "t/both", metadata=meta)
+    tale.wait(100)
+
+
+def a_binding_before_the_allocation(tale: Tale) -> None:
+    tale.pod("early", claims=("early",))
+    tale.claim("early", owner="early")
+    tale.bind("early", "a", by="two")
+
+
+def a_binding_before_the_claim(tale: Tale) -> None:
+    tale.pod("early", claims=("early",))
+    tale.bind("early", "a", by="two")
+
+
+def a_binding_without_a_reservation(tale: Tale) -> None:
+    tale.pod("third", claims=("both",))
+    tale.bind("third", "a", by="two")
+
+
+def a_binding_out_of_reach(tale: Tale) -> None:
+    tale.pod("third", claims=("both",))
+    users = [tale.reference(name) for name in ("left", "right", "third")]
+    tale.change("resourceclaims", "t/both", status={"reservedFor": users}, by="two")
+    tale.bind("third", "b", by="two")
+
+
+def a_binding_with_the_claim_of_another_pod(tale: Tale) -> None:
+    tale.pod("third", claims=("late",))
+    users = [tale.reference(name) for name in ("late", "third")]
+    tale.change("resourceclaims", "t/late", status={"reservedFor": users}, by="two")
+    tale.bind("third", "a", by="two")
+
+
+def a_binding_with_half_its_extended_resources(tale: Tale) -> None:
+    tale.pod("early", asks={"gpu.example.com/whole": "1"})
+    tale.bind("early", "a", by="two")
+
+
+def too_much_of_a_processor(tale: Tale) -> None:
+    tale.pod("big", asks={"cpu": "3"})
+    tale.bind("big", "a", by="two")
+
+
+def too_many_counted_devices(tale: Tale) -> None:
+    for name in ("first", "second"):
+        tale.pod(name, asks={"example.com/port": "1500m"})
+        tale.bind(name, "b", by="two")
+
+
+def too_many_pods(tale: Tale) -> None:
+    for number in range(9):
+        tale.pod(f"small-{number}")
+        tale.bind(f"small-{number}", "b", by="two")
+
+
+def a_second_binding(tale: Tale) -> None:
+    tale.bind("late", "b", by="two")
+
+
+def a_pod_of_another_scheduler(tale: Tale) -> None:
+    tale.pod("foreign", scheduler="default-scheduler")
+    tale.bind("foreign", "a", by="two")
+
+
+def another_allocation_in_place(tale: Tale) -> None:
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-1"}
+    allocation = {"devices": {"results": [result]}, "nodeSelector": selector("a")}
+    tale.change("resourceclaims", "t/late", status={"allocation": allocation}, by="two")
+
+
+def devices_taken_from_a_bound_pod(tale: Tale) -> None:
+    tale.change("resourceclaims", "t/late", status={"allocation": None, "reservedFor": []}, by="two")
+
+
+def a_reservation_taken_from_a_bound_pod(tale: Tale) -> None:
+    tale.change("resourceclaims", "t/both", status={"reservedFor": [tale.reference("left")]}, by="two")
+
+
+def the_same_words_again(tale: Tale) -> None:
+    tale.pod("poor")
+    tale.refuse("poor", "no room", by="two")
+    tale.refuse("poor", "no room", by="two")
+
+
+def a_write_of_the_one_that_led_before(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"}, by="one")
+
+
+def a_write_after_the_lease_was_given_back(tale: Tale) -> None:
+    tale.lead("", by="two")
+    more(tale, {"device": "gpu-1"}, by="two")
+
+
+Change = Callable[[Tale], None]
+MUTATIONS: dict[str, list[Change]] = {
+    "over-allocated": [
+        an_exclusive_device_beside_its_parts,
+        a_share_of_an_exclusively_held_device,
+        a_share_under_a_name_in_use,
+        the_same_device_twice_in_one_claim,
+        a_device_a_rival_has_held_for_long,
+        lambda tale: more(tale, share("wide", "31Gi", identity="s9")),
+        lambda tale: more(tale, {"device": "half-2"}, node="b"),
+    ],
+    "stale": [
+        a_device_that_never_was,
+        a_device_withdrawn_long_ago,
+        a_device_tainted_long_ago,
+        a_node_gone_long_ago,
+        a_node_closed_long_ago,
+        a_node_tainted_long_ago,
+    ],
+    "unreserved": [an_allocation_for_nobody, an_allocation_for_nobody_that_ended_too_late],
+    "hoarded": [a_pod_that_waits_on_its_devices],
+    "untold": [a_pod_without_an_answer, a_pod_refused_without_a_reason],
+    "leaked": [a_reservation_for_a_pod_that_went, a_finalizer_after_the_pod_went, a_deleted_claim_that_stays],
+    "unready": [
+        a_binding_before_the_allocation,
+        a_binding_before_the_claim,
+        a_binding_without_a_reservation,
+        a_binding_out_of_reach,
+        a_binding_with_the_claim_of_another_pod,
+        a_binding_with_half_its_extended_resources,
+    ],
+    "overcommitted": [too_much_of_a_processor, too_many_counted_devices, too_many_pods],
+    "moved": [a_second_binding, a_pod_of_another_scheduler],
+    "changed": [another_allocation_in_place, devices_taken_from_a_bound_pod, a_reservation_taken_from_a_bound_pod],
+    "noisy": [the_same_words_again],
+    "two leaders": [a_write_of_the_one_that_led_before, a_write_after_the_lease_was_given_back],
+}
+CASES = [(rule, change) for rule, changes in MUTATIONS.items() for change in changes]
+
+
+@pytest.mark.parametrize(("rule", "change"), CASES, ids=[f"{rule}-{change.__name__}" for rule, change in CASES])
+def test_harm_is_noticed(rule: str, change: Change) -> None:
+    tale = story()
+    change(tale)
+    assert rule in rules(tale)
+
+
+def test_every_rule_has_a_mutation() -> None:
+    assert {*MUTATIONS, "incomplete"} == set(checker.RULES)
+
+
+def test_a_history_with_gaps_proves_nothing() -> None:
+    history = story().history()._replace(gaps=("revisions 5 to 9 are missing",))
+    assert [found.rule for found in checker.violations(history, JUDGE)] == ["incomplete"]
+
+
+def what_a_rival_wrote_a_moment_ago(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
+    more(tale, {"device": "gpu-1"})
+
+
+def a_rival_that_writes_second(tale: Tale) -> None:
+    more(tale, {"device": "gpu-1"})
+    tale.wait(30)
+    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
+
+
+def an_administrator_looking_on(tale: Tale) -> None:
+    more(tale, {"device": "gpu-0", "adminAccess": True}, {"device": "half-2", "adminAccess": True})
+    more(tale, {"device": "all", "adminAccess": True}, node="b", name="second")
+
+
+def a_taint_that_is_tolerated(tale: Tale) -> None:
+    taint_rule(tale)
+    more(tale, {"device": "gpu-1", "tolerations": [{"key": "broken", "operator": "Exists"}]})
+
+
+def a_taint_for_information(tale: Tale) -> None:
+    taint_rule(tale, effect="None")
+    more(tale, {"device": "gpu-1"})
+
+
+def a_taint_of_a_moment_ago(tale: Tale) -> None:
+    taint_rule(tale)
+    tale.wait(-30)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_device_withdrawn_a_moment_ago(tale: Tale) -> None:
+    tale.pool("a", [{"name": "gpu-0"}], counters=COUNTERS, generation=2)
+    more(tale, {"device": "gpu-1"})
+
+
+def a_pod_that_ended_and_made_room(tale: Tale) -> None:
+    tale.change("pods", "t/left", status={"phase": "Succeeded"})
+    tale.pod("big", asks={"cpu": "3"})
+    tale.bind("big", "a", by="two")
+
+
+def other_words(tale: Tale) -> None:
+    tale.pod("poor")
+    tale.refuse("poor", "no room", by="two")
+    tale.refuse("poor", "less room still", by="two")
+
+
+def a_gated_pod(tale: Tale) -> None:
+    spec = {"schedulerName": "dovetail", "containers": [], "schedulingGates": [{"name": "g"}]}
+    tale.put("pods", {"metadata": {"name": "gated", "namespace": "t"}, "spec": spec})
+
+
+def a_pod_that_others_forgot(tale: Tale) -> None:
+    tale.pod("foreign", scheduler="default-scheduler")
+
+
+def extended_resources_served_by_a_claim(tale: Tale) -> None:
+    tale.pod("early", asks={"gpu.example.com/whole": "1"})
+    tale.claim("early-made", owner="early")
+    tale.allocate("early-made", {"device": "gpu-1"}, pods=("early",), node="a", by="two")
+    mapping = {"containerName": "main", "resourceName": "gpu.example.com/whole", "requestName": "r"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "early-made", "requestMappings": [mapping]}}
+    tale.change("pods", "t/early", status=status, by="two")
+    tale.bind("early", "a", by="two")
+
+
+def the_controllers_take_back(tale: Tale) -> None:
+    tale.change("pods", "t/late", status={"phase": "Succeeded"})
+    tale.release("late")
+
+
+HARMLESS: list[Change] = [
+    what_a_rival_wrote_a_moment_ago,
+    a_rival_that_writes_second,
+    an_administrator_looking_on,
+    a_taint_that_is_tolerated,
+    a_taint_for_information,
+    a_taint_of_a_moment_ago,
+    a_device_withdrawn_a_moment_ago,
+    a_pod_that_ended_and_made_room,
+    other_words,
+    a_gated_pod,
+    a_pod_that_others_forgot,
+    extended_resources_served_by_a_claim,
+    the_controllers_take_back,
+]
+
+
+@pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.__name__)
+def test_what_is_allowed_passes(change: Change) -> None:
+    tale = story()
+    change(tale)
+    assert rules(tale) == set()
+
+
+def test_a_pod_asks_for_its_largest_moment() -> None:
+    def container(cpu: str, **more: str) -> records.Tree:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    sidecar = container("1", restartPolicy="Always")
+    spec: records.Tree = {"containers": [container("2"), container("500m")], "initContainers": [sidecar]}
+    assert checker_pods.demand_of({"spec": spec}) == {"cpu": Fraction(7, 2)}
+    spec["initContainers"] = [container("9"), sidecar, container("5")]
+    assert checker_pods.demand_of({"spec": spec}) == {"cpu": 9}
+    spec["overhead"] = {"cpu": "1", "memory": "1Ki"}
+    assert checker_pods.demand_of({"spec": spec}) == {"cpu": 10, "memory": 1024}
+    spec["resources"] = {"limits": {"cpu": "4"}}
+    assert checker_pods.demand_of({"spec": spec}) == {"cpu": 5, "memory": 1024}
+
+
+def test_a_history_survives_the_disk(tmp_path: Path) -> None:
+    history = story().history()._replace(gaps=("a gap",))
+    records.save(history, tmp_path / "history.gz")
+    assert records.load(tmp_path / "history.gz") == history
+
+
+def test_the_checker_knows_nothing_of_the_scheduler() -> None:
+    here = Path(__file__).parent
+    allocate = here.parent / "allocate"
+    files = [*here.glob("checker*.py"), here / "records.py", allocate / "checker_pools.py"]
+    assert len(files) > 6
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] == "dovetail"], path

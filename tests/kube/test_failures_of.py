@@ -1,0 +1,82 @@
+"""Answers that are no success become failures a caller can act on."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dovetail.kube import failures_of
+from dovetail.ports import failures
+from tests.kube import serving
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (400, "BadRequest", failures.Refused),
+        (401, "Unauthorized", failures.Unauthorised),
+        (403, "Forbidden", failures.Refused),
+        (404, "NotFound", failures.Missing),
+        (405, "MethodNotAllowed", failures.Refused),
+        (408, "", failures.Unavailable),
+        (409, "Conflict", failures.Conflict),
+        (409, "AlreadyExists", failures.AlreadyThere),
+        (410, "Expired", failures.Expired),
+        (410, "Gone", failures.Expired),
+        (413, "RequestEntityTooLarge", failures.Refused),
+        (415, "UnsupportedMediaType", failures.Refused),
+        (422, "Invalid", failures.Refused),
+        (429, "TooManyRequests", failures.Throttled),
+        (500, "InternalError", failures.Unavailable),
+        (502, "", failures.Unavailable),
+        (503, "ServiceUnavailable", failures.Unavailable),
+        (504, "Timeout", failures.Unavailable),
+        (302, "", failures.Refused),
+    ],
+)
+def test_each_answer_becomes_what_the_caller_should_do(
+    code: int, reason: str, expected: type[failures.ApiFailure]
+) -> None:
+    body = msgspec.json.encode(serving.status(code, reason, "because"))
+    failure = failures_of.failure_of(code, body, doing="patch pods a/b")
+    assert type(failure) is expected
+    assert failure.status == code
+    assert failure.reason == reason
+    assert str(failure).startswith("patch pods a/b: ")
+    assert "because" in str(failure)
+
+
+def test_a_stressed_store_is_no_refusal() -> None:
+    for message in ("etcdserver: request timed out", "etcdserver: leader changed", "etcdserver: too many requests"):
+        body = msgspec.json.encode(serving.status(400, "", message))
+        assert type(failures_of.failure_of(400, body)) is failures.Unavailable, message
+
+
+def test_the_wait_is_the_one_the_server_asks_for() -> None:
+    plain = msgspec.json.encode(serving.status(429, "TooManyRequests"))
+    detailed = msgspec.json.encode(serving.status(429, "TooManyRequests", retryAfterSeconds=7))
+    assert failures_of.failure_of(429, plain).retry_after is None
+    assert failures_of.failure_of(429, plain, headers={"Retry-After": "3"}).retry_after == 3
+    assert failures_of.failure_of(429, detailed, headers={"Retry-After": "3"}).retry_after == 7
+    assert (
+        failures_of.failure_of(429, plain, headers={"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}).retry_after is None
+    )
+    assert failures_of.failure_of(429, plain, headers={"Retry-After": "-5"}).retry_after == 0
+    assert failures_of.failure_of(429, plain, headers={"Retry-After": "inf"}).retry_after is None
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"null", b"[]", b'{"code":"x"}', b"\xff\xfe"])
+def test_a_body_that_is_no_status_is_repeated_as_text(body: bytes) -> None:
+    failure = failures_of.failure_of(502, body)
+    assert type(failure) is failures.Unavailable
+    assert failure.reason == ""
+
+
+def test_long_bodies_are_cut() -> None:
+    assert len(str(failures_of.failure_of(502, b"x" * 100_000))) < 1000
+
+
+def test_an_error_event_carries_its_own_status() -> None:
+    expired = msgspec.json.encode(serving.status(410, "Expired", "too old resource version"))
+    assert type(failures_of.failure_of_event(expired)) is failures.Expired
+    assert type(failures_of.failure_of_event(b"{}")) is failures.Unavailable

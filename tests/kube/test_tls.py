@@ -1,0 +1,173 @@
+"""TLS with real certificates: whom we trust, what we show, what stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from dovetail import errors
+from dovetail.boot import certificates
+from dovetail.kube import config, credentials, exec_plugin, tls, transport
+from dovetail.ports import failures
+from tests.kube import serving
+from tests.support import real
+
+
+class Keys:
+    """An authority, a server's certificate and two users'."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = certificates.Authority(directory)
+        self.authority = authority.pair.certificate
+        self.server = authority.server("server")
+        self.ann = authority.client("ann", ["people"])
+        self.bob = authority.client("bob")
+        self.stranger = certificates.Authority(directory / "other").pair.certificate
+
+    def context(self) -> ssl.SSLContext:
+        """A server that takes users' certificates."""
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.authority))
+        made.load_cert_chain(self.server.certificate, self.server.key)
+        made.verify_mode = ssl.CERT_OPTIONAL
+        return made
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
+    try:
+        yield Keys(tmp_path_factory.mktemp("keys"))
+    except certificates.OpensslMissing as missing:
+        real.missing(str(missing))
+
+
+async def who(request: web.Request) -> web.Response:
+    """Answers the common name of the user's certificate and the bearer token."""
+    assert request.transport is not None
+    peer = request.transport.get_extra_info("peercert") or {}
+    names = dict(entry[0] for entry in peer.get("subject", ()))
+    return serving.answer({"name": names.get("commonName", ""), "token": request.headers.get("Authorization", "")})
+
+
+def ask(keys: Keys, *, handler: serving.Handler = who, given: dict[str, Any] | None = None, **connected: Any) -> Any:
+    """What the server answers to a connection."""
+
+    async def main() -> Any:
+        async with serving.serving(handler, context=keys.context()) as url:
+            made = config.Connection(
+                server=url,
+                authority=connected.pop("authority", keys.authority.read_bytes()),
+                credentials=credentials.Credentials(**(given or {})),
+                **connected,
+            )
+            async with transport.Transport(made) as over:
+                return msgspec.json.decode((await over.request("GET", "/")).body)
+
+    return asyncio.run(main())
+
+
+def test_certificates_from_files_and_inline(keys: Keys) -> None:
+    assert ask(keys)["name"] == ""
+    files = {"certificate_file": str(keys.ann.certificate), "key_file": str(keys.ann.key)}
+    assert ask(keys, given=files)["name"] == "ann"
+    inline = {"certificate": keys.bob.certificate.read_bytes(), "key": keys.bob.key.read_bytes()}
+    assert ask(keys, given=inline)["name"] == "bob"
+
+
+def test_a_server_of_another_authority_is_not_trusted(keys: Keys) -> None:
+    with pytest.raises(failures.Unavailable, match="certificate verify failed"):
+        ask(keys, authority=keys.stranger.read_bytes())
+    with pytest.raises(failures.Unavailable, match="certificate verify failed"):
+        ask(keys, authority=b"")
+    assert ask(keys, authority=b"", is_insecure=True)["name"] == ""
+
+
+def test_the_name_is_checked_and_can_be_another_than_the_address(keys: Keys) -> None:
+    with pytest.raises(failures.Unavailable, match="certificate verify failed"):
+        ask(keys, server_name="elsewhere.example")
+    assert ask(keys, server_name="kubernetes.default.svc")["name"] == ""
+
+
+def test_old_protocols_are_not_spoken(keys: Keys) -> None:
+    made = tls.context(config.Connection(server="https://x"), credentials.Identity())
+    assert made.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert made.verify_mode is ssl.CERT_REQUIRED
+    assert made.check_hostname
+
+
+def test_an_authority_that_is_none_is_told_when_the_transport_opens(keys: Keys) -> None:
+    with pytest.raises(errors.InputError, match="authority is not PEM"):
+        ask(keys, authority=b"nonsense")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"certificate": b"nonsense", "key": b"nonsense"},
+        {"certificate": "ann.certificate", "key": "bob.key"},
+        {"certificate": "ann.certificate", "key": "ann.certificate"},
+    ],
+)
+def test_certificates_that_cannot_be_used_are_refused(keys: Keys, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if isinstance(value, str):
+            owner, _, part = value.partition(".")
+            given[name] = getattr(getattr(keys, owner), part).read_bytes()
+    with pytest.raises(failures.Unauthorised, match="client certificate and key cannot be used"):
+        ask(keys, given=given)
+
+
+def test_an_encrypted_key_is_refused_instead_of_asking_for_a_password(keys: Keys, tmp_path: Path) -> None:
+    encrypted = tmp_path / "key"
+    command = ["openssl", "pkcs8", "-topk8", "-in", keys.ann.key, "-out", encrypted, "-passout", "pass:x"]
+    subprocess.run(command, check=True, capture_output=True)
+    given = {"certificate": keys.ann.certificate.read_bytes(), "key": encrypted.read_bytes()}
+    with pytest.raises(failures.Unauthorised, match="must not be encrypted"):
+        ask(keys, given=given)
+
+
+def test_inline_keys_leave_nothing_behind(keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    identity = credentials.Identity((), keys.ann.certificate.read_bytes(), keys.ann.key.read_bytes())
+    connection = config.Connection(server="https://x")
+    before = set(os.listdir("/proc/self/fd"))
+    tls.context(connection, identity)
+    assert set(os.listdir("/proc/self/fd")) == before
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tls.context(connection, identity)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
+    """A kept connection would go on as the old user."""
+    pairs = [keys.ann, keys.bob]
+
+    async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
+        pair = pairs.pop(0)
+        return exec_plugin.Issued(certificate=pair.certificate.read_bytes(), key=pair.key.read_bytes())
+
+    async def only_bob(request: web.Request) -> web.Response:
+        answer = await who(request)
+        assert isinstance(answer.body, bytes)
+        return answer if b"bob" in answer.body else serving.refusal(401, "Unauthorized")
+
+    plugin = exec_plugin.Plugin(command="x", api_version=exec_plugin.API_VERSIONS[0])
+
+    async def main() -> None:
+        async with serving.serving(only_bob, context=keys.context()) as url:
+            made = config.Connection(server=url, authority=keys.authority.read_bytes())
+            source = credentials.Source(credentials.Credentials(plugin=plugin), issue=issue)
+            async with transport.Transport(made, source=source) as over:
+                assert (await over.request("GET", "/")).status == 200
+
+    asyncio.run(main())
+    assert pairs == []

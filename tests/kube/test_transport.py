@@ -1,0 +1,493 @@
+"""Requests over real sockets to a server that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from dovetail.kube import credentials as credentials_
+from dovetail.kube import exec_plugin, transport
+from dovetail.ports import failures
+from tests.kube import serving
+
+
+def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
+    seen: list[web.Request] = []
+    bodies: list[bytes] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request)
+        bodies.append(await request.read())
+        return web.Response(status=201, body=b'{"a":1}', headers={"X-Said": "yes", "Set-Cookie": "a=b"})
+
+    def over_prefix(url: str) -> transport.Transport:
+        return transport.Transport(serving.connection(f"{url}/prefix", token="secret"))
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, over_prefix(url) as over:
+            for _ in range(2):
+                answer = await over.request(
+                    "PATCH",
+                    "/apis/x%2Fy",
+                    params={"fieldManager": "dove tail"},
+                    body=b"{}",
+                    content_type="application/merge-patch+json",
+                    accept="application/json;as=X",
+                )
+        assert (answer.status, answer.body, answer.headers["x-said"]) == (201, b'{"a":1}', "yes")
+
+    asyncio.run(main())
+    request = seen[1]
+    assert request.raw_path == "/prefix/apis/x%2Fy?fieldManager=dove+tail"
+    assert bodies == [b"{}", b"{}"]
+    assert request.headers["Authorization"] == "Bearer secret"
+    assert request.headers["Content-Type"] == "application/merge-patch+json"
+    assert request.headers["Accept"] == "application/json;as=X"
+    assert request.headers["Accept-Encoding"] == "identity"
+    assert request.headers["User-Agent"].startswith("dovetail/")
+    assert "Cookie" not in request.headers
+    assert seen[0].transport is seen[1].transport, "the connection was not kept"
+
+
+def test_redirects_and_proxies_of_the_environment_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    asked: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=302, headers={"Location": "/elsewhere"})
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url, token="t")) as over:
+            assert (await over.request("GET", "/here")).status == 302
+
+    asyncio.run(main())
+    assert asked == ["/here"]
+
+
+def test_a_silent_server_is_unavailable_after_the_timeout() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            with pytest.raises(failures.Unavailable, match=r"GET /x: no answer within 0.05 s"):
+                await over.request("GET", "/x", timeout=0.05)
+
+    asyncio.run(main())
+
+
+def test_a_body_that_never_ends_is_unavailable_after_the_timeout() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{")
+        await asyncio.Event().wait()
+        return response
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            with pytest.raises(failures.Unavailable):
+                await over.request("GET", "/x", timeout=0.05)
+
+    asyncio.run(main())
+
+
+def test_nobody_there_and_a_reset_are_unavailable() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            for method in ("GET", "POST"):
+                with pytest.raises(failures.Unavailable, match=f"{method} /x: "):
+                    await over.request(method, "/x", body=None if method == "GET" else b"{}")
+        async with transport.Transport(serving.connection(url)) as over:
+            with pytest.raises(failures.Unavailable, match=r"GET /x: cannot connect to 127.0.0.1:\d+: Connect"):
+                await over.request("GET", "/x")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+def test_a_write_that_broke_midway_is_never_sent_again_behind_the_callers_back(method: str) -> None:
+    writes: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.method != "GET":
+            writes.append(request.method)
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response()
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            await over.request("GET", "/warm")  # the write then goes over a kept connection
+            with pytest.raises(failures.Unavailable):
+                await over.request(method, "/x", body=b"{}")
+
+    asyncio.run(main())
+    assert writes == [method]
+
+
+def test_an_encoding_nobody_asked_for_is_refused() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            with pytest.raises(failures.Unavailable, match="gzip"):
+                await over.request("GET", "/x")
+            with pytest.raises(failures.Unavailable, match="gzip"):
+                await anext(over.lines("/x"))
+
+    asyncio.run(main())
+
+
+def test_no_more_requests_at_once_than_allowed_and_watches_do_not_count() -> None:
+    at_once = most = 0
+    let_go = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal at_once, most
+        if request.path == "/watch":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"{}\n")
+            await let_go.wait()
+            return response
+        at_once += 1
+        most = max(most, at_once)
+        if most == 3:
+            let_go.set()
+        await let_go.wait()
+        at_once -= 1
+        return web.Response()
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url), concurrency=3) as over:
+            watches = [over.lines("/watch") for _ in range(5)]
+            for watch in watches:
+                assert await anext(watch) == b"{}"
+            await asyncio.gather(*(over.request("GET", f"/{number}") for number in range(20)))
+            for watch in watches:
+                await watch.aclose()
+
+    asyncio.run(main())
+    assert most == 3
+
+
+def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
+    let_go = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        await let_go.wait()
+        return web.Response()
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url), concurrency=1) as over:
+            first = asyncio.create_task(over.request("GET", "/first"))
+            await asyncio.sleep(0)
+            with pytest.raises(failures.Unavailable):
+                await over.request("GET", "/second", timeout=0.05)
+            let_go.set()
+            assert (await first).status == 200
+
+    asyncio.run(main())
+
+
+# The guard
+
+
+class Gate:
+    """A guard that shuts before a given question."""
+
+    def __init__(self, opens: int) -> None:
+        self.opens = opens
+        self.asked = 0
+
+    def __call__(self) -> None:
+        self.asked += 1
+        if self.asked > self.opens:
+            raise failures.Fenced("the lease ended")
+
+
+@pytest.mark.parametrize("opens", [0, 1])
+@pytest.mark.parametrize("body", [b'{"a":1}', None])
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_guard_that_shuts_at_the_last_moment_keeps_everything_back(
+    opens: int, body: bytes | None, is_warm: bool
+) -> None:
+    received: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            received.append(data)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, transport.Transport(serving.connection(url)) as over:
+            if is_warm:
+                await over.request("GET", "/warm")
+            before = len(received)
+            gate = Gate(opens)
+            with pytest.raises(failures.Fenced, match="the lease ended"):
+                await over.request("POST", "/x", body=body, guard=gate)
+            assert gate.asked == opens + 1
+            assert (await over.request("POST", "/x", body=body, guard=Gate(2))).status == 200
+            assert len(received) == before + 1, "bytes of the fenced request went out"
+
+    asyncio.run(main())
+
+
+def test_the_guard_is_asked_again_for_a_repetition_with_new_credentials() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return serving.refusal(401, "Unauthorized")
+
+    async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
+        nonlocal issued
+        issued += 1
+        return exec_plugin.Issued(token=f"token-{issued}")
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, over_plugin(url, issue) as over:
+            with pytest.raises(failures.Fenced):
+                await over.request("POST", "/x", body=b"{}", guard=Gate(2))
+
+    issued = 0
+    asyncio.run(main())
+
+
+# Credentials that are refused
+
+
+PLUGIN = exec_plugin.Plugin(command="plugin", api_version=exec_plugin.API_VERSIONS[0])
+
+
+def over_plugin(url: str, issue: credentials_.Issue) -> transport.Transport:
+    given = credentials_.Credentials(plugin=PLUGIN)
+    return transport.Transport(serving.connection(url, plugin=PLUGIN), source=credentials_.Source(given, issue=issue))
+
+
+def test_refused_credentials_are_renewed_once_for_all_who_wait() -> None:
+    asked: list[str] = []
+    runs = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(request.headers["Authorization"])
+        if request.headers["Authorization"] != "Bearer token-2":
+            return serving.refusal(401, "Unauthorized")
+        return web.Response(body=b"{}\n")
+
+    async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
+        nonlocal runs
+        runs += 1
+        await asyncio.sleep(0)
+        return exec_plugin.Issued(token=f"token-{runs}")
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, over_plugin(url, issue) as over:
+            answers = await asyncio.gather(*(over.request("GET", "/x") for _ in range(8)))
+            assert [answer.status for answer in answers] == [200] * 8
+            assert [line async for line in over.lines("/x")] == [b"{}"]
+
+    asyncio.run(main())
+    assert runs == 2
+    assert asked.count("Bearer token-1") == 8
+
+
+def test_a_watch_renews_refused_credentials_too() -> None:
+    runs = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        is_known = request.headers["Authorization"] == "Bearer token-2"
+        return web.Response(body=b"{}\n") if is_known else serving.refusal(401, "Unauthorized")
+
+    async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
+        nonlocal runs
+        runs += 1
+        return exec_plugin.Issued(token=f"token-{runs}")
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, over_plugin(url, issue) as over:
+            assert [line async for line in over.lines("/x")] == [b"{}"]
+
+    asyncio.run(main())
+    assert runs == 2
+
+
+def test_credentials_that_stay_refused_end_in_the_servers_words() -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return serving.refusal(401, "Unauthorized", "who are you")
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url, token="t")) as over:
+            assert (await over.request("GET", "/x")).status == 401
+            with pytest.raises(failures.Unauthorised, match="who are you"):
+                await anext(over.lines("/x"))
+
+    asyncio.run(main())
+    assert asked == 2, "the same credentials were tried twice"
+
+
+def test_a_plugin_that_fails_during_a_watch_leaves_nothing_open() -> None:
+    runs = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        return serving.refusal(401, "Unauthorized")
+
+    async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            raise failures.Unauthorised("plugin is broken")
+        return exec_plugin.Issued(token="t")
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, over_plugin(url, issue) as over:
+            with pytest.raises(failures.Unauthorised, match="plugin is broken"):
+                await anext(over.lines("/x"))
+
+    asyncio.run(main())
+
+
+# Lines
+
+
+def streamed(*pieces: bytes, is_cut: bool = False) -> serving.Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        if is_cut:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return handler
+
+
+def lines_of(handler: serving.Handler, *, idle_timeout: float = 10.0) -> list[bytes | failures.ApiFailure]:
+    """The lines, and the failure that ended them if one did."""
+
+    async def main() -> list[bytes | failures.ApiFailure]:
+        heard: list[bytes | failures.ApiFailure] = []
+        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+            try:
+                async for line in over.lines("/watch", {"watch": "true"}, idle_timeout=idle_timeout):
+                    heard.append(line)
+            except failures.ApiFailure as failure:
+                heard.append(failure)
+        return heard
+
+    return asyncio.run(main())
+
+
+def test_lines_come_whole_however_they_were_cut() -> None:
+    assert lines_of(streamed(b"a", b"b\nc", b"\n", b"d\n\ne\n")) == [b"ab", b"c", b"d", b"", b"e"]
+
+
+def test_a_line_far_beyond_any_buffer_comes_whole() -> None:
+    long = b"x" * 5_000_000
+    assert lines_of(streamed(long + b"\nshort\n")) == [long, b"short"]
+
+
+def test_a_line_cut_short_is_left_out() -> None:
+    assert lines_of(streamed(b"a\nhal")) == [b"a"]
+    heard = lines_of(streamed(b"a\nhal", is_cut=True))
+    assert [line for line in heard if isinstance(line, bytes)] in ([b"a"], [])
+    assert type(heard[-1]) is failures.Unavailable
+
+
+def test_endless_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MAX_LINE_BYTES", 1000)
+    heard = lines_of(streamed(b"a\n", b"x" * 2000))
+    assert heard[0] == b"a"
+    assert type(heard[-1]) is failures.Unavailable
+
+
+def test_silence_is_a_dead_connection() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"a\n")
+        await asyncio.Event().wait()
+        return response
+
+    heard = lines_of(handler, idle_timeout=0.05)
+    assert heard[0] == b"a"
+    assert type(heard[1]) is failures.Unavailable
+    assert "silent for 0.05 s" in str(heard[1])
+
+
+def test_a_refused_watch_raises_what_the_server_said() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        response = serving.refusal(429, "TooManyRequests")
+        response.headers["Retry-After"] = "2"
+        return response
+
+    (failure,) = lines_of(handler)
+    assert isinstance(failure, failures.Throttled)
+    assert failure.retry_after == 2
+
+
+def test_splitting_agrees_with_the_plain_way_for_any_pieces() -> None:
+    text = b"one\ntwo\n\nthree\nfo"
+
+    async def pieces(size: int) -> AsyncIterator[bytes]:
+        for start in range(0, len(text), size):
+            yield text[start : start + size]
+
+    async def main() -> None:
+        for size in range(1, len(text) + 1):
+            assert [line async for line in transport.split_lines(pieces(size))] == text.split(b"\n")[:-1], size
+
+    asyncio.run(main())
+
+
+# What is shown
+
+
+def test_nothing_shown_holds_a_secret() -> None:
+    connection = serving.connection(
+        "http://127.0.0.1:1",
+        token="s3cret-token",
+        password="s3cret-word",
+        key=b"s3cret-key",
+        plugin=exec_plugin.Plugin(command="p", api_version="v1", args=("s3cret-arg",), environment=(("A", "s3cret"),)),
+    )
+    identity = credentials_.Identity((("Authorization", "Bearer s3cret"),), b"certificate", b"s3cret")
+    issued = exec_plugin.Issued(token="s3cret", key=b"s3cret")
+    for shown in (connection, connection.credentials, transport.Transport(connection), identity, issued):
+        assert "s3cret" not in repr(shown)
+        assert "s3cret" not in str(shown)
+
+
+def test_a_transport_must_be_open() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="async with"):
+            await transport.Transport(serving.connection("http://127.0.0.1:1")).request("GET", "/")
+
+    asyncio.run(main())
+
+
+def test_aiohttp_is_new_enough_to_send_headers_together_with_the_body() -> None:
+    """The guard relies on it: an older one sends the headers first."""
+    major, minor = aiohttp.__version__.split(".")[:2]
+    assert (int(major), int(minor)) >= (3, 13)

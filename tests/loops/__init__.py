@@ -1,0 +1,1 @@
+"""Loops, on a clock that is told the time and servers in memory."""

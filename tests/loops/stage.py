@@ -1,0 +1,140 @@
+"""A small cluster in memory with the live loop running on it, in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from dovetail.loops import consistency, picture, schedule
+from dovetail.model import claims, kinds, pods, policy
+from dovetail.ports import meter
+from dovetail.sim import api as sim_api
+from dovetail.sim import clock as sim_clock
+from dovetail.sim import fleet, inventory
+from dovetail.world.world import World
+
+NAME = "dovetail"
+Tree = dict[str, Any]
+
+
+class Stage:
+    """The cluster, its clock, and one tenure of the scheduler at a time."""
+
+    def __init__(self, *, nodes: int = 2, gpus: int = 2, mig: bool = False) -> None:
+        self.clock = sim_clock.VirtualClock()
+        self.api = sim_api.SimApi(self.clock)
+        gpu = "A100-SXM4-80GB" if mig else "H100-SXM5-80GB"
+        pool = fleet.Pool(name="n", count=nodes, gpu=gpu, gpus_per_node=gpus, mig=mig)
+        for tree in inventory.objects_of(fleet.Fleet(name="stage", pools=(pool,))):
+            if tree["kind"] != "Namespace":
+                self.api.put(tree)
+        self.scheduler: schedule.Scheduler | None = None
+        self.ended: BaseException | None = None
+
+    @contextlib.asynccontextmanager
+    async def scheduling(self, **settings: Any) -> AsyncIterator[schedule.Scheduler]:
+        """A scheduler from a fresh list until the end of the block."""
+        given = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
+        seen = picture.Picture(World(), self.clock)
+        pump = asyncio.create_task(seen.pump())
+        feeds = [
+            self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None)) for kind in kinds.WATCHED
+        ]
+        made = schedule.Scheduler(
+            seen, self.api, clock=self.clock, meter_=meter.NoMeter(), settings=schedule.Settings(**given)
+        )
+        self.scheduler = made
+        task = asyncio.create_task(made.run())
+        await self.pass_time(0)
+        try:
+            yield made
+        finally:
+            if task.done() and not task.cancelled():
+                self.ended = task.exception()
+            task.cancel()
+            pump.cancel()
+            await asyncio.gather(task, pump, return_exceptions=True)
+            for feed in feeds:
+                feed.end()
+
+    async def pass_time(self, seconds: float = 2.0, *, settle: bool = True) -> None:
+        """Lets time pass in small steps; controllers act after each."""
+        steps = max(1, int(seconds / 0.25))
+        for _ in range(steps):
+            await self.clock.advance(seconds / steps)
+            if settle and self.api.settle():
+                await self.clock.advance(0)
+
+    def template(self, name: str, *, profile: str = "", count: int = 1) -> None:
+        """A claim template for whole GPUs or for MIG slices."""
+        self.api.put(_object("ResourceClaimTemplate", name, {"spec": {"spec": _spec(profile, count)}}))
+
+    def claim(self, name: str, *, profile: str = "", count: int = 1) -> None:
+        """A claim to share."""
+        self.api.put(_object("ResourceClaim", name, {"spec": _spec(profile, count)}))
+
+    def pod(self, name: str, *, templates: tuple[str, ...] = (), named: tuple[str, ...] = (), **spec: Any) -> None:
+        """A pod that uses claims."""
+        entries = [{"name": f"t{n}", "resourceClaimTemplateName": one} for n, one in enumerate(templates)]
+        entries += [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(named)]
+        resources = spec.pop("resources", {"requests": {"cpu": "1"}})
+        container = {"name": "main", "image": "x", "resources": resources}
+        body = {"schedulerName": NAME, "containers": [container], "resourceClaims": entries} | spec
+        self.api.put(_object("Pod", name, {"spec": body}))
+
+    def the_pod(self, name: str) -> pods.Pod:
+        found: pods.Pod = self.api.find(kinds.POD, name, namespace="default")
+        return found
+
+    def node_of(self, name: str) -> str:
+        return self.the_pod(name).spec.node_name
+
+    def claims(self) -> list[claims.ResourceClaim]:
+        return list(self.api.all(kinds.CLAIM))
+
+    def devices(self) -> list[tuple[str, str]]:
+        """Every device held by anybody, once per holder."""
+        return sorted(
+            (one.pool, one.device)
+            for claim in self.claims()
+            if claim.status.allocation is not None
+            for one in claim.status.allocation.devices.results
+            if not one.admin_access
+        )
+
+    def events(self, reason: str) -> list[Any]:
+        return [one for one in self.api.all(kinds.EVENT) if one.reason == reason]
+
+    def differences(self) -> tuple[str, ...]:
+        """How the live World differs from a rebuilt one."""
+        assert self.scheduler is not None
+        facts = [one for kind in kinds.WATCHED for one in self.api.all(kind)]
+        return consistency.differences(self.scheduler.world, facts)
+
+    async def delete(self, name: str, *, grace_seconds: int | None = None) -> None:
+        """Deletes a pod."""
+        self.api.shelf.delete(kinds.POD, ("default", name), grace_seconds=grace_seconds)
+        await self.pass_time(0.5)
+
+
+def play(story: Callable[[], Awaitable[None]]) -> None:
+    """Runs a story to its end."""
+    asyncio.run(_awaited(story))
+
+
+async def _awaited(story: Callable[[], Awaitable[None]]) -> None:
+    await story()
+
+
+def _spec(profile: str, count: int) -> Tree:
+    wanted: Tree = {"deviceClassName": "mig.nvidia.com" if profile else "gpu.nvidia.com", "count": count}
+    if profile:
+        wanted["selectors"] = [{"cel": {"expression": f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"}}]
+    return {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
+
+
+def _object(kind: str, name: str, body: Tree) -> Tree:
+    version = "v1" if kind == "Pod" else "resource.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, **body}

@@ -1,0 +1,118 @@
+"""What to write to a claim next: every step from untouched to reserved and back, and when to give up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dovetail.loops import claiming, settle
+from dovetail.model import claims, meta, quantity
+
+POD = claims.ResourceClaimConsumerReference(resource="pods", name="train-0", uid="pod-uid")
+OTHER = claims.ResourceClaimConsumerReference(resource="pods", name="other", uid="other-uid")
+GPU_0 = claims.AllocationResult(
+    devices=claims.DeviceAllocationResult(
+        results=(claims.DeviceRequestAllocationResult(request="gpu", driver="d", pool="p", device="gpu-0"),)
+    )
+)
+GPU_1 = claims.AllocationResult(
+    devices=claims.DeviceAllocationResult(
+        results=(claims.DeviceRequestAllocationResult(request="gpu", driver="d", pool="p", device="gpu-1"),)
+    )
+)
+
+
+def claim(**status: Any) -> claims.ResourceClaim:
+    finalizers = (claims.DELETE_PROTECTION_FINALIZER,) if status.pop("protected", True) else ()
+    deleted = status.pop("deleted", None)
+    metadata = meta.ObjectMeta(
+        namespace="team",
+        name="gpu",
+        uid="claim-uid",
+        resource_version="7",
+        finalizers=finalizers,
+        deletion_timestamp=deleted,
+    )
+    return claims.ResourceClaim(metadata=metadata, status=claims.ResourceClaimStatus(**status))
+
+
+def patch(step: settle.Step) -> dict[str, Any]:
+    assert isinstance(step, settle.Patch)
+    tree: dict[str, Any] = msgspec.json.decode(step.patch)
+    assert tree["metadata"]["uid"] == "claim-uid"
+    assert tree["metadata"]["resourceVersion"] == "7"
+    return tree
+
+
+def fresh(result: claims.AllocationResult | None = GPU_0) -> Any:
+    return claiming.reserve("claim-uid", result, POD, expected=None)
+
+
+def test_the_finalizer_comes_before_the_allocation() -> None:
+    step = fresh()(claim(protected=False))
+    assert patch(step)["metadata"]["finalizers"] == [claims.DELETE_PROTECTION_FINALIZER]
+    assert "status" not in patch(step)
+    assert step.subresource == ""
+
+
+def test_allocation_and_reservation_are_one_status_write() -> None:
+    step = fresh()(claim())
+    status = patch(step)["status"]
+    assert step.subresource == "status"
+    assert status["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    assert [user["uid"] for user in status["reservedFor"]] == ["pod-uid"]
+
+
+def test_a_claim_that_is_as_wanted_is_done() -> None:
+    assert isinstance(fresh()(claim(allocation=GPU_0, reserved_for=(POD,))), settle.Done)
+
+
+def test_a_shared_claim_gets_one_more_user_and_keeps_its_devices() -> None:
+    follow = claiming.reserve("claim-uid", None, POD, expected=GPU_0)
+    status = patch(follow(claim(allocation=GPU_0, reserved_for=(OTHER,))))["status"]
+    assert "allocation" not in status
+    assert [user["uid"] for user in status["reservedFor"]] == ["other-uid", "pod-uid"]
+
+
+def test_it_gives_up_when_the_claim_is_no_longer_what_was_decided_about() -> None:
+    follow = claiming.reserve("claim-uid", None, POD, expected=GPU_0)
+    assert isinstance(fresh()(claim(allocation=GPU_1)), settle.GiveUp)
+    assert isinstance(follow(claim(allocation=GPU_1)), settle.GiveUp)
+    assert isinstance(follow(claim()), settle.GiveUp)
+    assert isinstance(fresh()(claim(deleted="2026-01-01T00:00:00Z")), settle.GiveUp)
+    anew = claiming.reserve("another-uid", GPU_0, POD, expected=None)
+    assert isinstance(anew(claim()), settle.GiveUp)
+    many = tuple(msgspec.structs.replace(OTHER, uid=str(n)) for n in range(claims.MAX_RESERVED_FOR))
+    assert isinstance(follow(claim(allocation=GPU_0, reserved_for=many)), settle.GiveUp)
+
+
+def test_release_clears_the_devices_only_for_the_last_user() -> None:
+    release = claiming.release("claim-uid", "pod-uid")
+    alone = patch(release(claim(allocation=GPU_0, reserved_for=(POD,))))["status"]
+    assert alone == {"allocation": None, "reservedFor": None}
+    shared = patch(release(claim(allocation=GPU_0, reserved_for=(OTHER, POD))))["status"]
+    assert [user["uid"] for user in shared["reservedFor"]] == ["other-uid"]
+    assert "allocation" not in shared
+    assert isinstance(release(claim(allocation=GPU_0, reserved_for=(OTHER,))), settle.Done)
+    assert isinstance(release(claim()), settle.Done)
+
+
+def test_fields_a_server_leaves_out_are_named() -> None:
+    sent = result(share_id="s", consumed_capacity={"memory": quantity.parse("10Gi")}, binding_conditions=("Ready",))
+    assert claiming.dropped_fields(sent, sent) == ()
+    same_amount = result(
+        share_id="s", consumed_capacity={"memory": quantity.parse("10240Mi")}, binding_conditions=("Ready",)
+    )
+    assert claiming.dropped_fields(sent, same_amount) == ()
+    assert claiming.dropped_fields(sent, result()) == (
+        "devices.results[].bindingConditions",
+        "devices.results[].consumedCapacity",
+        "devices.results[].shareID",
+    )
+    assert claiming.dropped_fields(sent, None) == ("status.allocation",)
+
+
+def result(**fields: Any) -> claims.AllocationResult:
+    one = claims.DeviceRequestAllocationResult(request="gpu", driver="d", pool="p", device="gpu-0", **fields)
+    return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(one,)))

@@ -1,0 +1,61 @@
+"""Devices of pods removed by force stay out of use until their node lets go."""
+
+from __future__ import annotations
+
+from dovetail.loops import quarantine
+from dovetail.model import claims, meta, nodes, pods
+
+HELD = claims.AllocationResult(
+    devices=claims.DeviceAllocationResult(results=(claims.DeviceRequestAllocationResult(device="gpu-0"),))
+)
+
+
+def pod(phase: str = "Running", node: str = "n1", grace: int | None = 10) -> pods.Pod:
+    return pods.Pod(
+        metadata=meta.ObjectMeta(namespace="a", name="b", uid="u"),
+        spec=pods.PodSpec(node_name=node, termination_grace_period_seconds=grace),
+        status=pods.PodStatus(phase=phase),
+    )
+
+
+def node(ready: str = "True") -> dict[str, nodes.Node]:
+    status = nodes.NodeStatus(conditions=(nodes.NodeCondition(type="Ready", status=ready),))
+    return {"n1": nodes.Node(metadata=meta.ObjectMeta(name="n1"), status=status)}
+
+
+def test_a_pod_that_ended_or_never_ran_leaves_nothing_behind() -> None:
+    ward = quarantine.Quarantine()
+    assert ward.lost(pod(phase="Succeeded"), [HELD], 0.0) is None
+    assert ward.lost(pod(node=""), [HELD], 0.0) is None
+    assert ward.lost(pod(), [], 0.0) is None
+    assert not ward.held
+
+
+def test_a_ready_node_lets_go_after_the_grace_period_and_some_slack() -> None:
+    ward = quarantine.Quarantine(slack_seconds=5)
+    assert ward.lost(pod(), [HELD], 100.0) is not None
+    assert ward.let_go(node(), 114.9) == ()
+    assert ward.let_go(node(), 115.0) == ("u",)
+    assert not ward.held
+
+
+def test_a_node_that_does_not_report_keeps_its_devices() -> None:
+    ward = quarantine.Quarantine(slack_seconds=5)
+    ward.lost(pod(), [HELD], 100.0)
+    assert ward.let_go(node(ready="Unknown"), 1000.0) == ()
+    assert ward.let_go(node(), 1014.0) == ()
+    assert ward.let_go(node(), 1015.0) == ("u",)
+
+
+def test_a_node_that_is_gone_lets_go() -> None:
+    ward = quarantine.Quarantine()
+    ward.lost(pod(), [HELD], 100.0)
+    assert ward.let_go({}, 100.1) == ("u",)
+
+
+def test_an_end_that_is_heard_late_frees_at_once_and_nothing_is_held_twice() -> None:
+    ward = quarantine.Quarantine()
+    assert ward.lost(pod(), [HELD], 100.0) is not None
+    assert ward.lost(pod(), [HELD], 101.0) is None
+    assert ward.ended("u")
+    assert not ward.ended("u")

@@ -1,0 +1,113 @@
+"""Whom to decide about next: by rank, after a change, after a time."""
+
+from __future__ import annotations
+
+import datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.loops import waiting
+from dovetail.schedule.order import Rank
+
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+
+
+def rank(place: int) -> Rank:
+    return (place, NOON, "", "", "")
+
+
+def test_the_best_ranked_come_first() -> None:
+    queue = waiting.Waiting()
+    for place in (3, 1, 2):
+        queue.ready(f"pod-{place}", rank(place))
+    assert queue.take(2) == ["pod-1", "pod-2"]
+    assert queue.take(2) == ["pod-3"]
+    assert queue.take(2) == []
+
+
+def test_a_pod_that_became_more_important_is_taken_once_at_its_new_place() -> None:
+    queue = waiting.Waiting()
+    queue.ready("a", rank(5))
+    queue.ready("b", rank(3))
+    queue.ready("a", rank(1))
+    assert queue.take(9) == ["a", "b"]
+
+
+def test_a_refused_pod_waits_for_a_change() -> None:
+    queue = waiting.Waiting()
+    queue.park("a", rank(1), [("team", "gpu")])
+    assert queue.take(9) == []
+    queue.claim_changed(("team", "other"))
+    assert queue.take(9) == []
+    queue.claim_changed(("team", "gpu"))
+    assert queue.take(9) == ["a"]
+    queue.park("a", rank(1), [])
+    assert queue.stir() == 1
+    assert queue.take(9) == ["a"]
+
+
+def test_a_failed_pod_waits_longer_each_time_and_no_event_shortens_it() -> None:
+    queue = waiting.Waiting()
+    first = queue.delay("a", rank(1), now=100.0)
+    queue.ready("a", rank(2))
+    assert queue.take(9) == []
+    assert queue.wake_due(first - 0.01) == first
+    assert queue.wake_due(first) is None
+    assert queue.take(9) == ["a"]
+    second = queue.delay("a", rank(1), now=200.0)
+    assert second - 200.0 > first - 100.0
+    for _ in range(100):
+        last = queue.delay("a", rank(1), now=0.0)
+    assert last == waiting.LONGEST_DELAY
+
+
+def test_who_is_gone_never_comes_back() -> None:
+    queue = waiting.Waiting()
+    queue.ready("ready", rank(1))
+    queue.park("parked", rank(1), [("team", "gpu")])
+    until = queue.delay("delayed", rank(1), now=0.0)
+    for id_ in ("ready", "parked", "delayed"):
+        queue.drop(id_)
+    queue.stir()
+    queue.claim_changed(("team", "gpu"))
+    queue.wake_due(until)
+    assert queue.take(9) == []
+    assert queue.counts == {"active": 0, "backoff": 0, "unschedulable": 0}
+
+
+VERBS = ("ready", "park", "delay", "drop", "take", "stir", "due")
+
+
+@given(st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 5))))
+def test_every_pod_is_in_one_place_at_most(steps: list[tuple[str, int]]) -> None:
+    queue, now = waiting.Waiting(), 0.0
+    known: set[str] = set()
+    for verb, number in steps:
+        id_ = f"pod-{number}"
+        now += 0.1
+        match verb:
+            case "ready":
+                queue.ready(id_, rank(number))
+                known.add(id_)
+            case "park":
+                queue.drop(id_)
+                queue.park(id_, rank(number), [("team", str(number % 2))])
+                known.add(id_)
+            case "delay":
+                queue.drop(id_)
+                queue.delay(id_, rank(number), now)
+                known.add(id_)
+            case "drop":
+                queue.drop(id_)
+                known.discard(id_)
+            case "take":
+                known -= set(queue.take(number))
+            case "stir":
+                queue.stir()
+            case "due":
+                queue.wake_due(now + 60)
+        assert sum(queue.counts.values()) == len(known)
+    queue.stir()
+    queue.wake_due(now + 60)
+    assert sorted(queue.take(100)) == sorted(known)

@@ -1,0 +1,130 @@
+"""Real control planes for tests: one per version and test process, started on first use.
+
+`control_plane` gives a running one, `stop_all` ends them all at the end of the session. Each test works in a
+namespace of its own (`fresh_namespace`); cluster-scoped objects are the test's to name and to delete. A test that
+breaks a part on purpose starts a plane of its own with `private_plane`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.boot import certificates, controlplane, gobuild, kubeparts, processes
+from tests.support import real
+
+VERSIONS = kubeparts.VERSIONS
+# Every test process may bring these users besides the admin: they have no rights until a test grants some.
+TESTER = controlplane.Bearer("tester-token", "tester", ("testers",))
+
+_running: dict[str, tuple[controlplane.ControlPlane, tempfile.TemporaryDirectory[str]]] = {}
+
+
+def parts(version: str = kubeparts.DEFAULT) -> kubeparts.Parts:
+    """The programs of a version. Skips, or fails under REQUIRE_REAL=1, where they cannot be had."""
+    try:
+        return kubeparts.binaries(version)
+    except kubeparts.PartsMissing as missing:
+        real.missing(str(missing))
+    except gobuild.BuildFailed as failed:
+        pytest.fail(str(failed), pytrace=False)
+
+
+def control_plane(version: str = kubeparts.DEFAULT) -> controlplane.ControlPlane:
+    """The control plane of this version that all tests of this process share."""
+    if version not in _running:
+        scratch = tempfile.TemporaryDirectory(prefix="dovetail-plane-", ignore_cleanup_errors=True)
+        try:
+            _running[version] = (_started(version, Path(scratch.name)), scratch)
+        except BaseException:
+            scratch.cleanup()
+            raise
+    return _running[version][0]
+
+
+def stop_all() -> None:
+    """Ends the shared control planes. Meant for the teardown of a session fixture."""
+    while _running:
+        _, (plane, scratch) = _running.popitem()
+        plane.stop(graceful=False)
+        scratch.cleanup()
+
+
+@contextlib.contextmanager
+def private_plane(version: str = kubeparts.DEFAULT, **options: Any) -> Iterator[controlplane.ControlPlane]:
+    """A control plane that only this test uses, and may break. `options` are those of `controlplane.start`."""
+    with tempfile.TemporaryDirectory(prefix="dovetail-plane-", ignore_cleanup_errors=True) as scratch:
+        plane = _started(version, Path(scratch), **options)
+        try:
+            yield plane
+        finally:
+            plane.stop(graceful=False)
+
+
+def kubectl(plane: controlplane.ControlPlane, *arguments: str, input: str | None = None) -> str:
+    """What kubectl printed; its complaint fails the test."""
+    done = run_kubectl(plane, *arguments, input=input)
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()}"
+    return done.stdout
+
+
+def run_kubectl(
+    plane: controlplane.ControlPlane, *arguments: str, input: str | None = None, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """kubectl as the admin or as whoever the kubeconfig means, however it ends."""
+    common = [f"--kubeconfig={kubeconfig or plane.kubeconfig}", f"--cache-dir={plane.directory / 'kubectl-cache'}"]
+    return subprocess.run(
+        [plane.parts.kubectl, *common, *arguments],
+        input=input,
+        stdin=subprocess.DEVNULL if input is None else None,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def apply(
+    plane: controlplane.ControlPlane, objects: Sequence[Mapping[str, Any]], *, namespace: str = "default"
+) -> None:
+    """Creates or changes objects given as trees."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+    kubectl(plane, "apply", "--server-side", "-n", namespace, "-f", "-", input=msgspec.json.encode(listed).decode())
+
+
+def get(plane: controlplane.ControlPlane, *arguments: str) -> Any:
+    """What `kubectl get ... -o json` says, decoded."""
+    return msgspec.json.decode(kubectl(plane, "get", *arguments, "-o", "json"))
+
+
+def fresh_namespace(plane: controlplane.ControlPlane) -> str:
+    """A new namespace nobody else uses."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    kubectl(plane, "create", "namespace", name)
+    return name
+
+
+def wait_until_gone(process: processes.Recorded, *, seconds: float) -> bool:
+    """Whether the process ended in time."""
+    deadline = time.monotonic() + seconds
+    while processes.is_alive(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _started(version: str, directory: Path, **options: Any) -> controlplane.ControlPlane:
+    options.setdefault("tokens", (TESTER,))
+    try:
+        return controlplane.start(parts(version), directory, **options)
+    except certificates.OpensslMissing as missing:
+        real.missing(str(missing))

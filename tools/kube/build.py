@@ -1,0 +1,40 @@
+"""Builds the programs of the pinned Kubernetes versions once and prints where they are, one directory per line.
+
+Given versions such as 1.37, or none for all that are pinned. Exit codes: 0 printed, 1 build failed, 2 unknown
+version, 3 no Go.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # any Python will do, installed or not
+
+from dovetail.boot import gobuild, kubeparts
+
+BUILD_FAILED = 1
+USAGE = 2
+GO_MISSING = 3
+
+
+def main(versions: Sequence[str]) -> int:
+    """The command line: directories on stdout, talk on stderr."""
+    if unknown := sorted(set(versions) - set(kubeparts.VERSIONS)):
+        print(f"unknown: {', '.join(unknown)}; pinned: {', '.join(kubeparts.VERSIONS)}", file=sys.stderr)
+        return USAGE
+    try:
+        for version in versions or kubeparts.VERSIONS:
+            print(gobuild.finished(kubeparts.recipe(version)), flush=True)
+    except gobuild.GoMissing as missing:
+        print(missing, file=sys.stderr)
+        return GO_MISSING
+    except gobuild.BuildFailed as failed:
+        print(failed, file=sys.stderr)
+        return BUILD_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
