@@ -117,8 +117,7 @@ class Scheduler:
         await self.picture.synced.wait()
         self._broken = asyncio.get_running_loop().create_future()
         self.picture.listen(self.observe)
-        for pod in self.world.pending():
-            self._consider(pod)
+        await self._look_around()
         workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self.teller.run())]
         workers.append(asyncio.create_task(self._keep_house()))
         if self._settings.audit_seconds:
@@ -137,6 +136,18 @@ class Scheduler:
             for task in everything:
                 task.cancel()
             await asyncio.gather(*everything, return_exceptions=True)
+
+    async def _look_around(self) -> None:
+        """Takes notice of what is there already, a portion at a time: nodes as they look, pods that wait."""
+        until = self._clock.monotonic() + picture.PORTION_SECONDS
+        for item in (*self.world.nodes, *self.world.pending()):
+            if isinstance(item, pods.Pod):
+                self._consider(self.world.pods.get(events.pod_id(item), item))
+            elif item in self.world.nodes:
+                self.world.view(item)
+            if self._clock.monotonic() > until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + picture.PORTION_SECONDS
 
     # What happens
 
