@@ -84,6 +84,22 @@ class Stage:
         body = {"schedulerName": NAME, "containers": [container], "resourceClaims": entries} | spec
         self.api.put(_object("Pod", name, {"spec": body}))
 
+    def take(self, claim: str, device: tuple[str, str], *, same: bool = False, uid: str = "rival-uid") -> None:
+        """Somebody else writes an allocation: the same device, or the other one of the node."""
+        pool, name = device
+        other = name if same else ("gpu-1" if name == "gpu-0" else "gpu-0")
+        tree = self.api.tree(kinds.CLAIM, claim, namespace="default")
+        node = {"key": "metadata.name", "operator": "In", "values": [pool]}
+        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": pool, "device": other}
+        tree["status"] = {
+            "allocation": {
+                "devices": {"results": [result]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": "rival", "uid": uid}],
+        }
+        self.api.shelf.put(kinds.CLAIM, tree)
+
     def the_pod(self, name: str) -> pods.Pod:
         found: pods.Pod = self.api.find(kinds.POD, name, namespace="default")
         return found

@@ -238,7 +238,7 @@ def test_claims_held_where_a_pod_cannot_start_are_given_back() -> None:
         held = stage.devices()
         assert len(held) == 1
         stage.claim("rival")
-        _taken(stage, "rival", held[0])
+        stage.take("rival", held[0])
         async with stage.scheduling():
             await stage.pass_time(20)
             assert stage.node_of("a")
@@ -254,18 +254,18 @@ def test_a_device_given_twice_is_noticed_and_our_unbound_claim_yields() -> None:
         stage.template("one")
         stage.pod("ours", templates=("one",))
         stage.claim("theirs")
-        taken: list[Any] = []
+        rivals: list[Any] = []
 
         def rival(verb: str, target: Target) -> None:
-            if target.subresource == "status" and target.kind is kinds.CLAIM and not taken:
+            if target.subresource == "status" and target.kind is kinds.CLAIM and not rivals:
                 device = stage.devices()[0]
-                taken.append(device)
-                _taken(stage, "theirs", device, same=True)
+                rivals.append(device)
+                stage.take("theirs", device, same=True)
 
         stage.api.after = rival
         async with stage.scheduling():
             await stage.pass_time(15)
-            assert taken
+            assert rivals
             assert stage.node_of("ours")
             assert len(set(stage.devices())) == len(stage.devices()) == 2
 
@@ -294,23 +294,6 @@ def test_fields_a_server_does_not_keep_are_told_and_the_claim_is_given_back() ->
             assert "nodeSelector" in condition.message
 
     play(story)
-
-
-def _taken(stage: Stage, claim: str, device: tuple[str, str], *, same: bool = False) -> None:
-    """Somebody else writes an allocation: the same device, or the other one of the node."""
-    pool, name = device
-    other = name if same else ("gpu-1" if name == "gpu-0" else "gpu-0")
-    tree = stage.api.tree(kinds.CLAIM, claim, namespace="default")
-    node = {"key": "metadata.name", "operator": "In", "values": [pool]}
-    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": pool, "device": other}
-    tree["status"] = {
-        "allocation": {
-            "devices": {"results": [result]},
-            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]},
-        },
-        "reservedFor": [{"resource": "pods", "name": "rival", "uid": "rival-uid"}],
-    }
-    stage.api.shelf.put(kinds.CLAIM, tree)
 
 
 def test_a_claim_made_anew_under_the_same_name_is_not_a_complaint() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.loops import picture, schedule
+from dovetail.loops import claiming, picture, schedule
 from dovetail.model import claims, kinds, plan, pods, policy
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -105,12 +105,19 @@ class Shadow:
         return not names or pod.spec.scheduler_name in names
 
     def _ask(self) -> None:
-        asked = [self._to_ask.popitem()[0] for _ in range(min(BATCH, len(self._to_ask)))]
+        taken = [self._to_ask.popitem()[0] for _ in range(min(BATCH, len(self._to_ask)))]
+        asked = [uid for uid in taken if not self._is_settled(uid)]
         decided = cycle.decide(self._picture.world, self._policy, self._clock.now(), self._budget, among=asked)
         for placement in decided.placements:
             self._opinions[placement.pod.uid] = placement
         for refusal in decided.refusals:
             self._opinions[refusal.pod.uid] = refusal
+
+    def _is_settled(self, uid: str) -> bool:
+        """Whether the other scheduler has decided: an opinion formed after that would only repeat its own."""
+        pod = self._picture.world.pods.get(uid)
+        held = (self._picture.world.claims.get(key) for key in schedule.claims_of(pod)) if pod is not None else ()
+        return pod is None or any(claim is not None and claiming.is_user(claim, uid) for claim in held)
 
     def _compare(self, pod: pods.Pod) -> None:
         opinion = self._opinions.pop(events.pod_id(pod), None)

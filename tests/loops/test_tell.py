@@ -1,0 +1,119 @@
+"""What owners are told: once per change of reason, without drowning anybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from dovetail.loops import tell
+from dovetail.model import eventing, kinds, plan, pods
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.ports import failures, meter
+from dovetail.ports.api import Target
+from tests.loops.stage import Stage, play
+
+
+def refusal(pod: pods.Pod, code: ReasonCode, text: str) -> plan.Refusal:
+    reason = Reason(code=code, subject="gpu", detail=text)
+    return plan.Refusal(pod=plan.pod_ref(pod), summary=text, obstacles=(plan.Obstacle(reason=reason, nodes=1),))
+
+
+def told(story: Callable[[Stage, tell.Teller], Awaitable[None]]) -> None:
+    async def main() -> None:
+        stage = Stage(nodes=1, gpus=1)
+        stage.pod("a")
+        teller = tell.Teller(stage.api, stage.clock, meter.NoMeter(), latest=lambda uid: latest(stage, uid))
+        task = asyncio.create_task(teller.run())
+        await story(stage, teller)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play(main)
+
+
+def latest(stage: Stage, uid: str) -> pods.Pod | None:
+    return next((pod for pod in stage.api.all(kinds.POD) if pod.metadata.uid == uid), None)
+
+
+def condition(stage: Stage) -> pods.PodCondition:
+    return next(one for one in stage.the_pod("a").status.conditions if one.type == "PodScheduled")
+
+
+def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        for number in range(5):
+            teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, f"{number} nodes"))
+            await stage.clock.advance(1)
+        assert len(stage.events("FailedScheduling")) == 1
+        assert condition(stage).message == "0 nodes"
+        await stage.clock.advance(tell.REFRESH_SECONDS)
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "9 nodes"))
+        await stage.clock.advance(1)
+        assert len(stage.events("FailedScheduling")) == 1
+        assert condition(stage).message == "9 nodes"
+
+    told(story)
+
+
+def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+        await stage.clock.advance(5)
+        since = condition(stage).last_transition_time
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.TAINT, "tainted"))
+        await stage.clock.advance(5)
+        assert [one.note for one in stage.events("FailedScheduling")] == ["in use", "tainted"] or len(
+            stage.events("FailedScheduling")
+        ) == 2
+        assert (condition(stage).message, condition(stage).last_transition_time) == ("tainted", since)
+
+    told(story)
+
+
+def test_claims_that_are_about_to_be_made_are_told_only_if_that_takes_long() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        pod = stage.the_pod("a")
+        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        await stage.clock.advance(tell.PASSING_SECONDS - 1)
+        assert stage.events("FailedScheduling") == []
+        assert teller.overdue() == ()
+        await stage.clock.advance(2)
+        assert teller.overdue() == (pod.metadata.uid,)
+        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        await stage.clock.advance(1)
+        assert len(stage.events("FailedScheduling")) == 1
+        assert teller.overdue() == ()
+
+    told(story)
+
+
+def test_a_condition_that_could_not_be_written_is_written_later() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        refusals = [
+            failures.Conflict("conflict"),
+            failures.Unavailable("500"),
+            failures.Throttled("slow", retry_after=1),
+        ]
+
+        def fail(verb: str, target: Target) -> None:
+            if verb == "patch" and refusals:
+                raise refusals.pop()
+
+        stage.api.before = fail
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+        await stage.clock.advance(10)
+        assert condition(stage).message == "in use"
+        assert len(stage.events("FailedScheduling")) == 1
+
+    told(story)
+
+
+def test_long_notes_are_cut_at_a_character() -> None:
+    text = "ü" * 2000
+    short = tell.shortened(text, eventing.MAX_NOTE_BYTES)
+    assert len(short.encode()) <= eventing.MAX_NOTE_BYTES
+    assert short.endswith("…")
+    assert msgspec.json.decode(msgspec.json.encode(short)) == short
+    assert tell.shortened("short", 1024) == "short"
