@@ -47,7 +47,7 @@ class Reviewer:
     async def get(self, target: apis.Target) -> bytes:
         raise failures.Refused("nothing to read")
 
-    async def patch(self, target: apis.Target, patch: bytes, *, brief: bool = False) -> bytes:
+    async def patch(self, target: apis.Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
         raise failures.Refused("nothing to change")
 
     async def delete(self, target: apis.Target, *, uid: str = "", resource_version: str = "") -> None:

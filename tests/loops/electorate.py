@@ -166,7 +166,7 @@ class Line:
     async def create(self, target: api.Target, document: bytes, *, brief: bool = False) -> bytes:
         return await self._carried(lambda: self._world.server.create(document))
 
-    async def patch(self, target: api.Target, patch: bytes, *, brief: bool = False) -> bytes:
+    async def patch(self, target: api.Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
         return await self._carried(lambda: self._world.server.patch(patch))
 
     async def delete(self, target: api.Target, *, uid: str = "", resource_version: str = "") -> None:

@@ -279,7 +279,7 @@ def test_fields_a_server_does_not_keep_are_told_and_the_claim_is_given_back() ->
         stage.pod("a", templates=("one",))
         keep = stage.api.patch
 
-        async def forgetful(target: Target, patch: bytes, *, brief: bool = False) -> bytes:
+        async def forgetful(target: Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
             if target.subresource == "status" and target.kind is kinds.CLAIM:
                 patch = patch.replace(b'"nodeSelector"', b'"forgotten"')
             return await keep(target, patch, brief=brief)

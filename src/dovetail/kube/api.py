@@ -26,6 +26,7 @@ PAGE_ITEMS: Final = 500  # as client-go; at most
 _JSON: Final = "application/json"
 _BRIEF: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 _MERGE_PATCH: Final = "application/merge-patch+json"
+_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 class Fence(Protocol):
@@ -62,10 +63,11 @@ class KubeApi:
         """Posts a document to a collection or a subresource; what was stored."""
         return await self._write("POST", target, document, doing="create", accept=_accept(brief))
 
-    async def patch(self, target: api.Target, patch: bytes, *, brief: bool = False) -> bytes:
-        """A JSON merge patch."""
+    async def patch(self, target: api.Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
+        """A JSON merge patch; one that only adds goes as a strategic merge patch, which says the same there."""
+        content_type = _STRATEGIC_PATCH if adds else _MERGE_PATCH
         return await self._write(
-            "PATCH", target, patch, doing="patch", accept=_accept(brief), content_type=_MERGE_PATCH
+            "PATCH", target, patch, doing="patch", accept=_accept(brief), content_type=content_type
         )
 
     async def delete(self, target: api.Target, *, uid: str = "", resource_version: str = "") -> None:

@@ -45,7 +45,7 @@ def reserve(
         status: dict[str, Any] = {"reservedFor": _trees((*claim.status.reserved_for, user))}
         if held is None and result is not None:
             status["allocation"] = objects.tree_of(result)
-        return _status_patch(claim, status)
+        return _status_patch(claim, status)._replace(adds=True)
 
     return step
 
@@ -121,7 +121,7 @@ def _protected(claim: claims.ResourceClaim) -> Patch:
     metadata = msgspec.structs.replace(claim.metadata, finalizers=finalizers)
     after = msgspec.structs.replace(claim, metadata=metadata)
     patch = {"metadata": {**_identity(claim), "finalizers": list(finalizers)}}
-    return Patch(objects.encode_tree(patch), after=after)
+    return Patch(objects.encode_tree(patch), after=after, adds=True)
 
 
 def _status_patch(claim: claims.ResourceClaim, status: dict[str, Any]) -> Patch:

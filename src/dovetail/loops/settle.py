@@ -30,6 +30,7 @@ class Patch(NamedTuple):
     patch: bytes
     subresource: str = ""
     after: claims.ResourceClaim | None = None  # the claim then, but for its version, where a brief answer will do
+    adds: bool = False  # nothing that was there goes
 
 
 class Done(NamedTuple):
@@ -135,7 +136,7 @@ class Settler:
         place = target._replace(subresource=wanted.subresource)
         is_brief = wanted.after is not None
         what = "claim_status" if wanted.subresource else "claim"
-        document = await self.once(what, lambda: self.api.patch(place, wanted.patch, brief=is_brief))
+        document = await self.once(what, lambda: self.api.patch(place, wanted.patch, brief=is_brief, adds=wanted.adds))
         if wanted.after is None:
             return objects.decode_struct(claims.ResourceClaim, document)
         head = objects.decode_struct(objects.Generic, document)

@@ -31,8 +31,11 @@ class Api(Protocol):
         """Posts a document to a collection or a subresource; what was stored."""
         ...
 
-    async def patch(self, target: Target, patch: bytes, *, brief: bool = False) -> bytes:
-        """A JSON merge patch. With metadata.resourceVersion inside, Conflict if somebody wrote first."""
+    async def patch(self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
+        """A JSON merge patch. With metadata.resourceVersion inside, Conflict if somebody wrote first.
+
+        `adds` says that it only adds: then it may be sent as a strategic merge patch, which costs the server less.
+        """
         ...
 
     async def delete(self, target: Target, *, uid: str = "", resource_version: str = "") -> None:

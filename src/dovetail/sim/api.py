@@ -79,7 +79,7 @@ class SimApi:
             return b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
         return _answer(record, brief=brief)
 
-    async def patch(self, target: Target, patch: bytes, *, brief: bool = False) -> bytes:
+    async def patch(self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
         """A JSON merge patch of an object or of its status."""
         await self._arrive("patch", target)
         if target.subresource not in ("", "status"):
