@@ -144,8 +144,9 @@ def test_a_shut_fence_holds_every_write_back(write: Call, opens: int) -> None:
     with pytest.raises(failures.Fenced, match="not the leader"):
         call(write, heard, fence=Fence(opens=opens))
     assert heard.requests == []
-    call(write, heard, fence=Fence(opens=3))
+    call(write, heard, fence=(fence := Fence(opens=3)))
     assert len(heard.requests) == 1
+    assert fence.unanswered == 0
 
 
 def test_reading_needs_no_fence() -> None:
@@ -161,9 +162,11 @@ def test_a_write_waits_no_longer_than_the_fence_holds() -> None:
     async def main() -> None:
         async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
             with pytest.raises(failures.Unavailable, match=r"no answer within 0.05 s"):
-                await api.KubeApi(over, fence=Fence(remaining=0.05)).patch(POD, b"{}")
+                await api.KubeApi(over, fence=fence).patch(POD, b"{}")
 
+    fence = Fence(remaining=0.05)
     asyncio.run(main())
+    assert fence.unanswered == 1, "the write may still arrive"
 
 
 # Lists

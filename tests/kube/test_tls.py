@@ -171,3 +171,27 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
 
     asyncio.run(main())
     assert pairs == []
+
+
+def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
+    """The farewell of TLS waits for the other side; the loop may be gone by then."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}\n")
+        await asyncio.Event().wait()
+        return response
+
+    async def main() -> None:
+        async with serving.serving(handler, context=keys.context()) as url:
+            made = config.Connection(server=url, authority=keys.authority.read_bytes())
+            async with transport.Transport(made) as over:
+                lines = over.lines("/watch")
+                assert await anext(lines) == b"{}"
+                before = len(os.listdir("/proc/self/fd"))
+                await lines.aclose()
+                await asyncio.sleep(0)
+                assert len(os.listdir("/proc/self/fd")) < before
+
+    asyncio.run(main())

@@ -121,6 +121,8 @@ class Transport:
             raise ask.stopped or late from None
         except (aiohttp.ClientError, OSError) as error:
             raise ask.stopped or _unavailable(method, path, error) from None
+        finally:
+            ask.abandon()
 
     async def lines(
         self,
@@ -143,8 +145,11 @@ class Transport:
                     body = await response.read()
                     raise failures_of.failure_of(response.status, body, headers=response.headers, doing=f"watch {path}")
                 opened()
-                async for line in split_lines(response.content.iter_any()):
-                    yield line
+                try:
+                    async for line in split_lines(response.content.iter_any()):
+                        yield line
+                finally:
+                    _abort(response)
         except aiohttp.SocketTimeoutError:
             raise failures.Unavailable(f"watch {path}: silent for {idle_timeout:.3g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -161,7 +166,9 @@ class Transport:
     async def _asked(self, ask: _Ask, identity: credentials.Identity) -> Answer:
         async with await self._sent(ask, identity) as response:
             _refuse_encoding(response)
-            return Answer(response.status, response.headers, await response.read())
+            answer = Answer(response.status, response.headers, await response.read())
+        ask.written_to = None  # answered: the connection may be used again
+        return answer
 
     async def _streamed(self, ask: _Ask, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         identity = await self._source.current()
@@ -247,6 +254,7 @@ class _Ask:
         self.url = url
         self.guard = guard
         self.stopped: Exception | None = None
+        self.written_to: asyncio.Transport | None = None
         self.headers = [("Accept", accept)]
         self._body = body
         if body is not None:
@@ -258,7 +266,13 @@ class _Ask:
             return None
         return _Body(self._body or b"", self._last_word)
 
-    def _last_word(self) -> None:
+    def abandon(self) -> None:
+        """Takes back what of an unanswered request still waits to go out; closing alone would send it first."""
+        if self.written_to is not None:
+            self.written_to.abort()
+
+    def _last_word(self, transport: asyncio.Transport | None) -> None:
+        self.written_to = transport
         if self.guard is None:
             return
         try:
@@ -275,7 +289,7 @@ class _Body(payload.Payload):
     and between the last word and the write there is no await.
     """
 
-    def __init__(self, data: bytes, last_word: Guard) -> None:
+    def __init__(self, data: bytes, last_word: Callable[[asyncio.Transport | None], None]) -> None:
         super().__init__(data)
         self._data = data
         self._size = len(data)
@@ -289,9 +303,15 @@ class _Body(payload.Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: abc.AbstractStreamWriter, content_length: int | None) -> None:
-        self._last_word()
+        self._last_word(getattr(writer, "transport", None))
         self._consumed = True  # aiohttp must not repeat it by itself on a fresh connection
         await writer.write(self._data)
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Ends a connection that still speaks, without the farewells of TLS, which wait for the other side."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def _refuse_encoding(response: aiohttp.ClientResponse) -> None:
