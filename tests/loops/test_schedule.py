@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import kinds
+from dovetail.model import kinds, policy
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.loops.stage import Stage, play
@@ -316,6 +316,20 @@ def test_a_claim_made_anew_under_the_same_name_is_not_a_complaint() -> None:
             await stage.pass_time(5)
             assert swapped
             assert stage.node_of("a")
+            assert stage.events("FailedScheduling") == []
+
+    play(story)
+
+
+def test_a_decision_cut_short_goes_on_in_the_next_batch_and_is_no_complaint() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=12, gpus=1)
+        stage.template("one")
+        for number in range(3):
+            stage.pod(f"p{number}", templates=("one",), nodeSelector={"kubernetes.io/hostname": f"n-{number:02d}"})
+        async with stage.scheduling(budget=policy.Budget(kind_steps=3)):
+            await stage.pass_time(5)
+            assert [stage.node_of(f"p{number}") for number in range(3)] == ["n-00", "n-01", "n-02"]
             assert stage.events("FailedScheduling") == []
 
     play(story)

@@ -222,7 +222,53 @@ def test_a_budget_of_pods_leaves_the_rest_undecided_and_counted() -> None:
     world = build.world(build.pod("a"), build.pod("b"), build.pod("c"), nodes=1)
     plan = build.decided(world, budget=policy.Budget(pods=1))
     assert (len(plan.placements), plan.undecided) == (1, 2)
-    assert {obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles} == {ReasonCode.BUDGET}
+    assert {obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles} == {ReasonCode.TO_BE_CONTINUED}
+
+
+def test_only_the_pods_asked_about_are_decided_by_rank_not_in_the_order_given() -> None:
+    world = build.world(
+        build.pod("a"), build.pod("b"), build.pod("c", priority=5), build.node("n", allocatable={"cpu": "1"})
+    )
+    plan = build.decided(world, among=["uid-of-b", "uid-of-c"])
+    assert build.nodes_of(plan) == {"c": "n"}
+    assert [refusal.pod.name for refusal in plan.refusals] == ["b"]
+    assert build.decided(world, among=[]).placements == ()
+
+
+def test_pods_that_do_not_wait_are_passed_over() -> None:
+    world = build.world(build.pod("a"), build.pod("bound", nodeName="n0"), build.pod("assumed"), nodes=1)
+    world.assume(world.pods["uid-of-assumed"], "n0")
+    asked = ["uid-of-assumed", "uid-of-bound", "uid-of-nobody", "uid-of-a", "uid-of-a"]
+    plan = build.decided(world, among=asked)
+    assert build.nodes_of(plan) == {"a": "n0"}
+    assert plan.refusals == ()
+
+
+def test_devices_that_must_be_prepared_come_with_their_conditions_in_the_plan() -> None:
+    devices = [
+        {"name": "gpu-0", "bindsToNode": True, "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    ]
+    world = build.world(build.claim("c"), build.pod("p", uses=("c",)), build.node("n"), build.gpu_pool("n", devices))
+    for options in ({}, {"policy": policy.Policy(memo=False)}):
+        [placement] = build.decided(world, **options).placements
+        [result] = placement.allocations[0].result.devices.results
+        assert (result.binding_conditions, result.binding_failure_conditions) == (("Ready",), ("Broken",))
+        selector = placement.allocations[0].result.node_selector
+        assert selector is not None
+        assert selector.node_selector_terms[0].match_fields[0].values == ("n",)
+
+
+def test_a_kind_that_is_too_hard_for_one_cycle_is_decided_by_several() -> None:
+    world = build.world(build.claim("c"), build.pod("p", uses=("c",)))
+    for index in range(8):
+        build.put(world, build.node(f"n{index}"), build.gpu_slice(f"n{index}", index + 1))
+    whole = build.decided(world)
+    cut = policy.Budget(kind_steps=20)
+    told = build.summary_of(build.decided(world, budget=cut), "p")
+    assert told.startswith("6 nodes are still to be judged")
+    plans = [build.decided(world, budget=cut) for _ in range(3)]
+    assert [plan.undecided for plan in plans] == [1, 1, 0]
+    assert plans[-1] == whole
 
 
 def test_a_pod_that_fits_nowhere_alone_does_not_hold_up_the_others() -> None:

@@ -229,7 +229,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
     """What the loop is told."""
     return schedule.Settings(
         policy=configurations.policy_of(configuration),
-        budget=policy.Budget(search_steps=configuration.decide.search_steps),
+        budget=msgspec.structs.replace(policy.LIVE, search_steps=configuration.decide.search_steps),
         loop_bound_seconds=configuration.decide.loop_bound_milliseconds / 1000,
         batch_pods=configuration.decide.batch_pods,
         in_flight_pods=configuration.writes.in_flight_pods,

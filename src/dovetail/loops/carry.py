@@ -177,6 +177,8 @@ class Carrier:
                 return Abandoned(f"a device cannot be prepared: {failed}", release=_fresh(placement))
             if all(_is_prepared(claim) for claim in found):
                 return None
+            if reason := self._office.unsound(placement):  # the node may be gone long before a driver says anything
+                return Abandoned(f"no longer fits: {reason}", release=_fresh(placement))
             if self._clock.monotonic() >= deadline:
                 said = f"devices were not prepared within {self._conditions_timeout:.0f} s"
                 return Abandoned(said, release=_fresh(placement))

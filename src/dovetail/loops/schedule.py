@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from dovetail.loops import audit, carry, claiming, picture, quarantine, report, settle, tell, waiting
 from dovetail.model import claims, kinds, nodes, plan, pods
 from dovetail.model import policy as policies
+from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter
@@ -287,6 +288,9 @@ class Scheduler:
 
     def _refuse(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
         id_ = events.pod_id(pod)
+        if refusal.is_undecided and all(one.reason.code is ReasonCode.TO_BE_CONTINUED for one in refusal.obstacles):
+            self.waiting.ready(id_, order.rank(pod))
+            return
         self.teller.refused(pod, refusal)
         if refusal.is_undecided:
             self.waiting.delay(id_, order.rank(pod), self._clock.monotonic())

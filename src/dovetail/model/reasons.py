@@ -31,6 +31,7 @@ class ReasonCode(StrEnum):
     INCOMPLETE_POOL = "IncompletePool"
     INPUT = "InvalidInput"  # the claim or its class cannot be understood
     BUDGET = "SearchUnfinished"
+    TO_BE_CONTINUED = "NodesLeftToJudge"  # the next cycle goes on where this one ended
     # About a pod and its nodes, from schedule/:
     OTHER_NODE = "OtherNodeNamed"
     CORDONED = "NodeUnschedulable"

@@ -50,4 +50,4 @@ def decide(
     return plan.finish(wake_at=None)  # nothing here changes with time alone
 
 
-_NO_TURN = Reason(code=ReasonCode.BUDGET, detail="the cycle's budget of pods ended before its turn")
+_NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")

@@ -214,7 +214,7 @@ class Search:
 
 def _to_be_judged(count: int) -> Reason:
     detail = f"{count} nodes are still to be judged; the steps for one kind of pods are used up for now"
-    return Reason(code=ReasonCode.BUDGET, detail=detail)
+    return Reason(code=ReasonCode.TO_BE_CONTINUED, detail=detail)
 
 
 def _settled(kind: Kind) -> tuple[Wanted, ...]:
