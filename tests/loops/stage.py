@@ -39,9 +39,10 @@ class Stage:
         given = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
         seen = picture.Picture(World(), self.clock)
         pump = asyncio.create_task(seen.pump())
-        feeds = [
-            self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None)) for kind in kinds.WATCHED
-        ]
+        self.feeds = {
+            kind.name: self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None))
+            for kind in kinds.WATCHED
+        }
         made = schedule.Scheduler(
             seen, self.api, clock=self.clock, meter_=meter.NoMeter(), settings=schedule.Settings(**given)
         )
@@ -56,7 +57,7 @@ class Stage:
             task.cancel()
             pump.cancel()
             await asyncio.gather(task, pump, return_exceptions=True)
-            for feed in feeds:
+            for feed in self.feeds.values():
                 feed.end()
 
     async def pass_time(self, seconds: float = 2.0, *, settle: bool = True) -> None:

@@ -66,7 +66,7 @@ def _fabric(*, nodes: int) -> Stage:
         tree = stage.api.tree(kinds.SLICE, one.metadata.name)
         for device in tree["spec"]["devices"]:
             device |= {"bindsToNode": True, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"]}
-        stage.api.put(tree)
+        stage.api.shelf.put(kinds.SLICE, tree)
     return stage
 
 

@@ -333,3 +333,59 @@ def test_a_decision_cut_short_goes_on_in_the_next_batch_and_is_no_complaint() ->
             assert stage.events("FailedScheduling") == []
 
     play(story)
+
+
+def test_a_claim_is_never_taken_from_a_pod_that_was_bound_although_we_have_not_heard_of_it() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.template("one")
+        stage.pod("ours", templates=("one",))
+        stage.claim("theirs")
+
+        def deafen(verb: str, target: Target) -> None:
+            if target.subresource == "binding":
+                stage.feeds["Pod"].hold()
+
+        stage.api.before = deafen
+        async with stage.scheduling():
+            await stage.pass_time(3)
+            assert stage.node_of("ours")
+            stage.take("theirs", stage.devices()[0], same=True)
+            await stage.pass_time(5)
+            ours = next(claim for claim in stage.claims() if claim.metadata.name != "theirs")
+            assert ours.status.allocation is not None
+            stage.feeds["Pod"].release()
+            await stage.pass_time(5)
+            ours = next(claim for claim in stage.claims() if claim.metadata.name != "theirs")
+            assert ours.status.allocation is not None
+
+    play(story)
+
+
+def test_a_pod_whose_claim_is_being_given_back_is_not_bound_meanwhile() -> None:
+    """Its node is cordoned, so what it holds there is given back; then the node is open again while that is written."""
+
+    async def story() -> None:
+        stage = Stage(nodes=2, gpus=1)
+        stage.claim("gpu")
+        stage.pod("a", named=("gpu",))
+        stage.take("gpu", ("n-0", "gpu-0"), same=True, uid=stage.the_pod("a").metadata.uid)
+        node = stage.api.tree(kinds.NODE, "n-0")
+        stage.api.put(node | {"spec": {"unschedulable": True}})
+        released: list[str] = []
+
+        def reopen(verb: str, target: Target) -> None:
+            if verb == "patch" and target.kind is kinds.CLAIM and not released:
+                released.append(target.name)
+                stage.api.put(stage.api.tree(kinds.NODE, "n-0") | {"spec": {}})
+                raise failures.Unavailable("no answer")
+
+        stage.api.before = reopen
+        async with stage.scheduling():
+            await stage.pass_time(20)
+            assert released
+            assert stage.node_of("a") == stage.devices()[0][0]
+            assert stage.claims()[0].status.allocation is not None
+            assert stage.differences() == ()
+
+    play(story)

@@ -208,6 +208,16 @@ class Carrier:
             await self._clock.sleep(pause)
             pause = min(pause * 2, settle.LONGEST_PAUSE)
 
+    async def is_bound(self, pod: pods.Pod) -> bool:
+        """Whether the server says that the pod has a node."""
+        target = apis.Target(kinds.POD, pod.metadata.namespace, pod.metadata.name)
+        try:
+            document = await self._settler.answered("read", lambda: self._settler.api.get(target))
+        except failures.Missing:
+            return False
+        found = objects.decode_struct(pods.Pod, document)
+        return found.metadata.uid == pod.metadata.uid and bool(found.spec.node_name)
+
     async def _look_at(self, placement: plan.Placement) -> Ending | None:
         """What became of a binding that was not confirmed; None if the pod still has no node."""
         ref = placement.pod

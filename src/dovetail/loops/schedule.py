@@ -256,7 +256,7 @@ class Scheduler:
     def _turn(self, room: int) -> None:
         """One batch: decide, assume, start writing."""
         size = self._settings.batch_pods or self._batch
-        taken = [id_ for id_ in self.waiting.take(min(size, room)) if id_ in self.world.pods]
+        taken = [id_ for id_ in self.waiting.take(min(size, room)) if self._can_ask_about(id_)]
         if not taken:
             return
         began = self._clock.monotonic()
@@ -273,6 +273,17 @@ class Scheduler:
             self.waiting.drop(id_)
             LOG.debug("left out", extra={"pod": pod.metadata.name})
         self._measure(taken, decided, self._clock.monotonic() - began)
+
+    def _can_ask_about(self, id_: str) -> bool:
+        """Whether the pod is there, and none of its claims is about to lose its devices."""
+        pod = self.world.pods.get(id_)
+        if pod is None:
+            return False
+        uses = claims_of(pod)
+        if self._releasing.isdisjoint(uses):
+            return True
+        self.waiting.park(id_, order.rank(pod), uses)
+        return False
 
     def _start(self, pod: pods.Pod, placement: plan.Placement) -> None:
         uid = placement.pod.uid
@@ -372,15 +383,20 @@ class Scheduler:
         claim = self.world.claims.get(key)
         if claim is None or key in self._releasing:
             return
+        if user_uid in self._in_flight or user_uid in self.world.assumed:
+            return  # it is being bound, or was and we have not heard of it yet
         self._releasing.add(key)
         LOG.info("releasing", extra={"claim": f"{key[0]}/{key[1]}", "why": why})
-        task = asyncio.create_task(self._release(claim, user_uid))
+        pod = self.world.pods.get(user_uid)
+        task = asyncio.create_task(self._release(claim, user_uid, pod))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _release(self, claim: claims.ResourceClaim, user_uid: str) -> None:
+    async def _release(self, claim: claims.ResourceClaim, user_uid: str, pod: pods.Pod | None) -> None:
         key = events.key_of(claim)
         try:
+            if pod is not None and await self._carrier.is_bound(pod):
+                return  # what we saw was old
             step = claiming.release(claim.metadata.uid, user_uid)
             ending = await self._settler.brought_about(apis.Target(kinds.CLAIM, *key), claim, step)
             if isinstance(ending, settle.Done):
@@ -391,6 +407,7 @@ class Scheduler:
             LOG.warning("not released", extra={"claim": f"{key[0]}/{key[1]}", "why": str(failure)})
         finally:
             self._releasing.discard(key)
+            self.waiting.claim_changed(key)
             self._wake.set()
 
     def _break(self, error: Exception) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import hashlib
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -36,6 +37,7 @@ AGAIN_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
 
 Reason = tuple[str, ...]
+UNKNOWN: Final[Reason] = ()
 
 
 class Told(NamedTuple):
@@ -148,7 +150,7 @@ class Teller:
     def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
         uid, now = pod.metadata.uid, self._clock.monotonic()
         told = self._told.get(uid) or _already(pod, now)
-        is_new = told is None or (told.reason != reason and not (told.reason == () and told.message == message))
+        is_new = told is None or _is_news(told, reason, message)
         if not is_new and told is not None and (told.message == message or now - told.at < REFRESH_SECONDS):
             return
         self._told[uid] = Told(reason, message, now)
@@ -237,10 +239,22 @@ def shortened(text: str, most_bytes: int) -> str:
     return raw[: most_bytes - 4].decode(errors="ignore") + " …"
 
 
+def _is_news(told: Told, reason: Reason, message: str) -> bool:
+    """Whether another reason is told than before; of what a predecessor told only the words are known."""
+    if told.reason == reason or told.message == message:
+        return False
+    return told.reason != UNKNOWN or _shape(told.message) != _shape(message)
+
+
+def _shape(message: str) -> frozenset[str]:
+    """The words of a message without its numbers."""
+    return frozenset(re.sub(r"[0-9]+", "#", message).split())
+
+
 def _already(pod: pods.Pod, now: float) -> Told | None:
     """What the pod's own condition says, told by whoever led before."""
     before = next((one for one in pod.status.conditions if one.type == SCHEDULED and one.status == "False"), None)
-    return None if before is None or before.reason == GATED else Told((), before.message, now)
+    return None if before is None or before.reason == GATED else Told(UNKNOWN, before.message, now)
 
 
 def _condition(pod: pods.Pod, kind: str, message: str, now: datetime.datetime) -> pods.PodCondition:
