@@ -371,13 +371,13 @@ def test_a_pod_whose_claim_is_being_given_back_is_not_bound_meanwhile() -> None:
         stage.pod("a", named=("gpu",))
         stage.take("gpu", ("n-0", "gpu-0"), same=True, uid=stage.the_pod("a").metadata.uid)
         node = stage.api.tree(kinds.NODE, "n-0")
-        stage.api.put(node | {"spec": {"unschedulable": True}})
+        stage.api.shelf.put(kinds.NODE, node | {"spec": {"unschedulable": True}})
         released: list[str] = []
 
         def reopen(verb: str, target: Target) -> None:
             if verb == "patch" and target.kind is kinds.CLAIM and not released:
                 released.append(target.name)
-                stage.api.put(stage.api.tree(kinds.NODE, "n-0") | {"spec": {}})
+                stage.api.shelf.put(kinds.NODE, stage.api.tree(kinds.NODE, "n-0") | {"spec": {}})
                 raise failures.Unavailable("no answer")
 
         stage.api.before = reopen
