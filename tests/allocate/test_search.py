@@ -179,3 +179,13 @@ def test_alternatives_of_thirty_requests_fit_together_in_few_steps() -> None:
     assert found.preference == tuple(sorted(found.preference))
     assert found.preference.count(0) == 4
     assert found.steps < 100_000
+
+
+def test_a_refusal_whose_reasons_take_too_long_says_so() -> None:
+    wanted = (("7g", 2), ("4g", 4), ("3g", 5), ("2g", 4), ("1gd", 4), ("1g", 5))
+    asked = claim(*(profile(name, count) for name, count in wanted))
+    [whole] = _refused(ask(build.mig_node(8), asked)).reasons
+    assert "compete for 144 devices" in whole.detail
+    [cut] = _refused(ask(build.mig_node(8), asked, budget=2)).reasons
+    assert cut.code == whole.code
+    assert "not found out within 2 steps" in cut.detail

@@ -222,7 +222,9 @@ def test_a_budget_of_pods_leaves_the_rest_undecided_and_counted() -> None:
     world = build.world(build.pod("a"), build.pod("b"), build.pod("c"), nodes=1)
     plan = build.decided(world, budget=policy.Budget(pods=1))
     assert (len(plan.placements), plan.undecided) == (1, 2)
-    assert {obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles} == {ReasonCode.TO_BE_CONTINUED}
+    assert {obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles} == {
+        ReasonCode.TO_BE_CONTINUED
+    }
 
 
 def test_only_the_pods_asked_about_are_decided_by_rank_not_in_the_order_given() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from dovetail.model import claims, nodes, objects, pods, slices
 from dovetail.world.events import Changed
 from dovetail.world.world import World
@@ -51,6 +53,35 @@ def gpu_slice(
     return struct({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec})
 
 
+def slice_of(name: str, devices: list[dict[str, Any]]) -> slices.ResourceSlice:
+    """A slice that is all of a node's pool."""
+    [made] = slices_of(name, {"devices": devices})
+    return made
+
+
+def slices_of(name: str, *parts: dict[str, Any]) -> list[slices.ResourceSlice]:
+    """The slices of a node's pool."""
+    pool = {"name": name, "generation": 1, "resourceSliceCount": len(parts)}
+    trees = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{name}-gpus" if place == 0 else f"{name}-{place}"},
+            "spec": {"driver": DRIVER, "nodeName": name, "pool": pool, **part},
+        }
+        for place, part in enumerate(parts)
+    ]
+    return [struct(tree) for tree in trees]
+
+
+def condition(tree: dict[str, str]) -> nodes.NodeCondition:
+    return msgspec.convert(tree, nodes.NodeCondition)
+
+
+def replaced(found: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(found, **changes)
+
+
 def claim(name: str, *, devices: tuple[tuple[str, str], ...] = (), namespace: str = "default") -> claims.ResourceClaim:
     """A claim; with devices (pool, name) it is allocated."""
     tree: dict[str, Any] = {
@@ -65,14 +96,25 @@ def claim(name: str, *, devices: tuple[tuple[str, str], ...] = (), namespace: st
     return struct(tree)
 
 
-def pod(name: str, *, cpu: str = "1", node_name: str = "", phase: str = "", namespace: str = "default") -> pods.Pod:
+def pod(
+    name: str,
+    *,
+    cpu: str = "1",
+    node_name: str = "",
+    phase: str = "",
+    namespace: str = "default",
+    claims: tuple[dict[str, str], ...] = (),
+    resources: dict[str, str] | None = None,
+) -> pods.Pod:
+    requests = {"cpu": cpu, "memory": "1Gi", **(resources or {})}
     tree = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "uid": f"pod-{name}"},
         "spec": {
             "nodeName": node_name,
-            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "resourceClaims": list(claims),
         },
         "status": {"phase": phase},
     }

@@ -244,13 +244,14 @@ def allocations_of(placement: plan.Placement) -> Mapping[ObjectKey, claims.Alloc
 
 
 def made_key(placement: plan.Placement) -> ObjectKey:
-    """The name of the claim made for the pod's extended resources: the same for the same pod, whoever makes it."""
+    """The name of the claim made for the pod's extended resources: the same for the same wish, whoever makes it."""
     made = placement.made
     assert made is not None
     if made.existing is not None:
         return made.existing.namespace, made.existing.name
     base = (made.claim.metadata.generate_name or f"{placement.pod.name}-extended-resources-")[:MAX_GENERATED_BASE]
-    return placement.pod.namespace, base + hashlib.sha256(placement.pod.uid.encode()).hexdigest()[:5]
+    wish = placement.pod.uid.encode() + objects.encode_struct(made.claim.spec)
+    return placement.pod.namespace, base + hashlib.sha256(wish).hexdigest()[:5]
 
 
 def _protected(claim: claims.ResourceClaim, key: ObjectKey) -> claims.ResourceClaim:
