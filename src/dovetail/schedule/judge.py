@@ -140,7 +140,7 @@ class Judge:
         if wanted is not kind.followed:
             return True
         served = self.served(kind, node.metadata.name)
-        return bool(served) and kind.extra_claim(served).spec.devices.requests == wanted.claim.spec.devices.requests
+        return kind.extra_claim(served).spec.devices.requests == wanted.claim.spec.devices.requests
 
     def served(self, kind: Kind, node: str) -> tuple[str, ...]:
         """The extended resources that devices have to serve on the node."""
