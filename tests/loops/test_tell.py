@@ -117,3 +117,22 @@ def test_long_notes_are_cut_at_a_character() -> None:
     assert short.endswith("…")
     assert msgspec.json.decode(msgspec.json.encode(short)) == short
     assert tell.shortened("short", 1024) == "short"
+
+
+def test_a_successor_brings_the_condition_up_to_date_without_telling_all_over_again() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+        await stage.clock.advance(1)
+        successor = tell.Teller(stage.api, stage.clock, meter.NoMeter(), latest=lambda uid: latest(stage, uid))
+        task = asyncio.create_task(successor.run())
+        successor.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use, 3 nodes"))
+        await stage.clock.advance(1)
+        assert condition(stage).message == "in use, 3 nodes"
+        assert len(stage.events("FailedScheduling")) == 1
+        successor.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.TAINT, "tainted"))
+        await stage.clock.advance(1)
+        assert len(stage.events("FailedScheduling")) == 2
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    told(story)

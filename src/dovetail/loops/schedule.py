@@ -8,6 +8,7 @@ tenure it was given. Never chooses a node itself: `schedule.cycle.decide` does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     events_per_second: float = 50.0
     controller: str = "dovetail"
     instance: str = "dovetail"
+    drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
 
 
 class Flight(NamedTuple):
@@ -119,24 +121,37 @@ class Scheduler:
         self._broken = asyncio.get_running_loop().create_future()
         self.picture.listen(self.observe)
         await self._look_around()
-        workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self.teller.run())]
-        workers.append(asyncio.create_task(self._keep_house()))
+        telling = asyncio.create_task(self.teller.run())
+        workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self._keep_house())]
         if self._settings.audit_seconds:
             auditor = audit.Auditor(self, self._meter)
             workers.append(asyncio.create_task(auditor.run(self._clock, self._settings.audit_seconds)))
         try:
-            await asyncio.wait([*workers, self._broken], return_when=asyncio.FIRST_COMPLETED)
-            for worker in workers:
+            await asyncio.wait([*workers, telling, self._broken], return_when=asyncio.FIRST_COMPLETED)
+            for worker in (*workers, telling):
                 if worker.done():
                     worker.result()
             if self._broken.done():
                 self._broken.result()
+        except asyncio.CancelledError:
+            await self._drain(workers, telling)
+            raise
         finally:
             self.picture.unlisten(self.observe)
-            everything = [*workers, *self._tasks]
+            everything = [*workers, telling, *self._tasks]
             for task in everything:
                 task.cancel()
             await asyncio.gather(*everything, return_exceptions=True)
+
+    async def _drain(self, workers: list[asyncio.Task[None]], telling: asyncio.Task[None]) -> None:
+        """Decides nothing more and lets writes be answered: a lease is handed on at once only if none is in doubt."""
+        for worker in workers:
+            worker.cancel()
+        self.teller.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_seconds):
+                while left := [task for task in (*self._tasks, telling) if not task.done()]:
+                    await asyncio.wait(left)
 
     async def _look_around(self) -> None:
         """Takes notice of what is there already, a portion at a time: nodes as they look, pods that wait."""

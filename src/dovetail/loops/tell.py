@@ -10,7 +10,7 @@ import asyncio
 import datetime
 import hashlib
 import logging
-import re
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -82,6 +82,7 @@ class Teller:
         self._waiting: OrderedDict[str, _Message] = OrderedDict()
         self._arrived = asyncio.Event()
         self.is_busy = False  # somebody has more urgent writes
+        self._is_over = False
 
     def refused(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
         """The pod waits for these reasons. Claims that are about to be made are told only if that takes long."""
@@ -132,9 +133,15 @@ class Teller:
         self._later.pop(uid, None)
         self._waiting.pop(uid, None)
 
+    def end(self) -> None:
+        """Tells nothing more; what is being written is still answered."""
+        self._is_over = True
+        self._waiting.clear()
+        self._arrived.set()
+
     async def run(self) -> None:
-        """Tells what waits, for ever, when nothing more urgent is under way."""
-        while True:
+        """Tells what waits until the end, when nothing more urgent is under way."""
+        while not self._is_over:
             await self._arrived.wait()
             if self.is_busy and len(self._waiting) < MOST_WAITING // 2:
                 await self._clock.sleep(0.05)
@@ -149,7 +156,7 @@ class Teller:
 
     def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
         uid, now = pod.metadata.uid, self._clock.monotonic()
-        told = self._told.get(uid) or _already(pod, now)
+        told = self._told.get(uid) or _already(pod)
         is_new = told is None or _is_news(told, reason, message)
         if not is_new and told is not None and (told.message == message or now - told.at < REFRESH_SECONDS):
             return
@@ -240,21 +247,14 @@ def shortened(text: str, most_bytes: int) -> str:
 
 
 def _is_news(told: Told, reason: Reason, message: str) -> bool:
-    """Whether another reason is told than before; of what a predecessor told only the words are known."""
-    if told.reason == reason or told.message == message:
-        return False
-    return told.reason != UNKNOWN or _shape(told.message) != _shape(message)
+    """Whether another reason is told than before. After a predecessor only the condition is brought up to date."""
+    return told.reason not in (reason, UNKNOWN) and told.message != message
 
 
-def _shape(message: str) -> frozenset[str]:
-    """The words of a message without its numbers."""
-    return frozenset(re.sub(r"[0-9]+", "#", message).split())
-
-
-def _already(pod: pods.Pod, now: float) -> Told | None:
+def _already(pod: pods.Pod) -> Told | None:
     """What the pod's own condition says, told by whoever led before."""
     before = next((one for one in pod.status.conditions if one.type == SCHEDULED and one.status == "False"), None)
-    return None if before is None or before.reason == GATED else Told(UNKNOWN, before.message, now)
+    return None if before is None or before.reason == GATED else Told(UNKNOWN, before.message, -math.inf)
 
 
 def _condition(pod: pods.Pod, kind: str, message: str, now: datetime.datetime) -> pods.PodCondition:
