@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the upstream oracle, one process per session, started by the first test that asks."""
+"""Fixtures of all tests: the upstream oracle and real clusters, one per session, started by the first test that asks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import cluster as planes
+from tests.support import live
 from tests.support import oracle as upstream
 
 
@@ -14,3 +16,11 @@ def oracle() -> Iterator[upstream.Oracle]:
     """The running oracle; skips, or fails under REQUIRE_REAL=1, where it cannot be built."""
     yield upstream.session()
     upstream.stop_session()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clusters_end_with_the_session() -> Iterator[None]:
+    """Ends whatever clusters the tests of this process shared."""
+    yield
+    live.stop_all()
+    planes.stop_all()

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.contract import places
 from tests.support import cluster
 
 
-@pytest.fixture(scope="session")
-def _planes() -> Iterator[None]:
-    """Ends the real servers after the last test."""
-    yield
-    cluster.stop_all()
-
-
 @pytest.fixture(params=["memory", *(pytest.param(version, marks=pytest.mark.slow) for version in cluster.VERSIONS)])
-def place(request: pytest.FixtureRequest, _planes: None) -> places.Place:
+def place(request: pytest.FixtureRequest) -> places.Place:
     """A server with a namespace of this test's own."""
     if request.param == "memory":
         return places.InMemory()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dovetail.boot import kubeparts
@@ -14,9 +12,3 @@ from tests.support import live
 def cluster(request: pytest.FixtureRequest) -> live.Live:
     """The sample fleet on a real control plane, scheduled by us under our own rights."""
     return live.cluster(request.param)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _end() -> Iterator[None]:
-    yield
-    live.stop_all()
