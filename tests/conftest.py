@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the upstream oracle and real clusters, one per session, started by the first test that asks."""
+"""Fixtures of all tests: the upstream oracle and real clusters, started by the first test that asks, ended once."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_creating_and_posting_to_a_subresource() -> None:
     method, path, headers, body = heard.requests[0]
     assert (method, path, body) == (
         "POST",
-        "/api/v1/namespaces/team/pods/a/binding?timeout=10000ms&fieldValidation=Ignore",  # the server gives up when we do
+        "/api/v1/namespaces/team/pods/a/binding?timeout=10000ms&fieldValidation=Ignore",
         {"target": {"name": "n"}},
     )
     assert headers["Content-Type"] == "application/json"
