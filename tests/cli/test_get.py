@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from dovetail.model import objects
+from dovetail.boot import local, snapshot
+from dovetail.model import objects, snapshots
 from dovetail.sim import cluster as clusters
 from dovetail.sim import store as stores
 from tests.cli import running
@@ -208,3 +210,28 @@ def allocate(state: Path, name: str, device: dict[str, str]) -> None:
         return msgspec.structs.replace(old, records=old.records | {key: record}), None
 
     stores.Store(state).change(step)
+
+
+def test_time_passes_between_two_commands(state: Path, tmp_path: Path) -> None:
+    """An hour ago a pod of a minute was started; a snapshot of that moment stays that moment."""
+    begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "short", "annotations": {"dovetail.dev/run-seconds": "60"}},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    }
+    then = local.Local(state, clock=lambda: begun)
+    then.apply([clusters.Given(manifest)], namespace="default", dry_run=False)
+    saved, facts = (
+        tmp_path / "saved",
+        snapshots.Facts(taken_at="2026-01-01T00:00:00Z", cluster="x", resource_versions={}),
+    )
+    snapshot.write(saved, snapshot.documents_of(then.cluster() or clusters.Cluster("x")), facts)
+
+    assert running.inside(state, "get", "pods").column("STATUS") == ["Succeeded"]
+    assert running.inside(state, "get", "claims").lines == []
+    assert "■" not in running.inside(state, "get", "gpus").out
+    assert "1 pod: 0 running, 0 waiting, 1 ended" in running.inside(state, "up").err
+    assert running.inside(state, "get", "pods", "--snapshot", str(saved)).column("STATUS") == ["Running"]
+    assert "■" in running.inside(state, "get", "gpus", "--snapshot", str(saved)).out

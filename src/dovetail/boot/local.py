@@ -41,8 +41,27 @@ class Local:
         return self._clock()
 
     def cluster(self) -> clusters.Cluster | None:
-        """The stored cluster, or None where nothing was started yet."""
-        return self.store.load()
+        """The cluster as it is now, or None where nothing was started yet. Keeps what time has changed, if anything."""
+        found = self.store.load()
+        if found is None or not self.is_due(found):
+            return found
+
+        def step(old: clusters.Cluster | None) -> tuple[clusters.Cluster | None, clusters.Cluster | None]:
+            current = None if old is None else self._current(old)
+            return None if current is old else current, current
+
+        try:
+            return self.store.change(step)
+        except errors.StateError:  # who may only read sees the same: time brings the same to everybody
+            return self._current(found)
+
+    def is_due(self, cluster: clusters.Cluster) -> bool:
+        """Whether time alone has changed the cluster since it was kept."""
+        if not any(key.kind == "Pod" and bytes(record.applied) for key, record in cluster.records.items()):
+            return False
+        from dovetail.sim import control  # fleets without pods have none
+
+        return control.is_due(cluster, now=self.now())
 
     def up(self, fleet: fleets.Fleet | None, *, fresh: bool, is_empty: bool = False) -> Started:
         """The stored cluster, or a new one of the fleet. `fresh` starts over.
@@ -57,7 +76,8 @@ class Local:
                         f'a cluster of fleet "{old.name}" is already up in {self.store.directory}; '
                         f'add --fresh to replace it by "{fleet.name}"'
                     )
-                return None, Started(old, is_new=False)
+                current = self._current(old)
+                return None if current is old else current, Started(current, is_new=False)
             made = self._built(fleet or fleets.sample())
             if fleet is None and not is_empty:
                 made = self._filled(made)
@@ -74,7 +94,8 @@ class Local:
             old: clusters.Cluster | None,
         ) -> tuple[clusters.Cluster | None, clusters.Applied | clusters.Refused]:
             outcome = clusters.apply(
-                old if old is not None else self._built(fleets.sample()),
+                # What is due happens first: it cannot make room for what did not exist yet.
+                self._current(old) if old is not None else self._built(fleets.sample()),
                 given,
                 now=self._timestamp(),
                 check_selector=check_selector,
@@ -98,6 +119,10 @@ class Local:
         if isinstance(outcome, clusters.Refused):
             raise errors.InputError("\n".join(map(str, outcome.problems)))
         return self._decided(outcome.cluster)
+
+    def _current(self, cluster: clusters.Cluster) -> clusters.Cluster:
+        """The cluster after what was due has happened; the same one if nothing was."""
+        return self._decided(cluster) if self.is_due(cluster) else cluster
 
     def _decided(self, cluster: clusters.Cluster) -> clusters.Cluster:
         """The cluster after its control plane had a turn; left alone where no pod waits."""

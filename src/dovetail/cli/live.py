@@ -41,11 +41,11 @@ def watch(opened: local.Local, cluster: clusters.Cluster) -> None:
 
 
 def _follow(opened: local.Local, cluster: clusters.Cluster, *, view: rich.live.Live, keyboard: int) -> None:
-    """Redraws at every change of the state or the size, until a key leaves."""
+    """Redraws at every change of the state or the size and when a pod takes a step, until a key leaves."""
     seen = None
     while not _wants_to_leave(keyboard):
         now = (opened.store.stamp(), view.console.size)
-        if now == seen:
+        if now == seen and not opened.is_due(cluster):
             continue
         seen, note = now, ""
         try:

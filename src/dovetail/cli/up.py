@@ -9,6 +9,7 @@ import click
 
 from dovetail import errors
 from dovetail.cli import options, output, picture, rows, text
+from dovetail.model import pods
 from dovetail.sim import cluster as clusters
 from dovetail.sim import fleet as fleets
 
@@ -54,7 +55,20 @@ def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:
     output.write_lines(text.table(listing.headers, [row.cells for row in listing.rows]))
     output.say(picture.LEGEND)
     if counts := picture.pod_counts(cluster):
-        output.say(f"{text.counted(counts.total, 'pod')}: {counts.running} running, {counts.waiting} waiting")
+        ended = _ended(cluster)
+        output.say(
+            f"{text.counted(counts.total, 'pod')}: {counts.running - ended} running, {counts.waiting} waiting"
+            + (f", {ended} ended" if ended else "")
+        )
+
+
+def _ended(cluster: clusters.Cluster) -> int:
+    """How many of the pods that were placed have ended."""
+    found = (stored.struct for stored in clusters.listed(cluster, "Pod"))
+    return sum(
+        isinstance(pod, pods.Pod) and bool(pod.spec.node_name) and pod.status.phase in ("Succeeded", "Failed")
+        for pod in found
+    )
 
 
 def _next(cluster: clusters.Cluster) -> str:

@@ -1,15 +1,17 @@
 """The controllers a cluster cannot do without, in memory: claims for pods, devices given back, orphans collected.
 
 Given the shelf, acts until nothing is left to do. Stands for the claim controller and the garbage collector of
-kube-controller-manager as far as schedulers meet them. Never allocates, never binds.
+kube-controller-manager as far as schedulers meet them. What becomes of a claim is said about trees and structs alone,
+for whoever keeps claims elsewhere. Never allocates, never binds.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from dovetail.model import claims, kinds, objects, pods
+from dovetail.model import claims, kinds, meta, objects, pods
 from dovetail.sim.shelf import Record, Shelf, uids
 from dovetail.world.events import ObjectKey, key_of
 
@@ -36,6 +38,31 @@ def settle(shelf: Shelf) -> int:
         _collect(shelf)
         if shelf.revision == start:
             return shelf.revision - before
+
+
+def given_back(tree: Tree, staying: Collection[str]) -> Iterator[Tree]:
+    """A claim after each write that takes it from all users but those of these uids.
+
+    With the last user go the devices and then the protection; an allocation nobody protects is not ours to take.
+    """
+    status = dict(tree.get("status") or {})
+    users = [user for user in status.pop("reservedFor", ()) if user.get("uid") in staying]
+    metadata = dict(tree["metadata"])
+    finalizers = metadata.pop("finalizers", [])
+    if users:
+        yield tree | {"status": status | {"reservedFor": users}}
+    elif claims.DELETE_PROTECTION_FINALIZER not in finalizers:
+        yield tree | {"status": status}
+    else:
+        left = {name: value for name, value in status.items() if name not in ("allocation", "devices")}
+        yield tree | {"status": left}
+        kept = [one for one in finalizers if one != claims.DELETE_PROTECTION_FINALIZER]
+        yield tree | {"metadata": metadata | ({"finalizers": kept} if kept else {}), "status": left}
+
+
+def made_for(claim: claims.ResourceClaim) -> meta.OwnerReference | None:
+    """The pod a claim was made for, which has no more use for it when it has ended; None for anybody's claim."""
+    return next((one for one in claim.metadata.owner_references if one.controller and one.kind == "Pod"), None)
 
 
 def _make_claims(shelf: Shelf, record: Record) -> None:
@@ -108,42 +135,27 @@ def _claims_of(pod: pods.Pod) -> list[ObjectKey]:
 
 
 def _release(shelf: Shelf, record: Record) -> None:
-    """Users that are gone give the claim back; with the last one go devices, protection, and a claim made for it."""
+    """Users that are gone give the claim back; a claim made for one of them goes with it."""
     claim: claims.ResourceClaim = record.struct
     users = claim.status.reserved_for
     staying = {user.uid for user in users if user.resource != "pods" or _is_user(shelf, claim, user)}
     is_leaving = len(staying) < len(users)
     is_protected = claims.DELETE_PROTECTION_FINALIZER in claim.metadata.finalizers
     if is_leaving or (not users and claim.metadata.deletion_timestamp is not None and is_protected):
-        kept = [user for user in record.tree["status"].get("reservedFor", ()) if user.get("uid") in staying]
-        record = _returned(shelf, record, kept, is_protected=is_protected)
+        for tree in given_back(record.tree, staying):
+            record = shelf.put(kinds.CLAIM, tree)
     if not staying:
-        _retire(shelf, key_of(record.struct), record)
+        _retire(shelf, record.struct)
 
 
-def _returned(shelf: Shelf, record: Record, users: list[Tree], *, is_protected: bool) -> Record:
-    status = {name: value for name, value in record.tree["status"].items() if name != "reservedFor"}
-    if users:
-        return shelf.put(kinds.CLAIM, record.tree | {"status": status | {"reservedFor": users}})
-    if not is_protected:
-        return shelf.put(kinds.CLAIM, record.tree | {"status": status})
-    left = {name: value for name, value in status.items() if name not in ("allocation", "devices")}
-    record = shelf.put(kinds.CLAIM, record.tree | {"status": left})
-    metadata = dict(record.tree["metadata"])
-    finalizers = [one for one in metadata.pop("finalizers", ()) if one != claims.DELETE_PROTECTION_FINALIZER]
-    if finalizers:
-        metadata["finalizers"] = finalizers
-    return shelf.put(kinds.CLAIM, record.tree | {"metadata": metadata})
-
-
-def _retire(shelf: Shelf, key: ObjectKey, record: Record) -> None:
+def _retire(shelf: Shelf, claim: claims.ResourceClaim) -> None:
     """A claim made for a pod that has ended is of no more use."""
-    owner = next((one for one in record.metadata.owner_references if one.controller and one.kind == "Pod"), None)
-    found = None if owner is None else shelf.find(kinds.POD, (key[0], owner.name))
+    owner = made_for(claim)
+    found = None if owner is None else shelf.find(kinds.POD, (claim.metadata.namespace, owner.name))
     if owner is None or found is None or found.metadata.uid != owner.uid:
         return  # nobody's, or the collector's
     if _is_over(found.struct):
-        shelf.delete(kinds.CLAIM, key)
+        shelf.delete(kinds.CLAIM, key_of(claim))
 
 
 def _is_user(shelf: Shelf, claim: claims.ResourceClaim, user: claims.ResourceClaimConsumerReference) -> bool:

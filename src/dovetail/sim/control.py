@@ -1,23 +1,23 @@
-"""One turn of the control plane: makes claims from templates, decides, writes what was decided.
+"""One turn of the control plane: lets time pass, makes claims from templates, decides, writes what was decided.
 
 Stands in for the claim controller, the scheduler's loop and the kubelets of a real cluster: state in, state out. A pod
-that is placed runs at once; one that is not says why in its PodScheduled condition. Never decides itself.
+that is placed runs and ends by its stages; one that is not says why in its PodScheduled condition. Never decides
+itself.
 """
 
 import datetime
 import hashlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.loops import hollow, stages
+from dovetail.loops import hollow, preparing, stages
 from dovetail.model import claims, meta, nodes, objects, plan, pods, policy, slices, taintrules
 from dovetail.model.classes import DeviceClass
-from dovetail.schedule import cycle
+from dovetail.sim import caretaking, rulings
 from dovetail.sim import cluster as clusters
-from dovetail.sim import rulings
-from dovetail.world.events import Changed
+from dovetail.world.events import Changed, Deleted, ObjectKey
 from dovetail.world.world import World
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
@@ -35,31 +35,194 @@ _SEEN: Final = (
 )
 
 
-def turn(cluster: clusters.Cluster, *, now: datetime.datetime) -> clusters.Cluster:
-    """The cluster after everything that can start has started. Another turn changes nothing."""
-    stamp = timestamp(now)
-    cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
-    # Again until nobody starts: who waits is told how things are now, not how they were when it was its turn.
-    while (decided := cycle.decide(world_of(cluster), policy.DEFAULT, now)).placements:
-        for placement in decided.placements:
-            cluster = clusters.written(cluster, _carried_out(cluster, placement, stamp), now=stamp)
-    waits = [one for refusal in decided.refusals if (one := _told(cluster, refusal, stamp)) is not None]
-    return clusters.written(cluster, waits, now=stamp)
+def turn(
+    cluster: clusters.Cluster, *, now: datetime.datetime, walk: stages.Stages = stages.DEFAULT
+) -> clusters.Cluster:
+    """The cluster as it is now: what was due has happened, everything that can start has started.
+
+    Another turn changes nothing, and it does not matter how often there was one before: whoever finds room because
+    another has ended starts when that one ended, not when somebody looks.
+    """
+    mirror = _Mirror()
+    cluster = _caught_up(cluster, now, walk=walk, mirror=mirror)
+    cluster = _placed(cluster, now, walk=walk, mirror=mirror)
+    return _caught_up(cluster, now, walk=walk, mirror=mirror)  # some end as soon as they start
+
+
+def is_due(cluster: clusters.Cluster, *, now: datetime.datetime, walk: stages.Stages = stages.DEFAULT) -> bool:
+    """Whether some pod takes a step by now. Reads only pods that were applied."""
+    at = _next_moment(cluster, walk)
+    return at is not None and at <= now
 
 
 def world_of(cluster: clusters.Cluster) -> World:
     """The world the stored objects describe."""
-    world = World()
-    for key in sorted(cluster.records):
-        found = clusters.decoded(cluster.records[key]).struct
-        if isinstance(found, _SEEN):
-            world.apply(Changed(found))
-    return world
+    return _Mirror().world_of(cluster)
 
 
 def timestamp(now: datetime.datetime) -> str:
     """As the API server writes times."""
     return now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _Mirror:
+    """A world that follows a cluster: told only what differs from what it was shown before."""
+
+    def __init__(self) -> None:
+        self._world = World()
+        self._shown: dict[clusters.Key, clusters.Record] = {}
+
+    def world_of(self, cluster: clusters.Cluster) -> World:
+        """The world as this cluster describes it, until the next one is shown."""
+        before, after = self._shown, cluster.records
+        for key in sorted(before.keys() - after.keys()):
+            if isinstance(gone := clusters.decoded(before[key]).struct, _SEEN):
+                self._world.apply(Deleted(gone))
+        for key in sorted(key for key, record in after.items() if before.get(key) is not record):
+            if isinstance(found := clusters.decoded(after[key]).struct, _SEEN):
+                self._world.apply(Changed(found))
+        self._shown = after
+        return self._world
+
+
+def _caught_up(
+    cluster: clusters.Cluster, now: datetime.datetime, *, walk: stages.Stages, mirror: _Mirror
+) -> clusters.Cluster:
+    """What happened by now, moment by moment. Ends: no pod takes a step twice."""
+    while (at := _next_moment(cluster, walk)) is not None and at <= now:
+        cluster = _placed(_walked(cluster, at, walk=walk), at, walk=walk, mirror=mirror)
+    return cluster
+
+
+class _Due(NamedTuple):
+    """A pod, what it becomes next, and when."""
+
+    pod: objects.Stored
+    become: stages.Become
+    at: datetime.datetime
+
+
+def _next_moment(cluster: clusters.Cluster, walk: stages.Stages) -> datetime.datetime | None:
+    """When the next step is due; None if nothing ever happens by itself.
+
+    Not before the newest pod was made: what a late change makes due in the past would start a pod before its time.
+    """
+    walkers = _walkers(cluster)
+    steps = [due.at for stored in walkers if (due := _due(cluster, stored, walk)) is not None]
+    if not steps:
+        return None
+    return max([min(steps), *(made for stored in walkers if (made := _created(stored.struct)) is not None)])
+
+
+def _walked(cluster: clusters.Cluster, at: datetime.datetime, *, walk: stages.Stages) -> clusters.Cluster:
+    """The cluster after one step of every pod that is due by then, and without what the pods that ended held."""
+    stamp = timestamp(at)
+    steps = [due for stored in _walkers(cluster) if (due := _due(cluster, stored, walk)) is not None and due.at <= at]
+    changed = [_stepped(due.pod, due.become, at=at) for due in steps]
+    ended = {due.pod.struct.metadata.uid for due in steps if due.become.phase in stages.TERMINAL}
+    return _given_back(clusters.written(cluster, changed, now=stamp), ended, stamp)
+
+
+def _walkers(cluster: clusters.Cluster) -> list[objects.Stored]:
+    """Pods somebody applied here. A pod of a snapshot has no manifest: its time stood still when it was saved."""
+    keys = sorted(key for key, record in cluster.records.items() if key.kind == "Pod" and bytes(record.applied))
+    return [clusters.decoded(cluster.records[key]) for key in keys]
+
+
+def _due(cluster: clusters.Cluster, stored: objects.Stored, walk: stages.Stages) -> _Due | None:
+    pod = stored.struct
+    assert isinstance(pod, pods.Pod)
+    if pod.metadata.deletion_timestamp is not None:
+        return None  # nothing here lets go of pods
+    try:
+        since = stages.entered(pod) or _created(pod)
+        step = None if since is None else stages.next_step(pod, walk, since=since, now=since)
+        if since is None or step is None or not isinstance(step.action, stages.Become):
+            return None
+        at = since + datetime.timedelta(seconds=step.wait_seconds)
+    except (ValueError, OverflowError):
+        return None  # a manifest may bring a status, with a 30th of February or the end of all time
+    if step.action.phase == stages.RUNNING and not _may_start(cluster, pod):
+        return None
+    return _Due(stored, step.action, at)
+
+
+def _may_start(cluster: clusters.Cluster, pod: pods.Pod) -> bool:
+    """Whether a kubelet would start a pod that was bound: its node is there, its claims are its own."""
+
+    def lookup(key: ObjectKey) -> claims.ResourceClaim | None:
+        found = clusters.get(cluster, clusters.Key("ResourceClaim", *key))
+        return found.struct if found is not None and isinstance(found.struct, claims.ResourceClaim) else None
+
+    found = clusters.get(cluster, clusters.Key("Node", "", pod.spec.node_name))
+    node = None if found is None else found.struct
+    return isinstance(node, nodes.Node) and preparing.objection_to(pod, node, lookup) is None
+
+
+def _created(pod: objects.Object) -> datetime.datetime | None:
+    try:
+        return stages.moment(pod.metadata.creation_timestamp or "")
+    except ValueError:
+        return None
+
+
+def _given_back(cluster: clusters.Cluster, ended: set[str], stamp: str) -> clusters.Cluster:
+    """The cluster after the claim controller saw that pods of these uids have ended.
+
+    A user that is not here keeps what it reserved: a snapshot need not hold every pod.
+    """
+    for stored in list(_held_by(cluster, ended)):
+        claim = stored.struct
+        assert isinstance(claim, claims.ResourceClaim)
+        staying = {user.uid for user in claim.status.reserved_for} - ended
+        owner = caretaking.made_for(claim)
+        if owner is not None and owner.uid in ended and not staying:
+            cluster = clusters.delete(cluster, clusters.key_of(claim)) or cluster
+            continue
+        *_, free = caretaking.given_back(stored.tree, staying)
+        cluster = clusters.written(cluster, [objects.decode(free)], now=stamp)
+    return cluster
+
+
+def _held_by(cluster: clusters.Cluster, users: set[str]) -> Iterator[objects.Stored]:
+    """Claims that these pods use or that were made for them."""
+    for stored in clusters.listed(cluster, "ResourceClaim") if users else ():
+        claim = stored.struct
+        if isinstance(claim, claims.ResourceClaim):
+            owner = caretaking.made_for(claim)
+            if (owner is not None and owner.uid in users) or any(u.uid in users for u in claim.status.reserved_for):
+                yield stored
+
+
+def _stepped(stored: objects.Stored, become: stages.Become, *, at: datetime.datetime) -> objects.Stored:
+    """The pod in its next phase, written as hollow nodes write it."""
+    assert isinstance(stored.struct, pods.Pod)
+    change = {"status": hollow.pod_status(stored.struct, become, now=at)["status"]}
+    return objects.decode(rulings.merged(stored.tree, change))
+
+
+def _placed(
+    cluster: clusters.Cluster, now: datetime.datetime, *, walk: stages.Stages, mirror: _Mirror
+) -> clusters.Cluster:
+    """The cluster after everything that can start has started."""
+    stamp = timestamp(now)
+    cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
+    if not _has_waiting(cluster):
+        return cluster
+    from dovetail.schedule import cycle  # who only asks what is due needs no engine
+
+    # Again until nobody starts: who waits is told how things are now, not how they were when it was its turn.
+    while (decided := cycle.decide(mirror.world_of(cluster), policy.DEFAULT, now)).placements:
+        for placement in decided.placements:
+            carried_out = _carried_out(cluster, placement, stamp, walk=walk)
+            cluster = clusters.written(cluster, carried_out, now=stamp)
+    waits = [one for refusal in decided.refusals if (one := _told(cluster, refusal, stamp)) is not None]
+    return clusters.written(cluster, waits, now=stamp)
+
+
+def _has_waiting(cluster: clusters.Cluster) -> bool:
+    found = (stored.struct for stored in clusters.listed(cluster, "Pod"))
+    return any(isinstance(pod, pods.Pod) and not pod.spec.node_name for pod in found)
 
 
 def _claims_from_templates(cluster: clusters.Cluster) -> Iterator[objects.Stored]:
@@ -121,7 +284,9 @@ def _generated(base: str, *parts: str) -> str:
     return base[:MAX_GENERATED_BASE] + "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
 
 
-def _carried_out(cluster: clusters.Cluster, placement: plan.Placement, now: str) -> Iterator[objects.Stored]:
+def _carried_out(
+    cluster: clusters.Cluster, placement: plan.Placement, now: str, *, walk: stages.Stages
+) -> Iterator[objects.Stored]:
     """Claims before the pod: a pod is bound only when all its devices are its own."""
     given = {one.claim: one.result for one in placement.allocations}
     user = claims.ResourceClaimConsumerReference(resource="pods", name=placement.pod.name, uid=placement.pod.uid)
@@ -147,18 +312,17 @@ def _carried_out(cluster: clusters.Cluster, placement: plan.Placement, now: str)
         extended_resource_claim_status=served,
     )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
-    yield _started(objects.replace(stored, msgspec.structs.replace(pod, spec=spec, status=status)), now)
+    yield _started(objects.replace(stored, msgspec.structs.replace(pod, spec=spec, status=status)), now, walk=walk)
 
 
-def _started(stored: objects.Stored, now: str) -> objects.Stored:
-    """The bound pod after its first step, written as hollow nodes write it."""
+def _started(stored: objects.Stored, now: str, *, walk: stages.Stages) -> objects.Stored:
+    """The bound pod after its first step, if that comes at once; else time brings it."""
     assert isinstance(stored.struct, pods.Pod)
-    moment = stages.moment(now)
-    step = stages.next_step(stored.struct, stages.DEFAULT, since=moment, now=moment)
+    at = stages.moment(now)
+    step = stages.next_step(stored.struct, walk, since=at, now=at)
     if step is None or step.wait_seconds > 0 or not isinstance(step.action, stages.Become):
         return stored
-    change = {"status": hollow.pod_status(stored.struct, step.action, now=moment)["status"]}
-    return objects.decode(rulings.merged(stored.tree, change))
+    return _stepped(stored, step.action, at=at)
 
 
 def _made(
