@@ -116,3 +116,15 @@ def test_fields_a_server_leaves_out_are_named() -> None:
 def result(**fields: Any) -> claims.AllocationResult:
     one = claims.DeviceRequestAllocationResult(request="gpu", driver="d", pool="p", device="gpu-0", **fields)
     return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(one,)))
+
+
+def test_a_share_the_server_left_out_is_still_our_write_and_is_told() -> None:
+    """A server without consumable capacity keeps the device and drops whose share it is."""
+    (whole,) = GPU_0.devices.results
+    share = msgspec.structs.replace(whole, share_id="11111111-2222-3333-4444-555555555555")
+    sent = msgspec.structs.replace(GPU_0, devices=claims.DeviceAllocationResult(results=(share,)))
+    assert isinstance(fresh(sent)(claim(allocation=GPU_0, reserved_for=(POD,))), settle.Done)
+    assert claiming.dropped_fields(sent, GPU_0) == ("devices.results[].shareID",)
+    other = msgspec.structs.replace(share, share_id="99999999-2222-3333-4444-555555555555")
+    theirs = msgspec.structs.replace(GPU_0, devices=claims.DeviceAllocationResult(results=(other,)))
+    assert isinstance(fresh(sent)(claim(allocation=theirs, reserved_for=(POD,))), settle.GiveUp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 
 from dovetail.loops import picture, schedule, shadow
 from dovetail.model import kinds, policy
@@ -43,15 +44,19 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
         other = next(node for node in ("n-0", "n-1") if node != ours["elsewhere"])
         await bind(stage, "elsewhere", other, "gpu-1")
         await bind(stage, "impossible", "n-0", "gpu-1")
+        stage.pod("premature", named=("premature",))
+        await stage.clock.advance(1)
+        stage.claim("premature")  # until now there was nothing to have an opinion about
+        await bind(stage, "premature", "n-1", "gpu-0", settle=False)
         stage.pod("early", named=("early",))
         await bind(stage, "early", "n-1", "gpu-0", settle=False)
         await stage.clock.advance(1)
         results = {one.pod.partition("/")[2]: one.result for one in made}
         assert results["elsewhere"] == "other-node"
         assert results["impossible"] == "we-refuse"
-        assert results["early"] == "late"
+        assert results["early"] == results["premature"] == "late"
         assert results["same"] in ("same", "other-devices")
-        assert watcher.totals == {result: list(results.values()).count(result) for result in results.values()}
+        assert watcher.totals == collections.Counter(results.values())
         for one in (pump, task):
             one.cancel()
         await asyncio.gather(pump, task, return_exceptions=True)

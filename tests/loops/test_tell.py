@@ -136,3 +136,17 @@ def test_a_successor_brings_the_condition_up_to_date_without_telling_all_over_ag
         await asyncio.gather(task, return_exceptions=True)
 
     told(story)
+
+
+def test_an_event_is_told_where_conditions_are_refused() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        def forbid(verb: str, target: Target) -> None:
+            if target.subresource == "status":
+                raise failures.Refused("pods/status is forbidden", status=403)
+
+        stage.api.before = forbid
+        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "no room"))
+        await stage.clock.advance(1)
+        assert [one.note for one in stage.events("FailedScheduling")] == ["no room"]
+
+    told(story)

@@ -34,6 +34,7 @@ LOG = logging.getLogger("dovetail.scheduler")
 LAG_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 1.0
 ALIVE_SECONDS: Final = 30.0
+DRAIN_SECONDS: Final = 3.0  # well within the 30 s Kubernetes gives a pod to stop
 OLD_RULE_VERSIONS: Final = ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 
 Report = Callable[[shadow.Comparison], None]
@@ -240,6 +241,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         tells_scheduled=configuration.events.scheduled,
         events_per_second=configuration.events.rate_per_second,
         controller=configuration.scheduler_names[0],
+        drain_seconds=DRAIN_SECONDS,
     )
 
 

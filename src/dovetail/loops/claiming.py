@@ -74,9 +74,14 @@ def is_user(claim: claims.ResourceClaim, uid: str) -> bool:
     return any(one.uid == uid for one in claim.status.reserved_for)
 
 
-def same_devices(one: claims.AllocationResult, other: claims.AllocationResult | None) -> bool:
+def same_devices(stored: claims.AllocationResult, other: claims.AllocationResult | None) -> bool:
     """Whether two allocations give the same devices to the same requests."""
-    return other is not None and _places(one) == _places(other)
+    if other is None:
+        return False
+    if any(one.share_id for one in stored.devices.results):
+        return _places(stored) == _places(other)
+    # A server that knows no shares leaves out whose share it is: still ours, and `dropped_fields` tells.
+    return {place[:-1] for place in _places(stored)} == {place[:-1] for place in _places(other)}
 
 
 def dropped_fields(sent: claims.AllocationResult, stored: claims.AllocationResult | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.loops import claiming, picture, schedule
+from dovetail.loops import claiming, picture, schedule, tell
 from dovetail.model import claims, kinds, plan, pods, policy
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -121,6 +121,8 @@ class Shadow:
 
     def _compare(self, pod: pods.Pod) -> None:
         opinion = self._opinions.pop(events.pod_id(pod), None)
+        if isinstance(opinion, plan.Refusal) and tell.is_passing(opinion):
+            opinion = None  # its claims were not made yet: that was no opinion about where it should go
         made = compared(pod, opinion, self._devices(pod))
         self.totals[made.result] = self.totals.get(made.result, 0) + 1
         self._meter.count("dovetail_shadow_comparisons_total", result=made.result)

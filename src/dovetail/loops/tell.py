@@ -12,7 +12,7 @@ import hashlib
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ GATED: Final = "SchedulingGated"  # what the API server itself writes for gated 
 MOST_WAITING: Final = 20_000
 PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING)
 PASSING_SECONDS: Final = 5.0
+AGAIN: Final = (failures.Conflict, failures.Throttled, failures.Unavailable, failures.Unauthorised)  # worth another try
 AT_ONCE: Final = 8
 AGAIN_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
@@ -83,11 +84,12 @@ class Teller:
         self._arrived = asyncio.Event()
         self.is_busy = False  # somebody has more urgent writes
         self._is_over = False
+        self._complained: set[str] = set()
 
     def refused(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
         """The pod waits for these reasons. Claims that are about to be made are told only if that takes long."""
         uid = pod.metadata.uid
-        if all(one.reason.code in PASSING for one in refusal.obstacles):
+        if is_passing(refusal):
             self._later.setdefault(uid, self._clock.monotonic() + PASSING_SECONDS)
             if self._clock.monotonic() < self._later[uid]:
                 return
@@ -179,19 +181,28 @@ class Teller:
     async def _send(self, message: _Message) -> None:
         try:
             if message.condition is not None:
-                await self._write_condition(message.pod.metadata.uid, message.condition)
+                await self._tried(message, self._write_condition(message.pod.metadata.uid, message.condition))
             if message.event is not None:
                 place = apis.Target(kinds.EVENT, message.event.metadata.namespace)
-                await self._api.create(place, objects.encode_struct(message.event), brief=True)
-        except failures.Fenced:
-            raise
-        except (failures.Conflict, failures.Throttled, failures.Unavailable, failures.Unauthorised) as failure:
+                body = objects.encode_struct(message.event)
+                await self._tried(message, self._api.create(place, body, brief=True))
+        except AGAIN as failure:
             if message.condition is not None and message.pod.metadata.uid not in self._waiting:
                 self._put(message.pod, message)
                 await self._clock.sleep(failure.retry_after or AGAIN_SECONDS)
+
+    async def _tried(self, message: _Message, write: Awaitable[object]) -> None:
+        """What is refused for good is said once and left: the condition or the event may still be told without it."""
+        try:
+            await write
+        except (failures.Fenced, *AGAIN):
+            raise
         except failures.ApiFailure as failure:
-            self._meter.count("dovetail_events_dropped_total", reason=type(failure).__name__.lower())
-            LOG.debug("not told", extra={"pod": message.pod.metadata.name, "why": str(failure)})
+            why = type(failure).__name__.lower()
+            self._meter.count("dovetail_events_dropped_total", reason=why)
+            level = logging.DEBUG if why in self._complained else logging.WARNING
+            self._complained.add(why)
+            LOG.log(level, "not told", extra={"pod": message.pod.metadata.name, "why": str(failure)})
 
     async def _write_condition(self, uid: str, condition: pods.PodCondition) -> None:
         pod = self._latest(uid)
@@ -236,6 +247,11 @@ class Teller:
             note=shortened(note, eventing.MAX_NOTE_BYTES),
             type=kind,
         )
+
+
+def is_passing(refusal: plan.Refusal) -> bool:
+    """Whether a pod only waits for claims that are about to be made."""
+    return all(one.reason.code in PASSING for one in refusal.obstacles)
 
 
 def shortened(text: str, most_bytes: int) -> str:

@@ -103,7 +103,7 @@ DECLARED: Final = (
     Metric("dovetail_watch_events_total", "counter", "Changes heard from the API server.", ("kind",)),
     Metric("dovetail_watch_dropped_total", "counter", "Changes that were older than what is known.", ("kind",)),
     Metric("dovetail_watch_restarts_total", "counter", "Watches begun anew, by why.", ("kind", "reason")),
-    Metric("dovetail_fields_dropped_total", "counter", "Fields that could not be understood.", ("field",)),
+    Metric("dovetail_fields_dropped_total", "counter", "Fields written that the API server did not keep.", ("field",)),
     # Ours: audit
     Metric("dovetail_overlaps", "gauge", "Devices and counters that are given out twice."),
     Metric("dovetail_overlap_releases_total", "counter", "Allocations taken back because they overlapped."),
