@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export REQUIRE_REAL
 PYTEST_WORKERS ?= 2
 
-.PHONY: run test check bench fuzz system-deps oracle kube format lock clean help
+.PHONY: run test check bench fuzz chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -54,6 +54,9 @@ bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/
 
 fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle until interrupted
 	$(BIN)/python -m tests.fuzz
+
+chaos: $(VENV)/dev.stamp ## break things around the live scheduler until it does harm, or until interrupted
+	$(BIN)/python -m tests.faults
 
 format: $(VENV)/dev.stamp ## rewrite the files in house format
 	$(BIN)/ruff format .

@@ -31,10 +31,11 @@ class Plan(NamedTuple):
     crowd_nodes: int = 2000  # 0: start-up is not measured
     crowd_pods_per_node: int = 10
     crowd_gpu_pods_per_node: int = 4
+    patience_seconds: float = live_contenders.PATIENCE_SECONDS
 
 
 FULL = Plan()
-QUICK = Plan(sizes=(50,), fills=(0, 99), most_pods=100, rounds=1, crowd_nodes=20)
+QUICK = Plan(sizes=(50,), fills=(0, 99), most_pods=100, rounds=1, crowd_nodes=20, patience_seconds=0.0)
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +56,7 @@ async def _measure(plan: Plan, report: live_report.Report, output: Path | None) 
     for nodes in plan.sizes:
         with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
             async with live_cluster.started(nodes, directory=Path(scratch), say=say) as cluster:
-                await live_contenders.contest(cluster, live_contenders.BARE, WARM_UP_PODS)
+                await _contest(plan, cluster, live_contenders.BARE, WARM_UP_PODS)
                 for fill in plan.fills:
                     await cluster.fill(fill)
                     await _row(plan, cluster, live_report.Row(nodes, fill), report)
@@ -72,7 +73,7 @@ async def _row(plan: Plan, cluster: live_cluster.Cluster, row: live_report.Row, 
     count = min(plan.most_pods, len(cluster.free))
     for number in range(plan.rounds):
         for name in plan.contenders:
-            run = await live_contenders.contest(cluster, name, count)
+            run = await _contest(plan, cluster, name, count)
             report.add(row, name, run)
             say(f"{row}, round {number + 1}: {name} {_shown(run)}")
 
@@ -86,10 +87,14 @@ async def _start_up(plan: Plan, cluster: live_cluster.Cluster, report: live_repo
     for number in range(plan.rounds):
         for name in plan.contenders:
             if name != live_contenders.BARE:
-                run = await live_contenders.contest(cluster, name, 1)
+                run = await _contest(plan, cluster, name, 1)
                 report.add_start(name, run)
                 seconds, memory = run.first_binding_seconds, run.resident_mib
                 say(f"start, round {number + 1}: {name} {seconds:.1f} s to the first binding, {memory:.0f} MiB")
+
+
+async def _contest(plan: Plan, cluster: live_cluster.Cluster, name: str, count: int) -> live_run.Run:
+    return await live_contenders.contest(cluster, name, count, patience_seconds=plan.patience_seconds)
 
 
 def _shown(run: live_run.Run) -> str:

@@ -1,7 +1,8 @@
 """Binds pods as our scheduler does, without thinking: the same requests, the same watches open, devices given.
 
 A process of its own: `python -m bench.live_bare --kubeconfig F --devices F`. What no scheduler that writes through
-this API server with this client can beat. Bodies are prepared beforehand; `forms` knows other ways to say the same.
+this API server with this client can beat. Bodies are prepared beforehand; `live_forms` knows other ways
+to say the same.
 """
 
 from __future__ import annotations
@@ -12,26 +13,28 @@ import contextlib
 import datetime
 import gc
 import signal
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from bench import live_cluster, live_forms
 from dovetail.kube import api as kube_api
 from dovetail.kube import config, paths, transport
-from dovetail.model import claims, kinds, pods
+from dovetail.model import claims, kinds
 from dovetail.ports import api
 
 
 class Errand(NamedTuple):
-    """All that is sent for one pod."""
+    """One pod and what should become of it."""
 
-    claim: str
-    binding: str
-    bodies: live_forms.Bodies
-    events: str
-    event: bytes
+    claim: api.Target
+    pod: api.Target
+    wish: live_forms.Wish
+
+
+Carry = Callable[[], Awaitable[None]]
 
 
 async def main(arguments: argparse.Namespace) -> None:
@@ -41,29 +44,74 @@ async def main(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gpus = msgspec.json.decode(Path(arguments.devices).read_bytes(), type=list[live_cluster.Gpu])
-    form = live_forms.FORMS[arguments.form]
     over = transport.Transport(config.load(arguments.kubeconfig), concurrency=arguments.in_flight)
     async with over, contextlib.AsyncExitStack() as stack:
-        errands = await _errands(over, form, gpus)
+        errands = await _errands(over, arguments.form, gpus)
+        if arguments.form == live_forms.OURS:
+            carries = [_as_ours(kube_api.KubeApi(over), errand) for errand in errands]
+        else:
+            carries = [_in_form(over, live_forms.FORMS[arguments.form], errand) for errand in errands]
+        if arguments.events:
+            carries = [_then(carry, _told(over, errand)) for carry, errand in zip(carries, errands, strict=True)]
         for kind in kinds.WATCHED:
             await _watch(stack, over, kind)
         gc.collect()
         gc.freeze()
-        waiting = iter(errands)
-        workers = [_run(over, form, waiting, with_events=arguments.events) for _ in range(arguments.in_flight)]
-        await asyncio.gather(*workers)
+        waiting = iter(carries)
+        await asyncio.gather(*(_work(waiting) for _ in range(arguments.in_flight)))
         await stop.wait()
 
 
-async def _run(over: transport.Transport, form: live_forms.Form, waiting: Any, *, with_events: bool) -> None:
-    """One of those who carry errands out: finalizer, status, binding, one after the other."""
-    for errand in waiting:
-        answer = await _sent(over, form.finalizer, errand.claim, errand.bodies.finalizer)
-        body = form.with_version(errand.bodies.status, form.version_of(answer))
-        await _sent(over, form.status, f"{errand.claim}/status", body)
-        await _sent(over, form.binding, errand.binding, errand.bodies.binding)
-        if with_events:
-            await _sent(over, live_forms.EVENT, errand.events, errand.event)
+async def _work(waiting: Iterator[Carry]) -> None:
+    for carry in waiting:
+        await carry()
+
+
+def _as_ours(client: kube_api.KubeApi, errand: Errand) -> Carry:
+    """Finalizer, status, binding, one after the other: the requests of our scheduler, its client included."""
+    first, second = live_forms.steps(errand.wish)
+    body = live_forms.binding(errand.wish)
+    status = errand.claim._replace(subresource=second.subresource)
+    binding = errand.pod._replace(subresource="binding")
+
+    async def carry() -> None:
+        answer = await client.patch(errand.claim, first.patch, brief=first.after is not None, adds=first.adds)
+        patch = second.patch.replace(live_forms.VERSION, live_forms.json_version(answer))
+        await client.patch(status, patch, brief=second.after is not None, adds=second.adds)
+        await client.create(binding, body)
+
+    return carry
+
+
+def _in_form(over: transport.Transport, form: live_forms.Form, errand: Errand) -> Carry:
+    """The same three in another form."""
+    bodies = form.bodies(errand.wish)
+    claim, binding = paths.of(errand.claim), paths.of(errand.pod._replace(subresource="binding"))
+
+    async def carry() -> None:
+        answer = await _sent(over, form.finalizer, claim, bodies.finalizer)
+        body = form.with_version(bodies.status, form.version_of(answer))
+        await _sent(over, form.status, f"{claim}/status", body)
+        await _sent(over, form.binding, binding, bodies.binding)
+
+    return carry
+
+
+def _told(over: transport.Transport, errand: Errand) -> Carry:
+    path, body = paths.collection(kinds.EVENT, live_cluster.WORK), _event(errand.wish)
+
+    async def carry() -> None:
+        await _sent(over, live_forms.EVENT, path, body)
+
+    return carry
+
+
+def _then(first: Carry, second: Carry) -> Carry:
+    async def carry() -> None:
+        await first()
+        await second()
+
+    return carry
 
 
 async def _sent(over: transport.Transport, way: live_forms.Way, path: str, body: bytes) -> bytes:
@@ -73,26 +121,18 @@ async def _sent(over: transport.Transport, way: live_forms.Way, path: str, body:
     return live_cluster.checked(answer, path)
 
 
-async def _errands(over: transport.Transport, form: live_forms.Form, gpus: list[live_cluster.Gpu]) -> list[Errand]:
+async def _errands(over: transport.Transport, form: str, gpus: list[live_cluster.Gpu]) -> list[Errand]:
     space = live_cluster.WORK
     held, _ = await kube_api.list_all(over, kinds.CLAIM, namespace=space)
     waiting, _ = await kube_api.list_all(over, kinds.POD, namespace=space)
-    documents = await form.documents(over, space)
+    documents = await live_forms.FORMS[form].documents(over, space) if form in live_forms.FORMS else {}
     by_name: dict[str, claims.ResourceClaim] = {claim.metadata.name: claim for claim in held}
     now = datetime.datetime.now(datetime.UTC)
     errands = []
     for pod, gpu in zip(sorted(waiting, key=lambda pod: str(pod.metadata.name)), gpus, strict=False):
         name = pod.metadata.name
         wish = live_forms.Wish(by_name[name], pod, gpu, now, documents.get(name, b""))
-        errands.append(
-            Errand(
-                claim=paths.of(api.Target(kinds.CLAIM, space, name)),
-                binding=paths.of(api.Target(kinds.POD, space, name, "binding")),
-                bodies=form.bodies(wish),
-                events=paths.collection(kinds.EVENT, space),
-                event=_event(pod, gpu, now),
-            )
-        )
+        errands.append(Errand(api.Target(kinds.CLAIM, space, name), api.Target(kinds.POD, space, name), wish))
     return errands
 
 
@@ -113,8 +153,9 @@ async def _watch(stack: contextlib.AsyncExitStack, over: transport.Transport, ki
     await opened.wait()
 
 
-def _event(pod: pods.Pod, gpu: live_cluster.Gpu, now: datetime.datetime) -> bytes:
+def _event(wish: live_forms.Wish) -> bytes:
     """What a pod's owner is told."""
+    pod, gpu, now = wish.pod, wish.gpu, wish.now
     place = {"namespace": pod.metadata.namespace, "name": pod.metadata.name}
     event = {
         "apiVersion": kinds.EVENT.api_version,
@@ -137,6 +178,6 @@ if __name__ == "__main__":
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--devices", required=True, help="a file with the GPUs to give, in the order of pod names")
     parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--form", choices=sorted(live_forms.FORMS), default=live_forms.OURS)
+    parser.add_argument("--form", choices=[live_forms.OURS, *live_forms.FORMS], default=live_forms.OURS)
     parser.add_argument("--events", action="store_true")
     asyncio.run(main(parser.parse_args()))

@@ -21,17 +21,19 @@ KUBE_SCHEDULER: Final = "kube_scheduler"
 BARE: Final = "bare_writes"
 CLIENT_QPS: Final = 5000  # kube-scheduler's limit, which it never reaches; ours and the bare writes have none
 IN_FLIGHT: Final = 64  # ours: the default; the bare writes: the same
-PATIENCE_SECONDS: Final = 15.0
+PATIENCE_SECONDS: Final = 15.0  # with others who use the machine, before each run
 
 Command = Callable[[live_cluster.Cluster, int], list[str]]
 
 
-async def contest(cluster: live_cluster.Cluster, name: str, count: int) -> live_run.Run:
+async def contest(
+    cluster: live_cluster.Cluster, name: str, count: int, *, patience_seconds: float = PATIENCE_SECONDS
+) -> live_run.Run:
     """One run of one contender over so many pods, from nothing to nothing."""
     await cluster.make_work(count)
     try:
         command = COMMANDS[name](cluster, count)
-        await live_run.quiet(cluster, PATIENCE_SECONDS)
+        await live_run.quiet(cluster, patience_seconds)
         return await live_run.run(cluster, command, count=count, log=cluster.plane.log_of(name))
     finally:
         await cluster.clear_work()

@@ -1,7 +1,7 @@
 """Ways to say the same three writes to an API server: patches, whole objects, JSON, protobuf, long and short answers.
 
 Given a claim, its pod and a device; returns bodies that are ready but for the resourceVersion the first answer tells.
-The form called `ours` takes its bodies from what our scheduler sends. Never sends anything but a list of claims.
+What our scheduler really sends is `steps` and `binding`, through its own client. Sends nothing but a list of claims.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from bench import live_cluster, live_protobuf
 from dovetail.kube import paths, transport
 from dovetail.loops import claiming, settle
-from dovetail.model import claims, kinds, objects, pods
+from dovetail.model import claims, kinds, meta, objects, pods
 
-OURS: Final = "ours"
+OURS: Final = "ours"  # no form of its own: our client and the steps of our scheduler
 VERSION: Final = b"@resource-version@"
 JSON: Final = "application/json"
 MERGE: Final = "application/merge-patch+json"
@@ -76,7 +76,7 @@ async def _no_documents(over: transport.Transport, namespace: str) -> Documents:
     return {}
 
 
-def _json_version(answer: bytes) -> bytes:
+def json_version(answer: bytes) -> bytes:
     """The resourceVersion of a JSON answer, without decoding it."""
     start = answer.index(b'"resourceVersion":"') + 19
     return answer[start : answer.index(b'"', start)]
@@ -93,13 +93,13 @@ class Form(NamedTuple):
     status: Way
     bodies: Callable[[Wish], Bodies]
     binding: Way = Way("POST", JSON)
-    version_of: Callable[[bytes], bytes] = _json_version
+    version_of: Callable[[bytes], bytes] = json_version
     with_version: Callable[[bytes, bytes], bytes] = _with_json_version
     documents: Callable[..., Any] = _no_documents
 
 
-def patched(wish: Wish) -> Bodies:
-    """Merge patches, byte for byte those of our scheduler."""
+def steps(wish: Wish) -> tuple[settle.Patch, settle.Patch]:
+    """The two writes to the claim as our scheduler makes them; the second holds VERSION where the version belongs."""
     step = claiming.reserve(wish.claim.metadata.uid, wish.allocation, wish.user, expected=None)
     first = step(wish.claim)
     assert isinstance(first, settle.Patch)
@@ -107,7 +107,13 @@ def patched(wish: Wish) -> Bodies:
     metadata = msgspec.structs.replace(first.after.metadata, resource_version=VERSION.decode())
     second = step(msgspec.structs.replace(first.after, metadata=metadata))
     assert isinstance(second, settle.Patch)
-    return Bodies(first.patch, second.patch, _binding(wish))
+    return first, second
+
+
+def patched(wish: Wish) -> Bodies:
+    """Merge patches with the bodies of our scheduler."""
+    first, second = steps(wish)
+    return Bodies(first.patch, second.patch, binding(wish))
 
 
 def forgetful(wish: Wish) -> Bodies:
@@ -123,22 +129,35 @@ def whole(wish: Wish) -> Bodies:
     first = _protected(wish.claim, wish.claim.metadata.resource_version)
     status = claims.ResourceClaimStatus(allocation=wish.allocation, reserved_for=(wish.user,))
     second = msgspec.structs.replace(_protected(wish.claim, VERSION.decode()), status=status)
-    return Bodies(objects.encode_struct(first), objects.encode_struct(second), _binding(wish))
+    return Bodies(objects.encode_struct(first), objects.encode_struct(second), binding(wish))
+
+
+def whole_forgetful(wish: Wish) -> Bodies:
+    """As whole, and the server stops tracking who manages which field."""
+    made = whole(wish)
+    tree = msgspec.json.decode(made.finalizer)
+    tree["metadata"]["managedFields"] = [{}]
+    return made._replace(finalizer=msgspec.json.encode(tree))
 
 
 def operations(wish: Wish) -> Bodies:
-    """JSON patches that test the version before they add."""
+    """JSON patches that set uid and version to what they should be: where they are not, the server says conflict."""
     about = wish.claim.metadata
     first = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": about.resource_version},
-        {"op": "add", "path": "/metadata/finalizers", "value": [claims.DELETE_PROTECTION_FINALIZER]},
+        *_identity(about, about.resource_version),
+        _add("/metadata/finalizers", [claims.DELETE_PROTECTION_FINALIZER]),
     ]
     status = {"allocation": objects.tree_of(wish.allocation), "reservedFor": [objects.tree_of(wish.user)]}
-    second = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": VERSION.decode()},
-        {"op": "add", "path": "/status", "value": status},
-    ]
-    return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), _binding(wish))
+    second = [*_identity(about, VERSION.decode()), _add("/status", status)]
+    return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), binding(wish))
+
+
+def _identity(about: meta.ObjectMeta, version: str) -> list[dict[str, Any]]:
+    return [_add("/metadata/uid", about.uid), _add("/metadata/resourceVersion", version)]
+
+
+def _add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
 
 
 def applied(wish: Wish) -> Bodies:
@@ -156,7 +175,7 @@ def applied(wish: Wish) -> Bodies:
     }
     status = {"allocation": objects.tree_of(wish.allocation), "reservedFor": [objects.tree_of(wish.user)]}
     second = {**head, "metadata": {**named, "resourceVersion": VERSION.decode()}, "status": status}
-    return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), _binding(wish))
+    return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), binding(wish))
 
 
 def encoded(wish: Wish) -> Bodies:
@@ -166,8 +185,7 @@ def encoded(wish: Wish) -> Bodies:
     second = live_protobuf.allocated(
         wish.document, allocation=wish.allocation, user=wish.user, seconds=int(wish.now.timestamp())
     )
-    binding = live_protobuf.binding(wish.pod.metadata, wish.gpu.node)
-    return Bodies(first, second, binding)
+    return Bodies(first, second, live_protobuf.binding(wish.pod.metadata, wish.gpu.node))
 
 
 async def _protobuf_documents(over: transport.Transport, namespace: str) -> Documents:
@@ -176,7 +194,8 @@ async def _protobuf_documents(over: transport.Transport, namespace: str) -> Docu
     return live_protobuf.items(live_cluster.checked(answer, path))
 
 
-def _binding(wish: Wish) -> bytes:
+def binding(wish: Wish) -> bytes:
+    """As our scheduler binds a pod."""
     about = wish.pod.metadata
     return objects.encode_tree(
         {
@@ -200,23 +219,31 @@ def _patches(content_type: str, bodies: Callable[[Wish], Bodies], *, params: Map
     return Form(Way("PATCH", content_type, BRIEF, params), Way("PATCH", content_type, JSON, params), bodies)
 
 
-_LAX: Final = {"fieldValidation": "Ignore"}
-_APPLY: Final = {"fieldManager": "dovetail", "force": "true"}
+def _lax(form: Form) -> Form:
+    """The server need not look for unknown fields."""
+    params = {"fieldValidation": "Ignore"}
+    return form._replace(
+        finalizer=form.finalizer._replace(params=params),
+        status=form.status._replace(params=params),
+        binding=form.binding._replace(params=params),
+    )
+
+
 EVENT: Final = Way("POST", JSON, BRIEF)
 FORMS: Final[dict[str, Form]] = {
-    OURS: _patches(MERGE, patched),
+    "merge": _patches(MERGE, patched),
     "merge-full": Form(Way("PATCH", MERGE), Way("PATCH", MERGE), patched),
     "merge-brief": Form(Way("PATCH", MERGE, BRIEF), Way("PATCH", MERGE, BRIEF), patched),
-    "merge-lax": _patches(MERGE, patched, params=_LAX)._replace(binding=Way("POST", JSON, JSON, _LAX)),
+    "merge-lax": _lax(_patches(MERGE, patched)),
     "merge-forget": _patches(MERGE, forgetful),
     "strategic": _patches(STRATEGIC, patched),
+    "strategic-lax": _lax(_patches(STRATEGIC, patched)),
     "json-patch": _patches(JSON_PATCH, operations),
-    "apply": _patches(APPLY, applied, params=_APPLY),
+    "json-patch-lax": _lax(_patches(JSON_PATCH, operations)),
+    "apply": _patches(APPLY, applied, params={"fieldManager": "dovetail", "force": "true"}),
     "put": Form(Way("PUT", JSON, BRIEF), Way("PUT", JSON), whole),
-    "put-brief": Form(Way("PUT", JSON, BRIEF), Way("PUT", JSON, BRIEF), whole),
-    "put-lax": Form(
-        Way("PUT", JSON, BRIEF, _LAX), Way("PUT", JSON, BRIEF, _LAX), whole, binding=Way("POST", JSON, JSON, _LAX)
-    ),
+    "put-lax": _lax(Form(Way("PUT", JSON, BRIEF), Way("PUT", JSON), whole)),
+    "put-forget": Form(Way("PUT", JSON, BRIEF), Way("PUT", JSON), whole_forgetful),
     "protobuf": Form(
         Way("PUT", PROTOBUF, BRIEF_PROTOBUF),
         Way("PUT", PROTOBUF, BRIEF_PROTOBUF),

@@ -24,6 +24,7 @@ from dovetail.model import kinds
 TICKS = os.sysconf("SC_CLK_TCK")
 STALLED_SECONDS = 120.0  # without a single new binding
 STOP_SECONDS = 20.0
+OPEN_SECONDS = 60.0  # for both watches
 CONTENDER, OBSERVER, MACHINE = "contender", "observer", "machine"
 QUIET_SHARE = 0.08  # of all processor time, spent by others
 QUIET_WINDOW_SECONDS = 0.5
@@ -63,10 +64,11 @@ class Watcher:
     async def watching(self) -> AsyncIterator[None]:
         """Both watches are open meanwhile."""
         writes, bound = asyncio.Event(), asyncio.Event()
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._watch_writes(writes)), group.create_task(self._watch_bindings(bound))]
-            await writes.wait()
-            await bound.wait()
+            async with asyncio.timeout(OPEN_SECONDS):
+                await writes.wait()
+                await bound.wait()
             yield
             for task in tasks:
                 task.cancel()

@@ -35,10 +35,12 @@ class Scene:
         self._made.append((plural, tree["metadata"]["name"]))
         return self.rest.create(plural, tree)
 
-    def node(self, name: str, *, labels: Mapping[str, str] | None = None, **resources: str) -> str:
+    def node(
+        self, name: str, *, labels: Mapping[str, str] | None = None, offers: Mapping[str, str] | None = None
+    ) -> str:
         """A hollow node; its full name."""
         full = f"{self.namespace}-{name}"
-        offered = {"cpu": "64", "memory": "256Gi", "pods": "110"} | resources
+        offered = {"cpu": "64", "memory": "256Gi", "pods": "110"} | dict(offers or {})
         marks = {"kubernetes.io/hostname": full, SCENE: self.namespace} | dict(labels or {})
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         self.put(
@@ -74,6 +76,25 @@ class Scene:
         for name in names:
             self.slice(name, [{"name": f"gpu-{number}"} for number in range(gpus)])
         return names
+
+    def fabric(self, *, nodes: int) -> list[str]:
+        """Nodes with one device each that is attached over a fabric when it is asked for, and a template."""
+        self.classed()
+        self.template()
+        names = [self.node(f"n{number}") for number in range(nodes)]
+        conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["AttachFailed"]}
+        for name in names:
+            self.slice(name, [{"name": "gpu-0", "bindsToNode": True} | conditions])
+        return names
+
+    def report(self, claim: Tree, condition: str, status: str) -> None:
+        """What the driver says about the device a claim holds."""
+        driver, pool, device = devices_of(claim)[0]
+        moment = claim["metadata"]["creationTimestamp"]
+        said = {"type": condition, "status": status, "reason": "Told", "message": "", "lastTransitionTime": moment}
+        devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [said]}]
+        name = claim["metadata"]["name"]
+        self.rest.patch("resourceclaims", name, {"status": {"devices": devices}}, self.namespace, "status")
 
     # What is wanted
 
@@ -123,6 +144,11 @@ class Scene:
         found = [one for claim in self.claims() for one in devices_of(claim)]
         return sorted((pool, device) for driver, pool, device in found if driver == self.driver)
 
+    def allocated(self) -> Tree:
+        """Waits for a claim that has devices; the first."""
+        found: Tree = self.wait("devices", lambda: [one for one in self.claims() if devices_of(one)])[0]
+        return found
+
     def devices_of(self, pod: str) -> list[tuple[str, str]]:
         """What the pod's claims hold: pool and device."""
         uid = self.pods()[pod]["metadata"]["uid"]
@@ -155,7 +181,10 @@ class Scene:
             said = reason_of(self.pods()[name])
             return said if said and all(word in said for word in words) else None
 
-        message: str = self.wait(f"pod {name} to say {words}", told)
+        try:
+            message: str = self.wait(f"pod {name} to say {words}", told)
+        except AssertionError as problem:
+            raise AssertionError(f"it says: {reason_of(self.pods()[name])}") from problem
         return message
 
     def end(self) -> None:

@@ -166,25 +166,25 @@ def test_pods_of_other_schedulers_are_not_touched(cluster: Live) -> None:
 
 def test_a_device_with_conditions_is_bound_only_when_its_driver_says_so(cluster: Live) -> None:
     with scene(cluster) as story:
-        _fabric(story, nodes=1)
+        story.fabric(nodes=1)
         story.pod("a", templates=["gpu"])
-        claim = _allocated(story)
+        claim = story.allocated()
         assert claim["status"]["allocation"].get("allocationTimestamp")
-        _report(story, claim, "Attached", "False")
+        story.report(claim, "Attached", "False")
         story.pod("plain")  # the loop goes on meanwhile
         story.wait_running("plain")
         assert node_of(story.pods()["a"]) == ""
-        _report(story, claim, "Attached", "True")
+        story.report(claim, "Attached", "True")
         story.wait_running("a")
 
 
 def test_a_device_that_cannot_be_prepared_is_given_back(cluster: Live) -> None:
     with scene(cluster) as story:
-        _fabric(story, nodes=1)
+        story.fabric(nodes=1)
         with story.rest.record("resourceclaims", story.namespace) as recording:
             story.pod("a", templates=["gpu"])
-            claim = _allocated(story)
-            _report(story, claim, "AttachFailed", "True")
+            claim = story.allocated()
+            story.report(claim, "AttachFailed", "True")
             name = claim["metadata"]["name"]
             story.wait(
                 "the device given back and taken again",
@@ -192,9 +192,9 @@ def test_a_device_that_cannot_be_prepared_is_given_back(cluster: Live) -> None:
                     _changes([bool(devices_of(one.object)) for one in recording.of(name)])[:3] == [False, True, False]
                 ),
             )
-        claim = _allocated(story)
+        claim = story.allocated()
         assert not claim["status"].get("devices"), "what was said about the old device must not count for the new one"
-        _report(story, claim, "Attached", "True")
+        story.report(claim, "Attached", "True")
         story.wait_running("a")
 
 
@@ -203,7 +203,7 @@ def test_a_device_that_cannot_be_prepared_is_given_back(cluster: Live) -> None:
 
 def test_device_plugin_resources_are_counted_and_the_fifth_pod_waits(cluster: Live) -> None:
     with scene(cluster) as story:
-        story.node("plugin", **{"example.com/gpu": "4"})
+        story.node("plugin", offers={"example.com/gpu": "4"})
         names = [f"p{number}" for number in range(5)]
         for name in names:
             story.pod(name, limits={"example.com/gpu": "1"})
@@ -219,7 +219,7 @@ def test_where_a_device_plugin_offers_the_resource_no_claim_is_made(cluster: Liv
     with scene(cluster) as story:
         resource = f"{story.namespace}.example.com/gpu"
         story.classed(extendedResourceName=resource)
-        by_plugin = story.node("plugin", labels={"example.com/kind": "plugin"}, **{resource: "1"})
+        by_plugin = story.node("plugin", labels={"example.com/kind": "plugin"}, offers={resource: "1"})
         by_devices = story.node("devices", labels={"example.com/kind": "devices"})
         for node in (by_plugin, by_devices):
             story.slice(node, [{"name": "gpu-0"}])
@@ -255,38 +255,6 @@ def test_the_device_of_a_pod_removed_by_force_rests_until_the_node_lets_go(clust
             given = next(one.at for one in claims.seen if devices_of(one.object) and one.at > gone)
         assert given - gone >= grace  # a lower bound: however slow the machine, it cannot be undercut
         story.wait("the end of the quarantine", lambda: cluster.metric("dovetail_quarantined_devices") == 0)
-
-
-def _fabric(story: Scene, *, nodes: int) -> list[str]:
-    """Nodes with one device each that is attached over a fabric when it is asked for."""
-    story.classed()
-    story.template()
-    names = [story.node(f"n{number}") for number in range(nodes)]
-    device = {
-        "name": "gpu-0",
-        "bindsToNode": True,
-        "bindingConditions": ["Attached"],
-        "bindingFailureConditions": ["AttachFailed"],
-    }
-    for name in names:
-        story.slice(name, [device])
-    return names
-
-
-def _allocated(story: Scene) -> dict[str, Any]:
-    found: dict[str, Any] = story.wait("devices", lambda: [one for one in story.claims() if devices_of(one)])[0]
-    return found
-
-
-def _report(story: Scene, claim: dict[str, Any], condition: str, status: str) -> None:
-    """What the driver says about the device a claim holds."""
-    driver, pool, device = devices_of(claim)[0]
-    moment = claim["metadata"]["creationTimestamp"]
-    said = {"type": condition, "status": status, "reason": "Told", "message": "", "lastTransitionTime": moment}
-    devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [said]}]
-    story.rest.patch(
-        "resourceclaims", claim["metadata"]["name"], {"status": {"devices": devices}}, story.namespace, "status"
-    )
 
 
 def _changes(states: list[bool]) -> list[bool]:

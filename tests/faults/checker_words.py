@@ -1,11 +1,17 @@
-"""A pod is told once why it waits, and again only when the reason is another."""
+"""A pod is told once why it waits, and again only when the reason was another meanwhile.
+
+Events may get lost, conditions do not: words that come twice in a row are noise only if the condition never said
+anything else in between.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from tests.faults import checker_scene
 from tests.faults.checker_scene import Judge, Scene, Step, Violation
+from tests.faults.records import Tree
 
 REFUSAL: Final = "FailedScheduling"
 
@@ -15,20 +21,31 @@ class Words:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._last: dict[str, str] = {}
+        self._last: dict[str, str] = {}  # pod identity -> words, "" once the condition said something else
 
     def see(self, step: Step, scene: Scene) -> Iterator[Violation]:
         """Judges new events."""
-        if step.revision.kind != "events" or step.before is not None or step.after is None:
+        if step.after is None:
+            return
+        if step.revision.kind == "pods":
+            uid = checker_scene.uid_of(step.after)
+            if self._last.get(uid) and _condition(step.after) != self._last[uid]:
+                self._last[uid] = ""
+            return
+        if step.revision.kind != "events" or step.before is not None:
             return
         if step.revision.writer not in self._judge.ours or step.after.get("reason") != REFUSAL:
             return
-        pod = step.after["involvedObject"]["uid"]
-        text = step.after.get("message", "")
-        if self._last.get(pod) == text:
+        uid, text = step.after["involvedObject"]["uid"], step.after.get("message", "")
+        if text and self._last.get(uid) == text:
             yield step.violates("noisy", f"told again: {text}")
-        self._last[pod] = text
+        self._last[uid] = text
 
     def end(self, scene: Scene, seconds: float) -> Iterator[Violation]:
         """Nothing."""
         return iter(())
+
+
+def _condition(pod: Tree) -> str:
+    listed = (pod.get("status") or {}).get("conditions") or ()
+    return next((one.get("message", "") for one in listed if one["type"] == "PodScheduled"), "")

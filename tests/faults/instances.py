@@ -16,7 +16,6 @@ import aiohttp
 from dovetail.boot import controlplane, processes
 from tests.faults.proxy import Proxy
 
-PROGRAM: Final = "import sys; from dovetail.cli.main import main; sys.exit(main())"
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
 LEASE: Final = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
@@ -36,7 +35,7 @@ Command = Callable[[Files], list[str]]
 def ours(files: Files) -> list[str]:
     """The scheduler under test."""
     paths = ["--kubeconfig", str(files.kubeconfig), "--config", str(files.configuration)]
-    return [sys.executable, "-c", PROGRAM, "scheduler", *paths]
+    return [sys.executable, "-m", "dovetail.boot.scheduler", *paths]
 
 
 class Instance:
@@ -47,7 +46,7 @@ class Instance:
     ) -> None:
         self.user = user
         self.proxy = proxy
-        self.starts = 0
+        self.has_election = False
         self._token = token
         self._ca = ca
         self._directory = directory
@@ -62,9 +61,14 @@ class Instance:
 
     def start(self, *, has_election: bool) -> None:
         """Starts a process."""
-        files = self._files(has_election=has_election)
+        self.has_election = has_election
+        files = self._files()
         self._process = processes.start(self._command(files), log=self.log, is_tethered=True)
-        self.starts += 1
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.poll() is None
 
     async def ready(self) -> bool:
         """Waits until the process answers; False where it ends instead, or takes for ever."""
@@ -83,7 +87,8 @@ class Instance:
 
     def kill(self) -> None:
         """Ends the process as a power cut would; it is gone when this returns."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
+            assert self._process is not None
             self._process.kill()
             self._process.wait()
 
@@ -94,8 +99,9 @@ class Instance:
 
     async def end(self) -> None:
         """Ends the process in good order, or else."""
-        if self._process is None or self._process.poll() is not None:
+        if not self.is_running:
             return
+        assert self._process is not None
         self._process.terminate()
         for _ in range(100):
             if self._process.poll() is not None:
@@ -122,7 +128,7 @@ class Instance:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
 
-    def _files(self, *, has_election: bool) -> Files:
+    def _files(self) -> Files:
         kubeconfig, configuration = (self._directory / f"{self.user}.{name}" for name in ("kubeconfig", "config"))
         place = {"server": f"https://127.0.0.1:{self.proxy.port}", "certificate-authority": str(self._ca)}
         named = {
@@ -137,7 +143,7 @@ class Instance:
         chosen = {
             "apiVersion": "dovetail.dev/v1alpha1",
             "kind": "SchedulerConfiguration",
-            "leaderElection": {"enabled": has_election, **LEASE},
+            "leaderElection": {"enabled": self.has_election, **LEASE},
             "serving": {"port": self._port},
         }
         configuration.write_text(json.dumps(chosen), encoding="utf-8")

@@ -50,8 +50,8 @@ class Plan(NamedTuple):
 QUIET: Final = Plan({}, {})
 
 
-def stormy(rate: float = 0.15, *, lines: float = 0.03, are_swaps_on: bool = True) -> Plan:
-    """Every fault on every request it can strike, `rate` in total per request."""
+def stormy(rate: float = 0.15, *, openings: float = 0.4, lines: float = 0.05) -> Plan:
+    """Every fault on every request it can strike: in total `rate` per request, others for watches, which are few."""
     requests: Rates = {}
     for what in asked.CLASSES:
         kinds = ON_OPENING if what == "watch" else ANY_REQUEST
@@ -59,9 +59,9 @@ def stormy(rate: float = 0.15, *, lines: float = 0.03, are_swaps_on: bool = True
             kinds = (*kinds, *CONFLICTS)
         elif what in ("pod-status", "binding"):
             kinds = (*kinds, CONFLICT)
-        requests[what] = {kind: rate / len(kinds) for kind in kinds}
-    on_lines = [kind for kind in ON_LINES if are_swaps_on or kind != SWAPPED]
-    return Plan(requests, {kind: lines / len(on_lines) for kind in on_lines})
+        total = openings if what == "watch" else rate
+        requests[what] = {kind: total / len(kinds) for kind in kinds}
+    return Plan(requests, {kind: lines / len(ON_LINES) for kind in ON_LINES})
 
 
 def drawn(rates: dict[str, float], chance: random.Random) -> str:

@@ -77,6 +77,7 @@ class Proxy:
         self._open = asyncio.Event()  # closed during a blackhole
         self._open.set()
         self._burst: dict[str, list[str]] = {}
+        self._under_way: set[asyncio.Task[web.StreamResponse]] = set()
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -86,7 +87,8 @@ class Proxy:
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        # A client that goes away takes its watches along; what else it asked for goes on as it would on a real wire.
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._serving)
         await site.start()
@@ -97,8 +99,16 @@ class Proxy:
         assert self._runner is not None
         assert self._session is not None
         self._open.set()
-        await self._session.close()  # first: it ends the watches that the runner would wait for
         await self._runner.cleanup()
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._session.close()
+
+    async def settled(self) -> None:
+        """Waits until everything that was asked has been answered, also for those who died meanwhile."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def blackhole(self, seconds: float) -> None:
         """For so long nothing gets through: requests hang, then break; watches fall silent."""
@@ -127,7 +137,10 @@ class Proxy:
         kind = self._drawn(wanted)
         if wanted.what == "watch":
             return await self._watch(request, wanted, kind=kind)
-        return await self._exchange(request, wanted, body=body, kind=kind)
+        exchange = asyncio.create_task(self._exchange(request, wanted, body=body, kind=kind))
+        self._under_way.add(exchange)
+        exchange.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(exchange)
 
     def _drawn(self, wanted: asked.Asked) -> str:
         """The fault for this request: what a burst left over, or chance."""

@@ -391,6 +391,14 @@ def other_words(tale: Tale) -> None:
     tale.refuse("poor", "less room still", by="two")
 
 
+def words_again_after_others_that_came_without_an_event(tale: Tale) -> None:
+    tale.pod("poor")
+    tale.refuse("poor", "no room", by="two")
+    other = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "less room still"}
+    tale.change("pods", "t/poor", status={"conditions": [other]}, by="two")
+    tale.refuse("poor", "no room", by="two")
+
+
 def a_gated_pod(tale: Tale) -> None:
     spec = {"schedulerName": "dovetail", "containers": [], "schedulingGates": [{"name": "g"}]}
     tale.put("pods", {"metadata": {"name": "gated", "namespace": "t"}, "spec": spec})
@@ -425,6 +433,7 @@ HARMLESS: list[Change] = [
     a_device_withdrawn_a_moment_ago,
     a_pod_that_ended_and_made_room,
     other_words,
+    words_again_after_others_that_came_without_an_event,
     a_gated_pod,
     a_pod_that_others_forgot,
     extended_resources_served_by_a_claim,

@@ -68,7 +68,12 @@ class Live:
         assert json.loads(line)["ready"]
 
     def schedule(
-        self, name: str = "dovetail", *, configuration: dict[str, Any] | None = None, arguments: Sequence[str] = ()
+        self,
+        name: str = "dovetail",
+        *,
+        configuration: dict[str, Any] | None = None,
+        arguments: Sequence[str] = (),
+        token: str = SCHEDULER.token,
     ) -> subprocess.Popen[bytes]:
         """Starts a scheduler under exactly the rights of deploy/rbac.yaml."""
         port = controlplane.free_port()
@@ -81,7 +86,7 @@ class Live:
         } | (configuration or {})
         file = self.directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump(given), encoding="utf-8")
-        kubeconfig = self.plane.write_kubeconfig(name, token=SCHEDULER.token)
+        kubeconfig = self.plane.write_kubeconfig(name, token=token)
         command = [*TETHER, sys.executable, "-m", "dovetail.boot.scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--config", str(file), *arguments]
         with (self.directory / f"{name}.log").open("ab") as sink:
@@ -138,9 +143,17 @@ class Live:
         verdict: dict[str, Any] = json.loads(self.ask("/debug/consistent", name))
         return verdict
 
+    def is_running(self, name: str = "dovetail") -> bool:
+        """Whether the process was started and has not ended."""
+        return name in self._processes and self._processes[name].poll() is None
+
     def pid(self, name: str = "dovetail") -> int:
         """The process id."""
         return self._processes[name].pid
+
+    def leads(self, name: str = "dovetail") -> bool:
+        """Whether this scheduler is the one that writes, and has looked around."""
+        return self.is_serving("/readyz", name) and self.metric("dovetail_leader", of=name) == 1
 
     def apply_file(self, name: str) -> None:
         """Applies an example as a user would."""
@@ -154,14 +167,16 @@ class Live:
         """The claims of a namespace, as trees."""
         return list(planes.get(self.plane, "resourceclaims", "-n", namespace)["items"])
 
-    def wait_for(self, what: str, is_so: Callable[[], Any], *, seconds: float = PATIENCE_SECONDS) -> Any:
+    def wait_for(
+        self, what: str, is_so: Callable[[], Any], *, seconds: float = PATIENCE_SECONDS, pause: float = 0.2
+    ) -> Any:
         """Waits for a condition; its value. Fails with the scheduler's last words."""
         deadline = time.monotonic() + seconds
         while not (found := is_so()):
             if time.monotonic() > deadline:
                 logs = "\n".join(f"{name}: {self.log(name)[-1500:]}" for name in self.ports)
                 raise AssertionError(f"waited {seconds:.0f} s for {what}\n{logs}")
-            time.sleep(0.2)
+            time.sleep(pause)
         return found
 
     def wait_running(self, namespace: str, count: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -146,6 +147,8 @@ class Recording:
         self.seen: list[Seen] = [Seen("ADDED", one, now) for one in listed["items"] or ()]
         version = listed["metadata"]["resourceVersion"]
         self._connection = rest.stream(f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600")
+        assert self._connection.sock is not None
+        self._socket = self._connection.sock
         self._answer = self._connection.getresponse()
         self._is_over = False
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -156,11 +159,10 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        if self._connection.sock is not None:
-            self._connection.sock.close()
+        self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread's read; closing alone would wait for it
+        self._thread.join()
         self._answer.close()
         self._connection.close()
-        self._thread.join(timeout=10)
 
     def of(self, name: str) -> list[Seen]:
         """The versions of the objects of this name."""

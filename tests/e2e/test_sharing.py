@@ -1,0 +1,198 @@
+"""Parts of devices, second choices and classic resources: nothing is given out beyond what there is, whoever dies."""
+
+from __future__ import annotations
+
+import collections
+import random
+import time
+from typing import Any
+
+import pytest
+
+from dovetail.boot import kubeparts
+from dovetail.model import quantity
+from tests.e2e.scene import Scene, exactly, node_of, phase_of, scene, selecting, users_of
+from tests.support import rest
+from tests.support.live import Live, devices_of
+
+pytestmark = pytest.mark.slow
+
+PROFILES = {"1g.10gb": 10, "2g.20gb": 5, "3g.40gb": 5}  # more than the four GPUs of one node can serve
+SHORT_LEASE = {"leaseDurationSeconds": 2, "renewDeadlineSeconds": 1.5, "retryPeriodSeconds": 0.5}
+
+
+def test_second_choice_is_half_a_gpu_when_every_first_choice_is_taken(cluster: Live) -> None:
+    with scene(cluster) as story:
+        h100 = "device.attributes['gpu.nvidia.com'].productName.startsWith('NVIDIA H100')"
+        story.template("eight", exactly("gpus", "gpu.nvidia.com", count=8, selectors=selecting(h100)))
+        first = {"name": "h100", "deviceClassName": "gpu.nvidia.com", "selectors": selecting(h100)}
+        second = {"name": "half", "deviceClassName": "mig.nvidia.com", "selectors": _profile("3g.40gb")}
+        story.template("either", {"name": "gpu", "firstAvailable": [first, second]})
+        fillers = [f"filler-{number}" for number in range(4)]
+        for name in fillers:
+            story.pod(name, templates=["eight"], nodeSelector={"dovetail.dev/pool": "h100"})
+        story.wait_running(*fillers)
+        story.pod("flexible", templates=["either"], nodeSelector=None)
+        story.wait_running("flexible")
+        assert _requests_of(story, "flexible") == ["gpu/half"]
+        story.rest.delete("pods", "filler-0", story.namespace)
+        story.wait("a free H100", lambda: "filler-0" not in story.pods())
+        story.pod("lucky", templates=["either"], nodeSelector=None)
+        story.wait_running("lucky")
+        assert _requests_of(story, "lucky") == ["gpu/h100"]
+
+
+def test_partitions_of_one_gpu_never_draw_more_than_it_has(cluster: Live) -> None:
+    node = "a100-1"
+    with scene(cluster) as story:
+        names = []
+        for profile, count in PROFILES.items():
+            template = story.template(
+                profile.replace(".", "-"), exactly("mig", "mig.nvidia.com", selectors=_profile(profile))
+            )
+            names += [f"{template}-{number}" for number in range(2 * count)]
+        random.Random(7).shuffle(names)
+        for name in names:
+            template = name.rpartition("-")[0]
+            story.pod(name, templates=[template], nodeSelector={"kubernetes.io/hostname": node})
+        story.wait("an answer for every pod", lambda: _is_settled(story))
+        _check_counters(story, node)
+        running = [name for name, pod in story.pods().items() if node_of(pod)]
+        assert 4 <= len(running) < len(names)  # some must wait, or the test shows nothing
+        for name in running[::2]:
+            story.rest.delete("pods", name, story.namespace)
+        story.wait("the end of half of them", lambda: not set(running[::2]) & set(story.pods()))
+        story.wait("others in their place", lambda: _is_settled(story) and len(_placed(story)) > len(running) // 2)
+        _check_counters(story, node)
+
+
+def test_shares_of_a_device_never_add_up_to_more_than_it_has(cluster: Live) -> None:
+    with scene(cluster) as story:
+        story.classed()
+        node = story.node("shared")
+        policy = {"default": "10Gi", "validRange": {"min": "5Gi", "max": "80Gi", "step": "5Gi"}}
+        memory = {"value": "80Gi", "requestPolicy": policy}
+        story.slice(node, [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}])
+        sizes = [25, 15, 10, 22, 5, 30, 12, 8]
+        for number, size in enumerate(sizes):
+            capacity = {"requests": {"memory": f"{size}Gi"}}
+            story.claim(f"share-{number}", exactly("memory", story.device_class, capacity=capacity))
+            story.pod(f"p{number}", claims=[f"share-{number}"])
+        story.wait("an answer for every pod", lambda: _is_settled(story))
+        assert 0 < _memory_in_use(story) <= 80
+        waiting = [name for name, pod in story.pods().items() if not node_of(pod)]
+        assert waiting
+        for name in [name for name in story.pods() if name not in waiting]:
+            story.rest.delete("pods", name, story.namespace)
+        story.wait("room for those who waited", lambda: all(node_of(pod) for pod in story.pods().values()))
+        assert 0 < _memory_in_use(story) <= 80
+        shares = [one["shareID"] for claim in story.claims() for one in _results(claim)]
+        assert len(set(shares)) == len(shares)
+
+
+def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_dies(cluster: Live) -> None:
+    """Killed at random times or as soon as the claim is seen; the next one goes on with the claim that is there."""
+    chance = random.Random(11)
+    count = 10 if cluster.plane.parts.minor == kubeparts.DEFAULT else 4
+    unfinished = 0
+    with scene(cluster) as story:
+        resource = f"{story.namespace}.example.com/gpu"
+        story.classed(extendedResourceName=resource)
+        node = story.node("n0")
+        story.slice(node, [{"name": f"gpu-{number}"} for number in range(2 * count)])
+        cluster.stop()
+        short: dict[str, Any] = {"leaderElection": SHORT_LEASE}
+        try:
+            with story.rest.record("resourceclaims", story.namespace) as recording:
+                for number in range(count):
+                    cluster.schedule(configuration=short)
+                    cluster.wait_for("a leader", cluster.leads)
+                    story.pod(f"p{number}", limits={resource: "2"})
+                    if number % 2:
+                        _wait_for_claim(cluster, recording, f"p{number}-")
+                    else:
+                        time.sleep(chance.uniform(0.0, 0.06))  # the moment of death is the one thing left to chance
+                    cluster.stop(kill=True)
+                    unfinished += not node_of(story.pods()[f"p{number}"])
+                cluster.schedule(configuration=short)
+                pods = story.wait_running(*(f"p{number}" for number in range(count)))
+            made = {one.object["metadata"]["uid"] for one in recording.seen}
+            assert unfinished > 0, "nobody died at work"
+            assert len(made) == count  # never a second one, not even for a moment
+        finally:
+            cluster.stop(kill=True)
+            cluster.schedule()
+            cluster.wait_for("a leader", cluster.leads)
+        assert len(set(story.held())) == len(story.held()) == 2 * count
+        for pod in pods.values():
+            name = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+            claim = next(one for one in story.claims() if one["metadata"]["name"] == name)
+            assert users_of(claim) == [pod["metadata"]["uid"]]
+
+
+def _wait_for_claim(cluster: Live, recording: rest.Recording, start: str) -> None:
+    """Returns as soon as the server tells of a claim whose name starts so."""
+
+    def is_seen() -> bool:
+        return any(one.object["metadata"]["name"].startswith(start) for one in list(recording.seen))
+
+    cluster.wait_for("its claim", is_seen, pause=0.001)
+
+
+def _profile(name: str) -> list[dict[str, Any]]:
+    return selecting(f"device.attributes['gpu.nvidia.com'].profile == '{name}'")
+
+
+def _results(claim: dict[str, Any]) -> list[dict[str, Any]]:
+    allocation = claim.get("status", {}).get("allocation")
+    return list(allocation["devices"]["results"]) if allocation else []
+
+
+def _requests_of(story: Scene, pod: str) -> list[str]:
+    uid = story.pods()[pod]["metadata"]["uid"]
+    return [one["request"] for claim in story.claims() if uid in users_of(claim) for one in _results(claim)]
+
+
+def _placed(story: Scene) -> list[str]:
+    return [name for name, pod in story.pods().items() if node_of(pod)]
+
+
+def _is_settled(story: Scene) -> bool:
+    """Whether every pod has a node or says why not, and nothing changes any more."""
+    pods = story.pods().values()
+    return all(phase_of(pod) == "Running" if node_of(pod) else _is_refused(pod) for pod in pods)
+
+
+def _is_refused(pod: dict[str, Any]) -> bool:
+    return any(
+        one["type"] == "PodScheduled" and one["reason"] == "Unschedulable"
+        for one in pod["status"].get("conditions", ())
+    )
+
+
+def _check_counters(story: Scene, node: str) -> None:
+    """Adds up, from the published slices alone, what all devices in use draw from each counter."""
+    slices = [one for one in story.rest.list("resourceslices") if one["spec"]["pool"]["name"] == node]
+    limits = {
+        (one["name"], counter): quantity.parse(amount["value"]).nanos
+        for slice_ in slices
+        for one in slice_["spec"].get("sharedCounters", ())
+        for counter, amount in one["counters"].items()
+    }
+    devices = {one["name"]: one for slice_ in slices for one in slice_["spec"].get("devices", ())}
+    drawn: collections.Counter[tuple[str, str]] = collections.Counter()
+    used = [
+        device for claim in story.rest.list("resourceclaims") for _, pool, device in devices_of(claim) if pool == node
+    ]
+    assert len(set(used)) == len(used) > 0
+    for name in used:
+        for one in devices[name]["consumesCounters"]:
+            for counter, amount in one["counters"].items():
+                drawn[(one["counterSet"], counter)] += quantity.parse(amount["value"]).nanos
+    assert drawn
+    assert {key for key, amount in drawn.items() if amount > limits[key]} == set()
+
+
+def _memory_in_use(story: Scene) -> float:
+    taken = [one["consumedCapacity"]["memory"] for claim in story.claims() for one in _results(claim)]
+    return sum(quantity.parse(one).nanos for one in taken) / (10**9 * 2**30)

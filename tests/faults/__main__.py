@@ -1,0 +1,68 @@
+"""Campaign after campaign until one finds harm: `python -m tests.faults [--seed 7] [--rounds 3]`.
+
+A line per round. The first round with a violation ends it: exit code 1, and the folder with the recorded history, the
+faults and the logs is named and kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from dovetail.boot import controlplane, gobuild, kubeparts
+from tests.faults import campaign, field
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 when every round was without harm, or when interrupted; 1 at the first violation, or without real parts."""
+    wanted = _parsed(arguments)
+    try:
+        parts = kubeparts.binaries(wanted.kubernetes, say=_say)
+    except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
+        _say(str(problem))
+        return 1
+    seeds = itertools.count(wanted.seed) if wanted.rounds is None else range(wanted.seed, wanted.seed + wanted.rounds)
+    _say(f"breaking things from seed {wanted.seed}; stop with Ctrl-C")
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in seeds:
+            directory = Path(tempfile.mkdtemp(prefix=f"dovetail-chaos-{seed}-"))
+            report = fight(parts, directory, seed=seed, sizes=campaign.Sizes())
+            print(report.line(), flush=True)
+            if report.violations:
+                for found in report.violations:
+                    print(f"  {found.rule} at revision {found.revision}: {found.text}")
+                print(f"history, faults and logs: {directory}")
+                return 1
+            shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+def fight(parts: kubeparts.Parts, directory: Path, *, seed: int, sizes: campaign.Sizes) -> campaign.Report:
+    """One campaign on a control plane of its own."""
+    plane = controlplane.start(parts, directory / "plane", **field.options(directory))
+    try:
+        return asyncio.run(campaign.Campaign(plane, directory, seed=seed, say=_say).run(sizes))
+    finally:
+        plane.stop(graceful=False)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
+    parser.add_argument("--rounds", type=int, default=None, help="how many; without end if not given")
+    parser.add_argument("--kubernetes", choices=kubeparts.VERSIONS, default=kubeparts.DEFAULT, help="which version")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The scheduler survives more than five hundred faults of every kind without harm; one without its fence does not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults import campaign, field, instances
+from tests.support import cluster
+
+LEAST_FAULTS = 500
+
+
+@pytest.mark.slow
+def test_no_fault_does_harm(tmp_path: Path) -> None:
+    report = fought(tmp_path, campaign.Sizes(), seed=1)
+    assert not report.violations, "\n".join(map(str, report.violations))
+    assert report.fault_count >= LEAST_FAULTS
+    assert set(report.faults) == set(campaign.KINDS)
+    assert report.pods_placed > 100
+
+
+UNFENCED = """
+from dovetail.loops import election
+election.Fence.remaining = lambda self: 60.0  # whatever the lease says
+election.Fence.check = lambda self: None
+import runpy
+runpy.run_module("dovetail.boot.scheduler", run_name="__main__")
+"""
+
+
+def unfenced(files: instances.Files) -> list[str]:
+    """A scheduler that never stops writing."""
+    _, _, _, *arguments = instances.ours(files)
+    return [sys.executable, "-c", UNFENCED, *arguments]
+
+
+@pytest.mark.slow
+def test_a_scheduler_without_its_fence_is_caught(tmp_path: Path) -> None:
+    sizes = campaign.Sizes(storm_faults=0, kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0)
+    report = fought(tmp_path, sizes, seed=1, command=unfenced)
+    assert "two leaders" in {found.rule for found in report.violations}
+
+
+def fought(
+    directory: Path, sizes: campaign.Sizes, *, seed: int, command: instances.Command = instances.ours
+) -> campaign.Report:
+    with cluster.private_plane(**field.options(directory)) as plane:
+        return asyncio.run(campaign.Campaign(plane, directory, seed=seed, command=command).run(sizes))

@@ -1,0 +1,143 @@
+"""The recorder misses nothing and knows who wrote, whatever happens to the store meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults import client, estate, field, history, records, signatures
+from tests.faults.signatures import Request
+from tests.faults.tale import Tale
+from tests.support import cluster
+
+
+@pytest.mark.slow
+def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(tmp_path: Path) -> None:
+    with cluster.private_plane(**field.options(tmp_path)) as plane:
+
+        async def main() -> records.History:
+            people = client.Client(plane.url, ca=plane.ca, token=field.TOKENS["people"])
+            rival = client.Client(plane.url, ca=plane.ca, token=field.TOKENS["rival"])
+            async with people, rival, history.Recorder(plane.etcd_port) as recorder:
+                await lives(people, rival, restart=plane.restart_etcd)
+                recorded = await recorder.finish()
+                listed = await people.get("/api/v1/nodes")
+                assert set(recorder.objects["nodes"]) == {node["metadata"]["name"] for node in listed["items"]}
+                return recorded
+
+        whole = signatures.signed(asyncio.run(main()), signatures.read(signatures.log_of(tmp_path)))
+    assert whole.gaps == ()
+    told = [(one.writer, one.is_deleted) for one in whole.revisions if one.key == "default/p"]
+    assert told[0] == ("people", False)
+    assert told[1] == ("rival", False)  # the binding
+    assert told[-1][1]
+    bound = [one.object["spec"].get("nodeName") for one in whole.revisions if one.key == "default/p"]
+    assert bound[:2] == [None, "whole-1"]
+    numbers = [one.number for one in whole.revisions]
+    assert numbers == sorted(set(numbers))
+    gone = [one.is_deleted for one in whole.revisions if one.key == "whole-2"]
+    assert gone == [False] * (len(gone) - 1) + [True]
+
+
+async def lives(people: client.Client, rival: client.Client, *, restart: object) -> None:
+    """Two nodes, a pod that is bound by somebody else, a restart, and the end of most of it."""
+    assert callable(restart)
+    for name in ("whole-1", "whole-2"):
+        await people.create(estate.path_of("nodes"), estate.node(name))
+    spec = {"containers": [{"name": "c", "image": "none"}], "schedulerName": "nobody"}
+    about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    pods = estate.path_of("pods", namespace="default")
+    await people.create(pods, about)
+    place = {"apiVersion": "v1", "kind": "Node", "name": "whole-1"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": place}
+    await rival.create(f"{pods}/p/binding", binding)
+    restart()
+    await people.delete(f"{pods}/p", grace=0)
+    await people.delete(estate.path_of("nodes", "whole-2"))
+
+
+def request(user: str, key: str, **more: object) -> Request:
+    told: dict[str, object] = {
+        "kind": "pods",
+        "subresource": "",
+        "code": 200,
+        "version": 0,
+        "began": 0.0,
+        "ended": 99.0,
+    }
+    return Request(user=user, key=key, **(told | more))  # type: ignore[arg-type]
+
+
+def tale() -> Tale:
+    """A pod that is made, bound and deleted in two writes: revisions 101 to 104."""
+    made = Tale()
+    made.pod("p")
+    made.bind("p", "a", by="")
+    made.change("pods", "t/p", metadata={"deletionTimestamp": "now"}, by="")
+    made.delete("pods", "t/p", by="")
+    return made
+
+
+def writers(*requests: Request) -> tuple[list[str], tuple[str, ...]]:
+    signed = signatures.signed(tale().history(), requests)
+    return [one.writer for one in signed.revisions[1:3]], signed.gaps
+
+
+MADE = request("people", "t/p", version=101)
+BOUND = request("one", "t/p", subresource="binding", code=201)
+DELETED = request("people", "t/p", verb="delete")
+
+
+def test_bindings_and_deletions_are_known_by_their_object() -> None:
+    assert writers(MADE, BOUND, DELETED) == (["one", "people"], ())
+
+
+def test_a_write_whose_answer_was_lost_is_known_by_the_failed_request() -> None:
+    lost = BOUND._replace(code=504)
+    assert writers(MADE, lost, DELETED) == (["one", "people"], ())
+
+
+def test_a_write_without_a_writer_is_a_gap() -> None:
+    found, gaps = writers(MADE, DELETED)
+    assert found == ["", "people"]
+    assert gaps == ("revision 102 of pods t/p was written by nobody",)
+
+
+def test_a_write_of_either_of_two_is_a_gap() -> None:
+    _, gaps = writers(MADE, BOUND, BOUND._replace(user="two"), DELETED)
+    assert gaps == ("revision 102 of pods t/p was written by one or two",)
+
+
+def test_whoever_changed_nothing_did_not_write() -> None:
+    late = request("two", "t/p", version=101, began=50.0, ended=51.0)
+    signed = signatures.signed(tale().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED])
+    assert signed.revisions[0].writer == "people"
+
+
+def test_a_refused_request_wrote_nothing() -> None:
+    _, gaps = writers(MADE, BOUND._replace(code=409), DELETED)
+    assert gaps
+
+
+def test_a_failure_long_ago_explains_nothing() -> None:
+    _, gaps = writers(MADE, BOUND._replace(code=500, began=-99.0, ended=-98.0), DELETED)
+    assert gaps
+
+
+def test_a_half_written_line_of_the_log_is_left_out(tmp_path: Path) -> None:
+    entry = {
+        "user": {"username": "one"},
+        "verb": "create",
+        "objectRef": {"resource": "pods", "namespace": "t", "name": "p"},
+        "responseStatus": {"code": 201},
+        "responseObject": {"kind": "Pod", "metadata": {"resourceVersion": "7"}},
+        "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+        "stageTimestamp": "2026-01-01T00:00:01.000000Z",
+    }
+    text = json.dumps(entry)
+    (tmp_path / "audit.log").write_text(f"{text}\n{text[:40]}", encoding="utf-8")
+    (found,) = signatures.read(signatures.log_of(tmp_path))
+    assert (found.user, found.key, found.version, found.ended - found.began) == ("one", "t/p", 7, 1.0)
