@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.support import cluster as planes
+from tests.support import rest
 from tests.support.live import Live, devices_of
 
 Tree = dict[str, Any]
@@ -268,6 +269,24 @@ def reason_of(pod: Tree) -> str:
     """What the pod's condition says about why it has no node."""
     conditions = pod["status"].get("conditions", ())
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def held_together(seen: list[rest.Seen]) -> list[str]:
+    """Devices that two claims held at one moment, by the order in which the server wrote them."""
+    holders: dict[tuple[str, str, str], set[str]] = {}
+    held: dict[str, list[tuple[str, str, str]]] = {}
+    found: list[str] = []
+    for one in sorted(seen, key=lambda one: one.version):
+        uid = one.object["metadata"]["uid"]
+        for device in held.get(uid, ()):
+            holders[device].discard(uid)
+        held[uid] = [] if one.type == "DELETED" else devices_of(one.object)
+        for device in held[uid]:
+            users = holders.setdefault(device, set())
+            users.add(uid)
+            if len(users) > 1:
+                found.append(f"{one.version}: {'/'.join(device)}")
+    return found
 
 
 def _object(kind: str, name: str, spec: Tree) -> Tree:

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.scene import Scene, exactly, node_of, scene, selecting
+from tests.e2e.scene import Scene, exactly, held_together, node_of, scene, selecting, users_of
 from tests.e2e.test_examples import rule_version
-from tests.support import rest
 from tests.support.live import Live, devices_of
 
 pytestmark = pytest.mark.slow
@@ -88,11 +87,11 @@ def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluste
         names = [f"{kind}-{number}" for kind in ("early", "late") for number in range(count)]
         pods = story.wait_running(*names)
         late = {pods[f"late-{number}"]["metadata"]["uid"] for number in range(count)}
-        taken = [one for claim in story.claims() if _user(claim) in late for one in devices_of(claim)]
+        taken = [one for claim in story.claims() if not late.isdisjoint(users_of(claim)) for one in devices_of(claim)]
         assert len(taken) == count
         assert (story.driver, wide, "gpu-0") not in taken
         assert len(set(story.held())) == len(story.held()) == 2 * count + 1
-        assert not _held_together(recording.seen)
+        assert not held_together(recording.seen)
         assert cluster.consistent()["consistent"]
 
 
@@ -122,7 +121,7 @@ def test_a_taint_rule_that_comes_and_goes_under_load(cluster: Live) -> None:
         assert {pods[uid] for uid in late if uid in pods} == {other}
         story.wait("all pods", lambda: all(node_of(pod) for pod in story.pods().values()))
         assert len(set(story.held())) == len(story.held())
-        assert not _held_together(recording.seen)
+        assert not held_together(recording.seen)
         assert cluster.consistent()["consistent"]
 
 
@@ -173,24 +172,6 @@ def _tainted(story: Scene, pool: str, turn: int) -> str:
     tree = {"apiVersion": version, "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}
     story.rest.ask("POST", f"/apis/{version}/devicetaintrules", tree)
     return f"/apis/{version}/devicetaintrules/{name}"
-
-
-def _held_together(seen: list[rest.Seen]) -> list[str]:
-    """Devices that two claims held at one moment, by the order in which the server wrote them."""
-    held: dict[str, list[tuple[str, str, str]]] = {}
-    found: list[str] = []
-    for one in sorted(seen, key=lambda one: one.version):
-        uid = one.object["metadata"]["uid"]
-        held[uid] = [] if one.type == "DELETED" else devices_of(one.object)
-        others = {device for other, devices in held.items() if other != uid for device in devices}
-        found += [f"{one.version}: {'/'.join(device)}" for device in held[uid] if device in others]
-    return found
-
-
-def _user(claim: dict[str, object]) -> str:
-    status = claim.get("status")
-    users = status.get("reservedFor", ()) if isinstance(status, dict) else ()
-    return next((str(one["uid"]) for one in users), "")
 
 
 def _is_unreachable(story: Scene, node: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dovetail.boot import controlplane
+from dovetail.model import kinds
 from tests.e2e.scene import Scene, node_of, phase_of, reason_of
 from tests.support import cluster as planes
 from tests.support import live
@@ -29,11 +30,19 @@ Right = tuple[str, str]  # resource, verb
 
 
 def sees_nothing(story: Scene, right: Right) -> None:
-    """Not ready, and the log names what cannot be listed or watched."""
-    resource, verb = right
-    cluster = story.live
-    cluster.wait_for("word of it", lambda: f'cannot {verb} resource "{resource}"' in cluster.log())
-    assert not cluster.is_serving("/readyz")
+    """Not ready, and the log names what cannot be listed."""
+    _wait_logged(story, right)
+    assert not story.live.is_serving("/readyz")
+    assert all(node_of(pod) == "" for pod in story.pods().values())
+
+
+def sees_late(story: Scene, right: Right) -> None:
+    """It lists again and again instead; the log names what cannot be watched, and each time is counted."""
+    _wait_logged(story, right)
+    cluster, (resource, _) = story.live, right
+    names = {kind.plural: kind.name for kind in kinds.WATCHED}
+    name = "dovetail_watch_restarts_total"
+    cluster.wait_for("a count", lambda: cluster.metric(name, kind=names[resource]) > 0)
 
 
 def refuses(*words: str) -> Callable[[Scene, Right], None]:
@@ -42,7 +51,7 @@ def refuses(*words: str) -> Callable[[Scene, Right], None]:
     def check(story: Scene, right: Right) -> None:
         story.wait_refused("claims", "the API server refuses", *words)
         assert node_of(story.pods()["claims"]) == ""
-        story.wait("nothing held any more", lambda: not story.held())
+        story.wait("nothing held for it", lambda: not [pool for pool, _ in story.held() if pool.endswith("-claims")])
 
     return check
 
@@ -71,10 +80,8 @@ def runs_without_events(story: Scene, right: Right) -> None:
 
 def never_leads(story: Scene, right: Right) -> None:
     """A standby for ever; the log says why."""
-    resource, verb = right
-    cluster = story.live
-    cluster.wait_for("word of it", lambda: f'cannot {verb} resource "{resource}"' in cluster.log())
-    assert not cluster.leads()
+    _wait_logged(story, right)
+    story.wait("it to lead no longer", lambda: not story.live.leads())  # it may create a lease it cannot renew
 
 
 def checks_no_tokens(story: Scene, right: Right) -> None:
@@ -90,11 +97,8 @@ def checks_no_tokens(story: Scene, right: Right) -> None:
 
 
 RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
-    **{
-        (resource, verb): sees_nothing
-        for resource in ("nodes", "pods", "resourceslices", "deviceclasses", "devicetaintrules", "resourceclaims")
-        for verb in ("list", "watch")
-    },
+    **{(kind.plural, "list"): sees_nothing for kind in kinds.WATCHED},
+    **{(kind.plural, "watch"): sees_late for kind in kinds.WATCHED},
     ("resourceclaims", "patch"): refuses("resourceclaims"),
     ("resourceclaims", "create"): refuses_classic,
     ("resourceclaims/status", "patch"): refuses("resourceclaims/status"),
@@ -228,6 +232,11 @@ def _ask_with_token(cluster: Live, path: str) -> Any:
         headers={"Authorization": f"Bearer {cluster.plane.token}"},
     )
     return urllib.request.urlopen(request, timeout=60)
+
+
+def _wait_logged(story: Scene, right: Right) -> None:
+    resource, verb = right
+    story.wait("word of it", lambda: f'cannot {verb} resource "{resource}"' in story.live.log())
 
 
 def _names(event: dict[str, Any], right: Right) -> bool:

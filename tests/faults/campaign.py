@@ -155,20 +155,19 @@ class Campaign:
         await one.end()
 
     async def _disturb(self, one: Instance) -> None:
-        """Now and then something happens that is no broken request."""
+        """Now and then something happens that is no broken request; first of all what has not happened yet."""
+        if self._chance.random() > 0.4:
+            return
         name = self._chance.choice(estate.NODES)
-        disturbances: list[tuple[float, Phase]] = [
-            (0.1, lambda: self._field.lose(name)),
-            (0.1, lambda: self._field.republish(name)),
-            (0.1, lambda: self._field.taint(name)),
-            (0.08, lambda: one.proxy.blackhole(self._chance.uniform(1, 4))),
-        ]
-        left = self._chance.random()
-        for share, disturb in disturbances:
-            left -= share
-            if left < 0:
-                await disturb()
-                return
+        disturbances: dict[str, Phase] = {
+            NODE_LOST: lambda: self._field.lose(name),
+            REPUBLISHED: lambda: self._field.republish(name),
+            TAINTED: lambda: self._field.taint(name),
+            plans.BLACKHOLE: lambda: one.proxy.blackhole(self._chance.uniform(1, 4)),
+        }
+        seen = self._field.log.by_kind()
+        kinds = [kind for kind in disturbances if not seen[kind]] or list(disturbances)
+        await disturbances[self._chance.choice(kinds)]()
 
     async def _kills(self, sizes: Sizes) -> None:
         """The process dies right before or right after one of its writes, and is started again."""
