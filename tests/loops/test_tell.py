@@ -150,3 +150,18 @@ def test_an_event_is_told_where_conditions_are_refused() -> None:
         assert [one.note for one in stage.events("FailedScheduling")] == ["no room"]
 
     told(story)
+
+
+def test_a_reason_that_came_and_went_unsent_is_not_told_around() -> None:
+    """A is told, B is replaced by A again before anybody heard of it: nobody hears A twice."""
+
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        pod = stage.the_pod("a")
+        teller.refused(pod, refusal(pod, ReasonCode.IN_USE, "A"))
+        await stage.clock.advance(1)
+        teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.TAINT, "B"))
+        teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.IN_USE, "A"))
+        await stage.clock.advance(1)
+        assert [one.note for one in stage.events("FailedScheduling")] == ["A"]
+
+    told(story)

@@ -137,6 +137,8 @@ class Scheduler:
             await self._drain(workers, telling)
             raise
         finally:
+            if self._broken.done():
+                self._broken.exception()  # told by whoever raised first
             self.picture.unlisten(self.observe)
             everything = [*workers, telling, *self._tasks]
             for task in everything:

@@ -26,6 +26,7 @@ from dovetail.world.events import ObjectKey
 
 LOG = logging.getLogger("dovetail.tell")
 SCHEDULED: Final = "PodScheduled"
+FAILED: Final = "FailedScheduling"
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 GATED: Final = "SchedulingGated"  # what the API server itself writes for gated pods
@@ -79,6 +80,7 @@ class Teller:
         self._pause = 1.0 / rate_per_second
         self._tells_scheduled = tells_scheduled
         self._told: dict[str, Told] = {}
+        self._sent: dict[str, str] = {}  # the words of the last event about a pod that waits
         self._later: dict[str, float] = {}  # reasons that usually pass, and when to tell them after all
         self._waiting: OrderedDict[str, _Message] = OrderedDict()
         self._arrived = asyncio.Event()
@@ -132,6 +134,7 @@ class Teller:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._told.pop(uid, None)
+        self._sent.pop(uid, None)
         self._later.pop(uid, None)
         self._waiting.pop(uid, None)
 
@@ -164,11 +167,17 @@ class Teller:
             return
         self._told[uid] = Told(reason, message, now)
         condition = _condition(pod, kind, message, self._clock.now())
-        event = self._event(pod, "Warning", "FailedScheduling", message) if is_new else None
+        is_news = is_new and self._last_words(pod) != shortened(message, eventing.MAX_NOTE_BYTES)
+        event = self._event(pod, "Warning", FAILED, message) if is_news else None
         waiting = self._waiting.get(uid)
-        if event is None and waiting is not None:
+        if not is_new and waiting is not None:  # only its numbers changed: the event still stands
             event = waiting.event
         self._put(pod, _Message(pod, event, condition))
+
+    def _last_words(self, pod: pods.Pod) -> str:
+        """What the owner heard last: from us, else what a predecessor wrote into the condition."""
+        told = _already(pod)
+        return self._sent.get(pod.metadata.uid, told.message if told is not None else "")
 
     def _put(self, pod: pods.Pod, message: _Message) -> None:
         self._waiting.pop(pod.metadata.uid, None)  # the newest word replaces one that was not told yet
@@ -185,6 +194,8 @@ class Teller:
             if message.event is not None:
                 place = apis.Target(kinds.EVENT, message.event.metadata.namespace)
                 body = objects.encode_struct(message.event)
+                if message.event.reason == FAILED:
+                    self._sent[message.pod.metadata.uid] = message.event.note
                 await self._tried(message, self._api.create(place, body, brief=True))
         except AGAIN as failure:
             if message.condition is not None and message.pod.metadata.uid not in self._waiting:

@@ -38,10 +38,14 @@ def hold_problem(allocations: Allocations, held: Mapping[str, claims.AllocationR
     """A device that is kept out of use meanwhile."""
     if not held:
         return None
-    wanted = {(result.driver, result.pool, result.device) for result in _taken(allocations.values())}
+    shares = {
+        (result.driver, result.pool, result.device): result.share_id is not None
+        for result in _taken(allocations.values())
+    }
     for name, allocation in sorted(held.items()):
         for result in allocation.devices.results:
-            if (result.driver, result.pool, result.device) in wanted:
+            is_share = shares.get((result.driver, result.pool, result.device))
+            if is_share is False or (is_share and result.share_id is None):  # shares leave room for others
                 return f"device {result.device} of pool {result.driver}/{result.pool} is held back: {name}"
     return None
 
