@@ -1,0 +1,230 @@
+"""A real kube-scheduler beside ours: what both give away is found and told; with a border nothing is given twice."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.scene import SCENE, Scene, held_together, node_of, pod_tree, users_of
+from tests.support import cluster as planes
+from tests.support import live
+from tests.support.live import Live, devices_of
+
+pytestmark = pytest.mark.slow
+
+COUNT = 200  # pods of each scheduler
+THEIRS = "default-scheduler"
+OWNER = "example.com/owner"
+SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
+Device = tuple[str, str, str]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Live]:
+    """A cluster with hollow nodes and a kube-scheduler that is not slowed down by its own limits."""
+    with live.private() as made:
+        made.play("--nodes", "1")
+        made.plane.start_scheduler(THEIRS, qps=1000, burst=2000)
+        yield made
+
+
+@contextmanager
+def beside(cluster: Live, **ownership: Any) -> Iterator[Scene]:
+    """A scene with our scheduler beside theirs. Two wide nodes: one for us, one for them, where there is a border."""
+    made = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    made.classed()
+    made.template()
+    cluster.schedule(configuration={"leaderElection": SHORT, "ownership": ownership})
+    try:
+        cluster.wait_for("a leader", cluster.leads)
+        yield made
+    finally:
+        cluster.stop(kill=True)
+        cluster.rest.delete("leases", "dovetail-scheduler", "kube-system")
+        made.end()
+
+
+def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_too(cluster: Live) -> None:
+    """Our pod has a device and waits for its driver; then another scheduler allocates the same device."""
+    with beside(cluster) as story:
+        node = story.node("fabric")
+        conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["AttachFailed"]}
+        story.slice(node, [{"name": f"gpu-{number}", "bindsToNode": True} | conditions for number in range(2)])
+        story.pod("ours", templates=["gpu"])
+        ours = story.allocated()
+        name, device = ours["metadata"]["name"], devices_of(ours)[0]
+        story.claim("theirs")
+        _allocate(story, "theirs", ours)
+        story.wait("our claim on the other device", lambda: _device(story, name) not in (None, device))
+        assert _device(story, "theirs") == device
+        story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
+        story.report(next(one for one in story.claims() if one["metadata"]["name"] == name), "Attached", "True")
+        story.wait_running("ours")
+
+
+def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claims(cluster: Live) -> None:
+    with beside(cluster) as story:
+        story.slice(story.node("n0"), [{"name": f"gpu-{number}"} for number in range(2)])
+        story.pod("ours", templates=["gpu"])
+        story.wait_running("ours")
+        ours = story.allocated()
+        name, device = ours["metadata"]["name"], devices_of(ours)[0]
+        story.claim("theirs")
+        _allocate(story, "theirs", ours)
+        for one in ("theirs", name):
+            found = story.wait(f"an event on {one}", lambda one=one: story.events("DeviceGivenTwice", one))
+            assert len(found) == 1
+            assert device[2] in found[0]["note"]
+        story.wait("a count", lambda: cluster.metric("dovetail_overlaps") == 1)
+        assert _device(story, name) == _device(story, "theirs") == device  # neither is ours to take away
+        story.rest.delete("resourceclaims", "theirs", story.namespace)
+        story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
+
+
+def test_without_a_border_every_device_that_stays_given_twice_is_told(cluster: Live) -> None:
+    with beside(cluster) as story:
+        _wide(story, "shared")
+        with story.rest.record("resourceclaims", story.namespace) as recording:
+            _race(story)
+            story.wait("an answer for all", lambda: _placed(story) == 2 * COUNT)
+        assert held_together(recording.seen), "the schedulers never met: the race shows nothing"
+        twice = [device for device, count in _holders(story).items() if count > 1]
+        story.wait("the count of overlaps", lambda: cluster.metric("dovetail_overlaps") == len(twice))
+        involved = {one["metadata"]["name"] for one in story.claims() if not set(twice).isdisjoint(devices_of(one))}
+        story.wait("an event on every claim", lambda: involved <= _told(story))
+        bound = {uid: pod for pod in story.pods().values() if (uid := pod["metadata"]["uid"])}
+        for claim in story.claims():  # what is left doubled is left to people: both pods have their nodes
+            assert all(node_of(bound[uid]) for uid in users_of(claim))
+        assert cluster.consistent()["consistent"]
+
+
+def test_nodes_owned_by_label_are_never_shared(cluster: Live) -> None:
+    with beside(cluster, nodeLabels={OWNER: "dovetail"}) as story:
+        mine = _wide(story, "ours", labels={OWNER: "dovetail"})
+        theirs = _wide(story, "theirs", labels={OWNER: "others"})
+        _check_apart(story, mine, theirs, their_spec={"nodeSelector": {OWNER: "others"}})
+
+
+def test_nodes_owned_by_taint_are_never_shared(cluster: Live) -> None:
+    with beside(cluster, nodeTaint=OWNER) as story:
+        mine, theirs = _wide(story, "ours"), _wide(story, "theirs")
+        taint = {"key": OWNER, "value": "dovetail", "effect": "NoSchedule"}
+        story.rest.patch("nodes", mine, {"spec": {"taints": [taint]}})
+        tolerations = [{"key": OWNER, "operator": "Exists"}]
+        _check_apart(story, mine, theirs, our_spec={"tolerations": tolerations})
+
+
+def test_devices_owned_by_rule_are_never_shared(cluster: Live) -> None:
+    """Both schedulers use both nodes; the rule keeps theirs off one pool and us off the other."""
+    with beside(cluster, deviceTaintRules=["owned-by-dovetail"]) as story:
+        mine, theirs = _wide(story, "ours"), _wide(story, "theirs")
+        spec = {
+            "deviceSelector": {"driver": story.driver, "pool": mine},
+            "taint": {"key": OWNER, "value": "dovetail", "effect": "NoSchedule"},
+        }
+        path = "/apis/resource.k8s.io/v1/devicetaintrules"
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule"}
+        story.rest.ask("POST", path, head | {"metadata": {"name": "owned-by-dovetail"}, "spec": spec})
+        try:
+            _wait_known(story, mine)
+            _check_apart(story, mine, theirs)
+        finally:
+            story.rest.ask("DELETE", f"{path}/owned-by-dovetail")
+
+
+def _check_apart(
+    story: Scene,
+    mine: str,
+    theirs: str,
+    *,
+    our_spec: dict[str, Any] | None = None,
+    their_spec: dict[str, Any] | None = None,
+) -> None:
+    """All pods run, each on its scheduler's side, and at no moment did two claims hold one device."""
+    with story.rest.record("resourceclaims", story.namespace) as recording:
+        _race(story, our_spec=our_spec, their_spec=their_spec)
+        pods = story.wait_running(*_names("ours"), *_names("theirs"))
+    assert held_together(recording.seen) == []
+    assert {node_of(pods[name]) for name in _names("ours")} == {mine}
+    assert {node_of(pods[name]) for name in _names("theirs")} == {theirs}
+    assert story.live.metric("dovetail_overlaps") == 0
+    assert story.events("DeviceGivenTwice") == []
+
+
+def _wide(story: Scene, name: str, *, labels: dict[str, str] | None = None) -> str:
+    """A node with more devices than all pods need, in slices of the largest size."""
+    node = story.node(name, labels=labels, offers={"pods": "1000", "cpu": "1000"})
+    parts = 4
+    pool = {"name": node, "generation": 1, "resourceSliceCount": parts}
+    for part in range(parts):
+        devices = [{"name": f"gpu-{128 * part + number}"} for number in range(128)]
+        story.slice(node, devices, name=f"{node}-{part}", pool=pool)
+    return node
+
+
+def _race(story: Scene, *, our_spec: dict[str, Any] | None = None, their_spec: dict[str, Any] | None = None) -> None:
+    """Makes the pods of both schedulers at the same time."""
+    problems: list[BaseException] = []
+
+    def make(kind: str, scheduler: str, spec: dict[str, Any]) -> None:
+        try:
+            for name in _names(kind):
+                tree = pod_tree(name, templates=["gpu"], scheduler=scheduler)
+                tree["spec"] |= {"nodeSelector": {SCENE: story.namespace}} | spec
+                story.rest.create("pods", tree, story.namespace)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [
+        threading.Thread(target=make, args=("ours", "dovetail", our_spec or {})),
+        threading.Thread(target=make, args=("theirs", THEIRS, their_spec or {})),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+
+
+def _names(kind: str) -> list[str]:
+    return [f"{kind}-{number}" for number in range(COUNT)]
+
+
+def _placed(story: Scene) -> int:
+    return sum(bool(node_of(pod)) for pod in story.pods().values())
+
+
+def _holders(story: Scene) -> collections.Counter[Device]:
+    return collections.Counter(device for claim in story.claims() for device in devices_of(claim))
+
+
+def _told(story: Scene) -> set[str]:
+    return {str(one["regarding"]["name"]) for one in story.events("DeviceGivenTwice")}
+
+
+def _device(story: Scene, name: str) -> Device | None:
+    found = next(one for one in story.claims() if one["metadata"]["name"] == name)
+    return next(iter(devices_of(found)), None)
+
+
+def _allocate(story: Scene, name: str, like: dict[str, Any]) -> None:
+    """Another scheduler writes an allocation with the same device."""
+    allocation = like["status"]["allocation"]
+    finalizer = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+    story.rest.patch("resourceclaims", name, finalizer, story.namespace)
+    story.rest.patch("resourceclaims", name, {"status": {"allocation": allocation}}, story.namespace, "status")
+
+
+def _wait_known(story: Scene, mine: str) -> None:
+    """Waits until both schedulers know the rule: theirs no longer gives out devices of our pool, ours only those."""
+    tree = pod_tree("probe-theirs", templates=["gpu"], scheduler=THEIRS)
+    tree["spec"]["nodeSelector"] = {"kubernetes.io/hostname": mine}
+    story.rest.create("pods", tree, story.namespace)
+    story.wait_refused("probe-theirs", "cannot allocate")
+    story.pod("probe-ours", templates=["gpu"], nodeSelector={"kubernetes.io/hostname": mine})
+    story.wait_running("probe-ours")
