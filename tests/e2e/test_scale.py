@@ -1,0 +1,94 @@
+"""A crowd of short pods through many nodes: all succeed, no device is ever held twice, memory stays bounded.
+
+DOVETAIL_SCALE=full sends 20,000 pods through 2,000 nodes; the default is a seventh of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e import crowd
+from tests.support import live
+from tests.support.live import Live
+
+pytestmark = pytest.mark.slow
+
+
+class Size(NamedTuple):
+    """How many there are."""
+
+    nodes: int
+    pods: int
+    at_once: int  # pods that have not ended
+    renew_seconds: int
+
+
+SIZES = {"small": Size(300, 3_000, 1_000, 20), "full": Size(2_000, 20_000, 4_000, 30)}
+SIZE = SIZES[os.environ.get("DOVETAIL_SCALE", "small")]
+GROWTH = 1.5  # of the scheduler's memory between a quarter and the end, where a leak would at least double it
+SLACK_KIB = 64 * 1024
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Live]:
+    """So many hollow nodes of eight GPUs, and our scheduler."""
+    with live.private() as made:
+        made.play("--nodes", str(SIZE.nodes), "--renew-seconds", str(SIZE.renew_seconds))
+        made.schedule(configuration={"events": {"scheduled": False}})  # a courtesy that costs a write per pod
+        made.wait_for("a leader", made.leads)
+        yield made
+
+
+def test_a_crowd_passes_and_nothing_is_given_twice(cluster: Live) -> None:
+    memory: dict[int, int] = {}  # pods ended -> KiB
+    began, before = time.monotonic(), _cpu_of(cluster)
+
+    async def measure(seen: crowd.Crowd) -> None:
+        while True:
+            memory[seen.ended] = _memory_kib(cluster.pid())
+            await asyncio.sleep(1)
+
+    async def story() -> crowd.Seen:
+        return await crowd.passed(cluster.plane.kubeconfig, count=SIZE.pods, at_once=SIZE.at_once, meanwhile=measure)
+
+    seen = asyncio.run(story())
+    seconds = time.monotonic() - began
+    used = {name: round(after - before.get(name, 0), 1) for name, after in _cpu_of(cluster).items()}
+    quarter = next(kib for ended, kib in sorted(memory.items()) if ended >= SIZE.pods // 4)
+    last = _memory_kib(cluster.pid())
+    print(
+        json.dumps(
+            {"seconds": round(seconds, 1), "cpuSeconds": used, "mostHeld": seen.most_held, "memoryKib": [quarter, last]}
+        )
+    )
+    assert seen.failed == []
+    assert seen.succeeded == SIZE.pods
+    assert seen.doubles == []
+    assert last <= GROWTH * quarter + SLACK_KIB
+    cluster.wait_for("no claim left", lambda: not cluster.rest.list("resourceclaims", crowd.NAMESPACE))
+    assert cluster.consistent() == {"consistent": True, "differences": [], "tries": 1, "assumed": 0}
+    assert "violation" not in cluster.log("player")
+
+
+def _memory_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
+
+
+def _cpu_of(cluster: Live) -> dict[str, float]:
+    """Seconds of processor time of every part, to tell who is busy."""
+    pids = {**cluster.plane.pids, "scheduler": cluster.pid(), "player": cluster.pid("player"), "test": os.getpid()}
+    return {name: _cpu_seconds(pid) for name, pid in pids.items()}
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
