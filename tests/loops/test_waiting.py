@@ -47,15 +47,6 @@ def test_a_refused_pod_waits_for_a_change() -> None:
     assert queue.take(9) == ["a"]
 
 
-def test_a_pod_that_waits_for_its_claims_hears_of_nothing_else() -> None:
-    queue = waiting.Waiting()
-    queue.park("a", rank(1), [("team", "gpu")], is_deaf=True)
-    assert queue.stir() == 0
-    assert queue.take(9) == []
-    queue.claim_changed(("team", "gpu"))
-    assert queue.take(9) == ["a"]
-
-
 def test_a_failed_pod_waits_longer_each_time_and_no_event_shortens_it() -> None:
     queue = waiting.Waiting()
     first = queue.delay("a", rank(1), now=100.0)

@@ -323,7 +323,7 @@ class Scheduler:
         if refusal.is_undecided:
             self.waiting.delay(id_, order.rank(pod), self._clock.monotonic())
         else:
-            self.waiting.park(id_, order.rank(pod), claims_of(pod), is_deaf=tell.is_passing(refusal))
+            self.waiting.park(id_, order.rank(pod), claims_of(pod))
             self._report.queued(id_, "unschedulable", "ScheduleAttemptFailure")
         for ref in refusal.holding:  # devices where the pod cannot start keep it from starting elsewhere
             self.release((ref.namespace, ref.name), pod.metadata.uid, why="held where the pod cannot start")

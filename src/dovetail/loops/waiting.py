@@ -22,7 +22,6 @@ class Parked(NamedTuple):
 
     rank: Rank
     claims: frozenset[ObjectKey]
-    is_deaf: bool  # only news of its own or of its claims can help
 
 
 class Waiting:
@@ -65,9 +64,9 @@ class Waiting:
                 taken.append(id_)
         return taken
 
-    def park(self, id_: str, rank: Rank, claims: Iterable[ObjectKey], *, is_deaf: bool = False) -> None:
-        """Refused: waits until something changed; a deaf one only for news of its own or of its claims."""
-        self._parked[id_] = parked = Parked(rank, frozenset(claims), is_deaf)
+    def park(self, id_: str, rank: Rank, claims: Iterable[ObjectKey]) -> None:
+        """Refused: waits until something changed."""
+        self._parked[id_] = parked = Parked(rank, frozenset(claims))
         for key in parked.claims:
             self._by_claim.setdefault(key, set()).add(id_)
 
@@ -92,8 +91,8 @@ class Waiting:
             self.ready(id_, self._parked[id_].rank)
 
     def stir(self) -> int:
-        """Something changed that could help anybody: parked pods are asked about again. How many there were."""
-        stirred = [(id_, parked) for id_, parked in self._parked.items() if not parked.is_deaf]
+        """Something changed that could help anybody: all parked pods are asked about again. How many there were."""
+        stirred = list(self._parked.items())
         for id_, parked in stirred:
             self.ready(id_, parked.rank)
         return len(stirred)
