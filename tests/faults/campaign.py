@@ -210,16 +210,16 @@ class Campaign:
                 # Delays stay well below what lies between a leader's last write and its successor's first one.
                 one.proxy.plan = MILD._replace(slow_seconds=0.2)
             for number, fault in enumerate(faults):
-                leader = await self._field.leader()
                 if fault == STOPPED:
+                    leader = await self._field.leader()
                     self._field.log.add(STOPPED, "scheduler", leader.user)
                     leader.signal(signal.SIGSTOP)
                     await asyncio.sleep(PAUSED_SECONDS)
                     leader.signal(signal.SIGCONT)
                     await self._field.watched(leader, seconds=2)
-                else:
-                    await self._field.kill_at_write(leader, is_before=number % 2 == 0)
-                    await self._field.start(leader, has_election=True)
+                else:  # only a leader writes
+                    killed = await self._field.kill_at_write(*self._field.instances, is_before=number % 2 == 0)
+                    await self._field.start(killed, has_election=True)
         await self._field.rest()
         for one in self._field.instances:
             await one.end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import ssl
 import time
@@ -119,23 +120,29 @@ class Field:
         if not await one.ready():
             self.object("crashed", f"{one.user} did not come up, exit code {one.exit_code()}")
 
-    async def kill_at_write(self, one: Instance, *, is_before: bool) -> None:
-        """Dead at one of the next writes, whichever it is."""
-        sprung = asyncio.Event()
-
-        def spring(write: str) -> None:
-            one.kill()
-            self.log.add(KILLED_BEFORE if is_before else KILLED_AFTER, write.partition(" ")[0], write)
-            sprung.set()
-
-        one.proxy.trap = Trap(one.proxy.writes + self._chance.randint(1, 6), is_before, spring)
+    async def kill_at_write(self, *ones: Instance, is_before: bool) -> Instance:
+        """One of them is dead at one of the next writes, whichever it is; who."""
+        killed: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
+        for one in ones:
+            spring = functools.partial(self._kill, one, killed, KILLED_BEFORE if is_before else KILLED_AFTER)
+            one.proxy.trap = Trap(one.proxy.writes + self._chance.randint(1, 6), is_before, spring)
         try:
             async with asyncio.timeout(REST_SECONDS):
-                await sprung.wait()
+                return await killed
         except TimeoutError:
-            self.object("idle", f"{one.user} wrote nothing for {REST_SECONDS:.0f} s, although there was work")
-            one.proxy.trap = None
+            users = " or ".join(one.user for one in ones)
+            self.object("idle", f"{users} wrote nothing for {REST_SECONDS:.0f} s, although there was work")
+            ones[0].kill()
+            return ones[0]
+        finally:
+            for one in ones:
+                one.proxy.trap = None
+
+    def _kill(self, one: Instance, killed: asyncio.Future[Instance], how: str, write: str) -> None:
+        if not killed.done():
             one.kill()
+            self.log.add(how, write.partition(" ")[0], write)
+            killed.set_result(one)
 
     async def watched(self, one: Instance, *, seconds: float) -> None:
         """Lets time pass; a scheduler that ends by itself is a finding, and is started again."""

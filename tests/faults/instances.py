@@ -62,6 +62,7 @@ class Instance:
     def start(self, *, has_election: bool) -> None:
         """Starts a process."""
         self.has_election = has_election
+        self.proxy.led_at = 0.0  # whatever an earlier process led
         files = self._files()
         self._process = processes.start(self._command(files), log=self.log, is_tethered=True)
 
