@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export REQUIRE_REAL
 PYTEST_WORKERS ?= 2
 
-.PHONY: run test check bench fuzz chaos system-deps oracle kube format lock clean help
+.PHONY: run test check bench fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,17 +46,22 @@ kube: $(VENV)/dev.stamp ## build the pinned Kubernetes versions into the user ca
 
 test: $(VENV)/dev.stamp system-deps ## every test, with the real parts
 	@$(BIN)/python tools/oracle/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
+	@$(BIN)/python tools/helm/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
 	@test -n "$$KUBEBUILDER_ASSETS" || $(BIN)/python tools/kube/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
 	$(BIN)/pytest -n $(PYTEST_WORKERS)
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench
 
-fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle until interrupted
+fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle, and hostile objects, until interrupted
 	$(BIN)/python -m tests.fuzz
 
 chaos: $(VENV)/dev.stamp ## break things around the live scheduler until it does harm, or until interrupted
 	$(BIN)/python -m tests.faults
+
+sbom: $(VENV)/run.stamp ## list the packages of the runtime lock as a CycloneDX document, dist/sbom.json
+	@mkdir -p dist
+	@$(BIN)/python tools/sbom.py --output dist/sbom.json
 
 format: $(VENV)/dev.stamp ## rewrite the files in house format
 	$(BIN)/ruff format .
@@ -65,6 +70,7 @@ format: $(VENV)/dev.stamp ## rewrite the files in house format
 lock: $(VENV)/dev.stamp ## write the dependency locks anew
 	$(BIN)/uv pip compile -q pyproject.toml --group build --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/run.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/dev.lock
+	$(BIN)/uv pip compile -q pyproject.toml --group build --extra tracing -c requirements/run.lock --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/tracing.lock
 
 clean: ## remove the environment and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

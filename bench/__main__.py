@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, fleet_memory, live, live_variants, objects, partitions, selectors
+from bench import allocation, constraints, fleet_memory, live, live_variants, objects, partitions, selectors
 from tests.support import oracle as upstream
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -25,6 +25,7 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
     "allocation-nodes": allocation.nodes,
     "mig-starvation": partitions.starvation,
     "world-memory": fleet_memory.sizes,
+    "ties": constraints.ties,
 }
 
 

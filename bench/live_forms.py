@@ -98,7 +98,7 @@ class Form(NamedTuple):
     documents: Callable[..., Any] = _no_documents
 
 
-def steps(wish: Wish) -> tuple[settle.Patch, settle.Patch]:
+def steps(wish: Wish) -> tuple[settle.Patch[claims.ResourceClaim], settle.Patch[claims.ResourceClaim]]:
     """The two writes to the claim as our scheduler makes them; the second holds VERSION where the version belongs."""
     step = claiming.reserve(wish.claim.metadata.uid, wish.allocation, wish.user, expected=None)
     first = step(wish.claim)

@@ -43,6 +43,12 @@ def test_a_table_is_aligned_has_uppercase_headers_and_no_trailing_blanks() -> No
     assert lines == ["NAME     STATE", "a        free", "longer   -", "b        x"]
 
 
+def test_text_of_others_stays_in_its_cell() -> None:
+    lines = text.table(("name", "why"), [("a", "x\n\x1b[2Jb\x9b31m\u202ec")])
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+
+
 def test_numbers_in_names_count() -> None:
     names = ["gpu-10", "gpu-2", "gpu-1", "gpu-1-mig-1g10gb-19-0", "a", "10"]
     assert sorted(names, key=text.natural) == ["10", "a", "gpu-1", "gpu-1-mig-1g10gb-19-0", "gpu-2", "gpu-10"]

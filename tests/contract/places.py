@@ -94,6 +94,11 @@ class Hand:
         }
         await self.api.create(self.at("Pod", pod, "binding"), encoded(body))
 
+    @property
+    def node(self) -> str:
+        """A node of this story alone: pods of one that is long missing are collected at any time."""
+        return f"{self.namespace}-node"
+
     async def find(self, kind: str, name: str) -> Tree | None:
         try:
             return await self.get(kind, name)
@@ -103,8 +108,10 @@ class Hand:
     async def get(self, kind: str, name: str) -> Tree:
         return parsed(await self.api.get(self.at(kind, name)))
 
-    async def patch(self, kind: str, name: str, change: Tree, *, sub: str = "", brief: bool = False) -> Tree:
-        return parsed(await self.api.patch(self.at(kind, name, sub), encoded(change), brief=brief))
+    async def patch(
+        self, kind: str, name: str, change: Tree, *, sub: str = "", brief: bool = False, adds: bool = False
+    ) -> Tree:
+        return parsed(await self.api.patch(self.at(kind, name, sub), encoded(change), brief=brief, adds=adds))
 
     async def delete(self, kind: str, name: str, **conditions: str) -> None:
         await self.api.delete(self.at(kind, name), **conditions)

@@ -50,6 +50,41 @@ def test_a_patch_that_changes_nothing_keeps_the_version(place: Place) -> None:
     told(place, story)
 
 
+def test_a_patch_that_adds_a_condition_leaves_the_others_as_they_are(place: Place) -> None:
+    async def story(hand: Hand) -> None:
+        await hand.create(pod("a"))
+        theirs = {"type": "example.com/Warm", "status": "False", "reason": "Cold", "message": "theirs"}
+        ours = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "ours"}
+        await hand.patch("Pod", "a", {"status": {"conditions": [theirs]}}, sub="status")
+        for message in ("ours", "ours again"):
+            change = {"status": {"conditions": [ours | {"message": message}]}}
+            await hand.patch("Pod", "a", change, sub="status", adds=True)
+            found = {one["type"]: one for one in (await hand.get("Pod", "a"))["status"]["conditions"]}
+            assert theirs.items() <= found["example.com/Warm"].items()
+            assert found["PodScheduled"]["message"] == message
+
+    told(place, story)
+
+
+def test_a_finalizer_is_added_and_nothing_else_changes_if_nobody_wrote_first(place: Place) -> None:
+    async def story(hand: Hand) -> None:
+        made = await hand.create(pod("a"))
+        at, identity = hand.at("Pod", "a"), made["metadata"]
+        known = {"uid": identity["uid"], "resource_version": identity["resourceVersion"]}
+        for name, value in (("uid", "another"), ("resource_version", "1")):
+            with pytest.raises(failures.ApiFailure):
+                await hand.api.protect(at, "example.com/keep", **(known | {name: value}))
+        await hand.api.protect(at, "example.com/keep", **known)
+        after = await hand.get("Pod", "a")
+        assert after["metadata"]["finalizers"] == ["example.com/keep"]
+        assert after["spec"] == (made["spec"])
+        with pytest.raises(failures.ApiFailure):  # the version is another by now
+            await hand.api.protect(at, "example.com/more", **known)
+        await hand.patch("Pod", "a", {"metadata": {"finalizers": None}})
+
+    told(place, story)
+
+
 def test_what_is_missing_is_missing_for_every_verb(place: Place) -> None:
     async def story(hand: Hand) -> None:
         with pytest.raises(failures.Missing):
@@ -59,7 +94,7 @@ def test_what_is_missing_is_missing_for_every_verb(place: Place) -> None:
         with pytest.raises(failures.Missing):
             await hand.delete("Pod", "nobody")
         with pytest.raises(failures.Missing):
-            await hand.bind("nobody", "n1")
+            await hand.bind("nobody", hand.node)
         lost = Hand(hand.api, "no-such-namespace")
         with pytest.raises(failures.Missing):
             await lost.create(claim("a"))
@@ -176,7 +211,7 @@ def test_a_write_of_the_status_leaves_the_object(place: Place) -> None:
         assert after["spec"]["devices"]["requests"][0]["name"] == "gpu"
         assert after["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
         await hand.create(pod("a"))
-        change = {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+        change = {"spec": {"nodeName": hand.node}, "status": {"phase": "Running"}}
         after = await hand.patch("Pod", "a", change, sub="status")
         assert after["status"]["phase"] == "Running"
         assert "nodeName" not in after["spec"]

@@ -69,7 +69,7 @@ def test_devices_come_back_when_the_pod_has_ended_and_its_claim_goes(place: Plac
         owner = await hand.create(pod("a", spec=using(resourceClaimTemplateName="t") | {"restartPolicy": "Never"}))
         name = await made_for(place, hand, "a")
         await given_to(hand, name, owner)
-        await hand.bind("a", "n1")
+        await hand.bind("a", hand.node)
         await hand.patch("Pod", "a", {"status": {"phase": "Succeeded"}}, sub="status")
 
         async def is_gone() -> bool:
@@ -138,7 +138,7 @@ def test_a_bound_pod_becomes_a_user_of_its_allocated_claim(place: Place) -> None
         await hand.create(claim("c"))
         await hand.create(pod("a", spec=using(resourceClaimName="c")))
         await given_to(hand, "c")
-        await hand.bind("a", "n1")
+        await hand.bind("a", hand.node)
 
         async def is_reserved() -> bool:
             found = (await hand.get("ResourceClaim", "c"))["status"].get("reservedFor", [])

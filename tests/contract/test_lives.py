@@ -84,17 +84,17 @@ def test_a_pod_is_bound_once(place: Place) -> None:
     async def story(hand: Hand) -> None:
         made = await hand.create(pod("a"))
         await hand.patch("Pod", "a", {"status": {"nominatedNodeName": "n9"}}, sub="status")
-        await hand.bind("a", "n1", uid=made["metadata"]["uid"])
+        await hand.bind("a", hand.node, uid=made["metadata"]["uid"])
         after = await hand.get("Pod", "a")
-        assert after["spec"]["nodeName"] == "n1"
+        assert after["spec"]["nodeName"] == hand.node
         [scheduled] = [one for one in after["status"]["conditions"] if one["type"] == "PodScheduled"]
         assert scheduled["status"] == "True"
         assert scheduled["lastTransitionTime"]
         assert "nominatedNodeName" not in after["status"]
-        for again in ("n1", "n2"):
+        for again in (hand.node, "n2"):
             with pytest.raises(failures.Conflict):
                 await hand.bind("a", again)
-        assert (await hand.get("Pod", "a"))["spec"]["nodeName"] == "n1"
+        assert (await hand.get("Pod", "a"))["spec"]["nodeName"] == hand.node
 
     told(place, story)
 
@@ -103,7 +103,7 @@ def test_a_binding_for_another_pod_of_the_name_is_a_conflict(place: Place) -> No
     async def story(hand: Hand) -> None:
         await hand.create(pod("a"))
         with pytest.raises(failures.Conflict):
-            await hand.bind("a", "n1", uid="00000000-0000-4000-8000-000000000000")
+            await hand.bind("a", hand.node, uid="00000000-0000-4000-8000-000000000000")
         assert "nodeName" not in (await hand.get("Pod", "a"))["spec"]
 
     told(place, story)
@@ -115,16 +115,16 @@ def test_a_gated_or_leaving_pod_is_not_bound(place: Place) -> None:
         waiting = (await hand.get("Pod", "gated"))["status"]["conditions"][0]
         assert (waiting["type"], waiting["status"], waiting["reason"]) == ("PodScheduled", "False", "SchedulingGated")
         with pytest.raises(failures.Conflict):
-            await hand.bind("gated", "n1")
+            await hand.bind("gated", hand.node)
         await hand.patch("Pod", "gated", {"spec": {"schedulingGates": None}})
-        await hand.bind("gated", "n1")
+        await hand.bind("gated", hand.node)
         await hand.create(pod("leaving", **STAY))
         await hand.delete("Pod", "leaving")
         more = {"metadata": {"finalizers": [*STAY["finalizers"], "dovetail.dev/more"]}}
         with pytest.raises(failures.Refused):
             await hand.patch("Pod", "leaving", more)
         with pytest.raises(failures.Conflict):
-            await hand.bind("leaving", "n1")
+            await hand.bind("leaving", hand.node)
         await hand.patch("Pod", "leaving", {"metadata": {"finalizers": None}})
 
     told(place, story)
@@ -134,7 +134,7 @@ def test_a_pods_spec_does_not_move_it(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("a"))
         with pytest.raises(failures.Refused):
-            await hand.patch("Pod", "a", {"spec": {"nodeName": "n1"}})
+            await hand.patch("Pod", "a", {"spec": {"nodeName": hand.node}})
         with pytest.raises(failures.Refused):
             await hand.patch("Pod", "a", {"spec": {"nodeSelector": {"x": "y"}}})
         with pytest.raises(failures.Refused):
@@ -198,7 +198,7 @@ def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(p
         with pytest.raises(failures.Missing):
             await hand.get("Pod", "free")
         await hand.create(pod("bound"))
-        await hand.bind("bound", "n1")
+        await hand.bind("bound", hand.node)
         await hand.delete("Pod", "bound")
         leaving = await hand.get("Pod", "bound")
         assert leaving["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -206,7 +206,7 @@ def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(p
         await hand.delete("Pod", "bound")  # its grace was given before
         assert (await hand.get("Pod", "bound"))["metadata"]["deletionGracePeriodSeconds"] == 30
         await hand.create(pod("ended"))
-        await hand.bind("ended", "n1")
+        await hand.bind("ended", hand.node)
         await hand.patch("Pod", "ended", {"status": {"phase": "Failed"}}, sub="status")
         await hand.delete("Pod", "ended")  # what has ended needs no grace
         with pytest.raises(failures.Missing):
@@ -218,7 +218,7 @@ def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(p
 def test_an_eviction_is_a_deletion(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("a"))
-        await hand.bind("a", "n1")
+        await hand.bind("a", hand.node)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

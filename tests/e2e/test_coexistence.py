@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import installing
 from tests.e2e.scene import SCENE, Scene, held_together, node_of, pod_tree, users_of
 from tests.support import cluster as planes
 from tests.support import live
@@ -135,6 +136,53 @@ def test_devices_owned_by_rule_are_never_shared(cluster: Live) -> None:
             _check_apart(story, mine, theirs)
         finally:
             story.rest.ask("DELETE", f"{path}/owned-by-dovetail")
+
+
+def test_with_ours_killed_everything_else_goes_on(cluster: Live) -> None:
+    """Installed with its admission policy, then ended by force: nothing that is not ours waits for it."""
+    name = "kept-going"
+    installed = installing.run(cluster, "install", name, "--set", "replicas=0")
+    assert installed.code == 0, installed.err
+    try:
+        with beside(cluster) as story:
+            story.node("n0")
+            labels = {"dovetail.dev/scheduling": "enabled"}
+            story.rest.patch("namespaces", story.namespace, {"metadata": {"labels": labels}})
+            cluster.wait_for("the policy", lambda: _asking(story, is_rehearsal=True) == "dovetail")
+            cluster.stop(kill=True)
+
+            assert _asking(story) == "dovetail"  # created although nobody is there to place it
+            _make_job(story)
+            story.wait("a job that ran", lambda: _job(story).get("succeeded") == 2)
+            story.rest.create("pods", pod_tree("plain", scheduler=THEIRS), story.namespace)
+            story.wait_running("plain")
+            for gone in ("plain", "asking"):
+                story.rest.delete("pods", gone, story.namespace, gracePeriodSeconds=0)
+            story.rest.delete("jobs", "two", story.namespace, propagationPolicy="Foreground")
+            story.wait("all pods to go", lambda: not story.pods())
+            cluster.schedule(configuration={"leaderElection": SHORT})  # for the scene to end
+    finally:
+        assert installing.run(cluster, "uninstall", name).code == 0
+
+
+def _asking(story: Scene, *, is_rehearsal: bool = False) -> str:
+    """Makes a pod that asks for a GPU and names no scheduler; whose it became."""
+    tree = pod_tree("asking", limits={"nvidia.com/gpu": "1"})
+    del tree["spec"]["schedulerName"]
+    query = "?dryRun=All" if is_rehearsal else ""
+    made = story.rest.ask("POST", f"/api/v1/namespaces/{story.namespace}/pods{query}", tree)
+    return str(made["spec"]["schedulerName"])
+
+
+def _make_job(story: Scene) -> None:
+    pod = pod_tree("unused", scheduler=THEIRS, annotations={"dovetail.dev/run-seconds": "0"})
+    template = {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
+    head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "two"}}
+    story.rest.create("jobs", head | {"spec": {"completions": 2, "template": template}}, story.namespace)
+
+
+def _job(story: Scene) -> Any:
+    return story.rest.read("jobs", "two", story.namespace)["status"]
 
 
 def _check_apart(

@@ -26,7 +26,7 @@ PODS = {  # how many pods of each example run in the end; those without pods or 
     "extended-resource.yaml": 1,
     "admin-access.yaml": 1,
 }
-OTHERS = {"batch-job.yaml", "device-taint-rule.yaml"}
+OTHERS = {"batch-job.yaml", "device-taint-rule.yaml", "local-volume.yaml"}
 
 
 def test_every_example_is_run() -> None:
@@ -65,6 +65,25 @@ def test_a_job_runs_to_its_end_three_at_a_time(cluster: Live) -> None:
     cluster.wait_for("six finished runs", is_complete)
     cluster.delete_namespace("batch")
     cluster.wait_for("the end of batch", lambda: not cluster.claims("batch"))
+
+
+def test_a_pod_goes_where_its_volume_is_once_the_cluster_has_bound_it(cluster: Live) -> None:
+    try:
+        cluster.apply_file("local-volume.yaml")
+        [pod] = cluster.wait_running("local-volume", 1)
+        assert pod["spec"]["nodeName"] == "h100-1"
+        [claim] = cluster.claims("local-volume")
+        assert {pool for _, pool, _ in devices_of(claim)} == {"h100-1"}
+        asked = planes.get(cluster.plane, "pvc", "dataset", "-n", "local-volume")
+        assert (asked["status"]["phase"], asked["spec"]["volumeName"]) == ("Bound", "h100-1-nvme-0")
+        volume = planes.get(cluster.plane, "pv", "h100-1-nvme-0")
+        assert (volume["status"]["phase"], volume["spec"]["claimRef"]["uid"]) == ("Bound", asked["metadata"]["uid"])
+        bound_at = moment_of(pod, "PodScheduled")
+        assert volume["status"]["lastPhaseTransitionTime"] <= bound_at, "the volume first, then the pod"
+    finally:
+        cluster.delete_namespace("local-volume")
+        planes.kubectl(cluster.plane, "delete", "pv/h100-1-nvme-0", "sc/local-nvme", "--ignore-not-found")
+    cluster.wait_for("the end of local-volume", lambda: not cluster.claims("local-volume"))
 
 
 def test_a_taint_rule_keeps_new_work_off_a_device(cluster: Live) -> None:
@@ -142,6 +161,10 @@ def claims_of(pod: dict[str, Any], claims: list[dict[str, Any]]) -> list[dict[st
 def reason_of(pod: dict[str, Any]) -> str:
     conditions = pod["status"].get("conditions", ())
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def moment_of(pod: dict[str, Any], condition: str) -> str:
+    return str(next(one["lastTransitionTime"] for one in pod["status"]["conditions"] if one["type"] == condition))
 
 
 def rule_version(cluster: Live) -> str:

@@ -1,4 +1,4 @@
-"""Every right in deploy/rbac.yaml is needed: each is taken away in turn, and what then fails says which is missing."""
+"""Every right the chart grants is needed: each is taken away in turn, and what then fails says which is missing."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import yaml
 
 from dovetail.boot import controlplane
 from dovetail.model import kinds
-from tests.e2e.scene import Scene, node_of, phase_of, reason_of
+from tests.e2e.scene import Scene, exactly, node_of, phase_of, reason_of
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
 
-ROLES = [
-    one
-    for one in yaml.safe_load_all((live.ROOT / "deploy" / "rbac.yaml").read_text(encoding="utf-8"))
-    if one["kind"] in ("ClusterRole", "Role")
-]
+ROLES = [one for one in live.rights() if one["kind"] in ("ClusterRole", "Role")]
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
-Right = tuple[str, str]  # resource, verb
+Right = tuple[str, str]  # resource, or several joined by +, and verb
+# What most pods do not need: taken away together, to start fewer schedulers; each must still be named.
+APART = (kinds.NAMESPACE, *kinds.STORAGE)
+PICTURE = [kind for kind in kinds.WATCHED if kind not in APART]
+TOGETHER = "+".join(kind.plural for kind in APART)
 
 
 def sees_nothing(story: Scene, right: Right) -> None:
@@ -39,10 +39,11 @@ def sees_nothing(story: Scene, right: Right) -> None:
 def sees_late(story: Scene, right: Right) -> None:
     """It lists again and again instead; the log names what cannot be watched, and each time is counted."""
     _wait_logged(story, right)
-    cluster, (resource, _) = story.live, right
+    cluster = story.live
     names = {kind.plural: kind.name for kind in kinds.WATCHED}
     name = "dovetail_watch_restarts_total"
-    cluster.wait_for("a count", lambda: cluster.metric(name, kind=names[resource]) > 0)
+    wanted = [names[resource] for resource in right[0].split("+")]
+    cluster.wait_for("a count", lambda: all(cluster.metric(name, kind=kind) > 0 for kind in wanted))
 
 
 def refuses(*words: str) -> Callable[[Scene, Right], None]:
@@ -69,12 +70,37 @@ def tells_by_event_only(story: Scene, right: Right) -> None:
     assert reason_of(story.pods()["classic"]) == ""
 
 
+def leaves_volumes(provisioner: str) -> Callable[[Scene, Right], None]:
+    """Only pods whose volumes are still to be chosen or made are concerned."""
+
+    def check(story: Scene, right: Right) -> None:
+        _ask_for_volume(story, provisioner)
+        story.wait_refused("disk", "the API server refuses", right[0])
+        assert node_of(story.pods()["disk"]) == ""
+        story.wait_running("claims", "classic")
+
+    return check
+
+
+def leaves_claims_with_spaces(story: Scene, right: Right) -> None:
+    """Only pods are concerned whose claims hold parameters that no patch leaves alone."""
+    story.wait_running("claims", "classic")
+    config = [{"opaque": {"driver": story.driver, "parameters": {"with": "spaces"}}}]
+    spec = {"devices": {"requests": [exactly("gpu", story.device_class)], "config": config}}
+    metadata = {"name": "spaced", "namespace": story.namespace}
+    tree = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+    story.rest.create("resourceclaims", tree, story.namespace)
+    story.slice(story.node("spaced"), [{"name": "gpu-0"}])
+    story.pod("spaced", claims=["spaced"])
+    story.wait_refused("spaced", "the API server refuses", "cannot update")
+
+
 def runs_without_events(story: Scene, right: Right) -> None:
     """Everything runs; that nobody is told is counted."""
     story.wait_running("claims", "classic")
     cluster = story.live
     cluster.wait_for("a count", lambda: cluster.metric("dovetail_events_dropped_total", reason="refused") > 0)
-    assert 'cannot create resource "events"' in cluster.log()
+    assert 'cannot create resource "events"' in _log(cluster)
     assert story.events("Scheduled") == []
 
 
@@ -93,14 +119,19 @@ def checks_no_tokens(story: Scene, right: Right) -> None:
         _ask_with_token(cluster, "/metrics")
     refused.value.close()
     assert refused.value.code == 503
-    assert f'cannot {verb} resource "{resource}"' in cluster.log()
+    assert f'cannot {verb} resource "{resource}"' in _log(cluster)
 
 
 RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
-    **{(kind.plural, "list"): sees_nothing for kind in kinds.WATCHED},
-    **{(kind.plural, "watch"): sees_late for kind in kinds.WATCHED},
+    **{(kind.plural, "list"): sees_nothing for kind in PICTURE},
+    **{(kind.plural, "watch"): sees_late for kind in PICTURE},
+    (TOGETHER, "list"): sees_nothing,
+    (TOGETHER, "watch"): sees_late,
+    ("persistentvolumes", "patch"): leaves_volumes("kubernetes.io/no-provisioner"),
+    ("persistentvolumeclaims", "patch"): leaves_volumes("example.com/nobody"),
     ("resourceclaims", "patch"): refuses("resourceclaims"),
     ("resourceclaims", "create"): refuses_classic,
+    ("resourceclaims", "update"): leaves_claims_with_spaces,
     ("resourceclaims/status", "patch"): refuses("resourceclaims/status"),
     ("resourceclaims/binding", "patch"): refuses("resourceclaims/binding"),
     ("pods/binding", "create"): refuses("pods/binding"),
@@ -113,7 +144,7 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("leases", "patch"): never_leads,
 }
 # Asked for only after a write that got no answer or a conflict; stories of broken connections need them.
-AFTER_FAULTS = {("pods", "get"), ("resourceclaims", "get")}
+AFTER_FAULTS = {(plural, "get") for plural in ("pods", "resourceclaims", "persistentvolumes", "persistentvolumeclaims")}
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +185,14 @@ def test_every_right_that_is_granted_is_in_the_table() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert granted == set(RIGHTS) | AFTER_FAULTS
+    taken = {(resource, verb) for several, verb in RIGHTS for resource in several.split("+")}
+    assert granted == taken | AFTER_FAULTS
 
 
 def test_with_all_rights_both_pods_run(cluster: Live, story: Scene) -> None:
+    """Also with the chart's own configuration file, and its lease, which nobody holds yet."""
+    (lease,) = [one for one in live.installed() if one["kind"] == "Lease"]
+    planes.apply(cluster.plane, [lease], namespace="kube-system")
     _schedule(cluster, is_open=True)
     pods = story.wait_running("claims", "classic")
     assert all(phase_of(pod) == "Running" for pod in pods.values())
@@ -165,9 +200,14 @@ def test_with_all_rights_both_pods_run(cluster: Live, story: Scene) -> None:
     assert "cannot" not in cluster.log().rpartition("serving")[2]
     with _ask_with_token(cluster, "/metrics") as answer:
         assert answer.status == 200
+    held = cluster.rest.read("leases", lease["metadata"]["name"], "kube-system")
+    assert held["metadata"]["labels"].items() >= lease["metadata"]["labels"].items()
+    assert held["spec"]["holderIdentity"]
 
 
-@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: "-".join(right).replace("/", "."))
+@pytest.mark.parametrize(
+    "right", RIGHTS, ids=lambda right: "-".join(right).replace(TOGETHER, "others").replace("/", ".")
+)
 def test_without_a_right_what_fails_says_so(cluster: Live, story: Scene, right: Right) -> None:
     try:
         _take_away(cluster, right)
@@ -185,7 +225,10 @@ def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     configuration: dict[str, Any] = {"leaderElection": SHORT}
     port = controlplane.free_port()
     if is_open:
-        configuration["serving"] = {"address": "0.0.0.0", "port": port}  # asked on loopback only
+        (given,) = [one["data"]["scheduler.yaml"] for one in live.installed() if one["kind"] == "ConfigMap"]
+        configuration = yaml.safe_load(given)
+        configuration["leaderElection"] |= SHORT
+        configuration["serving"]["port"] = port  # on every address; asked on loopback only
     cluster.schedule(configuration=configuration)
     if is_open:
         cluster.ports["dovetail"] = port
@@ -193,14 +236,15 @@ def _schedule(cluster: Live, *, is_open: bool = False) -> None:
 
 
 def _take_away(cluster: Live, right: Right) -> None:
-    resource, verb = right
+    taken, verb = right[0].split("+"), right[1]
     for role in ROLES:
         left = copy.deepcopy(role)
-        for rule in left["rules"]:
-            if resource in rule["resources"] and verb in rule["verbs"]:
-                others = {**rule, "resources": [one for one in rule["resources"] if one != resource]}
+        for rule in list(left["rules"]):
+            less = [one for one in rule["resources"] if one in taken]
+            if less and verb in rule["verbs"]:
+                others = {**rule, "resources": [one for one in rule["resources"] if one not in taken]}
                 left["rules"] += [others] if others["resources"] else []
-                rule["resources"] = [resource]
+                rule["resources"] = less
                 rule["verbs"] = [one for one in rule["verbs"] if one != verb]
         left["rules"] = [rule for rule in left["rules"] if rule["verbs"]]
         _put(cluster, left)
@@ -214,7 +258,12 @@ def _put(cluster: Live, role: dict[str, Any]) -> None:
 
 def _is_allowed(cluster: Live, right: Right) -> bool:
     """What the server's authoriser says now: it learns of a changed role a moment later."""
-    resource, verb = right
+    several, verb = right
+    allowed = [_is_one_allowed(cluster, resource, verb) for resource in several.split("+")]
+    return any(allowed)
+
+
+def _is_one_allowed(cluster: Live, resource: str, verb: str) -> bool:
     name, _, subresource = resource.partition("/")
     group = next(rule["apiGroups"][0] for role in ROLES for rule in role["rules"] if resource in rule["resources"])
     about = {"namespace": "kube-system", "verb": verb, "group": group, "resource": name, "subresource": subresource}
@@ -235,8 +284,42 @@ def _ask_with_token(cluster: Live, path: str) -> Any:
 
 
 def _wait_logged(story: Scene, right: Right) -> None:
-    resource, verb = right
-    story.wait("word of it", lambda: f'cannot {verb} resource "{resource}"' in story.live.log())
+    several, verb = right
+    words = [f'cannot {verb} resource "{resource}"' for resource in several.split("+")]
+    story.wait("word of it", lambda: all(one in _log(story.live) for one in words))
+
+
+def _log(cluster: Live) -> str:
+    """What the scheduler said, quotes inside quotes as they were meant."""
+    return cluster.log().replace('\\"', '"')
+
+
+def _ask_for_volume(story: Scene, provisioner: str) -> None:
+    """A pod whose claim waits for it: with a volume to choose, or one to be made by a provisioner nobody runs."""
+    storage, name = "storage.k8s.io/v1", f"{story.namespace}-{provisioner.rpartition('/')[2]}"
+    node = story.node("disk")
+    local = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "local": {"path": "/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [local]}]}},
+    }
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    waits = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    story.put("storageclasses", {"apiVersion": storage, "kind": "StorageClass", "metadata": {"name": name}} | waits)
+    if provisioner.startswith("kubernetes.io/"):
+        head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+        story.put("persistentvolumes", head | {"spec": volume})
+    head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"}}
+    story.rest.create("persistentvolumeclaims", head | {"spec": claim}, story.namespace)
+    uses = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    story.pod("disk", volumes=[uses], nodeSelector={"kubernetes.io/hostname": node})
 
 
 def _names(event: dict[str, Any], right: Right) -> bool:

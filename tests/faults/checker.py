@@ -23,6 +23,7 @@ RULES: Final[dict[str, str]] = {
     "leaked": "a claim outlives its pod, or is held by one that is gone",
     "unready": "a pod was bound before its claims were allocated on the node and reserved for it",
     "overcommitted": "a node's resources are promised twice",
+    "beside": "two pods that cannot share a node are bound to it: a host port, or anti-affinity",
     "moved": "a pod is bound again, or one that asks for another scheduler",
     "changed": "an allocation changes in place, or is taken from a pod that runs",
     "noisy": "the same refusal is told twice in a row",

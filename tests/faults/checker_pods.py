@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from tests.allocate.checker_pools import amount
-from tests.faults import checker_scene
+from tests.faults import checker_neighbours, checker_scene
 from tests.faults.checker_scene import Bounds, Judge, Scene, Step, Violation
 from tests.faults.records import Tree
 
@@ -61,6 +61,10 @@ class Bindings:
             yield step.violates("stale", text)
         for text in self._overcommitted(pod, node, seconds=step.revision.seconds, scene=scene):
             yield step.violates("overcommitted", text)
+        there = self._on(node_name, seconds=step.revision.seconds, scene=scene)
+        uid = checker_scene.uid_of(pod)
+        for text in checker_neighbours.problems(pod, (one for one in there if checker_scene.uid_of(one) != uid)):
+            yield step.violates("beside", text)
 
     def _closed(self, pod: Tree, node: Tree, *, seconds: float, scene: Scene) -> Iterator[str]:
         name = node["metadata"]["name"]
@@ -78,13 +82,18 @@ class Bindings:
         name = node["metadata"]["name"]
         room = {key: amount(text) for key, text in (node["status"].get("allocatable") or {}).items()}
         taken: Amounts = {}
-        for one in scene.all("pods"):
-            if checker_scene.node_of(one) == name and not checker_scene.is_over(one) and self._counts(one, seconds):
-                _add(taken, {**demand_of(one), "pods": Fraction(1)})
+        for one in self._on(name, seconds=seconds, scene=scene):
+            _add(taken, {**demand_of(one), "pods": Fraction(1)})
         for resource in sorted({*demand_of(pod), "pods"}):
             is_counted = resource in room or resource in COUNTED_ALWAYS or resource == "pods"
             if is_counted and taken[resource] > room.get(resource, Fraction(0)):
                 yield f"node {name} promises {taken[resource]} {resource} of {room.get(resource, Fraction(0))}"
+
+    def _on(self, name: str, *, seconds: float, scene: Scene) -> Iterator[Tree]:
+        """The pods of a node that we had to know of."""
+        for one in scene.all("pods"):
+            if checker_scene.node_of(one) == name and not checker_scene.is_over(one) and self._counts(one, seconds):
+                yield one
 
     def _counts(self, pod: Tree, seconds: float) -> bool:
         """Those we bound, and those of others that we must have seen."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.support import live
+
 Tree = dict[str, Any]
 
 NAMESPACE: Final = "chaos"
@@ -176,18 +178,9 @@ def taint_rule(name: str, pool: str) -> Tree:
 
 
 def rights(users: tuple[str, ...]) -> list[Tree]:
-    """What a scheduler may do, and no more."""
-    read = ["get", "list", "watch"]
-    rules = [
-        _rule("", ["nodes", "pods", "namespaces"], read),
-        _rule("", ["pods/binding"], ["create"]),
-        _rule("", ["pods/status"], ["patch"]),
-        _rule("resource.k8s.io", ["resourceclaims"], [*read, "create", "patch"]),
-        _rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"]),
-        _rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], read),
-        _rule("coordination.k8s.io", ["leases"], ["get", "create", "patch", "update"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch"]),
-    ]
+    """What the chart lets a scheduler do, and no more; its lease is another one here."""
+    (granted,) = (one["rules"] for one in live.rights() if one["kind"] == "ClusterRole")
+    rules = [*granted, _rule("coordination.k8s.io", ["leases"], ["get", "create", "patch"])]
     group = "rbac.authorization.k8s.io"
     role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "chaos"}, "rules": rules}
     binding = {

@@ -248,6 +248,23 @@ def too_many_pods(tale: Tale) -> None:
         tale.bind(f"small-{number}", "b", by="two")
 
 
+def two_pods_with_one_port(tale: Tale) -> None:
+    container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    for name in ("first", "second"):
+        tale.pod(name, containers=[container])
+        tale.bind(name, "b", by="two")
+
+
+def a_pod_beside_one_that_wants_to_be_alone(tale: Tale) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "any"}}}
+    wish = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    tale.pod("hermit", affinity=wish)
+    tale.bind("hermit", "b", by="two")
+    tale.pod("guest")
+    tale.change("pods", "t/guest", metadata={"labels": {"app": "any"}})
+    tale.bind("guest", "b", by="two")
+
+
 def a_second_binding(tale: Tale) -> None:
     tale.bind("late", "b", by="two")
 
@@ -318,6 +335,7 @@ MUTATIONS: dict[str, list[Change]] = {
         a_binding_with_half_its_extended_resources,
     ],
     "overcommitted": [too_much_of_a_processor, too_many_counted_devices, too_many_pods],
+    "beside": [two_pods_with_one_port, a_pod_beside_one_that_wants_to_be_alone],
     "moved": [a_second_binding, a_pod_of_another_scheduler],
     "changed": [another_allocation_in_place, devices_taken_from_a_bound_pod, a_reservation_taken_from_a_bound_pod],
     "noisy": [the_same_words_again],

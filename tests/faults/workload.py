@@ -22,8 +22,12 @@ SHAPES: Final = {  # name -> how often
     "extended": 3,
     "counted": 2,
     "plain": 2,
+    "apart": 2,  # no two on one node
+    "port": 2,  # likewise, because of a port
     IMPOSSIBLE: 1,
 }
+_SELF: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"shape": "apart"}}}
+APART: Final = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_SELF]}}
 NEVER_FIT: Final = (IMPOSSIBLE, "one+share")
 GRACE_SECONDS: Final = 1
 
@@ -88,7 +92,7 @@ class Workload:
             await self._api.create(estate.path_of("resourceclaims"), estate.claim(name))
             for part in ("left", "right"):
                 await self._make(f"{name}-{part}", shape, claims=[{"name": "c", "resourceClaimName": name}])
-        elif shape in ("extended", "counted", "plain"):
+        elif shape in ("extended", "counted", "plain", "apart", "port"):
             await self._make(name, shape)
         else:
             wanted = enumerate(shape.split("+"))
@@ -102,12 +106,16 @@ class Workload:
         if extended:
             asked[extended] = "1"
         resources: Tree = {"requests": asked, "limits": {extended: "1"} if extended else {}}
+        container: Tree = {"name": "main", "image": "none", "resources": resources}
+        if shape == "port":
+            container["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
         if claims:
             resources["claims"] = [{"name": one["name"]} for one in claims]
         spec: dict[str, Any] = {
             "schedulerName": self._scheduler,
             "terminationGracePeriodSeconds": GRACE_SECONDS,
-            "containers": [{"name": "main", "image": "none", "resources": resources}],
+            "containers": [container],
+            "affinity": APART if shape == "apart" else {},
             "resourceClaims": claims or [],
         }
         meta = {"name": name, "namespace": estate.NAMESPACE, "labels": {"shape": shape.replace("+", "-and-")}}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.fuzz import cel, findings, quantities, validation, versions, worlds
+from tests.fuzz import cel, constraints, findings, objects, quantities, validation, versions, worlds
 from tests.support import oracle
 
 SUBJECTS: Final[dict[str, Any]] = {
@@ -22,6 +22,8 @@ SUBJECTS: Final[dict[str, Any]] = {
     "semver": versions,
     "validation": validation,
     "worlds": worlds,
+    "constraints": constraints,
+    "objects": objects,
 }
 BATCH: Final = 200
 RESULTS: Final = findings.ROOT / "bench" / "results" / "fuzz.json"
@@ -84,7 +86,7 @@ def _report(tallies: dict[str, findings.Tally]) -> None:
 def _record(tallies: dict[str, findings.Tally], seeds: list[int]) -> None:
     """A summary without dates: the same run writes the same file."""
     summary = {
-        "upstream": _upstream_version(),
+        "upstream": findings.upstream_version(),
         "seeds": {
             "first": seeds[0],
             "last": seeds[-1],
@@ -96,11 +98,6 @@ def _record(tallies: dict[str, findings.Tally], seeds: list[int]) -> None:
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     print(f"recorded in {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
-
-
-def _upstream_version() -> str:
-    pins = (findings.ROOT / "tools" / "oracle" / "go.mod").read_text().splitlines()
-    return next(line.split()[1] for line in pins if line.strip().startswith("k8s.io/kubernetes "))
 
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:

@@ -75,3 +75,9 @@ class Tally:
 def unanswered(failure: str) -> str:
     """What to count a question as that upstream did not answer."""
     return PANICKED if failure.startswith("panic") else REFUSED
+
+
+def upstream_version() -> str:
+    """The Kubernetes the oracle is made of."""
+    pins = (ROOT / "tools" / "oracle" / "go.mod").read_text().splitlines()
+    return next(line.split()[1] for line in pins if line.strip().startswith("k8s.io/kubernetes "))

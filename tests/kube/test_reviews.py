@@ -50,6 +50,9 @@ class Reviewer:
     async def patch(self, target: apis.Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
         raise failures.Refused("nothing to change")
 
+    async def protect(self, target: apis.Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
+        raise failures.Refused("nothing to protect")
+
     async def delete(self, target: apis.Target, *, uid: str = "", resource_version: str = "") -> None:
         raise failures.Refused("nothing to delete")
 

@@ -169,6 +169,9 @@ class Line:
     async def patch(self, target: api.Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
         return await self._carried(lambda: self._world.server.patch(patch))
 
+    async def protect(self, target: api.Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
+        raise failures.Refused("nobody protects leases")
+
     async def delete(self, target: api.Target, *, uid: str = "", resource_version: str = "") -> None:
         raise failures.Refused("nobody deletes leases")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dovetail.loops import consistency, picture, schedule
 from dovetail.model import claims, kinds, pods, policy
-from dovetail.ports import meter
+from dovetail.ports import meter, tracing
 from dovetail.sim import api as sim_api
 from dovetail.sim import clock as sim_clock
 from dovetail.sim import fleet, inventory
@@ -30,6 +30,7 @@ class Stage:
         for tree in inventory.objects_of(fleet.Fleet(name="stage", pools=(pool,))):
             if tree["kind"] != "Namespace":
                 self.api.put(tree)
+        self.tracer: tracing.Tracer = tracing.NoTracer()
         self.scheduler: schedule.Scheduler | None = None
         self.ended: BaseException | None = None
 
@@ -44,7 +45,12 @@ class Stage:
             for kind in kinds.WATCHED
         }
         made = schedule.Scheduler(
-            seen, self.api, clock=self.clock, meter_=meter.NoMeter(), settings=schedule.Settings(**given)
+            seen,
+            self.api,
+            clock=self.clock,
+            meter_=meter.NoMeter(),
+            settings=schedule.Settings(**given),
+            tracer=self.tracer,
         )
         self.scheduler = made
         task = asyncio.create_task(made.run())
@@ -82,8 +88,17 @@ class Stage:
         entries += [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(named)]
         resources = spec.pop("resources", {"requests": {"cpu": "1"}})
         container = {"name": "main", "image": "x", "resources": resources}
+        labels = spec.pop("labels", {})
         body = {"schedulerName": NAME, "containers": [container], "resourceClaims": entries} | spec
-        self.api.put(_object("Pod", name, {"spec": body}))
+        tree = _object("Pod", name, {"spec": body})
+        tree["metadata"]["labels"] = labels
+        self.api.put(tree)
+
+    def label(self, name: str, **labels: str) -> None:
+        """A pod's labels become these."""
+        tree = self.api.tree(kinds.POD, name, namespace="default")
+        tree["metadata"]["labels"] = labels
+        self.api.shelf.put(kinds.POD, tree)
 
     def take(self, claim: str, device: tuple[str, str], *, same: bool = False, uid: str = "rival-uid") -> None:
         """Somebody else writes an allocation: the same device, or the other one of the node."""

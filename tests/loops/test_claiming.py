@@ -37,7 +37,7 @@ def claim(**status: Any) -> claims.ResourceClaim:
     return claims.ResourceClaim(metadata=metadata, status=claims.ResourceClaimStatus(**status))
 
 
-def patch(step: settle.Step) -> dict[str, Any]:
+def patch(step: claiming.Step) -> dict[str, Any]:
     assert isinstance(step, settle.Patch)
     tree: dict[str, Any] = msgspec.json.decode(step.patch)
     assert tree["metadata"]["uid"] == "claim-uid"

@@ -84,6 +84,8 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("leaderElection: {renewDeadlineSeconds: 15}", "must be less than leaseDurationSeconds (15)"),
         ("leaderElection: {retryPeriodSeconds: 9}", "leaderElection.retryPeriodSeconds: is 9, with 1.2 times that"),
         ("logging: {format: xml}", 'logging.format: expected one of text, json, got "xml"'),
+        ("tracing: {endpoint: 'localhost:4318'}", "tracing.endpoint: expected http:// or https:// and a host, got"),
+        ("tracing: {sampleRatio: 2}", "tracing.sampleRatio: expected a number <= 1.0, got 2"),
         ("logging: {level: loud}", 'logging.level: expected one of debug, info, warning, error, got "loud"'),
     ],
 )

@@ -25,7 +25,7 @@ KINDS: dict[str, type] = {
 
 def struct(kind: str, tree: TREE) -> Any:
     """An object as the API would decode it."""
-    version = "v1" if kind in ("Pod", "Node") else objects.RESOURCE_V1
+    version = "v1" if kind in ("Pod", "Node", "Namespace") else objects.RESOURCE_V1
     return objects.decode({"apiVersion": version, "kind": kind, **tree}).struct
 
 

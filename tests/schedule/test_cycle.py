@@ -188,15 +188,9 @@ def test_a_pod_already_listed_is_not_reserved_again() -> None:
     assert build.decided(world).placements[0].reservations == ()
 
 
-def test_gates_and_constraints_nobody_judges_yet_keep_a_pod_waiting() -> None:
-    world = build.world(
-        build.pod("gated", schedulingGates=[{"name": "quota"}]),
-        build.pod("ports", containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]),
-        nodes=1,
-    )
+def test_gates_keep_a_pod_waiting() -> None:
+    world = build.world(build.pod("gated", schedulingGates=[{"name": "quota"}]), nodes=1)
     assert codes(world, "gated") == [ReasonCode.GATED]
-    assert codes(world, "ports") == [ReasonCode.NOT_JUDGED]
-    assert "host ports" in build.summary_of(build.decided(world), "ports")
 
 
 def test_the_world_is_left_as_it_was_found() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from dovetail.boot import controlplane, kubeparts
+from dovetail.boot import chart, controlplane, kubeparts
 from dovetail.sim import fleet as fleets
 from tests.support import cluster as planes
 from tests.support import rest
@@ -33,7 +33,8 @@ EXAMPLES = ROOT / "examples" / "live"
 PATIENCE_SECONDS = 120.0
 TETHER = ("setpriv", "--pdeathsig", "KILL")  # ends with this process, however that ends
 SERVICE_ACCOUNT = "system:serviceaccount:kube-system:dovetail-scheduler"
-SCHEDULER = controlplane.Bearer("dovetail-scheduler-token", SERVICE_ACCOUNT, ("system:serviceaccounts",))
+RELEASE = chart.Release("dovetail", "kube-system")
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 class Live:
@@ -45,7 +46,10 @@ class Live:
         self.rest = rest.Rest(plane)
         self.ports: dict[str, int] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        planes.kubectl(plane, "apply", "-f", str(ROOT / "deploy" / "rbac.yaml"))
+        planes.apply(plane, rights(), namespace=RELEASE.namespace)
+        self.token = planes.kubectl(
+            plane, "create", "token", "dovetail-scheduler", "-n", RELEASE.namespace, "--duration=24h"
+        ).strip()
 
     def play(self, *arguments: str) -> None:
         """Starts the hollow nodes and waits until they are published."""
@@ -73,9 +77,9 @@ class Live:
         *,
         configuration: dict[str, Any] | None = None,
         arguments: Sequence[str] = (),
-        token: str = SCHEDULER.token,
+        token: str = "",
     ) -> subprocess.Popen[bytes]:
-        """Starts a scheduler under exactly the rights of deploy/rbac.yaml."""
+        """Starts a scheduler as the chart's service account, with exactly the chart's rights."""
         port = controlplane.free_port()
         self.ports[name] = port
         given: dict[str, Any] = {
@@ -86,7 +90,7 @@ class Live:
         } | (configuration or {})
         file = self.directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump(given), encoding="utf-8")
-        kubeconfig = self.plane.write_kubeconfig(name, token=token)
+        kubeconfig = self.plane.write_kubeconfig(name, token=token or self.token)
         command = [*TETHER, sys.executable, "-m", "dovetail.boot.scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--config", str(file), *arguments]
         with (self.directory / f"{name}.log").open("ab") as sink:
@@ -194,6 +198,16 @@ class Live:
         planes.kubectl(self.plane, "delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
 
+def installed() -> list[dict[str, Any]]:
+    """All the chart would install."""
+    return chart.objects(chart.values_of(settings=["image.repository=example"]), RELEASE)
+
+
+def rights() -> list[dict[str, Any]]:
+    """The service account of the chart and what it may do."""
+    return [one for one in installed() if one["kind"] in RIGHTS]
+
+
 def devices_of(claim: dict[str, Any]) -> list[tuple[str, str, str]]:
     """What a claim holds: driver, pool, device."""
     allocation = claim.get("status", {}).get("allocation")
@@ -204,7 +218,6 @@ def devices_of(claim: dict[str, Any]) -> list[tuple[str, str, str]]:
 @contextlib.contextmanager
 def private(version: str = kubeparts.DEFAULT, **options: Any) -> Iterator[Live]:
     """A cluster only this test uses; nothing plays or schedules on it yet."""
-    options.setdefault("tokens", (planes.TESTER, SCHEDULER))
     with (
         planes.private_plane(version, **options) as plane,
         tempfile.TemporaryDirectory(prefix="dovetail-live-") as scratch,

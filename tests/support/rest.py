@@ -28,6 +28,9 @@ PREFIXES = {
     "clusterroles": "apis/rbac.authorization.k8s.io/v1",
     "roles": "apis/rbac.authorization.k8s.io/v1",
     "jobs": "apis/batch/v1",
+    "storageclasses": "apis/storage.k8s.io/v1",
+    "csidrivers": "apis/storage.k8s.io/v1",
+    "csinodes": "apis/storage.k8s.io/v1",
 }
 SECONDS = 60.0
 Tree = dict[str, Any]

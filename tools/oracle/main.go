@@ -27,6 +27,8 @@ var operations = map[string]func(request []byte) (answer, error){
 	"allocate":   serveAllocate,
 	"validate":   serveValidate,
 	"predicates": servePredicates,
+	"admit":      serveAdmit,
+	"filters":    serveFilters,
 	"bench":      serveBench,
 }
 

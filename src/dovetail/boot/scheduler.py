@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+import dovetail
 from dovetail.boot import clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
@@ -26,8 +27,8 @@ from dovetail.kube import config, discovery, reviews, transport, watch
 from dovetail.loops import consistency, election, picture, schedule, shadow
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
-from dovetail.ports import failures
-from dovetail.telemetry import metrics
+from dovetail.ports import failures, tracing
+from dovetail.telemetry import metrics, traces
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
@@ -47,6 +48,7 @@ class Process:
         self.configuration = configuration
         self.clock = clocks.SystemClock()
         self.metrics = metrics.Metrics()
+        self.tracer = tracer_of(configuration.tracing)
         self.transport = transport.Transport(
             connection, concurrency=configuration.client_connection.concurrency, user_agent="dovetail-scheduler"
         )
@@ -57,20 +59,26 @@ class Process:
         self.scheduler: schedule.Scheduler | None = None
         self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
         self._turned = self.clock.monotonic()
+        self._working: asyncio.Task[None] | None = None
+        self._failed: BaseException | None = None
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
         async with self.transport, self._for_lease, self._served():
             self.watched = await self._first_answer(served_kinds)
             lag = asyncio.create_task(self._measure_lag())
-            work = asyncio.create_task(self._work(report))
+            work = self._working = asyncio.create_task(self._work(report))
             _stop_on_signals(work)
             try:
                 await work
             except asyncio.CancelledError:
+                if self._failed is not None:
+                    raise self._failed from None
                 LOG.info("stopped")
             finally:
                 lag.cancel()
+                if isinstance(self.tracer, traces.Traces):
+                    await asyncio.to_thread(self.tracer.close)
 
     async def _first_answer(
         self, ask: Callable[[transport.Transport], Awaitable[tuple[kinds.Kind, ...]]]
@@ -125,7 +133,12 @@ class Process:
                 },
             )
             self.scheduler = schedule.Scheduler(
-                seen, api, clock=self.clock, meter_=self.metrics, settings=settings_of(self.configuration)
+                seen,
+                api,
+                clock=self.clock,
+                meter_=self.metrics,
+                settings=settings_of(self.configuration),
+                tracer=self.tracer,
             )
             try:
                 await self.scheduler.run()
@@ -153,6 +166,8 @@ class Process:
             tasks.append(
                 asyncio.create_task(watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics))
             )
+        for task in tasks:
+            task.add_done_callback(self._feed_ended)
         self.picture = seen
         try:
             yield seen
@@ -161,6 +176,12 @@ class Process:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _feed_ended(self, task: asyncio.Task[None]) -> None:
+        """No feed ends by itself. If one does, the picture stands still: better to end and say why than to decide."""
+        if not task.cancelled() and (error := task.exception()) is not None and self._working is not None:
+            self._failed = self._failed or error
+            self._working.cancel()
 
     def _trouble(self, kind: str, reason: str) -> None:
         self.metrics.count("dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40])
@@ -226,6 +247,13 @@ class Process:
             self.metrics.observe("dovetail_loop_blocked_seconds", max(0.0, self._turned - asked - LAG_SECONDS))
 
 
+def tracer_of(chosen: configurations.Tracing) -> tracing.Tracer:
+    """Who is told each pod's way; nobody unless an endpoint is configured. Raises InputError without the extra."""
+    if not chosen.endpoint:
+        return tracing.NoTracer()
+    return traces.connected(chosen.endpoint, sample_ratio=chosen.sample_ratio, version=dovetail.__version__)
+
+
 def settings_of(configuration: configurations.SchedulerConfiguration) -> schedule.Settings:
     """What the loop is told."""
     return schedule.Settings(
@@ -235,6 +263,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         batch_pods=configuration.decide.batch_pods,
         in_flight_pods=configuration.writes.in_flight_pods,
         conditions_timeout_seconds=configuration.binding_conditions_timeout_seconds,
+        volumes_timeout_seconds=configuration.volume_binding_timeout_seconds,
         quarantine_slack_seconds=configuration.quarantine.slack_seconds,
         is_quarantining=configuration.quarantine.enabled,
         audit_seconds=configuration.audit.interval_seconds if configuration.audit.enabled else 0.0,

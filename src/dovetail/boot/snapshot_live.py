@@ -1,7 +1,7 @@
 """Takes a snapshot of a live cluster: lists every kind as of one moment and hands the documents over as they are.
 
-Given a connection. Reads nodes, slices, classes, taint rules, claims, templates, pods and namespaces; secrets never.
-Where the server no longer knows the moment of the first list, a kind is read as it is now.
+Given a connection. Reads nodes, slices, classes, taint rules, volumes, claims, templates, pods and namespaces; secrets
+never. Where the server no longer knows the moment of the first list, a kind is read as it is now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OLDER_VERSIONS: Final = {kinds.TAINT_RULE.name: ("resource.k8s.io/v1beta2",)}  #
 PAGE_ITEMS: Final = 500  # as client-go; bounds what is in memory at once
 
 FORBIDDEN: Final = 403
-NEEDED: Final = kinds.WATCHED  # without the others a snapshot still answers every question about placement
+# Without the others a snapshot still answers every question about devices.
+NEEDED: Final = (kinds.NODE, kinds.SLICE, kinds.DEVICE_CLASS, kinds.TAINT_RULE, kinds.CLAIM, kinds.POD)
 _CONTEXT: Final = re.compile(r'context "(?P<name>.*)"$')
 
 

@@ -6,7 +6,7 @@ import click
 
 from dovetail import errors
 from dovetail.boot import local
-from dovetail.cli import labels, options, output, rows, text
+from dovetail.cli import labels, options, output, pools, rows, text
 from dovetail.sim import cluster as clusters
 
 LISTINGS: dict[str, Callable[[rows.Asked], rows.Listing]] = {
@@ -14,6 +14,7 @@ LISTINGS: dict[str, Callable[[rows.Asked], rows.Listing]] = {
     "devices": rows.devices,
     "claims": rows.claim_rows,
     "nodes": rows.node_rows,
+    "pools": pools.pool_rows,
     "classes": rows.class_rows,
     "slices": rows.slice_rows,
     "pods": rows.pod_rows,
@@ -27,6 +28,7 @@ ALIASES = {
     "resourceclaims": "claims",
     "node": "nodes",
     "no": "nodes",
+    "pool": "pools",
     "class": "classes",
     "deviceclass": "classes",
     "deviceclasses": "classes",
@@ -43,7 +45,8 @@ NAMESPACED = ("claims", "pods", "templates")
 NEXT = {
     "gpus": "get devices",
     "devices": "get claims -A",
-    "nodes": "get gpus",
+    "nodes": "get pools",
+    "pools": "get gpus",
     "classes": "get devices",
     "slices": "get devices",
 }
@@ -82,9 +85,9 @@ def command(
     node: str | None,
     state: str | None,
 ) -> None:
-    """Show gpus, devices, claims, nodes, classes, slices, pods or templates.
+    """Show gpus, devices, claims, nodes, pools, classes, slices, pods or templates.
 
-    gpus and devices are read from ResourceSlices; -o json and -o yaml print those.
+    gpus and devices are read from ResourceSlices; -o json and -o yaml print those. pools are read from nodes' labels.
     """
     opened = options.opened(state)
     asked = rows.Asked(

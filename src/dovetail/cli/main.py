@@ -24,6 +24,10 @@ COMMANDS = {
     "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
     "snapshot": ("dovetail.cli.snapshot:group", "Save a cluster to files, load it back, show what was saved."),
     "scheduler": ("dovetail.cli.scheduler:command", "Schedule pods on a real Kubernetes, or compare (--shadow)."),
+    "install": ("dovetail.cli.install:install", "Install the scheduler on a cluster, or print the manifests."),
+    "upgrade": ("dovetail.cli.install:upgrade", "Bring an installation up to date."),
+    "uninstall": ("dovetail.cli.install:uninstall", "Take the scheduler off a cluster, leaving nothing behind."),
+    "doctor": ("dovetail.cli.doctor:command", "Check a cluster and say what to fix."),
     "dev": ("dovetail.cli.dev:group", "Run a real Kubernetes with hollow GPU nodes on this machine."),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }

@@ -11,9 +11,9 @@ from typing import Final, TextIO
 import msgspec
 
 from dovetail.cli import text
-from dovetail.model import claims, nodes, pods, slices
+from dovetail.model import claims, nodes, pods, pools, slices
 from dovetail.sim import cluster as clusters
-from dovetail.sim import inventory, publish
+from dovetail.sim import publish
 
 FREE, PART, USED = "free", "part", "used"
 
@@ -84,8 +84,8 @@ class NodeGpus(msgspec.Struct, frozen=True):
 
     @property
     def pool(self) -> str:
-        """The pool of the fleet the node belongs to; nodes from elsewhere go by their product."""
-        return self.label(inventory.POOL_LABEL) or self.products
+        """The pool the node belongs to, as its labels name it; nodes of no pool go by their product."""
+        return pools.name_of(self.node) or self.products
 
     @property
     def products(self) -> str:

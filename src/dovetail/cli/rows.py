@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.cli import labels, picture, text
-from dovetail.model import claims, classes, nodes, objects, pods, slices
+from dovetail.model import claims, classes, nodes, objects, pods, pools, slices
 from dovetail.sim import cluster as clusters
 from dovetail.sim import inventory
 
@@ -240,25 +240,30 @@ def node_rows(asked: Asked) -> Listing:
         status = {"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")
         status += ",SchedulingDisabled" if node.spec.unschedulable else ""
         found = node.metadata.labels
-        count = found.get("nvidia.com/gpu.count", "0")
+        pool = pools.of(node)
         return Row(
             f"node/{node.metadata.name}",
             (
                 node.metadata.name,
                 status,
-                count,
+                pool.name,
+                found.get("nvidia.com/gpu.count", "0"),
+                pool.accelerator,
                 _amount(node, "cpu"),
                 _amount(node, "memory"),
                 asked.age(stored),
             ),
             (
-                found.get("nvidia.com/gpu.product", ""),
+                pool.provider,
+                "yes" if pool.is_spot else "",
+                pool.offer,
                 found.get("kubernetes.io/arch", ""),
                 _amount(node, "pods"),
             ),
         )
 
-    return _simple(asked, "Node", show, ("name", "status", "gpus", "cpu", "memory", "age"), ("product", "arch", "pods"))
+    headers = ("name", "status", "pool", "gpus", "gpu", "cpu", "memory", "age")
+    return _simple(asked, "Node", show, headers, ("provider", "spot", "offers", "arch", "pods"))
 
 
 def class_rows(asked: Asked) -> Listing:

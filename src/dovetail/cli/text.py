@@ -7,13 +7,16 @@ import datetime
 import re
 from collections.abc import Sequence
 
+from dovetail.model import plaintext
+
 GAP = "   "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines with aligned columns, uppercase headers first. No trailing blanks."""
-    lines = [[header.upper() for header in headers], *([cell or "-" for cell in row] for row in rows)]
+    shown = ([plaintext.escaped(cell) or "-" for cell in row] for row in rows)
+    lines = [[header.upper() for header in headers], *shown]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dovetail.kube import decode, failures_of, paths
+from dovetail.kube import decode, failures_of, paths, protobuf
 from dovetail.kube import transport as transports
 from dovetail.model import kinds
 from dovetail.ports import api, failures
@@ -68,6 +68,21 @@ class KubeApi:
         content_type = _STRATEGIC_PATCH if adds else _MERGE_PATCH
         return await self._write(
             "PATCH", target, patch, doing="patch", accept=_accept(brief), content_type=content_type
+        )
+
+    async def protect(self, target: api.Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
+        """Adds a finalizer in the server's own encoding, where nothing else changes; its metadata then."""
+        asked = await self._transport.request(
+            "GET", paths.of(target), accept=protobuf.CONTENT_TYPE, timeout=self._timeout
+        )
+        if not asked.is_success:
+            raise failures_of.failure_of(asked.status, asked.body, headers=asked.headers, doing=f"get {target}")
+        found = protobuf.identity_of(asked.body)
+        if (found.uid, found.resource_version) != (uid, resource_version) or finalizer in found.finalizers:
+            raise failures.Conflict(f"put {target}: somebody wrote first", status=409, reason="Conflict")
+        document = protobuf.with_finalizer(asked.body, finalizer)
+        return await self._write(
+            "PUT", target, document, doing="put", accept=_accept(True), content_type=protobuf.CONTENT_TYPE
         )
 
     async def delete(self, target: api.Target, *, uid: str = "", resource_version: str = "") -> None:
@@ -178,7 +193,7 @@ class _Pages:
 def _checked(answer: transports.Answer, doing: str) -> bytes:
     if not answer.is_success:
         raise failures_of.failure_of(answer.status, answer.body, headers=answer.headers, doing=doing)
-    return answer.body
+    return decode.mended(answer.body)
 
 
 def _params(method: str, seconds: float) -> dict[str, str]:

@@ -7,6 +7,8 @@ and why. Never drops an object silently.
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,6 +19,12 @@ from dovetail.model import kinds, meta, objects
 from dovetail.ports import failures
 
 SLICE_BYTES: Final = 256 * 1024  # decoded between two yields to the loop: about 2 ms
+DEEPEST: Final = 10_000  # levels; Go's encoding/json, and so an API server, reads no deeper
+_OWN_FRAMES: Final = 2_000
+# Escapes of a JSON text, one by one; a group where half a character stands alone.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 
 Unreadable = Callable[[str, str], None]  # name, problem
 
@@ -43,14 +51,39 @@ class Event(msgspec.Struct, frozen=True):
 
 
 _PAGE: Final = msgspec.json.Decoder(Page)
-EVENT: Final = msgspec.json.Decoder(Event)
+_EVENT: Final = msgspec.json.Decoder(Event)
+
+
+def read_all_depths() -> None:
+    """Lets this process read whatever an API server stores. Called where one is spoken to.
+
+    A claim's parameters are anybody's to nest, and Python's own limit is a tenth of what a server takes: one such claim
+    would hide all others of its list.
+    """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), DEEPEST + _OWN_FRAMES))
+
+
+def mended(document: bytes) -> bytes:
+    """The document with halves of characters replaced, as Go reads them. Linear; hardly any document has an escape.
+
+    A server passes a claim's parameters on as they were written, and JSON can spell what no text can hold: one such
+    claim would make its whole list unreadable.
+    """
+    if b"\\ud" not in document and b"\\uD" not in document:
+        return document
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], document)
+
+
+def event(line: bytes) -> Event:
+    """A line's frame. Raises msgspec.DecodeError, UnicodeDecodeError or RecursionError for what is none."""
+    return _EVENT.decode(mended(line))
 
 
 def page(body: bytes, *, doing: str) -> Page:
     """A list's frame."""
     try:
-        return _PAGE.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _PAGE.decode(mended(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise failures.Unavailable(f"{doing}: the answer is not a list: {error}") from None
 
 

@@ -14,6 +14,7 @@ import msgspec
 from dovetail.ports import failures
 
 _MAX_TEXT: Final = 500  # characters of a body that is no Status
+_MAX_MESSAGE: Final = 4_000  # and of a Status: what an admission webhook or a policy says has no limit
 # Server errors that mean "not now" whatever their code says: what etcd and the storage layer answer under stress.
 _PASSING: Final = ("etcdserver:", "request timed out", "leader changed", "context deadline exceeded")
 _BY_STATUS: Final[dict[int, type[failures.ApiFailure]]] = {
@@ -46,6 +47,8 @@ def failure_of(
     said = _status(body)
     reason = said.reason or ""
     message = said.message or body[:_MAX_TEXT].decode(errors="replace").strip() or "no explanation"
+    if len(message) > _MAX_MESSAGE:
+        message = message[:_MAX_MESSAGE] + " ..."
     text = f"{doing}: {status} {reason}: {message}" if reason else f"{doing}: {status}: {message}"
     kind = _kind(status, reason, message)
     wait = _retry_after(said, headers or {})

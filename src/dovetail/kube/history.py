@@ -18,6 +18,7 @@ TOMBSTONES: Final = 10_000
 # A lost watch goes on this many events before its last one. What it hears again is dropped, and an event that was
 # overtaken by a later one when the connection broke is not lost.
 REPLAYED_EVENTS: Final = 100
+MOST_DIGITS: Final = 20  # of an unsigned 64-bit number; Python refuses to read very long ones
 _BUILD_SLICE: Final = 5_000  # objects noted between two yields to the loop
 
 Key = tuple[str, str]
@@ -114,4 +115,5 @@ def key_of(about: meta.ObjectMeta) -> Key:
 
 def number_of(resource_version: str) -> int | None:
     """The version as a number; None where it is not one."""
-    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else None
+    is_number = resource_version.isascii() and resource_version.isdigit() and len(resource_version) <= MOST_DIGITS
+    return int(resource_version) if is_number else None

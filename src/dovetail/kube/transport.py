@@ -21,7 +21,7 @@ from aiohttp import abc, payload
 
 import dovetail
 from dovetail import errors
-from dovetail.kube import config, credentials, failures_of, tls
+from dovetail.kube import config, credentials, decode, failures_of, tls
 from dovetail.ports import failures
 
 Guard = Callable[[], None]
@@ -71,6 +71,7 @@ class Transport:
         return f"Transport({self.connection.server!r})"
 
     async def __aenter__(self) -> Self:
+        decode.read_all_depths()
         if self._is_secure:  # an authority that cannot be used is told now, not with every request
             anonymous = credentials.Identity()
             self._context = (anonymous, tls.context(self.connection, anonymous))

@@ -178,8 +178,8 @@ class _Follower:
 
     def _take(self, line: bytes, known: history.History) -> None:
         try:
-            event = decode.EVENT.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            event = decode.event(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _Discontinuity(f"watch {self._kind.plural}: a line is not an event: {error}") from None
         document = bytes(event.object)
         match event.type:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.loops import claiming, settle
-from dovetail.model import claims, kinds, meta, objects, plan, pods
+from dovetail.loops import claiming, provisioning, settle
+from dovetail.model import claims, kinds, meta, objects, plan, pods, quotas
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
@@ -48,17 +49,47 @@ class Office(NamedTuple):
     saw: Callable[[claims.ResourceClaim], None]  # what a write answered is news too
     unsound: Callable[[plan.Placement], str | None]  # why what was decided no longer fits
     dropped: Callable[[plan.PodRef, str], None]  # a field the server does not keep
+    written: Callable[[str], None]  # all claims of the pod of this uid are written
+    patience: Callable[[str], AbstractContextManager[None]]  # for as long as the pod of this uid waits for others
+
+
+class Patience:
+    """Who of those being written waits for others to make something ready: they keep nobody else from being written."""
+
+    def __init__(self, begun: Callable[[], None]) -> None:
+        self._begun = begun
+        self._uids: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._uids)
+
+    @contextmanager
+    def of(self, uid: str) -> Iterator[None]:
+        """The pod of this uid waits for as long as this is open."""
+        self._uids.add(uid)
+        self._begun()
+        try:
+            yield
+        finally:
+            self._uids.discard(uid)
 
 
 class Carrier:
     """Writes placements."""
 
     def __init__(
-        self, settler: settle.Settler, clock: clocks.Clock, office: Office, *, conditions_timeout: float = 600.0
+        self,
+        settler: settle.Settler,
+        clock: clocks.Clock,
+        office: Office,
+        *,
+        volumes: provisioning.Volumes,
+        conditions_timeout: float = 600.0,
     ) -> None:
         self._settler = settler
         self._clock = clock
         self._office = office
+        self._volumes = volumes
         self._conditions_timeout = conditions_timeout
 
     async def carry(self, placement: plan.Placement, uses: tuple[ObjectKey, ...] = ()) -> Ending:
@@ -68,8 +99,9 @@ class Carrier:
             problem = await self._claim_all(placement, held)
             if problem is not None:
                 return problem
+            self._office.written(placement.pod.uid)
             needed = (*uses, made_key(placement)) if placement.made is not None else uses
-            if problem := await self._wait_for_conditions(placement, needed):
+            if problem := await self._prepared(placement, needed):
                 return problem
             if lost := next((key for key in needed if not self._is_ours(key, placement.pod.uid)), None):
                 return Abandoned(f"claim {lost[0]}/{lost[1]} is not reserved for the pod any more")
@@ -77,7 +109,9 @@ class Carrier:
                 return Abandoned(f"no longer fits: {reason}", release=_fresh(placement))
             return await self._bind(placement)
         except failures.Refused as refused:
-            return Abandoned(f"the API server refuses: {refused}", release=tuple(held), is_refused=True)
+            over = quotas.exceeded(str(refused))
+            said = f"the API server refuses: {refused}" if over is None else over.told(placement.pod.namespace)
+            return Abandoned(said, release=tuple(held), is_refused=True)
         except (failures.Conflict, failures.AlreadyThere, failures.Missing) as overtaken:
             return Abandoned(f"overtaken: {overtaken}")
 
@@ -115,8 +149,8 @@ class Carrier:
         ending = await self._settler.brought_about(target, known, step)
         if isinstance(ending, settle.GiveUp):
             return Abandoned(f"claim {key[0]}/{key[1]}: {ending.reason}")
-        self._office.saw(ending.claim)
-        missing = claiming.dropped_fields(stamped, ending.claim.status.allocation) if stamped is not None else ()
+        self._office.saw(ending.found)
+        missing = claiming.dropped_fields(stamped, ending.found.status.allocation) if stamped is not None else ()
         if missing:
             for field in missing:
                 self._office.dropped(placement.pod, field)
@@ -162,6 +196,17 @@ class Carrier:
     def _is_ours(self, key: ObjectKey, uid: str) -> bool:
         claim = self._office.claim(key)
         return claim is not None and claim.status.allocation is not None and claiming.is_user(claim, uid)
+
+    async def _prepared(self, placement: plan.Placement, needed: tuple[ObjectKey, ...]) -> Abandoned | None:
+        """Waits for devices and volumes that others make ready; volumes are asked for first, so that both go on."""
+        if failed := await self._volumes.write(placement):
+            return Abandoned(failed.why, release=_fresh(placement))
+        with self._office.patience(placement.pod.uid):
+            if problem := await self._wait_for_conditions(placement, needed):
+                return problem
+            if placement.volumes and (failed := await self._volumes.bound(placement)):
+                return Abandoned(failed.why, release=_fresh(placement))
+        return None
 
     async def _wait_for_conditions(self, placement: plan.Placement, held: tuple[ObjectKey, ...]) -> Abandoned | None:
         """Devices that must be prepared first say so in their conditions; a failed or late one is given back."""

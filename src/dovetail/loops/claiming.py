@@ -11,10 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.loops.settle import Done, GiveUp, Patch, Step
+from dovetail.loops import settle
+from dovetail.loops.settle import Done, GiveUp, Patch
 from dovetail.model import claims, objects
 
 STATUS: Final = "status"
+Step = settle.Step[claims.ResourceClaim]
 
 
 def reserve(
@@ -44,7 +46,8 @@ def reserve(
             return _protected(claim)
         status: dict[str, Any] = {"reservedFor": _trees((*claim.status.reserved_for, user))}
         if held is None and result is not None:
-            status["allocation"] = objects.tree_of(result)
+            # Raw: parameters of drivers are passed on letter by letter, whatever their author wrote there.
+            status["allocation"] = msgspec.Raw(objects.encode_struct(result))
         return _status_patch(claim, status)._replace(adds=True)
 
     return step
@@ -121,15 +124,19 @@ def _places(allocation: claims.AllocationResult) -> set[tuple[str, str, str, str
     return {(one.request, one.driver, one.pool, one.device, one.share_id) for one in allocation.devices.results}
 
 
-def _protected(claim: claims.ResourceClaim) -> Patch:
+def _protected(claim: claims.ResourceClaim) -> Patch[claims.ResourceClaim]:
     finalizers = (*claim.metadata.finalizers, claims.DELETE_PROTECTION_FINALIZER)
     metadata = msgspec.structs.replace(claim.metadata, finalizers=finalizers)
     after = msgspec.structs.replace(claim, metadata=metadata)
     patch = {"metadata": {**_identity(claim), "finalizers": list(finalizers)}}
-    return Patch(objects.encode_tree(patch), after=after, adds=True)
+    # A strategic patch makes the server write parameters of drivers anew, keys sorted, and call that a changed spec. A
+    # merge patch does so only where they were written with spaces: then the finalizer goes another way.
+    has_parameters = bool(claim.spec.devices.config)
+    finalizer = claims.DELETE_PROTECTION_FINALIZER if has_parameters else ""
+    return Patch(objects.encode_tree(patch), after=after, adds=not has_parameters, finalizer=finalizer)
 
 
-def _status_patch(claim: claims.ResourceClaim, status: dict[str, Any]) -> Patch:
+def _status_patch(claim: claims.ResourceClaim, status: dict[str, Any]) -> Patch[claims.ResourceClaim]:
     return Patch(objects.encode_tree({"metadata": _identity(claim), "status": status}), subresource=STATUS)
 
 

@@ -18,6 +18,8 @@ from dovetail.world.world import World
 
 PORTION_SECONDS: Final = 0.01
 TOMBSTONES: Final = 50_000
+MOST_DIGITS: Final = 20  # of a version, an unsigned 64-bit number; Python refuses to read very long ones
+MOST_REMEMBERED: Final = 1_000  # complaints about objects, so that none is made twice
 
 Key = tuple[str, str]
 Listener = Callable[[kinds.Kind, events.Event, Any], None]  # kind, what happened, what was there before
@@ -168,7 +170,7 @@ class Picture:
             case "DeviceTaintRule":
                 return self.world.rules.get(key[1])
             case _:
-                return None
+                return self.world.storage.find(kind.name, key)
 
     def _apply(self, kind: kinds.Kind, event: events.Event, before: Any) -> None:
         self.world.apply(event)
@@ -183,6 +185,7 @@ class Feed:
         self._picture = picture
         self._kind = kind
         self._trouble = trouble
+        self._told: set[int] = set()  # hashes of what was complained about
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         """Everything there is."""
@@ -201,10 +204,18 @@ class Feed:
         self._trouble(self._kind.name, reason)
 
     def unreadable(self, name: str, problem: str) -> None:
-        """An object that cannot be read: it does not exist for us."""
-        self._trouble(self._kind.name, f"{name}: {problem}")
+        """An object that cannot be read: it does not exist for us. Said once, however often its owner touches it."""
+        complaint = hash((name, problem))
+        if complaint in self._told:
+            return
+        if len(self._told) >= MOST_REMEMBERED:
+            self._told.clear()
+        self._told.add(complaint)
+        # The word in front is what is counted by: names are their owners' to choose, and there is no end to them.
+        self._trouble(self._kind.name, f"unreadable: {name}: {problem}")
 
 
 def number_of(resource_version: str) -> int:
     """Versions grow; 0 where one cannot be read, which counts as newer than anything."""
-    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+    is_number = resource_version.isascii() and resource_version.isdigit() and len(resource_version) <= MOST_DIGITS
+    return int(resource_version) if is_number else 0

@@ -1,13 +1,17 @@
-"""What the scheduler reports about itself: attempts, durations, queues, under kube-scheduler's names where they fit."""
+"""What the scheduler reports about itself: attempts, durations, queues, under kube-scheduler's names where they fit.
+
+Also gives every turn of deciding its id, and tells a tracer each step of a pod's way.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from typing import Final, NamedTuple
 
 from dovetail.model import plan
 from dovetail.ports import clock as clocks
-from dovetail.ports import meter
+from dovetail.ports import meter, tracing
 
 LOG = logging.getLogger("dovetail.schedule")
 PROFILE: Final = "dovetail"
@@ -22,22 +26,35 @@ class _Entered(NamedTuple):
 class Report:
     """Numbers and one log line per batch; knows since when each pod waits."""
 
-    def __init__(self, clock: clocks.Clock, meter_: meter.Meter) -> None:
+    def __init__(self, clock: clocks.Clock, meter_: meter.Meter, tracer: tracing.Tracer) -> None:
         self._clock = clock
         self._meter = meter_
+        self._tracer = tracer
         self._entered: dict[str, _Entered] = {}
+        # Turns are counted from one in every tenure; the moment it began tells tenures apart.
+        self._tenure = hashlib.sha256(clock.now().isoformat().encode()).hexdigest()[:6]
+
+    def begin(self, cycle: int) -> None:
+        """A turn of deciding begins: what is logged, told and started from here on belongs to it."""
+        tracing.CYCLE.set(f"{self._tenure}-{cycle}")
 
     def queued(self, uid: str, queue: str, event: str) -> None:
         """A pod was put into a queue."""
-        self._entered.setdefault(uid, _Entered(self._clock.monotonic(), 0))
+        if uid not in self._entered:
+            self._entered[uid] = _Entered(self._clock.monotonic(), 0)
+            self._tracer.step(uid, tracing.SEEN)
+        self._tracer.step(uid, tracing.QUEUED, queue=queue, cause=event)
         self._meter.count("scheduler_queue_incoming_pods_total", queue=queue, event=event)
 
     def gone(self, uid: str) -> None:
         """A pod needs no node any more."""
         self._entered.pop(uid, None)
+        self._tracer.gone(uid)
 
-    def decided(self, cycle: int, uids: list[str], made: plan.Plan, seconds: float) -> None:
+    def decided(self, uids: list[str], made: plan.Plan, seconds: float) -> None:
         """One batch was decided about."""
+        if self._tracer.is_on:
+            self._trace(made, seconds)
         for uid in uids:
             known = self._entered.get(uid, _Entered(self._clock.monotonic(), 0))
             self._entered[uid] = known._replace(attempts=known.attempts + 1)
@@ -51,10 +68,34 @@ class Report:
             self._meter.count("scheduler_schedule_attempts_total", refused, result="unschedulable", profile=PROFILE)
         if made.undecided:
             self._meter.count("dovetail_undecided_total", made.undecided)
-        LOG.debug("cycle", extra={"cycle": cycle, "placed": placed, "refused": refused, "milliseconds": seconds * 1e3})
+        told = {"cycle": tracing.CYCLE.get(), "placed": placed, "refused": refused, "milliseconds": seconds * 1e3}
+        LOG.debug("cycle", extra=told)
+
+    def _trace(self, made: plan.Plan, seconds: float) -> None:
+        cycle = tracing.CYCLE.get()
+        for placed in made.placements:
+            name, node = str(placed.pod), placed.node
+            self._tracer.step(
+                placed.pod.uid, tracing.DECIDED, pod=name, node=node, cycle=cycle, refusals=0, seconds=seconds
+            )
+        for refusal in made.refusals:
+            self._tracer.step(
+                refusal.pod.uid,
+                tracing.DECIDED,
+                pod=str(refusal.pod),
+                cycle=cycle,
+                refusals=len(refusal.obstacles),
+                seconds=seconds,
+                summary=refusal.summary,
+            )
+
+    def written(self, uid: str) -> None:
+        """All claims of a placement are written."""
+        self._tracer.step(uid, tracing.WRITTEN)
 
     def bound(self, uid: str, seconds: float) -> None:
         """A pod got its node, so long after it was decided about."""
+        self._tracer.step(uid, tracing.BOUND)
         self._meter.observe(
             "scheduler_scheduling_attempt_duration_seconds", seconds, result="scheduled", profile=PROFILE
         )

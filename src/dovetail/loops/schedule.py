@@ -10,16 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from dovetail.loops import audit, carry, claiming, picture, quarantine, report, settle, tell, waiting
+from dovetail.loops import (
+    audit,
+    awaited,
+    carry,
+    claiming,
+    deciding,
+    meaning,
+    picture,
+    provisioning,
+    quarantine,
+    report,
+    settle,
+    tell,
+    waiting,
+)
 from dovetail.model import claims, kinds, nodes, plan, pods
 from dovetail.model import policy as policies
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
-from dovetail.ports import failures, meter
-from dovetail.schedule import claims as pod_claims
+from dovetail.ports import failures, meter, tracing
 from dovetail.schedule import cycle, order
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
@@ -41,6 +55,7 @@ class Settings(NamedTuple):
     in_flight_pods: int = 64
     stir_seconds: float = 0.5  # parked pods are asked about again no more often
     conditions_timeout_seconds: float = 600.0
+    volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
     quarantine_slack_seconds: float = 5.0
     is_quarantining: bool = True
     audit_seconds: float = 2.0  # 0: no audit
@@ -69,6 +84,7 @@ class Scheduler:
         clock: clocks.Clock,
         meter_: meter.Meter,
         settings: Settings = Settings(),  # noqa: B008 (frozen)
+        tracer: tracing.Tracer = tracing.NoTracer(),  # noqa: B008 (holds nothing)
     ) -> None:
         self.picture = picture_
         self.world = picture_.world
@@ -76,11 +92,18 @@ class Scheduler:
         self._clock = clock
         self._meter = meter_
         self._settings = settings
-        self._report = report.Report(clock, meter_)
+        self._report = report.Report(clock, meter_, tracer)
         self._settler = settle.Settler(api, clock, meter_)
-        office = carry.Office(self.world.claims.get, self._saw, self._unsound, self._dropped)
+        self._wake = asyncio.Event()
+        self._patient = carry.Patience(self._wake.set)
+        office = carry.Office(
+            self.world.claims.get, self._saw, self._unsound, self._dropped, self._report.written, self._patient.of
+        )
+        volumes = provisioning.Volumes(
+            self._settler, clock, self.world, saw=picture_.saw, timeout_seconds=settings.volumes_timeout_seconds
+        )
         self._carrier = carry.Carrier(
-            self._settler, clock, office, conditions_timeout=settings.conditions_timeout_seconds
+            self._settler, clock, office, volumes=volumes, conditions_timeout=settings.conditions_timeout_seconds
         )
         self.teller = tell.Teller(
             api,
@@ -97,9 +120,8 @@ class Scheduler:
         self._allocating: dict[ObjectKey, Flight] = {}  # who gives a claim its devices right now
         self._tasks: set[asyncio.Task[None]] = set()
         self._releasing: set[ObjectKey] = set()
-        self._wake = asyncio.Event()
         self._batch = FIRST_BATCH
-        self._stir_asked = False
+        self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
         self._stir_at = 0.0
         self._broken: asyncio.Future[None] | None = None
         self._holds = 0
@@ -179,15 +201,17 @@ class Scheduler:
             case claims.ResourceClaim():
                 self._claim_changed(found, before, is_there=is_there)
             case nodes.Node():
-                if not is_there or before is None or _means_more(before, found):
+                if not is_there or before is None or meaning.offers_more(before, found):
                     self._ask_to_stir()
             case _:
-                self._ask_to_stir()
+                self._ask_to_stir(awaited.concerned_by(kind, events.key_of(found)))
 
     def _pod_changed(self, pod: pods.Pod, before: pods.Pod | None, *, is_there: bool) -> None:
         id_ = events.pod_id(pod)
+        if is_there and meaning.moves_neighbours(before, pod):
+            self._ask_to_stir(awaited.NEIGHBOURS)
         if is_there and not pod.spec.node_name and pod.status.phase not in TERMINAL:
-            if before is None or _asks_otherwise(before, pod):
+            if before is None or meaning.asks_otherwise(before, pod):
                 self._consider(pod)
             return
         self.waiting.drop(id_)
@@ -206,7 +230,7 @@ class Scheduler:
         if flight is not None:  # its writes may still arrive: the devices stay taken until they are answered
             for key, result in carry.allocations_of(flight.placement).items():
                 self.world.hold(f"in-flight/{uid}/{key[1]}", result)
-        self._isolate(pod, [held for key in claims_of(pod) if (held := self.world.allocation(key)) is not None])
+        self._isolate(pod, [held for key in awaited.claims_of(pod) if (held := self.world.allocation(key)) is not None])
 
     def _isolate(self, pod: pods.Pod, used: list[claims.AllocationResult]) -> None:
         """Keeps devices out of use that a removed pod may still be using."""
@@ -253,8 +277,8 @@ class Scheduler:
         self._report.queued(id_, "active", "PodAdd")
         self._wake.set()
 
-    def _ask_to_stir(self) -> None:
-        self._stir_asked = True
+    def _ask_to_stir(self, whom: ObjectKey = awaited.ANYBODY) -> None:
+        self._stir_asked.add(whom)
         self._wake.set()
 
     # Deciding
@@ -264,11 +288,15 @@ class Scheduler:
             await self._wake.wait()
             self._wake.clear()
             self._stir_if_due()
-            while len(self.waiting) and (room := self._settings.in_flight_pods - len(self._in_flight)) > 0:
+            while len(self.waiting) and (room := self._room()) > 0:
                 await self.picture.synced.wait()  # an unsynced picture blocks deciding
                 self._turn(room)
                 await asyncio.sleep(0)  # events and answers between batches
             self.teller.is_busy = bool(self._in_flight)
+
+    def _room(self) -> int:
+        """How many more may be in flight; who waits for others to make something ready keeps nobody from writing."""
+        return self._settings.in_flight_pods - len(self._in_flight) + len(self._patient)
 
     def _turn(self, room: int) -> None:
         """One batch: decide, assume, start writing."""
@@ -278,10 +306,11 @@ class Scheduler:
             return
         began = self._clock.monotonic()
         self.cycles += 1
+        self._report.begin(self.cycles)
         known = {id_: self.world.pods[id_] for id_ in taken}
-        decided = cycle.decide(
-            self.world, self._settings.policy, self._clock.now(), self._settings.budget, among=known.keys()
-        )
+        decided, faults = deciding.decided(self._ask, known.keys())
+        for id_, fault in faults.items():
+            deciding.set_aside(known.pop(id_), fault, teller=self.teller, queue=self.waiting, now=began)
         for placement in decided.placements:
             self._start(known.pop(placement.pod.uid), placement)
         for refusal in decided.refusals:
@@ -291,12 +320,15 @@ class Scheduler:
             LOG.debug("left out", extra={"pod": pod.metadata.name})
         self._measure(taken, decided, self._clock.monotonic() - began)
 
+    def _ask(self, ids: Collection[str]) -> plan.Plan:
+        return cycle.decide(self.world, self._settings.policy, self._clock.now(), self._settings.budget, among=ids)
+
     def _can_ask_about(self, id_: str) -> bool:
         """Whether the pod is there, and none of its claims is about to lose its devices."""
         pod = self.world.pods.get(id_)
         if pod is None:
             return False
-        uses = claims_of(pod)
+        uses = awaited.claims_of(pod)
         if self._releasing.isdisjoint(uses):
             return True
         self.waiting.park(id_, order.rank(pod), uses)
@@ -305,9 +337,9 @@ class Scheduler:
     def _start(self, pod: pods.Pod, placement: plan.Placement) -> None:
         uid = placement.pod.uid
         allocations = carry.allocations_of(placement)
-        self.world.assume(pod, placement.node, allocations)
+        self.world.assume(pod, placement.node, allocations, volumes=placement.volumes)
         self._in_flight[uid] = flight = Flight(placement, asyncio.Event())
-        uses = claims_of(pod)
+        uses = awaited.claims_of(pod)
         before = [self._allocating[key] for key in uses if key in self._allocating]
         self._allocating.update(dict.fromkeys(allocations, flight))
         task = asyncio.create_task(self._carry(pod, flight, uses, before))
@@ -323,7 +355,8 @@ class Scheduler:
         if refusal.is_undecided:
             self.waiting.delay(id_, order.rank(pod), self._clock.monotonic())
         else:
-            self.waiting.park(id_, order.rank(pod), claims_of(pod))
+            tied = (awaited.NEIGHBOURS,) if meaning.is_tied(refusal) else ()
+            self.waiting.park(id_, order.rank(pod), (*awaited.names_for(pod), *tied))
             self._report.queued(id_, "unschedulable", "ScheduleAttemptFailure")
         for ref in refusal.holding:  # devices where the pod cannot start keep it from starting elsewhere
             self.release((ref.namespace, ref.name), pod.metadata.uid, why="held where the pod cannot start")
@@ -332,14 +365,14 @@ class Scheduler:
         per_pod = max(seconds / len(taken), 1e-6)
         fitting = int(self._settings.loop_bound_seconds / per_pod)
         self._batch = max(1, min(MOST_IN_BATCH, fitting, len(taken) * 2))
-        self._report.decided(self.cycles, taken, decided, seconds)
+        self._report.decided(taken, decided, seconds)
 
     def _stir_if_due(self) -> None:
         now = self._clock.monotonic()
         if not self._stir_asked or now < self._stir_at:
             return
-        self._stir_asked = False
-        stirred = self.waiting.stir()
+        asked, self._stir_asked = self._stir_asked, set()
+        stirred = self.waiting.stir() if awaited.ANYBODY in asked else sum(map(self.waiting.claim_changed, asked))
         self._stir_at = now + self._settings.stir_seconds + stirred * 1e-3  # many parked pods cost many decisions
 
     # Writing
@@ -384,6 +417,7 @@ class Scheduler:
     def _abandoned(self, pod: pods.Pod, ending: carry.Abandoned) -> None:
         uid = events.pod_id(pod)
         self.world.forget(pod)
+        self._ask_to_stir(awaited.VOLUMES)  # what was promised to it is free again
         LOG.info("abandoned", extra={"pod": f"{pod.metadata.namespace}/{pod.metadata.name}", "why": ending.reason})
         for key in ending.release:
             self.release(key, uid, why=ending.reason)
@@ -417,7 +451,7 @@ class Scheduler:
             step = claiming.release(claim.metadata.uid, user_uid)
             ending = await self._settler.brought_about(apis.Target(kinds.CLAIM, *key), claim, step)
             if isinstance(ending, settle.Done):
-                self._saw(ending.claim)
+                self._saw(ending.found)
         except failures.Fenced as fenced:
             self._break(fenced)
         except failures.ApiFailure as failure:
@@ -462,33 +496,3 @@ class Scheduler:
                 self._wake.set()
             self.teller.is_busy = bool(self._in_flight)
             await self._clock.sleep(HOUSEKEEPING_SECONDS)
-
-
-def claims_of(pod: pods.Pod) -> tuple[ObjectKey, ...]:
-    """The claims a pod names, as far as they have names."""
-    names = (pod_claims.claim_name(pod, entry) for entry in pod.spec.resource_claims)
-    found = [(pod.metadata.namespace, name) for name in names if name is not None]
-    made = pod.status.extended_resource_claim_status
-    if made is not None and made.resource_claim_name:
-        found.append((pod.metadata.namespace, made.resource_claim_name))
-    return tuple(dict.fromkeys(found))
-
-
-def _asks_otherwise(before: pods.Pod, after: pods.Pod) -> bool:
-    """Whether a decision about the pod could differ: our own conditions on it change nothing."""
-    return (
-        before.spec != after.spec
-        or before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
-        or before.status.resource_claim_statuses != after.status.resource_claim_statuses
-        or before.status.phase != after.status.phase
-    )
-
-
-def _means_more(before: nodes.Node, after: nodes.Node) -> bool:
-    """Whether a node's change could help a pod: heartbeats do not."""
-    return (
-        before.spec != after.spec
-        or before.metadata.labels != after.metadata.labels
-        or before.status.allocatable != after.status.allocatable
-        or before.status.declared_features != after.status.declared_features
-    )

@@ -6,13 +6,14 @@ resourceVersion until the server says what is. Given an API and a clock. Never d
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.model import claims, objects
+from dovetail.model import claims, meta, objects, volumes
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter
@@ -21,32 +22,40 @@ FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 DEFAULT_RETRY_AFTER: Final = 1.0
 
+WRITES: Final = {  # what metrics call a write, by the kind of the object
+    "ResourceClaim": "claim",
+    "PersistentVolume": "volume",
+    "PersistentVolumeClaim": "volume_claim",
+}
+
 R = TypeVar("R")
+W = TypeVar("W", claims.ResourceClaim, volumes.PersistentVolume, volumes.PersistentVolumeClaim)  # what is written
 
 
-class Patch(NamedTuple):
+class Patch(NamedTuple, Generic[W]):
     """What to write next."""
 
     patch: bytes
     subresource: str = ""
-    after: claims.ResourceClaim | None = None  # the claim then, but for its version, where a brief answer will do
+    after: W | None = None  # the object then, but for its version, where a brief answer will do
     adds: bool = False  # nothing that was there goes
+    finalizer: str = ""  # all it adds, where that can be written in a way that leaves the rest alone, letter by letter
 
 
-class Done(NamedTuple):
-    """The claim is as wanted."""
+class Done(NamedTuple, Generic[W]):
+    """The object is as wanted."""
 
-    claim: claims.ResourceClaim
+    found: W
 
 
 class GiveUp(NamedTuple):
-    """The claim can no longer become what was wanted. Nothing of ours is under way."""
+    """The object can no longer become what was wanted. Nothing of ours is under way."""
 
     reason: str
     is_gone: bool = False
 
 
-Step = Patch | Done | GiveUp
+Step = Patch[W] | Done[W] | GiveUp
 
 
 class Settler:
@@ -96,14 +105,15 @@ class Settler:
                 return answer
 
     async def brought_about(
-        self, target: apis.Target, known: claims.ResourceClaim | None, step: Callable[[claims.ResourceClaim], Step]
-    ) -> Done | GiveUp:
-        """Asks `step` what the claim needs and writes it, until it says done or gives up."""
-        current, pause = known, FIRST_PAUSE
+        self, target: apis.Target, known: W | None, step: Callable[[W], Step[W]]
+    ) -> Done[W] | GiveUp:
+        """Asks `step` what the object needs and writes it, until it says done or gives up."""
+        current: W | None = known
+        pause = FIRST_PAUSE
         while True:
             try:
                 if current is None:
-                    current = await self.read(target)
+                    current = await self._read(target)
                 wanted = step(current)
                 if not isinstance(wanted, Patch):
                     return wanted
@@ -116,32 +126,45 @@ class Settler:
                 if current is None or before is None or current.metadata.uid == before.metadata.uid:
                     raise
             except (failures.Conflict, failures.Unavailable, failures.Unauthorised) as failure:
-                current = None  # what the claim is now tells whether the write happened
+                current = None  # what the object is now tells whether the write happened
                 self._meter.count("dovetail_write_retries_total", reason=type(failure).__name__.lower())
                 await self._clock.sleep(self._jittered(pause))
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _if_there(self, target: apis.Target) -> claims.ResourceClaim | None:
+    async def _if_there(self, target: apis.Target) -> Any:
         try:
-            return await self.read(target)
+            return await self._read(target)
         except failures.Missing:
             return None
 
-    async def read(self, target: apis.Target) -> claims.ResourceClaim:
-        """The claim as the server has it."""
+    async def _read(self, target: apis.Target) -> Any:
+        """The object as the server has it."""
         document = await self.answered("read", lambda: self.api.get(target))
-        return objects.decode_struct(claims.ResourceClaim, document)
+        return objects.decode_struct(target.kind.struct, document)
 
-    async def _written(self, target: apis.Target, wanted: Patch) -> claims.ResourceClaim:
+    async def _written(self, target: apis.Target, wanted: Patch[W]) -> Any:
         place = target._replace(subresource=wanted.subresource)
         is_brief = wanted.after is not None
-        what = "claim_status" if wanted.subresource else "claim"
-        document = await self.once(what, lambda: self.api.patch(place, wanted.patch, brief=is_brief, adds=wanted.adds))
+        what = WRITES[target.kind.name] + ("_status" if wanted.subresource else "")
+        try:
+            document = await self.once(
+                what, lambda: self.api.patch(place, wanted.patch, brief=is_brief, adds=wanted.adds)
+            )
+        except failures.Refused as refused:
+            if not wanted.finalizer or wanted.after is None or "immutable" not in str(refused):
+                raise
+            document = await self._protected(target, wanted.after.metadata, wanted.finalizer)
         if wanted.after is None:
-            return objects.decode_struct(claims.ResourceClaim, document)
+            return objects.decode_struct(target.kind.struct, document)
         head = objects.decode_struct(objects.Generic, document)
         metadata = msgspec.structs.replace(wanted.after.metadata, resource_version=head.metadata.resource_version)
         return msgspec.structs.replace(wanted.after, metadata=metadata)
+
+    async def _protected(self, target: apis.Target, metadata: meta.ObjectMeta, finalizer: str) -> bytes:
+        """What the server stored of the spec does not survive a patch: it takes more, and leaves every letter alone."""
+        uid, version = metadata.uid, metadata.resource_version
+        ask = functools.partial(self.api.protect, target, finalizer, uid=uid, resource_version=version)
+        return await self.once("claim_protect", ask)
 
     def _note(self, what: str, result: str, began: float) -> None:
         self._meter.count("dovetail_writes_total", what=what, result=result)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.loops import claiming, picture, schedule, tell
+from dovetail.loops import awaited, claiming, picture, schedule, tell
 from dovetail.model import claims, kinds, plan, pods, policy
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -116,7 +116,7 @@ class Shadow:
     def _is_settled(self, uid: str) -> bool:
         """Whether the other scheduler has decided: an opinion formed after that would only repeat its own."""
         pod = self._picture.world.pods.get(uid)
-        held = (self._picture.world.claims.get(key) for key in schedule.claims_of(pod)) if pod is not None else ()
+        held = (self._picture.world.claims.get(key) for key in awaited.claims_of(pod)) if pod is not None else ()
         return pod is None or any(claim is not None and claiming.is_user(claim, uid) for claim in held)
 
     def _compare(self, pod: pods.Pod) -> None:
@@ -130,7 +130,7 @@ class Shadow:
 
     def _devices(self, pod: pods.Pod) -> set[Device]:
         found: set[Device] = set()
-        for key in schedule.claims_of(pod):
+        for key in awaited.claims_of(pod):
             claim = self._picture.world.claims.get(key)
             if claim is not None and claim.status.allocation is not None:
                 found |= _devices_of(claim.status.allocation)

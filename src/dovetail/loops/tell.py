@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.model import eventing, kinds, meta, objects, plan, pods
+from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
-from dovetail.ports import failures, meter
+from dovetail.ports import failures, meter, tracing
 from dovetail.world.events import ObjectKey
 
 LOG = logging.getLogger("dovetail.tell")
@@ -37,6 +37,7 @@ AGAIN: Final = (failures.Conflict, failures.Throttled, failures.Unavailable, fai
 AT_ONCE: Final = 8
 AGAIN_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
+MAX_MESSAGE_BYTES: Final = 32_768  # of a condition, as metav1.Condition has it; pods' own have no limit
 
 Reason = tuple[str, ...]
 UNKNOWN: Final[Reason] = ()
@@ -160,6 +161,7 @@ class Teller:
                 await self._clock.sleep(self._pause * len(portion))
 
     def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
+        message = shortened(plaintext.escaped(message), MAX_MESSAGE_BYTES)  # it may quote what others wrote
         uid, now = pod.metadata.uid, self._clock.monotonic()
         told = self._told.get(uid) or _already(pod)
         is_new = told is None or _is_news(told, reason, message)
@@ -219,13 +221,12 @@ class Teller:
         pod = self._latest(uid)
         if pod is None or pod.spec.node_name:
             return  # it is told by what it is now
-        others = tuple(one for one in pod.status.conditions if one.type != condition.type)
-        patch = {
+        patch = {  # ours alone: the server merges conditions by type, so fields of others' we do not know are safe
             "metadata": {"uid": uid, "resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": [objects.tree_of(one) for one in (*others, condition)]},
+            "status": {"conditions": [objects.tree_of(condition)]},
         }
         place = apis.Target(kinds.POD, pod.metadata.namespace, pod.metadata.name, "status")
-        await self._api.patch(place, objects.encode_tree(patch), brief=True)
+        await self._api.patch(place, objects.encode_tree(patch), brief=True, adds=True)
 
     def _event(self, pod: pods.Pod, kind: str, reason: str, note: str) -> eventing.Event:
         metadata = pod.metadata
@@ -243,11 +244,14 @@ class Teller:
         now = self._clock.now().astimezone(datetime.UTC)
         stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         digest = hashlib.sha256(f"{regarding.uid}/{reason}/{stamp}".encode()).hexdigest()[:16]
+        cycle = tracing.CYCLE.get()
         return eventing.Event(
             api_version=kinds.EVENT.api_version,
             kind="Event",
             metadata=meta.ObjectMeta(
-                name=f"{regarding.name[:200]}.{digest}", namespace=regarding.namespace or "default"
+                name=f"{regarding.name[:200]}.{digest}",
+                namespace=regarding.namespace or "default",
+                annotations={tracing.CYCLE_ANNOTATION: cycle} if cycle else {},
             ),
             event_time=stamp,
             reporting_controller=self._controller,
@@ -255,7 +259,7 @@ class Teller:
             action="Scheduling",
             reason=reason,
             regarding=regarding,
-            note=shortened(note, eventing.MAX_NOTE_BYTES),
+            note=shortened(plaintext.escaped(note), eventing.MAX_NOTE_BYTES),
             type=kind,
         )
 

@@ -18,7 +18,7 @@ LONGEST_DELAY: Final = 30.0
 
 
 class Parked(NamedTuple):
-    """A refused pod and the claims it would use."""
+    """A refused pod and the claims, or whatever else has a name, that it waits for."""
 
     rank: Rank
     claims: frozenset[ObjectKey]
@@ -85,10 +85,12 @@ class Waiting:
         self._failures.pop(id_, None)
         self._unpark(id_)
 
-    def claim_changed(self, key: ObjectKey) -> None:
-        """Whoever waits for this claim is asked about again."""
-        for id_ in list(self._by_claim.get(key, ())):
+    def claim_changed(self, key: ObjectKey) -> int:
+        """Whoever waits for this claim is asked about again. How many there were."""
+        concerned = list(self._by_claim.get(key, ()))
+        for id_ in concerned:
             self.ready(id_, self._parked[id_].rank)
+        return len(concerned)
 
     def stir(self) -> int:
         """Something changed that could help anybody: all parked pods are asked about again. How many there were."""

@@ -103,6 +103,18 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     cpu_fit_per_128_cores: Annotated[
         int, _WEIGHT, Meta(description="for cpu that stays free, so that near-ties fill nodes up")
     ] = _WEIGHTS.cpu_fit_per_128_cores
+    preference: Annotated[
+        int, _WEIGHT, Meta(description="for each point of weight of a missed preference for nodes or neighbours")
+    ] = _WEIGHTS.preference
+    soft_taint: Annotated[int, _WEIGHT, Meta(description="for each `PreferNoSchedule` taint not tolerated")] = (
+        _WEIGHTS.soft_taint
+    )
+    soft_spread: Annotated[
+        int, _WEIGHT, Meta(description="from the most even to the most uneven node, by `ScheduleAnyway`")
+    ] = _WEIGHTS.soft_spread
+    image: Annotated[int, _WEIGHT, Meta(description="less, where all images of the pod are on the node")] = (
+        _WEIGHTS.image
+    )
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -162,6 +174,15 @@ class Logging(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     ] = "info"
 
 
+class Tracing(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One OpenTelemetry trace per pod."""
+
+    endpoint: Annotated[
+        str, Meta(description="an OTLP/HTTP receiver such as `http://localhost:4318`; empty: nothing is traced")
+    ] = ""
+    sample_ratio: Annotated[float, Meta(ge=0, le=1, description="which share of pods is traced")] = 1.0
+
+
 class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Everything an operator can set about the scheduler."""
 
@@ -181,12 +202,16 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="
     binding_conditions_timeout_seconds: Annotated[
         float, _POSITIVE, Meta(description="devices that are not ready for so long after allocation are given back")
     ] = 600.0
+    volume_binding_timeout_seconds: Annotated[
+        float, _POSITIVE, Meta(description="a pod whose volumes are not bound for so long is decided about anew")
+    ] = 600.0
     quarantine: Quarantine = Quarantine()
     audit: Audit = Audit()
     snapshot_directory: Annotated[
         str, Meta(description="where snapshots are written on demand; empty: they are not")
     ] = ""
     logging: Logging = Logging()
+    tracing: Tracing = Tracing()
 
 
 class Field(NamedTuple):
@@ -224,7 +249,7 @@ def misfits(tree: object) -> list[trees.Misfit]:
     """What does not fit the structs: unknown fields with where they belong, wrong types, numbers out of range."""
     known = list(fields())
     found = [_with_home(one, known) for one in trees.misfits(SchedulerConfiguration, tree)]
-    return found + [one for field in known for one in _value_misfits(field, tree)]
+    return found + [one for field in known for one in value_misfits(field, tree)]
 
 
 def problems(configuration: SchedulerConfiguration) -> Iterator[trees.Misfit]:
@@ -240,6 +265,9 @@ def problems(configuration: SchedulerConfiguration) -> Iterator[trees.Misfit]:
     yield from _election_problems(configuration.leader_election)
     yield from _ownership_problems(configuration.ownership)
     yield from _choice_problems(configuration.logging)
+    if configuration.tracing.endpoint and not _is_http(configuration.tracing.endpoint):
+        got = configuration.tracing.endpoint
+        yield trees.Misfit("tracing.endpoint", f'expected http:// or https:// and a host, got "{got}"')
     if not _is_address(configuration.serving.address):
         got = configuration.serving.address
         yield trees.Misfit("serving.address", f'expected an IP address such as 127.0.0.1 or 0.0.0.0, got "{got}"')
@@ -310,6 +338,10 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def _is_http(text: str) -> bool:
+    return re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", text) is not None
+
+
 def _with_home(misfit: trees.Misfit, known: list[Field]) -> trees.Misfit:
     """An unknown field that exists in another section is told where it belongs."""
     if not misfit.is_unknown_field or "did you mean" in misfit.message:
@@ -321,7 +353,7 @@ def _with_home(misfit: trees.Misfit, known: list[Field]) -> trees.Misfit:
     return msgspec.structs.replace(misfit, message=f"{misfit.message}; did you mean {' or '.join(homes)}?")
 
 
-def _value_misfits(field: Field, tree: object) -> Iterator[trees.Misfit]:
+def value_misfits(field: Field, tree: object) -> Iterator[trees.Misfit]:
     """What is wrong with one value, if it is written."""
     value: Any = tree
     for name in field.path.split("."):

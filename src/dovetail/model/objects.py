@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail import errors
-from dovetail.model import claims, classes, meta, nodes, pods, quantity, slices, taintrules, trees
+from dovetail.model import claims, classes, meta, namespaces, nodes, pods, quantity, slices, taintrules, trees, volumes
 
 RESOURCE_V1: Final = "resource.k8s.io/v1"
 CORE_V1: Final = "v1"
+STORAGE_V1: Final = "storage.k8s.io/v1"
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -35,6 +36,8 @@ Object = (
     | taintrules.DeviceTaintRule
     | pods.Pod
     | nodes.Node
+    | namespaces.Namespace
+    | volumes.Object
     | Generic
 )
 
@@ -46,8 +49,24 @@ KINDS: Final[dict[tuple[str, str], type[Object]]] = {
     (RESOURCE_V1, "DeviceTaintRule"): taintrules.DeviceTaintRule,
     (CORE_V1, "Pod"): pods.Pod,
     (CORE_V1, "Node"): nodes.Node,
+    (CORE_V1, "Namespace"): namespaces.Namespace,
+    (CORE_V1, "PersistentVolume"): volumes.PersistentVolume,
+    (CORE_V1, "PersistentVolumeClaim"): volumes.PersistentVolumeClaim,
+    (STORAGE_V1, "StorageClass"): volumes.StorageClass,
+    (STORAGE_V1, "CSINode"): volumes.CSINode,
+    (STORAGE_V1, "CSIDriver"): volumes.CSIDriver,
+    (STORAGE_V1, "CSIStorageCapacity"): volumes.CSIStorageCapacity,
+    (STORAGE_V1, "VolumeAttachment"): volumes.VolumeAttachment,
 }
-NAMESPACED: Final = frozenset({claims.ResourceClaim, claims.ResourceClaimTemplate, pods.Pod})
+NAMESPACED: Final = frozenset(
+    {
+        claims.ResourceClaim,
+        claims.ResourceClaimTemplate,
+        pods.Pod,
+        volumes.PersistentVolumeClaim,
+        volumes.CSIStorageCapacity,
+    }
+)
 
 
 class DecodeError(errors.InputError):

@@ -50,6 +50,13 @@ class Allocation(msgspec.Struct, frozen=True):
     result: claims.AllocationResult
 
 
+class VolumeStep(msgspec.Struct, frozen=True, gc=False):
+    """What a volume claim needs before its pod may be bound: this volume, or without one, a new one near the node."""
+
+    claim: ClaimRef
+    volume: str = ""
+
+
 class MadeClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The claim whose devices serve a pod's extended resources on its node: to create, allocate and reserve for it.
 
@@ -71,6 +78,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     allocations: tuple[Allocation, ...] = ()  # for claims the pod names; `made` comes beside them
     reservations: tuple[ClaimRef, ...] = ()  # every claim the pod names and is not yet listed in
     made: MadeClaim | None = None
+    volumes: tuple[VolumeStep, ...] = ()  # to write, and to wait for, before the binding
     terms: tuple[Term, ...] = ()
 
     @property
@@ -99,6 +107,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: reasons.Reason
     nodes: int = 0
+    pools: tuple[tuple[str, int], ...] = ()  # how many of them are of which node pool, most first, where that is known
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

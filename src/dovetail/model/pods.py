@@ -37,6 +37,19 @@ class ContainerPort(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename=
     protocol: str = ""
 
 
+class ContainerRestartRule(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What is to be restarted when a container ends."""
+
+    action: str = ""
+
+
+class VolumeMount(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A volume as a container sees it."""
+
+    name: str = ""
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """A container of a pod. An init container with restartPolicy Always is a sidecar."""
 
@@ -45,6 +58,8 @@ class Container(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class PreferredSchedulingTerm(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -138,6 +153,59 @@ class CSIVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, renam
     driver: str = ""
 
 
+class GCEPersistentDiskVolumeSource(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A disk of Google Cloud: several pods of a node may have it only to read."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStoreVolumeSource(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A disk of Amazon: one pod of a node may have it."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class ISCSIVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """An iSCSI disk: several pods of a node may have it only to read."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A Ceph image: several pods of a node may have it only to read."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
+class AzureDiskVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A disk of Azure."""
+
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+
+
+class CinderVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A disk of OpenStack."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class PortworxVolumeSource(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A volume of Portworx."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
 class Volume(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """A volume of the pod; other kinds than these do not bind a pod to nodes."""
 
@@ -145,6 +213,13 @@ class Volume(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     csi: CSIVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
 
 
 class PodSchedulingGate(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -189,6 +264,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel
     preemption_policy: str | None = None
     runtime_class_name: str | None = None
     host_network: bool = False
+    host_users: bool | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: meta.Int64 | None = None
     active_deadline_seconds: meta.Int64 | None = None
@@ -290,22 +366,33 @@ def _names(text: str) -> frozenset[str]:
 
 
 UNMODELLED: Final[dict[type, frozenset[str]]] = {  # core/v1 of Kubernetes 1.37
+    ContainerRestartRule: _names("exitCodes"),
+    VolumeMount: _names("readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr"),
     Container: _names(
-        "command args workingDir envFrom env resizePolicy restartPolicyRules volumeMounts volumeDevices"
+        "command args workingDir envFrom env resizePolicy volumeDevices"
         " livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy"
         " imagePullPolicy securityContext stdin stdinOnce tty"
     ),
     EphemeralVolumeSource: _names("readOnly"),
     CSIVolumeSource: _names("readOnly fsType volumeAttributes nodePublishSecretRef"),
+    GCEPersistentDiskVolumeSource: _names("fsType partition"),
+    AWSElasticBlockStoreVolumeSource: _names("fsType partition"),
+    ISCSIVolumeSource: _names(
+        "targetPortal lun iscsiInterface fsType portals chapAuthDiscovery chapAuthSession secretRef initiatorName"
+    ),
+    RBDVolumeSource: _names("fsType user keyring secretRef"),
+    AzureDiskVolumeSource: _names("diskName cachingMode fsType readOnly"),
+    CinderVolumeSource: _names("fsType readOnly secretRef"),
+    PortworxVolumeSource: _names("fsType readOnly"),
     Volume: _names(
-        "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs rbd"
-        " flexVolume cinder cephfs flocker downwardAPI fc azureFile configMap vsphereVolume quobyte azureDisk"
-        " photonPersistentDisk projected portworxVolume scaleIO storageos image"
+        "hostPath emptyDir gitRepo secret nfs glusterfs flexVolume cephfs flocker downwardAPI fc azureFile"
+        " configMap vsphereVolume quobyte photonPersistentDisk projected scaleIO"
+        " storageos image"
     ),
     PodSpec: _names(
         "ephemeralContainers dnsPolicy serviceAccountName serviceAccount automountServiceAccountToken hostPID"
         " hostIPC shareProcessNamespace securityContext imagePullSecrets hostname subdomain hostAliases"
-        " dnsConfig readinessGates enableServiceLinks setHostnameAsFQDN os hostUsers hostnameOverride"
+        " dnsConfig readinessGates enableServiceLinks setHostnameAsFQDN os hostnameOverride"
         " evictionResponders"
     ),
     PodStatus: _names(

@@ -23,6 +23,10 @@ class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stranding: int = 1000  # for each GPU that stays free but lost the cpu or memory it would need
     second_choice: int = 100_000  # for each step down a firstAvailable list: what people ordered outranks packing
     cpu_fit_per_128_cores: int = 10  # research: decides near-ties only, prefers nodes with little cpu left
+    preference: int = 100  # for each point of weight of a stated preference, for nodes or neighbours, that is missed
+    soft_taint: int = 5000  # for each taint that asks to be avoided
+    soft_spread: int = 5000  # from the most even to the most uneven node
+    image: int = 500  # less where all images of the pod are on the node
 
 
 class AllocationPolicy(msgspec.Struct, frozen=True, kw_only=True):

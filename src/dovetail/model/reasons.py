@@ -37,6 +37,13 @@ class ReasonCode(StrEnum):
     CORDONED = "NodeUnschedulable"
     NODE_TAINT = "NodeTainted"
     NODE_LABELS = "NodeLabelsDiffer"
+    NODE_FEATURES = "NodeFeaturesMissing"
+    POD_AFFINITY = "PodAffinityUnmet"
+    POD_ANTI_AFFINITY = "PodAntiAffinityUnmet"
+    SPREAD = "TopologySpreadUnmet"
+    SPREAD_LABEL = "TopologyLabelMissing"  # the node says nothing about its place
+    HOST_PORT = "HostPortInUse"
+    NOMINATED = "HeldForNominatedPod"
     ROOM = "TooLittleRoom"  # cpu, memory, pods, extended resources
     CLAIM_ELSEWHERE = "ClaimAllocatedElsewhere"
     CLAIM_MISSING = "ClaimMissing"
@@ -44,8 +51,17 @@ class ReasonCode(StrEnum):
     CLAIM_DELETING = "ClaimBeingDeleted"
     CLAIM_NOT_OURS = "ClaimOfAnotherPod"
     CLAIM_FULL = "ClaimReservedByTooMany"
+    VOLUME_MISSING = "VolumeMissing"  # the claim, or the volume it has
+    VOLUME_DELETING = "VolumeBeingDeleted"
+    VOLUME_NOT_OURS = "VolumeOfAnotherPod"
+    VOLUME_UNBOUND = "VolumeNotBound"  # and nobody waits for the pod before binding it
+    VOLUME_NODE = "VolumeElsewhere"
+    VOLUME_NONE = "NoVolumeFits"
+    VOLUME_SPACE = "StorageExhausted"
+    VOLUME_LIMIT = "TooManyVolumes"
+    VOLUME_DRIVER = "VolumeDriverMissing"
+    VOLUME_IN_USE = "VolumeInUse"
     GATED = "SchedulingGated"
-    NOT_JUDGED = "ConstraintNotJudged"  # the pod carries a constraint this version cannot judge
     NO_NODES = "NoNodes"
 
 
@@ -57,6 +73,7 @@ class Reason(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"
     need: int | None = None
     have: int | None = None
     detail: str = ""
+    pool: str = ""  # the node's, where something about the node itself stood in the way
 
     def __str__(self) -> str:
         where = f"{self.subject}: " if self.subject else ""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from dovetail.model import kinds, meta, objects
+from dovetail.model import kinds, meta, objects, volumes
 
 FORMAT: Final = "dovetail-snapshot"
 VERSION: Final = 1
@@ -23,6 +23,7 @@ KINDS: Final = (  # in the order a reader wants them
     kinds.SLICE,
     kinds.DEVICE_CLASS,
     kinds.TAINT_RULE,
+    *kinds.STORAGE,
     kinds.CLAIM,
     kinds.TEMPLATE,
     kinds.POD,
@@ -89,6 +90,9 @@ _OWNER: Final = "owner"
 _ADDRESS: Final = "address"
 _UID: Final = "uid"
 _ID: Final = "id"
+_VOLUME: Final = "persistent-volume"
+_VOLUME_CLAIM: Final = "volume-claim"
+_STORAGE_CLASS: Final = "storage-class"
 
 _CATEGORY_OF_KIND: Final = {
     "Node": _NODE,
@@ -98,6 +102,12 @@ _CATEGORY_OF_KIND: Final = {
     "ResourceSlice": "slice",
     "DeviceTaintRule": "rule",
     "Namespace": _NAMESPACE,
+    "PersistentVolume": _VOLUME,
+    "PersistentVolumeClaim": _VOLUME_CLAIM,
+    "StorageClass": _STORAGE_CLASS,
+    "CSINode": _NODE,
+    "CSIStorageCapacity": "capacity",
+    "VolumeAttachment": "attachment",
 }
 # Texts by the field they stand in, or by that and the field around it.
 _RENAMED: Final = {
@@ -110,8 +120,21 @@ _RENAMED: Final = {
     "namespaces": _NAMESPACE,
     "resourceClaimName": _CLAIM,
     "resourceClaimTemplateName": _TEMPLATE,
-    "claimName": "volume-claim",
+    "claimName": _VOLUME_CLAIM,
+    "claimRef.name": _VOLUME_CLAIM,
+    "claimRef.namespace": _NAMESPACE,
+    "volumeName": _VOLUME,
+    "persistentVolumeName": _VOLUME,
+    "volumeHandle": "handle",
+    "storageClassName": _STORAGE_CLASS,
+    "volumeAttributesClassName": "attributes-class",
+    "pdName": "disk",
+    "volumeID": "disk",
+    "diskURI": "disk",
+    "iqn": "disk",
+    "monitors": "monitor",
     "volumes.name": "volume",
+    "volumeMounts.name": "volume",
     "image": "image",
     "images.names": "image",
     "containers": _CONTAINER,
@@ -134,7 +157,8 @@ _KEPT: Final = _set(
     " compatibilityGroups partitionTypeAttribute bindingConditions bindingFailureConditions skipNodeOperations quantity"
     " perPod perContainer constraints.requests config.requests claims.name resourceClaims.name"
     " resourceClaimStatuses.name requests.name firstAvailable.name derivedAttributes.name devices.name"
-    " sharedCounters.name mapping.name overhead.name"
+    " sharedCounters.name mapping.name overhead.name accessModes volumeMode volumeBindingMode provisioner attacher"
+    " drivers.name maximumVolumeSize capacity bindMountOptions restartPolicyRules.action"
 )
 _AMOUNTS: Final = _set(
     "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources"
@@ -153,10 +177,17 @@ _KEPT_DOMAINS: Final = frozenset(  # labels, taints and annotations whose values
         "topology.kubernetes.io",
         "failure-domain.beta.kubernetes.io",
         "resource.kubernetes.io",
+        "storage.alpha.kubernetes.io",
     }
 )
 _OWN_DOMAIN: Final = "dovetail.dev"
-_CATEGORY_OF_LABEL: Final = {"kubernetes.io/hostname": _NODE, "kubernetes.io/metadata.name": _NAMESPACE}
+_CATEGORY_OF_LABEL: Final = {
+    "kubernetes.io/hostname": _NODE,
+    "kubernetes.io/metadata.name": _NAMESPACE,
+    volumes.SELECTED_NODE: _NODE,
+    volumes.BETA_CLASS: _STORAGE_CLASS,
+}
+_READ_ANNOTATIONS: Final = frozenset({volumes.SELECTED_NODE, volumes.BETA_CLASS, volumes.BIND_COMPLETED})
 _ID_ENDINGS: Final = ("uuid", "guid", "busid", "serial", "serialnumber", "macaddress", "hardwareaddress")
 _UUID_SHAPED: Final = re.compile(r"([A-Za-z]{1,8}-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DROPPED: Final = object()
@@ -181,6 +212,8 @@ class Redaction:
         """Reads a document for its names. What the structs do not know is gone already."""
         assert self._numbering is None, "numbers are given out once everything was seen"
         tree = objects.tree_of(objects.decode_struct(kind.struct, document))
+        if kind is kinds.POD:
+            _name_ephemeral_claims(tree)
         return Seen(kind, _Walk(self._looking, self._rewrite).document(kind, tree))
 
     def redacted(self, seen: Seen) -> bytes:
@@ -302,7 +335,7 @@ class _Walk:
         return {key: self._namer.label(key, value) for key, value in labels.items()}
 
     def _annotations(self, annotations: dict[str, str], tree: Tree) -> Any:
-        kept = {key: value for key, value in annotations.items() if _is_well_known(key) or _domain(key) == _OWN_DOMAIN}
+        kept = {key: value for key, value in annotations.items() if _is_read(key)}
         return self._labels(kept, tree)
 
     def _finalizers(self, finalizers: list[str], tree: Tree) -> Any:
@@ -348,6 +381,7 @@ _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "finalizers": _Walk._finalizers,
     "nodeSelector": _Walk._node_selector,
     "matchExpressions.values": _Walk._test_values,
+    "matchLabelExpressions.values": _Walk._test_values,
     "tolerations.value": _Walk._taint_value,
     "taints.value": _Walk._taint_value,
     "taint.value": _Walk._taint_value,
@@ -372,6 +406,19 @@ def _number(category: str, name: str, *, number: int, width: int) -> str:
     if category == _ID and (shaped := _UUID_SHAPED.fullmatch(name)):
         return f"{shaped[1] or ''}{uuid}"
     return f"{category}-{number:0{width}d}"
+
+
+def _name_ephemeral_claims(pod: Tree) -> None:
+    """Claims of ephemeral volumes are found by two names joined, which no number can stand for: named outright."""
+    for volume in pod.get("spec", {}).get("volumes", ()):
+        if "ephemeral" in volume and "persistentVolumeClaim" not in volume:
+            name = f"{pod['metadata'].get('name', '')}-{volume.get('name', '')}"
+            volume["persistentVolumeClaim"] = {"claimName": name}
+            del volume["ephemeral"]
+
+
+def _is_read(annotation: str) -> bool:
+    return annotation in _READ_ANNOTATIONS or _is_well_known(annotation) or _domain(annotation) == _OWN_DOMAIN
 
 
 def _domain(key: str) -> str:

@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from dovetail.model import meta, nodes, pods, quantity
+from dovetail.model import meta, nodes, pods, quantity, volumes
 
 MAX_PROBLEMS: Final = 50  # per object; a wrong indentation can make thousands
 
-_UNMODELLED: Final = meta.UNMODELLED | nodes.UNMODELLED | pods.UNMODELLED
+_UNMODELLED: Final = meta.UNMODELLED | nodes.UNMODELLED | pods.UNMODELLED | volumes.UNMODELLED
 # Fields that tell one list item from another, best first; items are matched by the first their type has.
 _ITEM_KEYS: Final = (
     ("driver", "pool", "device", "shareID"),

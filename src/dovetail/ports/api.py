@@ -38,6 +38,13 @@ class Api(Protocol):
         """
         ...
 
+    async def protect(self, target: Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
+        """Adds a finalizer without touching anything else, not even by a letter; its metadata then.
+
+        For objects whose spec does not survive a patch. Conflict where the object is not this one at this version.
+        """
+        ...
+
     async def delete(self, target: Target, *, uid: str = "", resource_version: str = "") -> None:
         """Deletes, only if the uid and version are still these where given."""
         ...

@@ -144,7 +144,7 @@ def _not_made(entry: pods.PodResourceClaim) -> Reason:
     if template is None:
         detail = "names neither a claim nor a template"
         return Reason(code=ReasonCode.INPUT, subject=f"resourceClaims {entry.name}", detail=detail)
-    detail = f"no claim was made from template {template} yet"
+    detail = f"no claim was made from template {template} yet; where that lasts, the pod's events say why"
     return Reason(code=ReasonCode.CLAIM_NOT_MADE, subject=f"resourceClaims {entry.name}", detail=detail)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 from dovetail.model import classes, nodes, plan
@@ -29,6 +30,7 @@ class Cohort:
         self._keys = keys
         self._judged: dict[str, nodes.Node] = {}  # the node objects whose standing is known
         self._ruled_out: dict[str, Reason] = {}  # nodes whose own facts rule them out
+        self._leaning: dict[str, tuple[plan.Term, ...]] = {}  # what about nodes themselves is liked less, or more
         self._class_of: dict[str, int] = {}
         self._numbers: dict[likeness.Key, int] = {}
         self._next = itertools.count()  # a number is never used twice
@@ -69,6 +71,11 @@ class Cohort:
                 return name
             heapq.heappop(self._heap)
         return None
+
+    def scores(self) -> Iterator[tuple[str, float]]:
+        """Every node that suits. Linear in nodes."""
+        known = {number: score for number, score in self._answers.items() if not isinstance(score, Told)}
+        return ((name, known[number]) for name, number in self._class_of.items() if number in known)
 
     def terms(self, judge: Judge, node: str) -> tuple[plan.Term, ...]:
         """What the score of a node that suits is made of."""
@@ -113,7 +120,9 @@ class Cohort:
     def _file(self, judge: Judge, name: str) -> None:
         """Puts a node into its class."""
         reason = self._standing(judge, name)
-        key = (judge.world.free(name), self._devices_key(judge, name)) if reason is None else reason
+        key: likeness.Key = reason
+        if reason is None:
+            key = (judge.world.free(name), self._devices_key(judge, name), self._leaning.get(name))
         number = self._numbers.get(key)
         if number is None:
             if judge.is_spent:
@@ -138,10 +147,12 @@ class Cohort:
         if self._judged.get(name) is not node:
             self._judged[name] = node
             reason = judge.standing(self.kind, node)
-            if reason is None:
-                self._ruled_out.pop(name, None)
-            else:
+            self._ruled_out.pop(name, None)
+            self._leaning.pop(name, None)
+            if reason is not None:
                 self._ruled_out[name] = reason
+            elif leaning := judge.leaning(self.kind, node):
+                self._leaning[name] = leaning
         return self._ruled_out.get(name)
 
     def _answer(self, judge: Judge, name: str) -> float | Told:
@@ -168,6 +179,7 @@ class Cohort:
         if is_gone:
             self._judged.pop(name, None)
             self._ruled_out.pop(name, None)
+            self._leaning.pop(name, None)
 
     def _sweep(self) -> None:
         """Forgets classes without nodes and heap entries out of date, once they are many."""
@@ -208,6 +220,14 @@ class Singles:
         """The node with the lowest score, then name."""
         fitting = [(score, name) for name, score in self._answers.items() if not isinstance(score, Told)]
         return min(fitting)[1] if fitting else None
+
+    def scores(self) -> Iterator[tuple[str, float]]:
+        """Every node that suits."""
+        return ((name, score) for name, score in self._answers.items() if not isinstance(score, Told))
+
+    def terms(self, judge: Judge, node: str) -> tuple[plan.Term, ...]:
+        """What the score of a node that suits is made of."""
+        return judge.terms(self._kind, node)
 
     def tally(self, judge: Judge) -> refuse.Tally:
         """Why no node suits, counted."""

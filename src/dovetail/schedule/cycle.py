@@ -46,7 +46,7 @@ def decide(
                 plan.wait(found)
                 continue
             plan.start(pod, found, needs, books=books)
-            world.assume(pod, found.node, found.taken(pod))  # 5. what the next ones see
+            world.assume(pod, found.node, found.taken(pod), volumes=found.volumes)  # 5. what the next ones see
     return plan.finish(wake_at=None)  # nothing here changes with time alone
 
 

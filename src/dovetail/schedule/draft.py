@@ -27,6 +27,7 @@ class Draft:
                     plan.ClaimRef(*one.key) for one in needs.wanted if not books.is_reserved(one.claim, pod)
                 ),
                 made=found.made,
+                volumes=found.volumes,
                 terms=found.terms,
             )
         )

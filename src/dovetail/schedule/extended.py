@@ -97,7 +97,9 @@ def made_before(world: World, pod: pods.Pod) -> tuple[claims.ResourceClaim, ...]
     found = [
         claim
         for claim in world.owned_claims(pod.metadata.uid)
-        if claim.metadata.annotations.get(ANNOTATION) == "true" and claim.metadata.deletion_timestamp is None
+        if claim.metadata.namespace == pod.metadata.namespace  # an owner elsewhere is only somebody's word
+        and claim.metadata.annotations.get(ANNOTATION) == "true"
+        and claim.metadata.deletion_timestamp is None
     ]
     return tuple(sorted(found, key=lambda claim: (claim.status.allocation is None, claim.metadata.name)))
 

@@ -1,6 +1,7 @@
-"""Decides whether a node suits a pod, devices aside: its name, cordon, taints, labels and free resources.
+"""Decides whether a node suits a pod, devices aside: its name, cordon, taints, labels, features and room.
 
-Judges as kube-scheduler's NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodeResourcesFit do.
+Judges as kube-scheduler's NodeName, NodeUnschedulable, TaintToleration, NodeAffinity, NodeDeclaredFeatures and
+NodeResourcesFit do.
 What depends only on the node's own facts is told apart from what depends on the room left. Never chooses.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dovetail.model import nodes, pods, requests, selectors
+from dovetail.schedule import features
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
@@ -24,6 +26,7 @@ class Cause(enum.Enum):
     CORDONED = "cordoned"
     TAINT = "taint"
     LABELS = "labels"
+    FEATURES = "features"
     RESOURCES = "resources"
     CLAIM = "claim"
     DEVICES = "devices"
@@ -50,6 +53,8 @@ def node_misfit(pod: pods.Pod, node: nodes.Node) -> Misfit | None:
         return Misfit(Cause.TAINT, taint_text(taint))
     if not has_labels(spec, node):
         return Misfit(Cause.LABELS)
+    if feature := features.missing(spec, node):
+        return Misfit(Cause.FEATURES, feature)
     return None
 
 

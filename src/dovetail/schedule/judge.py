@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.allocate import allocator, outcome
-from dovetail.model import claims, meta, nodes, plan, pods, policy, requests
+from dovetail.model import claims, meta, nodes, plan, pods, policy, pools, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import extended, fit, owned, score
+from dovetail.schedule import extended, fit, leaning, owned, score
 from dovetail.schedule.claims import Needs, Wanted, reaches
 from dovetail.world import ledger
 from dovetail.world.view import NodeView
@@ -24,6 +24,7 @@ _CODES: Final = {
     fit.Cause.CORDONED: ReasonCode.CORDONED,
     fit.Cause.TAINT: ReasonCode.NODE_TAINT,
     fit.Cause.LABELS: ReasonCode.NODE_LABELS,
+    fit.Cause.FEATURES: ReasonCode.NODE_FEATURES,
     fit.Cause.RESOURCES: ReasonCode.ROOM,
 }
 
@@ -131,7 +132,16 @@ class Judge:
         if not owned.is_ours(node, self._policy.ownership):
             return _NOT_OWNED
         misfit = fit.node_misfit(kind.pod, node)
-        return None if misfit is None else _reason(misfit)
+        return None if misfit is None else msgspec.structs.replace(_reason(misfit), pool=pools.name_of(node))
+
+    def leaning(self, kind: Kind, node: nodes.Node) -> tuple[plan.Term, ...]:
+        """What about the node itself the pod likes less, or more."""
+        return leaning.terms(kind.pod, node, self._policy.weights)
+
+    @property
+    def weights(self) -> policy.Weights:
+        """How much each term counts."""
+        return self._policy.weights
 
     def follows(self, kind: Kind, wanted: Wanted, node: nodes.Node) -> bool:
         """Whether the pod could use the devices a claim has on the node."""
@@ -172,8 +182,8 @@ class Judge:
                 return Told((found.reason,))
 
     def node_terms(self, kind: Kind, node: str, choice: Choice) -> tuple[plan.Term, ...]:
-        """What choosing the node costs others, the choice of devices aside."""
-        return score.node_terms(
+        """What choosing the node costs others and the pod itself, the choice of devices aside."""
+        return self.leaning(kind, self.world.nodes[node]) + score.node_terms(
             score.Situation(
                 need=kind.need.without(self.served(kind, node)),
                 free=self.world.free(node),

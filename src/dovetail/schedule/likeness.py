@@ -9,7 +9,7 @@ equal keys give equal answers. Never judges anything.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from dovetail.cel import selectors as expressions
 from dovetail.cel.reads import OWN_DOMAIN, Path
 from dovetail.errors import ExpressionError
 from dovetail.model import claims, classes, objects, pods, slices
+from dovetail.schedule import features, leaning
 from dovetail.schedule.claims import Needs
 from dovetail.world.devices import Column, Devices
 from dovetail.world.view import NodeView, PoolView
@@ -37,9 +38,14 @@ class Reads(NamedTuple):
     compared: frozenset[str]
 
 
-def pod_key(pod: pods.Pod, needs: Needs) -> Key:
-    """Everything scheduling reads of a pod and its claims, but for their names."""
+def pod_key(pod: pods.Pod, needs: Needs, images: Collection[str] = ()) -> Key:
+    """Everything scheduling reads of a pod and its claims, but for their names and what ties it to other pods.
+
+    Of its images those count that any node holds.
+    """
     spec = pod.spec
+    near = tuple(name for name in leaning.images_of(pod) if name in images) if images else ()
+    wishes = pods.Affinity(node_affinity=spec.affinity.node_affinity) if spec.affinity else None
     read = pods.PodSpec(
         node_name=spec.node_name,
         containers=tuple(_resources_only(one) for one in spec.containers),
@@ -47,13 +53,13 @@ def pod_key(pod: pods.Pod, needs: Needs) -> Key:
         resources=spec.resources,
         overhead=spec.overhead,
         node_selector=spec.node_selector,
-        affinity=spec.affinity,
+        affinity=wishes,
         tolerations=spec.tolerations,
     )
     wanted = tuple(
         one.key if one.allocation is not None else objects.encode_struct(one.claim.spec) for one in needs.wanted
     )
-    return objects.encode_struct(read), wanted
+    return objects.encode_struct(read), wanted, near, features.needed(spec)
 
 
 def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass]) -> Reads:

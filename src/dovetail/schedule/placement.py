@@ -15,7 +15,7 @@ import msgspec
 from dovetail.allocate import outcome
 from dovetail.model import claims, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import extended, likeness, refuse
+from dovetail.schedule import extended, likeness, refuse, ties
 from dovetail.schedule.claims import Needs, Wanted, named_nodes
 from dovetail.schedule.cohort import Cohort, Cohorts, Singles
 from dovetail.schedule.judge import Judge, Kind, Known, kind_of, stand_in
@@ -27,14 +27,7 @@ MAX_FILED: Final = 1_000_000  # nodes filed in all of them together
 MAX_POLICIES: Final = 4  # remembered for one world
 
 
-class Best(NamedTuple):
-    """The node to choose, and what its score is made of."""
-
-    node: str
-    terms: tuple[plan.Term, ...]
-
-
-_Answer = Best | refuse.Tally | int  # a node, why there is none, or how many are still to be judged
+_Answer = ties.Best | refuse.Tally | int  # a node, why there is none, or how many are still to be judged
 
 
 class Found(NamedTuple):
@@ -44,6 +37,7 @@ class Found(NamedTuple):
     allocations: dict[ObjectKey, claims.AllocationResult]
     made: plan.MadeClaim | None
     terms: tuple[plan.Term, ...] = ()
+    volumes: tuple[plan.VolumeStep, ...] = ()
 
     def taken(self, pod: pods.Pod) -> dict[ObjectKey, claims.AllocationResult]:
         """Everything to assume for the pod, a claim that has no name yet included."""
@@ -102,20 +96,28 @@ class Search:
 
     def find(self, pod: pods.Pod, needs: Needs) -> Found | plan.Refusal:
         """The best node, or why there is none."""
+        tied = ties.of(pod, self._world)
+        if tied is not None and not isinstance(tied, ties.Ties):
+            return refuse.of_pod(pod, tied)
         backed = self._backed(pod)
         before = extended.made_before(self._world, pod) if backed else ()
         followed = _followed(before)
         self._judge.begin()
         if not self._memo or needs.held or followed is not None:
             kind = kind_of(pod, needs, backed=backed, followed=followed)
-            answer = self._singly(kind, needs)
+            answer = self._singly(kind, needs, tied)
         else:
             cohort = self._cohort(pod, needs, backed)
             kind = cohort.kind._replace(pod=pod)
-            answer = self._together(cohort)
-        if isinstance(answer, Best):
+            answer = self._together(cohort, tied)
+        if isinstance(answer, ties.Best):
             found = self._chosen(kind, needs, node=answer.node, before=before)
-            return found._replace(terms=answer.terms)
+            steps = (
+                tied.volumes.steps(self._world.nodes[answer.node])
+                if tied is not None and tied.volumes is not None
+                else ()
+            )
+            return found._replace(terms=answer.terms, volumes=steps)
         if isinstance(answer, int):
             return refuse.of_pod(pod, (_to_be_judged(answer),), is_undecided=True)
         names = {f"claim {stand_in(place)}": f"claim {one.name}" for place, one in enumerate(needs.fresh)}
@@ -128,35 +130,41 @@ class Search:
             return ()
         return extended.backing(requests.pod_request(pod), behind)
 
-    def _singly(self, kind: Kind, needs: Needs) -> _Answer:
+    def _singly(self, kind: Kind, needs: Needs, tied: ties.Ties | None) -> _Answer:
         """Without memory; where devices are settled most nodes need not be looked at."""
         if not self._memo:
-            return self._asked(kind, Singles(self._judge, kind))
+            return self._asked(Singles(self._judge, kind), tied)
         near = named_nodes(_settled(kind))
         if near is not None:
-            answer = self._asked(kind, Singles(self._judge, kind, near))
-            return answer if isinstance(answer, Best) else self._asked(kind, Singles(self._judge, kind))
-        key = (likeness.pod_key(kind.pod, needs), kind.backed, kind.followed and kind.followed.key)
+            answer = self._asked(Singles(self._judge, kind, near), tied)
+            return answer if isinstance(answer, ties.Best) else self._asked(Singles(self._judge, kind), tied)
+        key = (self._pod_key(kind.pod, needs), kind.backed, kind.followed and kind.followed.key)
         known = self._passing.get(key)
         if known is None:
             known = self._passing[key] = self._new_cohort(kind)
-        return self._together(known)
+        return self._together(known, tied)
 
-    def _asked(self, kind: Kind, singles: Singles) -> _Answer:
-        if singles.unfiled:
-            return singles.unfiled
-        best = singles.best()
-        return singles.tally(self._judge) if best is None else Best(best, self._judge.terms(kind, best))
+    def _asked(self, singles: Singles, tied: ties.Ties | None) -> _Answer:
+        return singles.unfiled or self._best(singles, tied)
 
-    def _together(self, cohort: Cohort) -> _Answer:
-        unfiled = cohort.refresh(self._judge)
-        if unfiled:
-            return unfiled
-        best = cohort.best()
-        return cohort.tally(self._judge) if best is None else Best(best, cohort.terms(self._judge, best))
+    def _together(self, cohort: Cohort, tied: ties.Ties | None) -> _Answer:
+        return cohort.refresh(self._judge) or self._best(cohort, tied)
+
+    def _best(self, judged: Cohort | Singles, tied: ties.Ties | None) -> ties.Best | refuse.Tally:
+        """Of the nodes that suit the one the pod's ties leave and like best, or why none is left."""
+        if tied is None:
+            best = judged.best()
+            return judged.tally(self._judge) if best is None else ties.Best(best, judged.terms(self._judge, best))
+        found = tied.choose(judged.scores(), self._world.nodes, self._judge.weights)
+        if isinstance(found, ties.Best):
+            return found._replace(terms=(*found.terms, *judged.terms(self._judge, found.node)))
+        return found.plus(judged.tally(self._judge))
+
+    def _pod_key(self, pod: pods.Pod, needs: Needs) -> likeness.Key:
+        return likeness.pod_key(pod, needs, self._world.images)
 
     def _cohort(self, pod: pods.Pod, needs: Needs, backed: extended.Backing) -> Cohort:
-        key = (likeness.pod_key(pod, needs), backed)
+        key = (self._pod_key(pod, needs), backed)
         known = self._kept.cohorts.get(key)
         if known is None:
             known = self._new_cohort(kind_of(pod, needs, backed=backed))

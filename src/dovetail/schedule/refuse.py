@@ -5,6 +5,7 @@ Given reasons as they came up; says need, have and numbers in one line. Never le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -14,6 +15,7 @@ from dovetail.model import plan, pods, requests
 from dovetail.model.reasons import Reason, ReasonCode
 
 SHOWN: Final = 4  # obstacles in the summary; all of them are in the refusal
+SHOWN_POOLS: Final = 3  # node pools named with an obstacle
 
 
 class Tally:
@@ -23,6 +25,7 @@ class Tally:
         self.nodes = 0
         self.is_undecided = False
         self._found: dict[tuple[ReasonCode, str], tuple[int, Reason]] = {}
+        self._pools: dict[tuple[ReasonCode, str], Counter[str]] = {}
 
     def add(self, reasons: Iterable[Reason], *, is_undecided: bool = False, nodes: int = 1) -> None:
         """One more node is out, or several, for these reasons."""
@@ -30,13 +33,33 @@ class Tally:
         self.is_undecided |= is_undecided
         for reason in {(one.code, one.subject): one for one in reversed(tuple(reasons))}.values():
             key = (reason.code, reason.subject)
+            if reason.pool:
+                self._pools.setdefault(key, Counter())[reason.pool] += nodes
+                reason = msgspec.structs.replace(reason, pool="")  # counted beside it
             count, nearest = self._found.get(key, (0, reason))
             self._found[key] = (count + nodes, max(nearest, reason, key=_nearness))
+
+    def plus(self, other: Tally) -> Tally:
+        """Both counts together, the nodes of one being none of the other's."""
+        both = Tally()
+        both.nodes = self.nodes + other.nodes
+        both.is_undecided = self.is_undecided or other.is_undecided
+        both._found = {**self._found}
+        for key, (count, reason) in other._found.items():
+            known, nearest = both._found.get(key, (0, reason))
+            both._found[key] = (known + count, max(nearest, reason, key=_nearness))
+        for pools in (self._pools, other._pools):
+            for key, counts in pools.items():
+                both._pools.setdefault(key, Counter()).update(counts)
+        return both
 
     def obstacles(self) -> tuple[plan.Obstacle, ...]:
         """By count, then by name."""
         found = sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
-        return tuple(plan.Obstacle(reason=reason, nodes=count) for _, (count, reason) in found)
+        return tuple(
+            plan.Obstacle(reason=reason, nodes=count, pools=_ranked(self._pools.get(key)))
+            for key, (count, reason) in found
+        )
 
 
 def over_nodes(
@@ -46,7 +69,7 @@ def over_nodes(
     if not tally.nodes:
         return of_pod(pod, (Reason(code=ReasonCode.NO_NODES, detail="the cluster has no nodes"),))
     obstacles = tuple(_renamed(one, names) for one in tally.obstacles())
-    parts = [_phrase(one) for one in obstacles[:SHOWN]]
+    parts = [_phrase(one) + _in_pools(one, of=tally.nodes) for one in obstacles[:SHOWN]]
     if len(obstacles) > SHOWN:
         parts.append(f"{len(obstacles) - SHOWN} more reasons")
     counted = "1 node" if tally.nodes == 1 else f"{tally.nodes} nodes"
@@ -69,6 +92,20 @@ def of_pod(pod: pods.Pod, reasons: tuple[Reason, ...], *, is_undecided: bool = F
     )
 
 
+def _ranked(counts: Counter[str] | None) -> tuple[tuple[str, int], ...]:
+    """By count, then by name."""
+    return tuple(sorted((counts or {}).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _in_pools(obstacle: plan.Obstacle, *, of: int) -> str:
+    """Which pools these nodes are of, where that tells them from the rest."""
+    if not obstacle.pools or obstacle.nodes == of:
+        return ""
+    shown = [f"{name} {count}" for name, count in obstacle.pools[:SHOWN_POOLS]]
+    more = len(obstacle.pools) - len(shown)
+    return f" (of pool {', '.join(shown)}{f' and {more} more' if more else ''})"
+
+
 def _phrase(obstacle: plan.Obstacle) -> str:
     reason, count = obstacle.reason, obstacle.nodes
     many = count != 1
@@ -86,10 +123,52 @@ def _phrase(obstacle: plan.Obstacle) -> str:
             return f"{count} {'have' if many else 'has'} taint {reason.subject} that the pod does not tolerate"
         case ReasonCode.NODE_LABELS:
             return f"{count} lack{'' if many else 's'} the labels the pod asks for"
+        case ReasonCode.NODE_FEATURES:
+            return f"{count} lack{'' if many else 's'} feature {reason.subject}"
+        case ReasonCode.POD_AFFINITY | ReasonCode.POD_ANTI_AFFINITY if not reason.subject:
+            return f"{count} {reason.detail}" if not many else f"{count} {_plural(reason.detail)}"
+        case ReasonCode.SPREAD:
+            return f"{count} would spread such pods over {reason.subject} by more than {reason.need}"
+        case ReasonCode.SPREAD_LABEL:
+            return f"{count} lack{'' if many else 's'} label {reason.subject}, over which such pods are spread"
+        case ReasonCode.HOST_PORT:
+            return f"{count} {'have' if many else 'has'} {reason.subject} in use"
+        case ReasonCode.NOMINATED:
+            return f"{count} {'are' if many else 'is'} kept for {reason.subject}"
         case ReasonCode.CLAIM_ELSEWHERE:
             return f"{count} cannot reach the devices of {reason.subject}"
+        case (
+            ReasonCode.VOLUME_NODE
+            | ReasonCode.VOLUME_NONE
+            | ReasonCode.VOLUME_SPACE
+            | ReasonCode.VOLUME_LIMIT
+            | ReasonCode.VOLUME_DRIVER
+            | ReasonCode.VOLUME_IN_USE
+        ):
+            return f"{count} {_volume_phrase(reason, is_many=many)}"
         case _:
             return f"{count} cannot serve {reason.subject}: {_brief(reason)}" if reason.subject else f"{count} {reason}"
+
+
+def _plural(sentence: str) -> str:
+    return f"have {sentence.removeprefix('has ')}"
+
+
+def _volume_phrase(reason: Reason, *, is_many: bool) -> str:
+    has = "have" if is_many else "has"
+    match reason.code:
+        case ReasonCode.VOLUME_NONE:
+            return f"{has} no free volume that fits {reason.subject}"
+        case ReasonCode.VOLUME_SPACE:
+            return f"{has} too little storage left for {reason.subject}"
+        case ReasonCode.VOLUME_LIMIT:
+            return f"can attach too few volumes of {reason.subject} (needs {reason.need}, at most {reason.have} more)"
+        case ReasonCode.VOLUME_DRIVER:
+            return f"{'do' if is_many else 'does'} not run {reason.subject}"
+        case ReasonCode.VOLUME_IN_USE:
+            return f"{has} a pod that uses the same disk"
+        case _:
+            return f"cannot reach the volume of {reason.subject}" + (f" ({reason.detail})" if reason.detail else "")
 
 
 def _brief(reason: Reason) -> str:
@@ -108,7 +187,7 @@ def _renamed(obstacle: plan.Obstacle, names: Mapping[str, str]) -> plan.Obstacle
     if (subject, detail) == (reason.subject, reason.detail):
         return obstacle
     renamed = msgspec.structs.replace(reason, subject=subject, detail=detail)
-    return plan.Obstacle(reason=renamed, nodes=obstacle.nodes)
+    return plan.Obstacle(reason=renamed, nodes=obstacle.nodes, pools=obstacle.pools)
 
 
 def _nearness(reason: Reason) -> tuple[int, str, int, int]:

@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from dovetail.model import claims, kinds, objects
 from dovetail.model.kinds import Kind
 from dovetail.model.validation import fields
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim import caretaking, machines, rulings, watching
+from dovetail.sim import caretaking, machines, merge, rulings, watching
 from dovetail.sim.clock import VirtualClock
 from dovetail.sim.shelf import Record, Shelf
 from dovetail.world.events import ObjectKey
@@ -80,15 +82,24 @@ class SimApi:
         return _answer(record, brief=brief)
 
     async def patch(self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
-        """A JSON merge patch of an object or of its status."""
+        """A JSON merge patch of an object or of its status; one that only adds leaves other items of keyed lists."""
         await self._arrive("patch", target)
         if target.subresource not in ("", "status"):
             raise failures.Missing(f"{target}: no such subresource", status=404, reason="NotFound")
         record = self._found(target)
-        tree = rulings.patched(target, record, rulings.parsed(patch), terms=self._terms(target.namespace))
+        given = rulings.parsed(patch)
+        if adds:
+            given = merge.completed(record.tree, given)
+        tree = rulings.patched(target, record, given, terms=self._terms(target.namespace))
         kept = self.shelf.put(target.kind, tree)
         self._leave("patch", target)
         return _answer(kept, brief=brief)
+
+    async def protect(self, target: Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
+        """Adds a finalizer; its metadata then."""
+        finalizers = [*self._found(target).metadata.finalizers, finalizer]
+        metadata = {"uid": uid, "resourceVersion": resource_version, "finalizers": finalizers}
+        return await self.patch(target, msgspec.json.encode({"metadata": metadata}), brief=True)
 
     async def delete(
         self, target: Target, *, uid: str = "", resource_version: str = "", grace_seconds: int | None = None

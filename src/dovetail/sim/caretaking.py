@@ -1,8 +1,8 @@
 """The controllers a cluster cannot do without, in memory: claims for pods, devices given back, orphans collected.
 
 Given the shelf, acts until nothing is left to do. Stands for the claim controller and the garbage collector of
-kube-controller-manager as far as schedulers meet them. What becomes of a claim is said about trees and structs alone,
-for whoever keeps claims elsewhere. Never allocates, never binds.
+kube-controller-manager as far as schedulers meet them, and lets those of volumes act. What becomes of a claim is said
+about trees and structs alone, for whoever keeps claims elsewhere. Never allocates, never binds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from dovetail.model import claims, kinds, meta, objects, pods
+from dovetail.sim import volumes
 from dovetail.sim.shelf import Record, Shelf, uids
 from dovetail.world.events import ObjectKey, key_of
 
@@ -20,7 +21,8 @@ MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it ap
 TERMINAL: Final = ("Succeeded", "Failed")
 # Owners that could be here and are not: what they owned goes. Owners of other kinds count as there.
 COLLECTED: Final = {kind.name: kind for kind in (kinds.POD, kinds.NODE, kinds.CLAIM)}
-OWNED: Final = (kinds.CLAIM, kinds.SLICE, kinds.LEASE, kinds.POD)
+OWNED: Final = (kinds.CLAIM, kinds.SLICE, kinds.LEASE, kinds.POD, kinds.VOLUME_CLAIM)
+VOLUME_KINDS: Final = {kind.name: kind for kind in (*kinds.STORAGE, kinds.POD) if kind.name in volumes.KINDS}
 
 Tree = dict[str, Any]
 
@@ -35,6 +37,9 @@ def settle(shelf: Shelf) -> int:
             _reserve_claims(shelf, record.struct)
         for record in shelf.all(kinds.CLAIM):
             _release(shelf, record)
+        listed = {name: [record.tree for record in shelf.all(kind)] for name, kind in VOLUME_KINDS.items()}
+        for tree in volumes.changes(listed):
+            shelf.put(VOLUME_KINDS[tree["kind"]], tree)
         _collect(shelf)
         if shelf.revision == start:
             return shelf.revision - before

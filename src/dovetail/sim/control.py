@@ -8,14 +8,15 @@ itself.
 import datetime
 import hashlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
 from dovetail.loops import hollow, preparing, stages
-from dovetail.model import claims, meta, nodes, objects, plan, pods, policy, slices, taintrules
+from dovetail.model import claims, meta, namespaces, nodes, objects, plan, pods, policy, slices, taintrules
+from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
-from dovetail.sim import caretaking, rulings
+from dovetail.sim import caretaking, rulings, volumes
 from dovetail.sim import cluster as clusters
 from dovetail.world.events import Changed, Deleted, ObjectKey
 from dovetail.world.world import World
@@ -32,6 +33,8 @@ _SEEN: Final = (
     claims.ResourceClaimTemplate,
     DeviceClass,
     taintrules.DeviceTaintRule,
+    namespaces.Namespace,
+    *get_args(storage.Object),
 )
 
 
@@ -207,6 +210,7 @@ def _placed(
     """The cluster after everything that can start has started."""
     stamp = timestamp(now)
     cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
+    cluster = _with_volumes(cluster, stamp)
     if not _has_waiting(cluster):
         return cluster
     from dovetail.schedule import cycle  # who only asks what is due needs no engine
@@ -216,8 +220,29 @@ def _placed(
         for placement in decided.placements:
             carried_out = _carried_out(cluster, placement, stamp, walk=walk)
             cluster = clusters.written(cluster, carried_out, now=stamp)
+        cluster = _with_volumes(cluster, stamp)
     waits = [one for refusal in decided.refusals if (one := _told(cluster, refusal, stamp)) is not None]
     return clusters.written(cluster, waits, now=stamp)
+
+
+def _with_volumes(cluster: clusters.Cluster, stamp: str) -> clusters.Cluster:
+    """The cluster after the controllers of volumes did all they can."""
+    users = [one for key, one in cluster.records.items() if key.kind == "Pod" and b'"ephemeral"' in bytes(one.document)]
+    if not users and not any(key.kind.startswith("PersistentVolume") for key in cluster.records):
+        return cluster
+    # A claim of a snapshot has no manifest: nobody provisions for it here but for pods that are placed.
+    still = {
+        (key.namespace, key.name)
+        for key, record in cluster.records.items()
+        if key.kind == "PersistentVolumeClaim" and not bytes(record.applied)
+    }
+    while True:
+        listed = {kind: [one.tree for one in clusters.listed(cluster, kind)] for kind in volumes.KINDS if kind != "Pod"}
+        listed["Pod"] = [clusters.decoded(one).tree for one in users]
+        after = clusters.written(cluster, map(objects.decode, volumes.changes(listed, still)), now=stamp)
+        if after.revision == cluster.revision:
+            return cluster
+        cluster = after
 
 
 def _has_waiting(cluster: clusters.Cluster) -> bool:
@@ -295,6 +320,8 @@ def _carried_out(
         assert stored is not None
         assert isinstance(stored.struct, claims.ResourceClaim)
         yield objects.replace(stored, _reserved(stored.struct, given.get(ref), user))
+    for step in placement.volumes:
+        yield _step_taken(cluster, step, placement.node)
     served = None
     if placement.made is not None:
         made = _made(cluster, placement.made, user)
@@ -313,6 +340,16 @@ def _carried_out(
     )
     spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
     yield _started(objects.replace(stored, msgspec.structs.replace(pod, spec=spec, status=status)), now, walk=walk)
+
+
+def _step_taken(cluster: clusters.Cluster, step: plan.VolumeStep, node: str) -> objects.Stored:
+    """The volume given to its claim, or the claim that says where its volume is to be made."""
+    claim = clusters.get(cluster, clusters.Key("PersistentVolumeClaim", step.claim.namespace, step.claim.name))
+    volume = clusters.get(cluster, clusters.Key("PersistentVolume", "", step.volume)) if step.volume else None
+    assert claim is not None
+    if volume is None:
+        return objects.decode(volumes.selected(claim.tree, node))
+    return objects.decode(volumes.given(volume.tree, claim.tree))
 
 
 def _started(stored: objects.Stored, now: str, *, walk: stages.Stages) -> objects.Stored:

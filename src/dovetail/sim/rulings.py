@@ -20,7 +20,9 @@ from dovetail.sim.shelf import Record
 
 Tree = dict[str, Any]
 
-WITH_STATUS: Final = frozenset({"Pod", "Node", "ResourceClaim", "DeviceTaintRule", "Namespace"})
+WITH_STATUS: Final = frozenset(
+    {"Pod", "Node", "ResourceClaim", "DeviceTaintRule", "Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+)
 STATUS_STRANGERS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
 KEPT_METADATA: Final = (*STATUS_STRANGERS, "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")
 CHANGEABLE_IN_POD: Final = frozenset(

@@ -17,7 +17,10 @@ from dovetail.world.events import ObjectKey
 
 Tree = dict[str, Any]
 
-GENERATIONLESS: Final = frozenset({"Node", "Event", "Namespace", "Lease", "ResourceClaim", "ResourceClaimTemplate"})
+GENERATIONLESS: Final = frozenset(
+    {"Node", "Event", "Namespace", "Lease", "ResourceClaim", "ResourceClaimTemplate"}
+    | {one.name for one in kinds.STORAGE}
+)
 DEFAULT_GRACE: Final = 30  # terminationGracePeriodSeconds of core/v1
 
 

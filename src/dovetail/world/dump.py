@@ -22,9 +22,18 @@ def dump(world: World) -> dict[str, Any]:
         "classes": {name: _tree(one) for name, one in sorted(world.classes.items())},
         "rules": {name: _tree(one) for name, one in sorted(world.rules.items())},
         "assumed": {
-            id_: [a.node, msgspec.to_builtins(a.request), {"/".join(k): _tree(v) for k, v in a.allocations.items()}]
+            id_: [
+                a.node,
+                msgspec.to_builtins(a.request),
+                {"/".join(k): _tree(v) for k, v in a.allocations.items()},
+                msgspec.to_builtins(a.volumes),
+            ]
             for id_, a in sorted(world.assumed.items())
         },
+        "storage": world.storage.dump(),
+        "namespaces": {name: _tree(one) for name, one in sorted(world.namespaces.items())},
+        "images": sorted(world.images.items()),
+        "crowd": world.crowd.dump(),
         "held": {name: _tree(one) for name, one in sorted(world.held.items())},
         "pending": sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in world.pending()),
         "free": {name: msgspec.to_builtins(world.free(name)) for name in sorted(world.nodes)},
@@ -46,7 +55,10 @@ def rebuilt(facts: list[Object], assumed_from: World) -> World:
 
 
 def _tree(found: msgspec.Struct) -> Any:
-    return objects.tree_of(found)
+    try:
+        return objects.tree_of(found)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # parameters of a claim may hold anything
+        return objects.encode_struct(found)
 
 
 def _view(view: NodeView) -> list[Any]:

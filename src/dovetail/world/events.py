@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dovetail.model import claims, classes, nodes, pods, slices, taintrules
+from dovetail.model import claims, classes, namespaces, nodes, pods, slices, taintrules, volumes
 
 Object = (
     nodes.Node
@@ -14,6 +14,8 @@ Object = (
     | claims.ResourceClaimTemplate
     | classes.DeviceClass
     | taintrules.DeviceTaintRule
+    | namespaces.Namespace
+    | volumes.Object
 )
 
 

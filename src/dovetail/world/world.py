@@ -6,20 +6,24 @@ confirmed) are a layer of their own: trials make them and take them back, events
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from dovetail.errors import StateError
-from dovetail.model import claims, classes, nodes, pods, requests, slices, taintrules
+from dovetail.model import claims, classes, namespaces, nodes, plan, pods, requests, slices, taintrules
 from dovetail.model.requests import Resources
 from dovetail.world import overlaps, soundness, views
+from dovetail.world.crowd import Crowd
 from dovetail.world.devices import Interner
 from dovetail.world.events import Changed, Event, Object, ObjectKey, claims_of, key_of, pod_id
 from dovetail.world.holders import Holders
 from dovetail.world.journal import Journal
 from dovetail.world.pools import Pool, PoolKey, part_of
 from dovetail.world.rules import Rules
+from dovetail.world.storage import Storage
+from dovetail.world.trial import Trial
 from dovetail.world.usage import Usage
 from dovetail.world.view import NodeView
 
@@ -33,19 +37,7 @@ class Assumption(NamedTuple):
     node: str
     request: Resources
     allocations: Mapping[ObjectKey, claims.AllocationResult]
-
-
-class Trial:
-    """An open checkpoint. What is assumed meanwhile is taken back at the end unless `commit` was called."""
-
-    __slots__ = ("is_committed",)
-
-    def __init__(self) -> None:
-        self.is_committed = False
-
-    def commit(self) -> None:
-        """Keeps what was assumed; an outer trial may still take it back."""
-        self.is_committed = True
+    volumes: tuple[plan.VolumeStep, ...] = ()
 
 
 class World:
@@ -58,10 +50,15 @@ class World:
         self.templates: dict[ObjectKey, claims.ResourceClaimTemplate] = {}
         self.classes: dict[str, classes.DeviceClass] = {}
         self.rules: dict[str, taintrules.DeviceTaintRule] = {}
+        self.namespaces: dict[str, namespaces.Namespace] = {}
+        self.images: Counter[str] = Counter()  # by name, how many nodes hold it
+        self.crowd = Crowd()  # the pods on nodes, as others see them
+        self.storage = Storage()  # volumes, their claims and what is decided about them
         self.assumed: dict[str, Assumption] = {}
         self.held: dict[str, claims.AllocationResult] = {}  # kept out of use, by the name it was held under
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
+        self.nodes_version = 0  # grows with every change of a node that decisions read
         self._interner = Interner()
         self._pools: dict[PoolKey, Pool] = {}
         self._slices: dict[str, PoolKey] = {}
@@ -174,9 +171,11 @@ class World:
     def _put_node(self, node: nodes.Node, *, is_there: bool) -> None:
         name = node.metadata.name
         old = self.nodes.pop(name, None)
+        self._count_images(old, node if is_there else None)
         if not is_there:
             self._offered.pop(name, None)
             self._touch(name)
+            self.nodes_version += 1
             return
         self.nodes[name] = node
         if old is not None and _decides_alike(old, node):  # a heartbeat
@@ -184,16 +183,28 @@ class World:
                 self._views[name] = self._views[name]._replace(node=node)
             return
         self._offered[name] = requests.allocatable(node.status.allocatable)
+        self.nodes_version += 1
         self._touch(name)
+
+    def _count_images(self, old: nodes.Node | None, new: nodes.Node | None) -> None:
+        before = old.status.images if old is not None else ()
+        after = new.status.images if new is not None else ()
+        if before != after:
+            self.images.subtract(name for image in before for name in image.names)
+            self.images.update(name for image in after for name in image.names)
+            self.images = +self.images
 
     def _put_pod(self, pod: pods.Pod, *, is_there: bool) -> None:
         id_ = pod_id(pod)
         self.pods.pop(id_, None)
         self._pending.pop(id_, None)
+        self.crowd.expect(id_, None)
         before = self._running.pop(id_, None)
         after = (pod.spec.node_name, requests.occupied(pod)) if is_there and _occupies(pod) else None
         if before is not None and before != after:
             self._take(*before, sign=-1)
+        if before is not None and after is None:
+            self.crowd.drop(id_)
         if not is_there or pod.spec.node_name or pod.status.phase in TERMINAL:
             self._confirm(id_, keep_claims=is_there and bool(pod.spec.node_name))
         if not is_there:
@@ -201,10 +212,12 @@ class World:
         self.pods[id_] = pod
         if after is not None:
             self._running[id_] = after
+            self.crowd.put(id_, pod, pod.spec.node_name)
             if before != after:
                 self._take(*after, sign=1)
         elif not pod.spec.node_name and pod.status.phase not in TERMINAL:
             self._pending[id_] = pod
+            self.crowd.expect(id_, pod)
 
     def _put_claim(self, claim: claims.ResourceClaim, *, is_there: bool) -> None:
         key = key_of(claim)
@@ -252,13 +265,21 @@ class World:
                 if old is None or not is_there or old.spec != found.spec:
                     self._rules = Rules(self.rules.values())
                     self._touch_all()
+            case namespaces.Namespace():
+                _put(self.namespaces, found.metadata.name, found if is_there else None)
             case _:
-                raise StateError(f"the world keeps no {type(found).__name__}")
+                if not self.storage.put(found, is_there=is_there):
+                    raise StateError(f"the world keeps no {type(found).__name__}")
 
     # Assumptions, trials and holds
 
     def assume(
-        self, pod: pods.Pod, node: str, allocations: Mapping[ObjectKey, claims.AllocationResult] | None = None
+        self,
+        pod: pods.Pod,
+        node: str,
+        allocations: Mapping[ObjectKey, claims.AllocationResult] | None = None,
+        *,
+        volumes: tuple[plan.VolumeStep, ...] = (),
     ) -> None:
         """Takes a decision as done until events tell. Inside a trial it is taken back at the end.
 
@@ -269,7 +290,7 @@ class World:
         if request.scalars:
             offered = self._offered.get(node, requests.NOTHING)
             request = request.without([name for name, _ in request.scalars if offered.scalar(name) <= 0])
-        assumption = Assumption(pod, node, request, given)
+        assumption = Assumption(pod, node, request, given, volumes)
         self._set_assumed(pod_id(pod), assumption)
         if self._undo:
             self._undo[-1].append(("assumed", assumption))
@@ -329,16 +350,21 @@ class World:
         if id_ in self.assumed:
             raise StateError(f"pod {id_} is assumed already")
         self.assumed[id_] = assumption
-        self._take(assumption.node, assumption.request, sign=1)
+        if assumption.request != requests.NOTHING:  # else the pod's own event speaks for it
+            self._take(assumption.node, assumption.request, sign=1)
+            self.crowd.put(id_, assumption.pod, assumption.node)
         for key in claims_of(assumption.pod):
             self._assumed_users.setdefault(key, set()).add(id_)
         for key, allocation in assumption.allocations.items():
             self._assumed_claims[key] = id_
             self._use(allocation, key, sign=1)
+        self.storage.assume(assumption.node, assumption.volumes)
 
     def _unset_assumed(self, id_: str, assumption: Assumption) -> None:
         del self.assumed[id_]
-        self._take(assumption.node, assumption.request, sign=-1)
+        if assumption.request != requests.NOTHING:
+            self._take(assumption.node, assumption.request, sign=-1)
+            self.crowd.drop(id_)
         for key in claims_of(assumption.pod):
             self._assumed_users[key].discard(id_)
             if not self._assumed_users[key]:
@@ -346,6 +372,7 @@ class World:
         for key, allocation in assumption.allocations.items():
             self._assumed_claims.pop(key, None)
             self._use(allocation, key, sign=-1)
+        self.storage.assume(assumption.node, assumption.volumes, sign=-1)
 
     def _confirm(self, id_: str, *, keep_claims: bool) -> None:
         """The pod's own event speaks now: its request is counted from the pod. Claims wait for theirs."""
@@ -355,7 +382,7 @@ class World:
         self._unset_assumed(id_, assumption)
         left = {key: a for key, a in assumption.allocations.items() if keep_claims and not self._is_allocated(key)}
         if left:
-            self._set_assumed(id_, assumption._replace(request=requests.NOTHING, allocations=left))
+            self._set_assumed(id_, assumption._replace(request=requests.NOTHING, allocations=left, volumes=()))
 
     def _drop_assumed_claim(self, key: ObjectKey) -> None:
         id_ = self._assumed_claims.get(key)
@@ -451,6 +478,7 @@ def _decides_alike(one: nodes.Node, other: nodes.Node) -> bool:
         and one.spec == other.spec
         and one.status.allocatable == other.status.allocatable
         and one.status.declared_features == other.status.declared_features
+        and one.status.images == other.status.images
     )
 
 

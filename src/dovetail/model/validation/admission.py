@@ -62,10 +62,11 @@ def create(new: objects.Object, terms: fields.Terms) -> Verdict:
             new = _first_generation(msgspec.structs.replace(new, spec=rule_spec, status=cleared))
             taint_rules.check_create(problems, new)
         case pods.Pod():
+            new = msgspec.structs.replace(new, spec=defaults.pod_spec(new.spec, new.metadata.labels))
             workloads.check_pod(problems, new)
         case nodes.Node():
             workloads.check_node(problems, new)
-        case objects.Generic():
+        case _:
             workloads.check_generic(problems, new)
     return Verdict(new, _distinct(problems))
 

@@ -4,11 +4,12 @@ Given a decoded object and the time to write; returns the object, changed only w
 Never removes anything.
 """
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
 
-from dovetail.model import claims, selectors, slices, taintrules
+from dovetail.model import claims, meta, pods, selectors, slices, taintrules
 
 R = TypeVar("R", claims.ExactDeviceRequest, claims.DeviceSubRequest)
 
@@ -32,6 +33,16 @@ def claim_status(status: claims.ResourceClaimStatus) -> claims.ResourceClaimStat
     )
     devices = msgspec.structs.replace(allocation.devices, results=results)
     return msgspec.structs.replace(status, allocation=msgspec.structs.replace(allocation, devices=devices))
+
+
+def pod_spec(spec: pods.PodSpec, known: Mapping[str, str]) -> pods.PodSpec:
+    """Label keys that pods must share, or must not, become part of the selectors, with the values of the pod itself."""
+    affinity = spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return spec
+    near, away = (_keyed_side(side, known) for side in (affinity.pod_affinity, affinity.pod_anti_affinity))
+    both = msgspec.structs.replace(affinity, pod_affinity=near, pod_anti_affinity=away)
+    return msgspec.structs.replace(spec, affinity=both)
 
 
 def slice_spec(spec: slices.ResourceSliceSpec, now: str) -> slices.ResourceSliceSpec:
@@ -84,4 +95,37 @@ def _tolerations(
     return tuple(
         toleration if toleration.operator else msgspec.structs.replace(toleration, operator="Equal")
         for toleration in tolerations
+    )
+
+
+def _keyed_side(side: pods.PodAffinity | None, known: Mapping[str, str]) -> pods.PodAffinity | None:
+    if side is None:
+        return None
+    soft = side.preferred_during_scheduling_ignored_during_execution
+    return msgspec.structs.replace(
+        side,
+        required_during_scheduling_ignored_during_execution=tuple(
+            _keyed(term, known) for term in side.required_during_scheduling_ignored_during_execution
+        ),
+        preferred_during_scheduling_ignored_during_execution=tuple(
+            msgspec.structs.replace(one, pod_affinity_term=_keyed(one.pod_affinity_term, known)) for one in soft
+        ),
+    )
+
+
+def _keyed(term: pods.PodAffinityTerm, known: Mapping[str, str]) -> pods.PodAffinityTerm:
+    selector = term.label_selector
+    if selector is None:
+        return term
+    more = tuple(
+        meta.LabelSelectorRequirement(key=key, operator=operator, values=(known[key],))
+        for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
+        for key in keys
+        if key in known
+    )
+    expressions = tuple(dict.fromkeys((*selector.match_expressions, *more)))
+    if expressions == selector.match_expressions:
+        return term
+    return msgspec.structs.replace(
+        term, label_selector=msgspec.structs.replace(selector, match_expressions=expressions)
     )

@@ -63,7 +63,7 @@ def check_node(problems: Problems, node: nodes.Node) -> None:
     _check_amounts(problems, node.status.allocatable, "status.allocatable")
 
 
-def check_generic(problems: Problems, generic: objects.Generic) -> None:
+def check_generic(problems: Problems, generic: objects.Object) -> None:
     """Metadata alone; names of such kinds only have to fit into a path."""
     name = generic.metadata.name
     if not name and not generic.metadata.generate_name:

@@ -1,0 +1,52 @@
+{{/* The templates keep to what both Helm and `dovetail install` understand: no variables, no loops with two names,
+     only the functions that src/dovetail/boot/chart_functions.py lists. */}}
+
+{{- define "dovetail.scheduler" -}}
+{{ .Release.Name }}-scheduler
+{{- end }}
+
+{{- define "dovetail.serviceAccount" -}}
+{{ default (include "dovetail.scheduler" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "dovetail.selector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: scheduler
+{{- end }}
+
+{{- define "dovetail.labels" -}}
+{{ include "dovetail.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "dovetail.image" -}}
+{{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}
+{{- else }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+{{- end }}
+
+{{/* What the chart decides about the configuration file, whatever the values say. */}}
+{{- define "dovetail.decided" -}}
+apiVersion: dovetail.dev/v1alpha1
+kind: SchedulerConfiguration
+schedulerNames: {{ .Values.schedulerNames | toJson }}
+leaderElection:
+  namespace: {{ .Release.Namespace }}
+  name: {{ include "dovetail.scheduler" . }}
+serving:
+  address: 0.0.0.0
+  port: {{ .Values.port }}
+{{- end }}
+
+{{- define "dovetail.policyVersion" -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+admissionregistration.k8s.io/v1
+{{- else -}}
+admissionregistration.k8s.io/v1beta1
+{{- end }}
+{{- end }}

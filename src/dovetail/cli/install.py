@@ -1,0 +1,162 @@
+"""`dovetail install`, `upgrade`, `uninstall`: the scheduler onto a cluster and off it again, without Helm."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dovetail.cli import output
+
+if TYPE_CHECKING:  # imported in the commands, so that help comes at once
+    from dovetail.kube import transport
+
+F = TypeVar("F", bound=Callable[..., Any])
+SECONDS = 120.0
+
+
+def _where(command: F) -> F:
+    """Which installation, on which cluster."""
+    for option in (
+        click.option("--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"),
+        click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. [default: as kubectl]"),
+        click.option("-n", "--namespace", default="dovetail-system", show_default=True, metavar="NAME"),
+        click.option("--name", default="dovetail", show_default=True, metavar="NAME", help="What names begin with."),
+    ):
+        command = option(command)
+    return command
+
+
+def _values(command: F) -> F:
+    """What is installed."""
+    for option in (
+        click.option(
+            "--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS",
+            help="How long to wait.",
+        ),
+        click.option("--wait", is_flag=True, help="Wait until every replica is ready."),
+        click.option("--force", is_flag=True, help="Take over objects and fields of others."),
+        click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="A value; YAML, so lists work."),
+        click.option("-f", "--values", "files", multiple=True, metavar="FILE", help="A file of values."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@_where
+@_values
+@click.option("--dry-run", is_flag=True, help="Print what would be applied; no cluster is asked.")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("yaml", "json")), help="How --dry-run prints. [default: yaml]"
+)
+@click.option(
+    "--api-versions", multiple=True, metavar="GROUP/VERSION/KIND", help="With --dry-run: what the cluster serves."
+)
+def install(
+    *,
+    name: str,
+    namespace: str,
+    files: Sequence[str],
+    settings: Sequence[str],
+    dry_run: bool,
+    form: str | None,
+    api_versions: Sequence[str],
+    **others: Any,
+) -> None:
+    """Install the scheduler on a cluster, or bring it up to date.
+
+    \b
+    dovetail install --set image.repository=example.com/gpu/dovetail --wait
+    dovetail install --set image.repository=example.com/gpu/dovetail --dry-run -o yaml
+
+    The same objects as the Helm chart in deploy/chart. Nothing is changed unless the cluster accepts all of it.
+    """
+    if not dry_run and (form is not None or api_versions):
+        raise click.UsageError("-o and --api-versions go with --dry-run")
+    from dovetail.boot import chart
+
+    release = chart.Release(name, namespace)
+    values = chart.values_of(files, settings=settings)
+    if dry_run:
+        _print(chart.objects(values, release, api_versions=api_versions), form or "yaml")
+        return
+    _bring(values, release, is_upgrade=False, **others)
+
+
+@click.command()
+@_where
+@_values
+def upgrade(*, name: str, namespace: str, files: Sequence[str], settings: Sequence[str], **others: Any) -> None:
+    """Bring an installation up to date; refuse where there is none.
+
+    Values are those given now, not those given before. What this version no longer has is deleted.
+    """
+    from dovetail.boot import chart
+
+    _bring(chart.values_of(files, settings=settings), chart.Release(name, namespace), is_upgrade=True, **others)
+
+
+@click.command()
+@_where
+@click.option("--purge", is_flag=True, help="Delete the definition of queues even if there are queues, and them.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS")
+def uninstall(
+    *, name: str, namespace: str, kubeconfig: str | None, context: str | None, purge: bool, timeout: float
+) -> None:
+    """Take the scheduler off a cluster and leave nothing behind.
+
+    Pods that run go on; pods that wait for it wait. The definition of queues stays while there are queues, unless
+    --purge is given; a namespace stays if it was there before or holds something else.
+    """
+    from dovetail.boot import chart
+    from dovetail.boot import uninstall as uninstalling
+
+    async def work(over: "transport.Transport") -> None:
+        release = chart.Release(name, namespace)
+        await uninstalling.uninstall(over, release, say=output.say, is_purge=purge, seconds=timeout)
+
+    _run(kubeconfig, context, work)
+
+
+def _bring(
+    values: dict[str, Any],
+    release: Any,
+    *,
+    is_upgrade: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    force: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    from dovetail.boot import install as installing
+
+    async def work(over: "transport.Transport") -> None:
+        await installing.install(over, values, release, say=output.say, is_upgrade=is_upgrade, is_forced=force)
+        if wait:
+            await installing.await_ready(over, release, seconds=timeout, say=output.say)
+
+    _run(kubeconfig, context, work)
+    output.say(f"next: kubectl -n {release.namespace} get pods")
+
+
+def _run(kubeconfig: str | None, context: str | None, work: "Callable[[transport.Transport], Awaitable[None]]") -> None:
+    from dovetail.kube import config, transport
+
+    connection = config.load(kubeconfig, context=context)
+
+    async def connected() -> None:
+        async with transport.Transport(connection, concurrency=8) as over:
+            await work(over)
+
+    asyncio.run(connected())
+
+
+def _print(objects: Sequence[dict[str, Any]], form: str) -> None:
+    if form == "json":
+        output.write_objects(objects, "json")
+        return
+    from dovetail.boot import chart_functions
+
+    click.echo("".join(f"---\n{chart_functions.to_yaml(one)}\n" for one in objects), nl=False)

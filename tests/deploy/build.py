@@ -1,0 +1,59 @@
+"""Values and objects the tests of the chart share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dovetail.boot import chart
+from dovetail.model import configuration
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = "image.repository=example.com/gpu/dovetail"
+EVERYTHING = (
+    "metrics.serviceMonitor.enabled=true",
+    "metrics.readers=[{namespace: monitoring, name: prometheus}]",
+    "keepGeneralPodsOff.enabled=true",
+)
+# A setting that must be refused, and words of the refusal.
+WRONG = (
+    ("replicas=two", r"values: replicas: expected a whole number"),
+    ("replicas=-1", r"values: replicas: expected .* >= 0"),
+    ("port=70000", r"values: port: expected .* <= 65535"),
+    ("repicas=2", r'values: repicas: unknown field "repicas"; did you mean "replicas"'),
+    ("image.pullPolicy=Sometimes", r"values: image\.pullPolicy: expected one of Always, IfNotPresent, Never"),
+    ("image.digest=sha256:12", r"values: image\.digest: expected sha256"),
+    ("schedulerNames=[]", r"values: schedulerNames: is empty"),
+    ("schedulerNames=[Big_Name]", r"values: schedulerNames\[0\]: must be a DNS subdomain"),
+    ("configuration.serving.port=1", r"values: configuration\.serving: is decided by the installation"),
+    ("configuration.leaderElection.name=x", r"values: configuration\.leaderElection\.name: is decided"),
+    ("configuration.loging.level=info", r'values: configuration\.loging: unknown field "loging"'),
+    ("configuration.logging.level=loud", r"values: configuration\.logging\.level: expected one of debug"),
+    ("configuration.leaderElection.renewDeadlineSeconds=15", r"renewDeadlineSeconds: is 15, must be less than"),
+    ("metrics.readers=[{name: a}]", r"values: .*namespace"),
+)
+# What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.
+BEYOND_A_SCHEMA = (
+    "schedulerNames=[Big_Name]",
+    "configuration.leaderElection.renewDeadlineSeconds=15",
+)
+
+
+def objects(
+    *settings: str, release: chart.Release = chart.USUAL, api_versions: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """What the chart renders to with an image and these settings."""
+    return chart.objects(chart.values_of(settings=[IMAGE, *settings]), release, api_versions=api_versions)
+
+
+def reference_row(field: configuration.Field) -> str:
+    """A line of the table in the reference of values."""
+    return f"| `{field.path}` | `{msgspec.json.encode(field.default).decode()}` | {field.meaning} |"
+
+
+def of_kind(found: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    """The objects of these kinds."""
+    return [one for one in found if one["kind"] in kinds]

@@ -1,0 +1,194 @@
+"""The chart as this program renders it: values held against their schema, objects that belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import dovetail
+from dovetail import errors
+from dovetail.boot import chart
+from dovetail.boot import configuration as configurations
+from dovetail.cli import main
+from dovetail.model import installation
+from tests.deploy import build
+
+REFERENCE = build.ROOT / "docs" / "reference" / "chart-values.md"
+RIGHTS_REFERENCE = build.ROOT / "docs" / "reference" / "rbac.md"
+
+
+def test_the_defaults_in_the_file_are_those_of_the_structs() -> None:
+    written = yaml.safe_load((chart.home() / "values.yaml").read_text(encoding="utf-8"))
+    assert written == json.loads(msgspec.json.encode(installation.Values()))
+
+
+def test_the_schema_in_the_chart_is_made_of_the_structs() -> None:
+    written = json.loads((chart.home() / "values.schema.json").read_text(encoding="utf-8"))
+    assert written == json.loads(msgspec.json.encode(chart.schema())), "run: .venv/bin/python tools/helm/schema.py"
+
+
+def test_the_chart_is_of_this_version() -> None:
+    about = yaml.safe_load((chart.home() / "Chart.yaml").read_text(encoding="utf-8"))
+    assert (about["version"], about["appVersion"]) == (dovetail.__version__, dovetail.__version__)
+
+
+def test_the_reference_lists_every_value() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    missing = [row for field in installation.fields() if (row := build.reference_row(field)) not in text]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_rights_are_documented_one_by_one() -> None:
+    text = RIGHTS_REFERENCE.read_text(encoding="utf-8")
+    for role in build.of_kind(build.objects(), "ClusterRole", "Role"):
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                assert f"`{resource}`" in text, f"{RIGHTS_REFERENCE.name} does not speak of {resource}"
+
+
+def test_an_image_must_be_named() -> None:
+    with pytest.raises(errors.InputError, match=r"image\.repository is required: name the image you built"):
+        chart.objects(chart.values_of())
+
+
+@pytest.mark.parametrize(("setting", "words"), build.WRONG, ids=[setting for setting, _ in build.WRONG])
+def test_wrong_values_are_refused_with_their_path(setting: str, words: str) -> None:
+    with pytest.raises(errors.InputError, match=words):
+        chart.objects(chart.values_of(settings=[build.IMAGE, setting]))
+
+
+def test_settings_go_over_files_and_later_ones_over_earlier_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("replicas: 3\nimage: {repository: a, tag: one}\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text("image: {repository: b}\n", encoding="utf-8")
+    found = chart.values_of([tmp_path / "a.yaml", tmp_path / "b.yaml"], settings=["replicas=4", "replicas=5"])
+    assert (found["replicas"], found["image"]["repository"], found["image"]["tag"]) == (5, "b", "one")
+
+
+@pytest.mark.parametrize("text", ["- a list", "a: 1\n---\nb: 2", "a: [", ""])
+def test_files_that_hold_no_values_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(errors.InputError, match=r"values\.yaml: "):
+        chart.values_of([tmp_path / "values.yaml"])
+
+
+@pytest.mark.parametrize(
+    "release", [chart.Release("Big", "a"), chart.Release("a" * 54, "a"), chart.Release("a", "a.b")]
+)
+def test_names_that_kubernetes_would_not_take_are_refused(release: chart.Release) -> None:
+    with pytest.raises(errors.InputError, match="DNS label"):
+        build.objects(release=release)
+
+
+def test_the_configuration_is_one_the_scheduler_accepts() -> None:
+    """Accepted names and every section pass through; what the installation decides is decided."""
+    found = build.objects(
+        'schedulerNames=["dovetail", "kai-scheduler"]', "configuration.leaderElection.leaseDurationSeconds=20"
+    )
+    (config,) = build.of_kind(found, "ConfigMap")
+    read = configurations.read(config["data"]["scheduler.yaml"], file="rendered")
+    assert read.scheduler_names == ("dovetail", "kai-scheduler")
+    assert read.leader_election.lease_duration_seconds == 20
+    assert (read.leader_election.namespace, read.leader_election.name) == ("dovetail-system", "dovetail-scheduler")
+    assert (read.serving.address, read.serving.port, read.logging.format) == ("0.0.0.0", 10351, "json")
+
+
+def test_a_changed_configuration_starts_new_pods() -> None:
+    def stamp(*settings: str) -> str:
+        (deployment,) = build.of_kind(build.objects(*settings), "Deployment")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["dovetail.dev/configuration"])
+
+    assert stamp() == stamp("replicas=3") != stamp("configuration.logging.level=debug")
+
+
+def test_the_pods_are_as_restricted_as_kubernetes_knows() -> None:
+    """What the `restricted` pod security level asks for, and a file system that cannot be written."""
+    (deployment,) = build.of_kind(build.objects(), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC"))
+    assert {"livenessProbe", "readinessProbe", "startupProbe", "resources"} <= set(container)
+
+
+def test_every_object_carries_the_recommended_labels() -> None:
+    names = ("name", "instance", "version", "component", "part-of", "managed-by")
+    for one in build.objects(*build.EVERYTHING, api_versions=chart.OPTIONAL):
+        labels = one["metadata"]["labels"]
+        assert {f"app.kubernetes.io/{name}" for name in names} <= set(labels), one["kind"]
+        assert all(len(value) <= 63 for value in labels.values())
+
+
+def test_rights_are_never_wildcards_and_only_a_lease_is_named() -> None:
+    for role in build.of_kind(build.objects(), "ClusterRole", "Role"):
+        for rule in role["rules"]:
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+            assert "secrets" not in rule["resources"]
+            assert not {"delete", "deletecollection", "escalate", "bind", "impersonate"} & set(rule["verbs"])
+            assert "update" not in rule["verbs"] or rule["resources"] == ["resourceclaims"]
+
+
+def test_the_admission_policy_is_left_out_where_the_server_has_none() -> None:
+    policies = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+    assert build.of_kind(build.objects(), *policies) == []
+    assert build.of_kind(build.objects("defaulting.enabled=false", api_versions=chart.OPTIONAL), *policies) == []
+    for served in chart.OPTIONAL[1:], chart.OPTIONAL:
+        found = build.of_kind(build.objects(api_versions=served), *policies)
+        assert {one["apiVersion"] for one in found} == {served[0].rpartition("/")[0]}
+        assert len(found) == 2
+
+
+def test_the_policies_that_can_be_applied_alone_are_those_of_the_chart() -> None:
+    file = build.ROOT / "deploy" / "policies" / "keep-general-pods-off.yaml"
+    alone = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    found = build.objects("keepGeneralPodsOff.enabled=true", "defaulting.enabled=false", api_versions=chart.OPTIONAL)
+    inside = {(one["kind"], one["metadata"]["name"]): one for one in found}
+    assert len(alone) == 4
+    for one in alone:
+        same = inside[one["kind"], one["metadata"]["name"]]
+        assert (same["apiVersion"], same["spec"]) == (one["apiVersion"], one["spec"])
+
+
+def test_what_templates_ask_a_cluster_for_is_what_we_look_for() -> None:
+    asked = {
+        found
+        for path in (chart.home() / "templates").iterdir()
+        for found in re.findall(r'APIVersions\.Has "([^"]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert asked == set(chart.OPTIONAL)
+
+
+def test_what_is_printed_is_what_is_applied(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["install", "--set", build.IMAGE, "--dry-run", "-o", "yaml"]) == 0
+    printed: list[Any] = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert printed == build.objects()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["install", "-o", "yaml"], 2, "go with --dry-run"),
+        (["install", "--dry-run", "--set", "replicas"], 1, "--set replicas: expected path=value"),
+        (["install", "--dry-run", "--set", "replicas=[1"], 1, "the value is not YAML"),
+        (["install", "--dry-run", "-f", "absent.yaml"], 1, "absent.yaml: cannot be read"),
+        (["upgrade", "--dry-run"], 2, "No such option"),
+        (["uninstall", "--kubeconfig", "absent"], 1, "absent"),
+    ],
+)
+def test_what_cannot_be_meant_ends_before_anything_is_asked(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(arguments) == code
+    assert words in capsys.readouterr().err

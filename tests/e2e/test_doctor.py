@@ -1,0 +1,104 @@
+"""`dovetail doctor` on a real API server: what is wrong is found, the rest is not complained about; also offline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.scene import Scene, exactly, scene
+from tests.support import live
+from tests.support.live import Live
+
+pytestmark = pytest.mark.slow
+
+CODE = "import sys; from dovetail.cli.main import main; sys.exit(main())"
+Report = dict[str, Any]
+
+
+def dovetail(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, as a user would run it."""
+    command = [sys.executable, "-c", CODE, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=live.ROOT)
+
+
+def report(*arguments: str) -> Report:
+    """What the doctor says, for programs."""
+    done = dovetail("doctor", *arguments, "-o", "json")
+    assert done.stdout, done.stderr
+    made: Report = json.loads(done.stdout)
+    errors = [one for one in made["findings"] if one["severity"] == "error"]
+    assert done.returncode == (1 if errors else 0)
+    return made
+
+
+def about(made: Report, story: Scene) -> dict[tuple[str, str], str]:
+    """Findings that name the scene, by check and severity: other tests' things may be lying around."""
+    return {
+        (one["check"], one["severity"]): one.get("next", "")
+        for one in made["findings"]
+        if story.namespace in one.get("where", "")
+    }
+
+
+def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(cluster: Live, tmp_path: Path) -> None:
+    with scene(cluster) as story:
+        whole, torn = story.node("whole"), story.node("torn", labels={"nvidia.com/gpu.product": "NVIDIA-L4"})
+        story.classed()
+        story.slice(whole, [{"name": "gpu-0"}])
+        story.put(
+            "resourceslices",
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"{torn}-devices"},
+                "spec": {
+                    "driver": story.driver,
+                    "nodeName": torn,
+                    "pool": {"name": torn, "generation": 3, "resourceSliceCount": 2},
+                    "devices": [{"name": "gpu-0"}],
+                },
+            },
+        )
+        story.classed(f"{story.namespace}-none", selectors=[{"cel": {"expression": "device.driver == 'no.such'"}}])
+        story.claim("for-none", exactly("gpu", f"{story.namespace}-none"))
+        made = report("--kubeconfig", str(cluster.plane.kubeconfig))
+        found = about(made, story)
+        assert set(found) == {("slices", "error"), ("classes", "warning"), ("general pods", "note")}
+        assert found["general pods", "note"] == f"kubectl taint nodes {torn} nvidia.com/gpu=present:NoSchedule"
+        # Ours leads, has its rights, and its clock is the server's.
+        severe = {one["check"] for one in made["findings"] if one["severity"] != "note"}
+        assert not severe & {"versions", "kinds", "clock", "rights", "leader"}, made["findings"]
+        assert made["unchecked"] == {}
+        assert made["serverVersion"] == cluster.plane.parts.version
+
+        saved = tmp_path / "saved"
+        done = dovetail("snapshot", "save", str(saved), "--kubeconfig", str(cluster.plane.kubeconfig))
+        assert done.returncode == 0, done.stderr
+        offline = report("--snapshot", str(saved))
+        assert about(offline, story).items() >= found.items()
+        assert set(offline["unchecked"]) >= {"rights", "leader", "clock", "kinds"}
+
+
+def test_someone_without_rights_is_told_what_could_not_be_checked(cluster: Live) -> None:
+    kubeconfig = cluster.plane.write_kubeconfig("nobody", token="tester-token")
+    done = dovetail("doctor", "--kubeconfig", str(kubeconfig))
+    assert done.returncode == 0  # nothing was seen to be wrong
+    for check in ("slices", "rights", "leader", "schedulers"):
+        assert f"not checked: {check} (may not be read" in done.stderr
+    assert "checked: versions, kinds, clock\n" in done.stderr
+    own = dovetail("doctor", "--kubeconfig", str(kubeconfig), "--service-account", "")
+    assert own.returncode == 1
+    assert "error    rights: your user has none of the" in own.stdout
+    assert "Traceback" not in done.stderr + own.stderr
+
+
+def test_rights_of_a_service_account_that_does_not_exist(cluster: Live) -> None:
+    made = report("--kubeconfig", str(cluster.plane.kubeconfig), "--service-account", "nowhere/nobody")
+    told = [one for one in made["findings"] if one["check"] == "rights"]
+    assert [one["severity"] for one in told] == ["note"]  # ours leads, so it has its rights from elsewhere
+    assert "system:serviceaccount:nowhere:nobody" in told[0]["what"]

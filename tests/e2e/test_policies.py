@@ -1,0 +1,100 @@
+"""deploy/policies on a real API server: who may tolerate the taint of GPU nodes, and who does so by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.scene import pod_tree
+from tests.support import cluster as planes
+from tests.support import live, rest
+from tests.support.live import Live
+
+pytestmark = pytest.mark.slow
+
+FILE = str(live.ROOT / "deploy" / "policies" / "keep-general-pods-off.yaml")
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
+Tree = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Live) -> Iterator[str]:
+    """A namespace of a cluster where the policies are in force."""
+    name = planes.fresh_namespace(cluster.plane)
+    planes.kubectl(cluster.plane, "apply", "-f", FILE)
+    try:
+        cluster.wait_for("the policies in force", lambda: _is_refused(cluster, name) and _is_helped(cluster, name))
+        yield name
+    finally:
+        planes.kubectl(cluster.plane, "delete", "-f", FILE)
+        cluster.delete_namespace(name)
+
+
+def tried(cluster: Live, namespace: str, *, tolerations: list[Tree], **options: Any) -> Tree:
+    """What the server would make of a pod."""
+    owner = options.pop("owner", None)
+    tree = pod_tree("p", **options, scheduler="nobody")
+    tree["spec"]["tolerations"] = tolerations
+    if owner:
+        tree["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u"}]
+    made: Tree = cluster.rest.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", tree)
+    return made
+
+
+@pytest.mark.parametrize(
+    "toleration", [GPU, {"operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present"}]
+)
+def test_a_general_pod_may_not_tolerate_gpu_nodes(cluster: Live, namespace: str, toleration: Tree) -> None:
+    with pytest.raises(rest.RefusedError, match="asks for no GPU but tolerates the taint"):
+        tried(cluster, namespace, tolerations=[toleration])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limits": {"nvidia.com/gpu": "1"}},
+        {"claims": ["c"]},
+        {"owner": "DaemonSet"},
+    ],
+    ids=["classic", "claim", "daemonset"],
+)
+def test_who_belongs_there_may(cluster: Live, namespace: str, options: Tree) -> None:
+    assert GPU.items() <= tried(cluster, namespace, tolerations=[GPU], **options)["spec"]["tolerations"][0].items()
+
+
+def test_other_tolerations_are_nobodys_business(cluster: Live, namespace: str) -> None:
+    tried(cluster, namespace, tolerations=[{"key": "example.com/x", "operator": "Exists"}])
+    tried(cluster, namespace, tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}])
+    tried(cluster, namespace, tolerations=[])
+
+
+def test_a_pod_that_claims_devices_tolerates_the_taint_by_itself(cluster: Live, namespace: str) -> None:
+    other = {"key": "example.com/x", "operator": "Exists"}
+    for given in ([], [other], [GPU]):
+        made = tried(cluster, namespace, tolerations=given, claims=["c"])["spec"]["tolerations"]
+        assert [one["key"] for one in made if one["key"] == "nvidia.com/gpu"] == ["nvidia.com/gpu"]
+        assert all(any(one.items() <= each.items() for each in made) for one in given)
+    plain = tried(cluster, namespace, tolerations=[])["spec"]["tolerations"]
+    assert "nvidia.com/gpu" not in [one["key"] for one in plain]
+
+
+def test_system_namespaces_are_left_alone(cluster: Live, namespace: str) -> None:
+    assert tried(cluster, "kube-system", tolerations=[{"operator": "Exists"}])
+
+
+def _is_refused(cluster: Live, namespace: str) -> bool:
+    try:
+        tried(cluster, namespace, tolerations=[GPU])
+    except rest.RefusedError as refused:
+        if "tolerates the taint" in str(refused):
+            return True
+        if "service account" not in str(refused) and "serviceaccount" not in str(refused):
+            raise
+    return False
+
+
+def _is_helped(cluster: Live, namespace: str) -> bool:
+    made = tried(cluster, namespace, tolerations=[], claims=["c"])["spec"]["tolerations"]
+    return any(one.get("key") == "nvidia.com/gpu" for one in made)

@@ -1,0 +1,38 @@
+"""What a server writes into a new pod's affinity: label keys with the values of the pod itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.model import objects, pods
+from dovetail.model.validation import defaults
+
+
+def pod(**term: Any) -> pods.Pod:
+    wanted = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}} | term
+    side = {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}
+    spec = {"containers": [], "affinity": {"podAffinity": side}}
+    metadata = {"name": "p", "labels": {"app": "web", "rev": "2"}}
+    found = objects.decode({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).struct
+    assert isinstance(found, pods.Pod)
+    return found
+
+
+def expressions(spec: pods.PodSpec) -> list[tuple[str, str, tuple[str, ...]]]:
+    assert spec.affinity is not None
+    assert spec.affinity.pod_affinity is not None
+    (term,) = spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+    assert term.label_selector is not None
+    return [(one.key, one.operator, one.values) for one in term.label_selector.match_expressions]
+
+
+def test_keys_become_tests_once_and_keys_the_pod_lacks_do_not() -> None:
+    made = pod(matchLabelKeys=["rev", "none"], mismatchLabelKeys=["app"])
+    once = defaults.pod_spec(made.spec, made.metadata.labels)
+    assert expressions(once) == [("rev", "In", ("2",)), ("app", "NotIn", ("web",))]
+    assert defaults.pod_spec(once, made.metadata.labels) == once
+
+
+def test_without_keys_nothing_changes() -> None:
+    made = pod()
+    assert defaults.pod_spec(made.spec, made.metadata.labels) == made.spec

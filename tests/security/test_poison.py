@@ -1,0 +1,61 @@
+"""A pod that trips the engine over a mistake of ours: it waits and says so, all others start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from dovetail.loops import deciding
+from dovetail.model import plan
+from dovetail.schedule import placement
+from tests.loops.stage import Stage, play
+
+
+@pytest.fixture
+def _trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine makes a mistake about pods of this name, in the middle of a trial."""
+    find = placement.Search.find
+
+    def found(self: Any, pod: Any, *given: Any, **more: Any) -> Any:
+        if pod.metadata.name.startswith("poison"):
+            raise IndexError("a mistake of ours")
+        return find(self, pod, *given, **more)
+
+    monkeypatch.setattr(placement.Search, "find", found)
+
+
+@pytest.mark.usefixtures("_trips")
+@pytest.mark.parametrize("batch_pods", [0, 1, 50])
+def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) -> None:
+    async def story() -> None:
+        stage = Stage(nodes=2, gpus=4)
+        stage.template("one")
+        for number in range(6):
+            stage.pod(f"a-{number}", templates=("one",))
+        for number in range(2):
+            stage.pod(f"poison-{number}", templates=("one",), priority=1000)
+        async with stage.scheduling(batch_pods=batch_pods):
+            await stage.pass_time(5)
+            assert all(stage.node_of(f"a-{number}") for number in range(6))
+            assert stage.node_of("poison-0") == stage.node_of("poison-1") == ""
+            (told,) = [one for one in stage.the_pod("poison-0").status.conditions if one.type == "PodScheduled"]
+            assert (told.reason, told.message) == ("SchedulerError", deciding.SAID)
+            assert len(stage.events("FailedScheduling")) == 2, "each is told once, however often it is tried"
+            assert len(stage.devices()) == len(set(stage.devices())) == 6
+            assert stage.differences() == ()
+        assert stage.ended is None
+
+    play(story)
+
+
+def test_what_no_single_pod_explains_is_raised() -> None:
+    def ask(ids: Collection[str]) -> plan.Plan:
+        if len(ids) > 1:
+            raise ZeroDivisionError
+        return plan.Plan()
+
+    with pytest.raises(ZeroDivisionError):
+        deciding.decided(ask, ["a", "b"])
+    assert deciding.decided(ask, ["a"]) == (plan.Plan(), {})

@@ -1,0 +1,48 @@
+"""Builds the pinned Helm once and prints where it is.
+
+Given nothing but the pins in this directory and a Go toolchain. Exit codes: 0 path printed, 1 build failed, 3 no Go.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, installed or not
+
+from dovetail.boot import gobuild  # noqa: E402
+
+BUILD_FAILED = 1
+GO_MISSING = 3
+
+
+def main() -> int:
+    """The command line: the path on stdout, talk on stderr."""
+    try:
+        print(binary())
+    except gobuild.GoMissing as missing:
+        print(f"{missing}; install Go, or run without the tests that ask Helm", file=sys.stderr)
+        return GO_MISSING
+    except gobuild.BuildFailed as failed:
+        print(failed, file=sys.stderr)
+        return BUILD_FAILED
+    return 0
+
+
+def binary() -> Path:
+    """The path of a finished Helm, built first if need be. Safe to call from several processes at once."""
+    recipe = gobuild.Recipe(
+        name="helm",
+        title="Helm",
+        directory=SOURCES,
+        sources=(SOURCES / "go.mod", SOURCES / "go.sum"),
+        programs=("helm",),
+        package="tool",  # what go.mod lists under `tool`
+        link_flags="-s -w",
+    )
+    return gobuild.finished(recipe) / "helm"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
