@@ -13,13 +13,14 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from bench import live_cluster
 from dovetail.boot import processes
 from dovetail.kube import paths
-from dovetail.model import kinds
+from dovetail.model import kinds, objects
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STALLED_SECONDS = 120.0  # without a single new binding
@@ -45,6 +46,15 @@ class Run(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     resident_mib: float  # at the last binding
     peak_mib: float
     others_share: float  # of the machine's processors, taken by who has nothing to do with the run meanwhile
+
+
+class _Line(msgspec.Struct):
+    """As much of a watch's line as tells where it stands."""
+
+    object: objects.Generic
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
 
 
 class Watcher:
@@ -107,14 +117,17 @@ class Watcher:
     async def _changes(
         self, kind: kinds.Kind, selector: dict[str, str], opened: asyncio.Event
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch from now on."""
+        """The lines of a watch from now on. A server ends watches that seem slow to it: they go on where they ended."""
         over, path = self._cluster.over, paths.collection(kind, live_cluster.WORK)
         head = live_cluster.checked(await over.request("GET", path, params={"limit": "1"}), path)
         version = msgspec.json.decode(head)["metadata"]["resourceVersion"]
-        params = {"watch": "true", "resourceVersion": version, **selector}
-        async with contextlib.aclosing(over.lines(path, params, opened=opened.set, idle_timeout=600)) as lines:
-            async for line in lines:
-                yield line
+        while True:
+            params = {"watch": "true", "resourceVersion": version, **selector}
+            async with contextlib.aclosing(over.lines(path, params, opened=opened.set, idle_timeout=600)) as lines:
+                async for line in lines:
+                    version = _LINE.decode(line).object.metadata.resource_version
+                    assert version, f"the watch of {kind.plural} cannot go on: {line[:300]!r}"
+                    yield line
 
 
 async def run(cluster: live_cluster.Cluster, command: Sequence[str | Path], *, count: int, log: Path) -> Run:

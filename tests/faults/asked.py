@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 READS: Final = ("list", "watch", "get")
-PLACING: Final = ("claim-create", "claim", "claim-status", "pod-status", "binding")  # the writes that place a pod
+PLACING: Final = ("claim-create", "claim", "claim-status", "volume", "pod-status", "binding")  # what places a pod
 WRITES: Final = (*PLACING, "pod-delete", "event", "lease", "other-write")
 CLASSES: Final = (*READS, *WRITES)
 
@@ -16,6 +16,8 @@ _BY_PATH: Final = {
     ("resourceclaims", "", "PUT"): "claim",
     ("resourceclaims", "status", "PATCH"): "claim-status",
     ("resourceclaims", "status", "PUT"): "claim-status",
+    ("persistentvolumes", "", "PATCH"): "volume",
+    ("persistentvolumeclaims", "", "PATCH"): "volume",
     ("pods", "binding", "POST"): "binding",
     ("pods", "status", "PATCH"): "pod-status",
     ("pods", "status", "PUT"): "pod-status",

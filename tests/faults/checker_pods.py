@@ -55,7 +55,7 @@ class Bindings:
             return
         for text in _claim_problems(pod, node, scene):
             yield step.violates("unready", text)
-        for text in _missing_mappings(pod, node):
+        for text in (*_missing_mappings(pod, node), *_volume_problems(pod, node, scene)):
             yield step.violates("unready", text)
         for text in self._closed(pod, node, seconds=step.revision.seconds, scene=scene):
             yield step.violates("stale", text)
@@ -146,6 +146,20 @@ def _claim_problems(pod: Tree, node: Tree, scene: Scene) -> Iterator[str]:
             yield f"bound while claim {name} is not reserved for it"
         if owner and owner != uid:
             yield f"bound with claim {name}, which was made for another pod"
+
+
+def _volume_problems(pod: Tree, node: Tree, scene: Scene) -> Iterator[str]:
+    """Volumes made for a pod must be bound to disks within reach."""
+    for volume in pod["spec"].get("volumes") or ():
+        if "ephemeral" not in volume:
+            continue
+        name = f"{pod['metadata']['name']}-{volume['name']}"
+        claim = scene.get("persistentvolumeclaims", f"{pod['metadata']['namespace']}/{name}") or {}
+        disk = scene.get("persistentvolumes", (claim.get("spec") or {}).get("volumeName") or "")
+        if disk is None or (claim.get("status") or {}).get("phase") != "Bound":
+            yield f"bound while volume claim {name} is not"
+        elif not reaches((disk["spec"].get("nodeAffinity") or {}).get("required"), node):
+            yield f"bound to {node['metadata']['name']}, which the disk of {name} is not on"
 
 
 def _missing_mappings(pod: Tree, node: Tree) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.boot import controlplane
-from tests.faults import checker_scene, client, estate, history, kubelets, plans, records, signatures, workload
+from tests.faults import checker_scene, client, disks, estate, history, kubelets, plans, records, signatures, workload
 from tests.faults.checker_scene import Violation
 from tests.faults.injected import Log
 from tests.faults.instances import Command, Instance, ours
@@ -76,6 +76,7 @@ class Field:
         await enter(self.recorder)
         await self._furnish()
         await enter(running(self.kubelets.run()))
+        await enter(running(disks.wipe(self.api, self.recorder)))
         for one in self.instances:
             await enter(one.proxy)
             self._stack.push_async_callback(one.end)
@@ -96,8 +97,11 @@ class Field:
         ):
             for tree in trees:
                 await self.api.create(estate.path_of(kind), tree)
+        await self.api.create(disks.CLASSES_PATH, disks.storage_class())
         for name in estate.NODES:
             await self._add_node(name)
+            for volume in disks.volumes(name):
+                await self.api.create(disks.VOLUMES_PATH, volume)
 
     async def finished(self) -> records.History:
         """Ends the replicas; all that was written."""
@@ -252,7 +256,7 @@ class Field:
         return [_name(pod) for pod in self._ours() if not history.condition_of(pod, "PodScheduled").get("reason")]
 
     def _left(self) -> list[str]:
-        kinds = ("pods", "resourceclaims")
+        kinds = ("pods", "resourceclaims", "persistentvolumeclaims")
         return [f"{kind}/{_name(one)}" for kind in kinds for one in history.find(self.recorder, kind, estate.NAMESPACE)]
 
     async def _until(self, left: Callable[[], list[str]], what: str) -> None:

@@ -26,6 +26,8 @@ KINDS: Final = {  # etcd's folder -> plural
     "resourceslices": "resourceslices",
     "devicetaintrules": "devicetaintrules",
     "pods": "pods",
+    "persistentvolumeclaims": "persistentvolumeclaims",
+    "persistentvolumes": "persistentvolumes",
     "minions": "nodes",
     "leases": "leases",
     "events": "events",

@@ -231,6 +231,21 @@ def a_binding_with_half_its_extended_resources(tale: Tale) -> None:
     tale.bind("early", "a", by="two")
 
 
+def a_binding_before_its_volume(tale: Tale) -> None:
+    tale.pod("early", volumes=[{"name": "scratch", "ephemeral": {}}])
+    tale.bind("early", "a", by="two")
+
+
+def a_binding_away_from_its_disk(tale: Tale) -> None:
+    tale.pod("far", volumes=[{"name": "scratch", "ephemeral": {}}])
+    place = {"metadata": {"name": "disk"}, "spec": {"nodeAffinity": {"required": selector("b")}}}
+    tale.put("persistentvolumes", place)
+    meta = {"name": "far-scratch", "namespace": "t"}
+    claim = {"metadata": meta, "spec": {"volumeName": "disk"}, "status": {"phase": "Bound"}}
+    tale.put("persistentvolumeclaims", claim)
+    tale.bind("far", "a", by="two")
+
+
 def too_much_of_a_processor(tale: Tale) -> None:
     tale.pod("big", asks={"cpu": "3"})
     tale.bind("big", "a", by="two")
@@ -333,6 +348,8 @@ MUTATIONS: dict[str, list[Change]] = {
         a_binding_out_of_reach,
         a_binding_with_the_claim_of_another_pod,
         a_binding_with_half_its_extended_resources,
+        a_binding_before_its_volume,
+        a_binding_away_from_its_disk,
     ],
     "overcommitted": [too_much_of_a_processor, too_many_counted_devices, too_many_pods],
     "beside": [two_pods_with_one_port, a_pod_beside_one_that_wants_to_be_alone],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final, NamedTuple
 
-from tests.faults import checker_scene, client, estate, history
+from tests.faults import checker_scene, client, disks, estate, history
 from tests.faults.records import Tree
 
 IMPOSSIBLE: Final = "too-many"
@@ -24,6 +24,7 @@ SHAPES: Final = {  # name -> how often
     "plain": 2,
     "apart": 2,  # no two on one node
     "port": 2,  # likewise, because of a port
+    "disk": 3,  # a volume of the node
     IMPOSSIBLE: 1,
 }
 _SELF: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"shape": "apart"}}}
@@ -92,7 +93,7 @@ class Workload:
             await self._api.create(estate.path_of("resourceclaims"), estate.claim(name))
             for part in ("left", "right"):
                 await self._make(f"{name}-{part}", shape, claims=[{"name": "c", "resourceClaimName": name}])
-        elif shape in ("extended", "counted", "plain", "apart", "port"):
+        elif shape in ("extended", "counted", "plain", "apart", "port", "disk"):
             await self._make(name, shape)
         else:
             wanted = enumerate(shape.split("+"))
@@ -117,6 +118,7 @@ class Workload:
             "containers": [container],
             "affinity": APART if shape == "apart" else {},
             "resourceClaims": claims or [],
+            "volumes": [disks.of_pod()] if shape == "disk" else [],
         }
         meta = {"name": name, "namespace": estate.NAMESPACE, "labels": {"shape": shape.replace("+", "-and-")}}
         await self._api.create(

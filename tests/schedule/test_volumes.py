@@ -144,6 +144,19 @@ def test_one_pod_at_a_time_uses_a_claim_that_says_so() -> None:
 # Claims that wait for their first consumer
 
 
+def test_of_claims_of_one_size_the_first_the_pod_names_chooses_first() -> None:
+    both = ["ReadWriteOnce", "ReadWriteMany"]
+    given = [
+        store.volume("for-all", on="n0", size="5Gi", accessModes=both),
+        store.volume("for-one", on="n0", size="20Gi"),
+    ]
+    claims = [store.claim("many", accessModes=["ReadWriteMany"]), store.claim("once")]
+    for order, is_placed in ((("once", "many"), False), (("many", "once"), True)):
+        world = store.world(*given, nodes=1)
+        build.put(world, *claims, store.pod("a", *order))
+        assert bool(build.decided(world).placements) is is_placed, order
+
+
 def test_the_smallest_volume_that_fits_is_taken() -> None:
     world = store.world(
         store.volume("large", on="n0", size="100Gi"),

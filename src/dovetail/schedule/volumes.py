@@ -319,9 +319,9 @@ def _wanted(use: Use, claim: Claim, storage: Storage) -> _Wanted:
     return _Wanted(use, claim, storage.selected_node(claim), given, offers.of(claim, storage))
 
 
-def _size_order(wanted: _Wanted) -> tuple[int, ObjectKey]:
-    """Small claims first, so that large volumes are left for large ones."""
-    return 0 if wanted.claim.size is None else wanted.claim.size.nanos, wanted.use.key
+def _size_order(wanted: _Wanted) -> int:
+    """Small claims first, so that large volumes are left for large ones; of equal ones the first the pod names."""
+    return 0 if wanted.claim.size is None else wanted.claim.size.nanos
 
 
 def _is_for(volume: Volume, claim: Claim) -> bool:
