@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import checker, checker_pods, checker_scene, records
+from tests.faults import checker, checker_pods, checker_scene, harm, records
 from tests.faults.tale import Tale, partition, selector, share, shareable
 
 JUDGE = checker_scene.Judge(frozenset({"one", "two"}))
@@ -231,21 +231,6 @@ def a_binding_with_half_its_extended_resources(tale: Tale) -> None:
     tale.bind("early", "a", by="two")
 
 
-def a_binding_before_its_volume(tale: Tale) -> None:
-    tale.pod("early", volumes=[{"name": "scratch", "ephemeral": {}}])
-    tale.bind("early", "a", by="two")
-
-
-def a_binding_away_from_its_disk(tale: Tale) -> None:
-    tale.pod("far", volumes=[{"name": "scratch", "ephemeral": {}}])
-    place = {"metadata": {"name": "disk"}, "spec": {"nodeAffinity": {"required": selector("b")}}}
-    tale.put("persistentvolumes", place)
-    meta = {"name": "far-scratch", "namespace": "t"}
-    claim = {"metadata": meta, "spec": {"volumeName": "disk"}, "status": {"phase": "Bound"}}
-    tale.put("persistentvolumeclaims", claim)
-    tale.bind("far", "a", by="two")
-
-
 def too_much_of_a_processor(tale: Tale) -> None:
     tale.pod("big", asks={"cpu": "3"})
     tale.bind("big", "a", by="two")
@@ -261,23 +246,6 @@ def too_many_pods(tale: Tale) -> None:
     for number in range(9):
         tale.pod(f"small-{number}")
         tale.bind(f"small-{number}", "b", by="two")
-
-
-def two_pods_with_one_port(tale: Tale) -> None:
-    container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
-    for name in ("first", "second"):
-        tale.pod(name, containers=[container])
-        tale.bind(name, "b", by="two")
-
-
-def a_pod_beside_one_that_wants_to_be_alone(tale: Tale) -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "any"}}}
-    wish = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    tale.pod("hermit", affinity=wish)
-    tale.bind("hermit", "b", by="two")
-    tale.pod("guest")
-    tale.change("pods", "t/guest", metadata={"labels": {"app": "any"}})
-    tale.bind("guest", "b", by="two")
 
 
 def a_second_binding(tale: Tale) -> None:
@@ -348,11 +316,11 @@ MUTATIONS: dict[str, list[Change]] = {
         a_binding_out_of_reach,
         a_binding_with_the_claim_of_another_pod,
         a_binding_with_half_its_extended_resources,
-        a_binding_before_its_volume,
-        a_binding_away_from_its_disk,
+        harm.a_binding_before_its_volume,
+        harm.a_binding_away_from_its_disk,
     ],
     "overcommitted": [too_much_of_a_processor, too_many_counted_devices, too_many_pods],
-    "beside": [two_pods_with_one_port, a_pod_beside_one_that_wants_to_be_alone],
+    "beside": [harm.two_pods_with_one_port, harm.a_pod_beside_one_that_wants_to_be_alone],
     "moved": [a_second_binding, a_pod_of_another_scheduler],
     "changed": [another_allocation_in_place, devices_taken_from_a_bound_pod, a_reservation_taken_from_a_bound_pod],
     "noisy": [the_same_words_again],
