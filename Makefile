@@ -48,7 +48,7 @@ test: $(VENV)/dev.stamp system-deps ## every test, with the real parts
 	@$(BIN)/python tools/oracle/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
 	@$(BIN)/python tools/helm/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
 	@test -n "$$KUBEBUILDER_ASSETS" || $(BIN)/python tools/kube/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
-	$(BIN)/pytest -n $(PYTEST_WORKERS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench

@@ -6,6 +6,7 @@ what the scheduler chose, and delete them with the pod. A disk whose claim is go
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tests.faults import client, history
@@ -52,12 +53,20 @@ def of_pod() -> Tree:
     return {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
 
 
-async def wipe(api: client.Client, recorder: history.Recorder) -> None:
-    """Goes on for ever: a disk whose claim is gone is deleted, and made anew."""
+async def wipe(api: client.Client, recorder: history.Recorder, nodes: Iterable[str]) -> None:
+    """Goes on for ever: a disk whose claim is gone is deleted, and one that is missing is made anew."""
+    disks = {one["metadata"]["name"]: one for node in nodes for one in volumes(node)}
     while True:
-        for name, volume in list(recorder.objects["persistentvolumes"].items()):
-            if (volume.get("status") or {}).get("phase") in ("Released", "Failed"):
-                await api.delete(f"{VOLUMES_PATH}/{name}", uid=volume["metadata"]["uid"])
-                (fresh,) = [one for one in volumes(name.rpartition("-")[0]) if one["metadata"]["name"] == name]
+        known = recorder.objects["persistentvolumes"]
+        for name, fresh in disks.items():
+            there = known.get(name)
+            if there is None:
                 await api.create(VOLUMES_PATH, fresh)
+            elif _is_used_up(there):
+                await api.delete(f"{VOLUMES_PATH}/{name}", uid=there["metadata"]["uid"])
         await recorder.change(1.0)
+
+
+def _is_used_up(volume: Tree) -> bool:
+    is_leaving = volume["metadata"].get("deletionTimestamp")
+    return not is_leaving and (volume.get("status") or {}).get("phase") in ("Released", "Failed")

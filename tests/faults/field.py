@@ -76,7 +76,7 @@ class Field:
         await enter(self.recorder)
         await self._furnish()
         await enter(running(self.kubelets.run()))
-        await enter(running(disks.wipe(self.api, self.recorder)))
+        await enter(running(disks.wipe(self.api, self.recorder, estate.NODES)))
         for one in self.instances:
             await enter(one.proxy)
             self._stack.push_async_callback(one.end)
@@ -100,8 +100,6 @@ class Field:
         await self.api.create(disks.CLASSES_PATH, disks.storage_class())
         for name in estate.NODES:
             await self._add_node(name)
-            for volume in disks.volumes(name):
-                await self.api.create(disks.VOLUMES_PATH, volume)
 
     async def finished(self) -> records.History:
         """Ends the replicas; all that was written."""
