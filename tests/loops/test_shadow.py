@@ -51,6 +51,15 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
         stage.pod("early", named=("early",))
         await bind(stage, "early", "n-1", "gpu-0", settle=False)
         await stage.clock.advance(1)
+        stage.claim("overtaken")
+        stage.pod("overtaken", named=("overtaken",))
+        await stage.clock.advance(1)
+        await bind(stage, "overtaken", "n-0", "", settle=True)  # the feed of pods is ahead of that of claims
+        assert "overtaken" not in {one.pod.partition("/")[2] for one in made}
+        uid = stage.the_pod("overtaken").metadata.uid
+        stage.take("overtaken", ("n-0", "gpu-1"), same=True, uid=uid)
+        await stage.clock.advance(0.1)
+        assert [one.their_devices for one in made if one.pod == "default/overtaken"] == [("gpu.nvidia.com/n-0/gpu-1",)]
         results = {one.pod.partition("/")[2]: one.result for one in made}
         assert results["elsewhere"] == "other-node"
         assert results["impossible"] == "we-refuse"
@@ -67,8 +76,9 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
 
 
 async def bind(stage: Stage, name: str, node: str, device: str, *, settle: bool = True) -> None:
-    """Somebody else allocates and binds."""
-    stage.take(name, (node, device), same=True, uid=stage.the_pod(name).metadata.uid)
+    """Somebody else allocates and binds; without a device only binds."""
+    if device:
+        stage.take(name, (node, device), same=True, uid=stage.the_pod(name).metadata.uid)
     target = Target(kinds.POD, "default", name, "binding")
     before, stage.api.before = stage.api.before, None
     await stage.api.create(target, b'{"apiVersion":"v1","kind":"Binding","target":{"name":"%s"}}' % node.encode())

@@ -58,6 +58,7 @@ class Shadow:
         self._report = report
         self._opinions: dict[str, plan.Placement | plan.Refusal] = {}
         self._to_ask: dict[str, None] = {}
+        self._bound: dict[str, pods.Pod] = {}  # their claims' devices are not heard of yet: feeds overtake each other
         self._wake = asyncio.Event()
         self.totals: dict[str, int] = {}
 
@@ -83,6 +84,9 @@ class Shadow:
         if isinstance(found, pods.Pod):
             self._pod_changed(found, before, is_there=isinstance(event, events.Changed))
         elif isinstance(found, claims.ResourceClaim):
+            for pod in [pod for pod in self._bound.values() if self._is_heard(pod)]:
+                del self._bound[events.pod_id(pod)]
+                self._compare(pod)
             for uid in [uid for uid, said in self._opinions.items() if isinstance(said, plan.Refusal)]:
                 self._to_ask.setdefault(uid)
             self._wake.set()
@@ -92,13 +96,22 @@ class Shadow:
         if not is_there:
             self._opinions.pop(uid, None)
             self._to_ask.pop(uid, None)
+            self._bound.pop(uid, None)
         elif pod.spec.node_name:
             if before is not None and not before.spec.node_name and self._is_watched(pod):
-                self._compare(pod)
+                if self._is_heard(pod):
+                    self._compare(pod)
+                else:
+                    self._bound[uid] = pod
             self._to_ask.pop(uid, None)
         elif self._is_watched(pod):
             self._to_ask.setdefault(uid)
             self._wake.set()
+
+    def _is_heard(self, pod: pods.Pod) -> bool:
+        """Whether the devices of all its claims are known."""
+        known = (self._picture.world.claims.get(key) for key in awaited.claims_of(pod))
+        return all(claim is not None and claim.status.allocation is not None for claim in known)
 
     def _is_watched(self, pod: pods.Pod) -> bool:
         names = self._policy.scheduler_names
