@@ -150,7 +150,7 @@ def test_a_hostile_object_does_not_keep_a_snapshot_from_being_taken(tmp_path: Pa
     documents = planted_objects()
     documents[kinds.POD] += [
         b'{"metadata":{"name":"deep"},"x":' + hostile.deep(3000) + b"}",
-        b'{"metadata":{"name":"../../../../tmp/x","namespace":"../.."}}',
+        b'{"metadata":{"name":"../../../../elsewhere/x","namespace":"../.."}}',
         b"[]",
     ]
     saved(tmp_path / "snapshot", documents)

@@ -13,22 +13,6 @@ sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, insta
 
 from dovetail.boot import gobuild  # noqa: E402
 
-BUILD_FAILED = 1
-GO_MISSING = 3
-
-
-def main() -> int:
-    """The command line: the path on stdout, talk on stderr."""
-    try:
-        print(binary())
-    except gobuild.GoMissing as missing:
-        print(f"{missing}; install Go, or run without the tests that ask Helm", file=sys.stderr)
-        return GO_MISSING
-    except gobuild.BuildFailed as failed:
-        print(failed, file=sys.stderr)
-        return BUILD_FAILED
-    return 0
-
 
 def binary() -> Path:
     """The path of a finished Helm, built first if need be. Safe to call from several processes at once."""
@@ -45,4 +29,4 @@ def binary() -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gobuild.printed([binary], without_go="install Go, or run without the tests that ask Helm"))

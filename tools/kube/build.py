@@ -6,6 +6,7 @@ version, 3 no Go.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # any Pyth
 
 from dovetail.boot import gobuild, kubeparts
 
-BUILD_FAILED = 1
 USAGE = 2
-GO_MISSING = 3
 
 
 def main(versions: Sequence[str]) -> int:
@@ -24,16 +23,8 @@ def main(versions: Sequence[str]) -> int:
     if unknown := sorted(set(versions) - set(kubeparts.VERSIONS)):
         print(f"unknown: {', '.join(unknown)}; pinned: {', '.join(kubeparts.VERSIONS)}", file=sys.stderr)
         return USAGE
-    try:
-        for version in versions or kubeparts.VERSIONS:
-            print(gobuild.finished(kubeparts.recipe(version)), flush=True)
-    except gobuild.GoMissing as missing:
-        print(missing, file=sys.stderr)
-        return GO_MISSING
-    except gobuild.BuildFailed as failed:
-        print(failed, file=sys.stderr)
-        return BUILD_FAILED
-    return 0
+    recipes = map(kubeparts.recipe, versions or kubeparts.VERSIONS)
+    return gobuild.printed(functools.partial(gobuild.finished, one) for one in recipes)
 
 
 if __name__ == "__main__":

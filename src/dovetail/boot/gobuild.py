@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +24,9 @@ from dovetail import errors
 
 PROGRESS_SECONDS: Final = 5.0
 MINIMUM_GO: Final = "1.26"  # what the go.mod files of Kubernetes 1.36 and 1.37 ask for
+
+BUILD_FAILED: Final = 1  # exit codes of the builders in tools/
+GO_MISSING: Final = 3
 
 Say = Callable[[str], None]
 
@@ -159,3 +162,17 @@ def _watched(building: subprocess.Popen[bytes], title: str, *, say: Say) -> int:
             raise
         say(f"the build of {title} ended after {time.monotonic() - began:.0f} s")
         return code
+
+
+def printed(builds: Iterable[Callable[[], Path]], *, without_go: str = "") -> int:
+    """A builder's command line: each path on stdout as soon as it is built, talk on stderr; the exit code."""
+    try:
+        for build in builds:
+            print(build(), flush=True)
+    except GoMissing as missing:
+        print(f"{missing}; {without_go}" if without_go else missing, file=sys.stderr)
+        return GO_MISSING
+    except BuildFailed as failed:
+        print(failed, file=sys.stderr)
+        return BUILD_FAILED
+    return 0
