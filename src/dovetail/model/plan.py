@@ -6,6 +6,7 @@ Frozen data that can be stored, compared and carried out by somebody else. Never
 from __future__ import annotations
 
 import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -27,6 +28,16 @@ class PodRef(msgspec.Struct, frozen=True, gc=False, order=True):
 
 class ClaimRef(msgspec.Struct, frozen=True, gc=False, order=True):
     """A claim by name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class GangRef(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A gang by its key: namespace, and a name that says the source, such as gang/llama."""
 
     namespace: str
     name: str
@@ -80,6 +91,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     made: MadeClaim | None = None
     volumes: tuple[VolumeStep, ...] = ()  # to write, and to wait for, before the binding
     terms: tuple[Term, ...] = ()
+    gang: GangRef | None = None  # pods of one gang start together: all claims before any binding
 
     @property
     def score(self) -> float:
@@ -87,12 +99,25 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return sum(term.milli_gpu for term in self.terms)
 
 
+class Rule(StrEnum):
+    """Why somebody has to yield."""
+
+    PREEMPTED = "Preempted"  # to more important work of its queue
+    RECLAIMED = "Reclaimed"  # to a queue that is due more
+    CONSOLIDATED = "Consolidated"  # it moves, so that others fit
+    STALE = "GangIncomplete"  # its gang fell below its minimum
+    OVERTIME = "MaxRuntimeExceeded"
+
+
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that has to yield, for whom and by which rule."""
 
     pod: PodRef
-    beneficiary: PodRef
-    rule: str
+    gang: GangRef
+    rule: Rule
+    beneficiary: GangRef | None = None  # nobody where a gang is taken back
+    detail: str = ""  # a sentence with the numbers
+    moves_to: str = ""  # the node kept for whatever takes the pod's place
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +125,7 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: PodRef
     node: str
+    gang: GangRef
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ A budget counts steps, never seconds, so that the same input gives the same plan
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -48,12 +49,41 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     device_rules: tuple[str, ...] = ()  # DeviceTaintRules that mark our devices: for us alone they are no taints
 
 
+class Step(StrEnum):
+    """The steps of a decision, in their order."""
+
+    ALLOCATE = "allocate"  # who can start in what is free
+    CONSOLIDATE = "consolidation"  # who can start if others move
+    RECLAIM = "reclaim"  # who can start if other queues give back
+    PREEMPT = "preempt"  # who can start if less important work of its queue yields
+    STALE = "stale_gang_eviction"  # which gangs fell below their minimum for too long
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """How queues share, and who yields to whom."""
+
+    enforces_quota: bool = True  # off: quota, limit and fair share are ignored
+    preemptible_below: int = 100  # gangs of a lower priority may be made to yield, unless they say otherwise
+    consolidation_victims: int | None = 16  # pods moved for one gang
+    reclaim_may_move: bool = True  # a victim that fits elsewhere is moved instead of ended
+    reclaim_multiplier: float = 1.0  # at least 1: how far below a sibling's saturation a reclaimer has to stay
+    usage_weight: float = 1.0  # how much past use lowers a queue's weight; counts where usage is known
+    usage_half_life_seconds: int = 7 * 24 * 3600
+    stale_grace_seconds: int = 60
+    claims_need_queue: bool = False  # a shared claim for GPUs is usable only by the queue it is labelled for
+    gpu_prices: dict[str, int] = {}  # thousandths of a GPU per unit of an extended resource, instead of the ledger's
+    age_saturation_seconds: int = 7 * 24 * 3600  # waiting longer makes no older
+    lost_work_cap_seconds: int = 24 * 3600  # of work since the last checkpoint that an eviction is charged with
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator can set about decisions."""
 
     weights: Weights = Weights()  # between nodes
     allocation: AllocationPolicy = AllocationPolicy()  # between the devices of a node
     ownership: Ownership = Ownership()  # without any rule everything is ours
+    steps: tuple[Step, ...] = tuple(Step)  # those of a decision that are taken
+    batch: Batch = Batch()  # between queues
     scheduler_names: tuple[str, ...] = ()  # pods that name one of these; every pod where the list is empty
     memo: bool = True  # off: every node is judged anew for every pod, with the identical plan
 

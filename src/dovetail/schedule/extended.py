@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dovetail.model import claims, classes, meta, objects, pods, requests
 from dovetail.schedule import order
-from dovetail.world.events import ObjectKey, pod_id
+from dovetail.world.events import ObjectKey, key_of, pod_id
 from dovetail.world.world import World
 
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"  # "true" on claims made for a pod's resources
@@ -100,6 +100,7 @@ def made_before(world: World, pod: pods.Pod) -> tuple[claims.ResourceClaim, ...]
         if claim.metadata.namespace == pod.metadata.namespace  # an owner elsewhere is only somebody's word
         and claim.metadata.annotations.get(ANNOTATION) == "true"
         and claim.metadata.deletion_timestamp is None
+        and (claim.status.allocation is None or world.allocation(key_of(claim)) is not None)  # else it was vacated
     ]
     return tuple(sorted(found, key=lambda claim: (claim.status.allocation is None, claim.metadata.name)))
 

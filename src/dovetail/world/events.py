@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dovetail.model import claims, classes, namespaces, nodes, pods, slices, taintrules, volumes
+from dovetail.model import (
+    claims,
+    classes,
+    gangs,
+    namespaces,
+    nodes,
+    pods,
+    queues,
+    slices,
+    taintrules,
+    topologies,
+    volumes,
+)
 
 Object = (
     nodes.Node
@@ -15,6 +27,9 @@ Object = (
     | classes.DeviceClass
     | taintrules.DeviceTaintRule
     | namespaces.Namespace
+    | queues.Queue
+    | topologies.Topology
+    | gangs.Gang
     | volumes.Object
 )
 

@@ -7,24 +7,34 @@ confirmed) are a layer of their own: trials make them and take them back, events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from dovetail.errors import StateError
-from dovetail.model import claims, classes, namespaces, nodes, plan, pods, requests, slices, taintrules
+from dovetail.model import (
+    claims,
+    classes,
+    gangs,
+    namespaces,
+    nodes,
+    plan,
+    pods,
+    queues,
+    requests,
+    slices,
+    taintrules,
+    topologies,
+)
 from dovetail.model.requests import Resources
-from dovetail.world import overlaps, soundness, views
+from dovetail.world import overlaps, soundness
 from dovetail.world.crowd import Crowd
-from dovetail.world.devices import Interner
 from dovetail.world.events import Changed, Event, Object, ObjectKey, claims_of, key_of, pod_id
-from dovetail.world.holders import Holders
+from dovetail.world.gangs import Gangs
+from dovetail.world.inventory import Inventory
 from dovetail.world.journal import Journal
-from dovetail.world.pools import Pool, PoolKey, part_of
-from dovetail.world.rules import Rules
 from dovetail.world.storage import Storage
 from dovetail.world.trial import Trial
-from dovetail.world.usage import Usage
 from dovetail.world.view import NodeView
 
 TERMINAL: Final = ("Succeeded", "Failed")
@@ -51,6 +61,9 @@ class World:
         self.classes: dict[str, classes.DeviceClass] = {}
         self.rules: dict[str, taintrules.DeviceTaintRule] = {}
         self.namespaces: dict[str, namespaces.Namespace] = {}
+        self.queues: dict[str, queues.Queue] = {}
+        self.topologies: dict[str, topologies.Topology] = {}
+        self.gangs = Gangs()  # who belongs together
         self.images: Counter[str] = Counter()  # by name, how many nodes hold it
         self.crowd = Crowd()  # the pods on nodes, as others see them
         self.storage = Storage()  # volumes, their claims and what is decided about them
@@ -59,37 +72,23 @@ class World:
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
         self.nodes_version = 0  # grows with every change of a node that decisions read
-        self._interner = Interner()
-        self._pools: dict[PoolKey, Pool] = {}
-        self._slices: dict[str, PoolKey] = {}
-        self._local: dict[str, set[PoolKey]] = {}
-        self._wide: set[PoolKey] = set()
-        self._home: dict[PoolKey, str] = {}  # the node a pool is filed under in _local
-        self._rules = Rules()
+        self._inventory = Inventory(self.journal, self.nodes)  # devices, and who holds them
         self._assumed_claims: dict[ObjectKey, str] = {}  # whose assumption gives a claim its devices
         self._assumed_users: dict[ObjectKey, set[str]] = {}  # assumed pods that use a claim
         self._owned_claims: dict[str, set[ObjectKey]] = {}  # by the uid of the controlling owner
-        self._usage = Usage()
-        self._holders = Holders()
-        self._unaudited: set[PoolKey] = set()  # pools whose overlaps are to be looked for
-        self._overlaps: dict[PoolKey, tuple[overlaps.Overlap, ...]] = {}
         self._offered: dict[str, Resources] = {}  # by node, what it has to give
         self._taken: dict[str, Resources] = {}  # by node, bound and assumed pods together
         self._running: dict[str, tuple[str, Resources]] = {}  # bound pods: where, and what they take there
         self._pending: dict[str, pods.Pod] = {}
-        self._views: dict[str, NodeView] = {}
-        self._undo: list[list[tuple[str, Assumption]]] = []
+        self._vacated: dict[str, tuple[str, Resources]] = {}  # pods taken off their nodes in a trial
+        self._freed: set[ObjectKey] = set()  # claims whose devices are free for as long
+        self._undo: list[list[Callable[[], None]]] = []
 
     # Questions
 
     def view(self, node: str) -> NodeView:
         """The node's devices as allocation sees them, assumptions included."""
-        known = self._views.get(node)
-        if known is None:
-            keys = sorted(self._local.get(node, ())) + sorted(self._wide)
-            pools = [self._pools[key] for key in keys]
-            known = self._views[node] = views.node_view(self.nodes[node], pools, self._usage, self._rules)
-        return known
+        return self._inventory.view(node)
 
     def free(self, node: str) -> Resources:
         """What bound and assumed pods leave of the node."""
@@ -110,7 +109,7 @@ class World:
     def allocation(self, key: ObjectKey) -> claims.AllocationResult | None:
         """What a claim holds, by its status or by assumption."""
         claim = self.claims.get(key)
-        if claim is not None and claim.status.allocation is not None:
+        if claim is not None and claim.status.allocation is not None and key not in self._freed:
             return claim.status.allocation
         id_ = self._assumed_claims.get(key)
         return None if id_ is None else self.assumed[id_].allocations[key]
@@ -125,14 +124,11 @@ class World:
 
     def users(self, driver: str, pool: str, device: str) -> tuple[ObjectKey, ...]:
         """The claims that hold a device, by status or by assumption. Administrative access holds nothing."""
-        return tuple(sorted(self._holders.of_device((driver, pool), device)))
+        return self._inventory.users((driver, pool), device)
 
     def overlaps(self) -> tuple[overlaps.Overlap, ...]:
         """Claims that hold more than there is. Looks again only at pools that changed since it was asked last."""
-        for key in self._unaudited:
-            self._audit(key)
-        self._unaudited.clear()
-        return tuple(one for key in sorted(self._overlaps) for one in self._overlaps[key])
+        return self._inventory.overlaps()
 
     def sound(self, node: str, allocations: Mapping[ObjectKey, claims.AllocationResult]) -> str | None:
         """Why what was decided for a node no longer fits there, asked right before a binding; None if it does."""
@@ -141,10 +137,7 @@ class World:
         if problem := soundness.room_problem(node, self.free(node), self._offered[node]):
             return problem
         for key in soundness.pools_of(allocations):
-            if key in self._unaudited:
-                self._audit(key)
-                self._unaudited.discard(key)
-            for overlap in self._overlaps.get(key, ()):
+            for overlap in self._inventory.overlaps_in(key):
                 if not allocations.keys().isdisjoint(overlap.claims):
                     return str(overlap)
         return soundness.hold_problem(allocations, self.held)
@@ -164,7 +157,7 @@ class World:
             case claims.ResourceClaim():
                 self._put_claim(found, is_there=is_there)
             case slices.ResourceSlice():
-                self._put_slice(found, is_there=is_there)
+                self._inventory.put_slice(found, is_there=is_there)
             case _:
                 self._put_plain(found, is_there=is_there)
 
@@ -174,17 +167,16 @@ class World:
         self._count_images(old, node if is_there else None)
         if not is_there:
             self._offered.pop(name, None)
-            self._touch(name)
+            self._inventory.touch(name)
             self.nodes_version += 1
             return
         self.nodes[name] = node
         if old is not None and _decides_alike(old, node):  # a heartbeat
-            if name in self._views:
-                self._views[name] = self._views[name]._replace(node=node)
+            self._inventory.refresh(node)
             return
         self._offered[name] = requests.allocatable(node.status.allocatable)
         self.nodes_version += 1
-        self._touch(name)
+        self._inventory.touch(name)
 
     def _count_images(self, old: nodes.Node | None, new: nodes.Node | None) -> None:
         before = old.status.images if old is not None else ()
@@ -198,6 +190,7 @@ class World:
         id_ = pod_id(pod)
         self.pods.pop(id_, None)
         self._pending.pop(id_, None)
+        self.gangs.join(id_, pod if is_there else None)
         self.crowd.expect(id_, None)
         before = self._running.pop(id_, None)
         after = (pod.spec.node_name, requests.occupied(pod)) if is_there and _occupies(pod) else None
@@ -227,7 +220,7 @@ class World:
         before = old.status.allocation if old is not None else None
         after = claim.status.allocation if is_there else None
         if before is not None and before != after:
-            self._use(before, key, sign=-1)
+            self._inventory.use(before, key, sign=-1)
         if not is_there or after is not None:
             self._drop_assumed_claim(key)
         if not is_there:
@@ -235,22 +228,7 @@ class World:
         self.claims[key] = claim
         self._file_owner(claim, key, is_there=True)
         if after is not None and before != after:
-            self._use(after, key, sign=1)
-
-    def _put_slice(self, slice_: slices.ResourceSlice, *, is_there: bool) -> None:
-        name = slice_.metadata.name
-        before = self._slices.pop(name, None)
-        if before is not None:
-            self._pools[before].drop(name)
-            self._settle_pool(before)
-        if is_there:
-            key = (slice_.spec.driver, slice_.spec.pool.name)
-            pool = self._pools.get(key)
-            if pool is None:
-                pool = self._pools[key] = Pool(key, self._interner)
-            pool.put(part_of(self._interner, slice_))
-            self._slices[name] = key
-            self._settle_pool(key)
+            self._inventory.use(after, key, sign=1)
 
     def _put_plain(self, found: Object, *, is_there: bool) -> None:
         match found:
@@ -263,10 +241,15 @@ class World:
                 old = self.rules.get(found.metadata.name)
                 _put(self.rules, found.metadata.name, found if is_there else None)
                 if old is None or not is_there or old.spec != found.spec:
-                    self._rules = Rules(self.rules.values())
-                    self._touch_all()
+                    self._inventory.put_rules(self.rules.values())
             case namespaces.Namespace():
                 _put(self.namespaces, found.metadata.name, found if is_there else None)
+            case queues.Queue():
+                _put(self.queues, found.metadata.name, found if is_there else None)
+            case topologies.Topology():
+                _put(self.topologies, found.metadata.name, found if is_there else None)
+            case gangs.Gang():
+                self.gangs.put(key_of(found), found if is_there else None)
             case _:
                 if not self.storage.put(found, is_there=is_there):
                     raise StateError(f"the world keeps no {type(found).__name__}")
@@ -293,7 +276,7 @@ class World:
         assumption = Assumption(pod, node, request, given, volumes)
         self._set_assumed(pod_id(pod), assumption)
         if self._undo:
-            self._undo[-1].append(("assumed", assumption))
+            self._undo[-1].append(lambda: self._unset_assumed(pod_id(pod), assumption))
 
     def forget(self, pod: pods.Pod) -> None:
         """Gives up an assumption: its write failed."""
@@ -302,24 +285,70 @@ class World:
             return
         self._unset_assumed(pod_id(pod), assumption)
         if self._undo:
-            self._undo[-1].append(("forgotten", assumption))
+            self._undo[-1].append(lambda: self._set_assumed(pod_id(pod), assumption))
 
     def take_over(self, id_: str, assumption: Assumption) -> None:
         """Adopts an assumption as another World holds it."""
         self._set_assumed(id_, assumption)
 
+    def vacate(self, id_: str) -> None:
+        """Takes a bound pod off its node for the rest of the trial: its room, and devices only such pods use.
+
+        Nothing where the pod is on no node. It may be assumed elsewhere, or where it was, under the same id.
+        """
+        if not self._undo:
+            raise StateError("a pod can be taken off its node only inside a trial")
+        held = self._running.pop(id_, None)
+        if held is None:
+            return
+        pod = self.pods[id_]
+        self._vacated[id_] = held
+        freed = [key for key in self.claims_used(pod) if self._is_vacant(key)]
+        self._move(id_, pod, held, freed, sign=-1)
+        self._undo[-1].append(lambda: self._unvacate(id_, pod, held, freed))
+
+    def _unvacate(self, id_: str, pod: pods.Pod, held: tuple[str, Resources], freed: list[ObjectKey]) -> None:
+        del self._vacated[id_]
+        self._running[id_] = held
+        self._move(id_, pod, held, freed, sign=1)
+
+    def _move(self, id_: str, pod: pods.Pod, held: tuple[str, Resources], freed: list[ObjectKey], *, sign: int) -> None:
+        self._take(*held, sign=sign)
+        for key in freed:
+            allocation = self.claims[key].status.allocation
+            assert allocation is not None
+            self._inventory.use(allocation, key, sign=sign)
+            (self._freed.add if sign < 0 else self._freed.discard)(key)
+        if sign > 0:
+            self.crowd.put(id_, pod, held[0])
+        else:
+            self.crowd.drop(id_)
+
+    def claims_used(self, pod: pods.Pod) -> tuple[ObjectKey, ...]:
+        """The claims of a pod, one made for its extended resources included."""
+        named = claims_of(pod)
+        served = pod.status.extended_resource_claim_status
+        return named if served is None else (*named, (pod.metadata.namespace, served.resource_claim_name))
+
+    def _is_vacant(self, key: ObjectKey) -> bool:
+        """Whether everybody who uses a claim was taken off its node, so that its devices are free."""
+        claim = self.claims.get(key)
+        if claim is None or claim.status.allocation is None or key in self._freed:
+            return False
+        return all(user.uid in self._vacated for user in claim.status.reserved_for)
+
     def hold(self, name: str, allocation: claims.AllocationResult) -> None:
         """Keeps devices out of use until they are released; what was held under the name before is released."""
         self.release(name)
         self.held[name] = allocation
-        self._use(allocation, None, sign=1)
+        self._inventory.use(allocation, None, sign=1)
 
     def release(self, name: str) -> None:
         """Gives back what is held under a name, if anything is."""
         self._refuse_in_trial("devices were held or released")
         allocation = self.held.pop(name, None)
         if allocation is not None:
-            self._use(allocation, None, sign=-1)
+            self._inventory.use(allocation, None, sign=-1)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
@@ -331,20 +360,14 @@ class World:
         finally:
             done = self._undo.pop()
             if not trial.is_committed:
-                self._roll_back(done)
+                for undo in reversed(done):
+                    undo()
             elif self._undo:
                 self._undo[-1].extend(done)
 
     def _refuse_in_trial(self, what: str) -> None:
         if self._undo:
             raise StateError(f"{what} inside a trial; finish or roll back the trial first")
-
-    def _roll_back(self, done: list[tuple[str, Assumption]]) -> None:
-        for what, assumption in reversed(done):
-            if what == "assumed":
-                self._unset_assumed(pod_id(assumption.pod), assumption)
-            else:
-                self._set_assumed(pod_id(assumption.pod), assumption)
 
     def _set_assumed(self, id_: str, assumption: Assumption) -> None:
         if id_ in self.assumed:
@@ -357,7 +380,7 @@ class World:
             self._assumed_users.setdefault(key, set()).add(id_)
         for key, allocation in assumption.allocations.items():
             self._assumed_claims[key] = id_
-            self._use(allocation, key, sign=1)
+            self._inventory.use(allocation, key, sign=1)
         self.storage.assume(assumption.node, assumption.volumes)
 
     def _unset_assumed(self, id_: str, assumption: Assumption) -> None:
@@ -371,7 +394,7 @@ class World:
                 del self._assumed_users[key]
         for key, allocation in assumption.allocations.items():
             self._assumed_claims.pop(key, None)
-            self._use(allocation, key, sign=-1)
+            self._inventory.use(allocation, key, sign=-1)
         self.storage.assume(assumption.node, assumption.volumes, sign=-1)
 
     def _confirm(self, id_: str, *, keep_claims: bool) -> None:
@@ -406,21 +429,6 @@ class World:
         _put(self._taken, node, None if held == requests.NOTHING else held)
         self.journal.note(node)
 
-    def _use(self, allocation: claims.AllocationResult, claim: ObjectKey | None, *, sign: int) -> None:
-        """Takes or gives back devices, for a claim or just out of use."""
-        if claim is not None:
-            (self._holders.add if sign > 0 else self._holders.remove)(claim, allocation)
-        for key in self._usage.change(allocation, sign):
-            self._touch_pool(key)
-            self._unaudited.add(key)
-            if self._usage.pools[key].is_empty:
-                del self._usage.pools[key]
-
-    def _audit(self, key: PoolKey) -> None:
-        pool = self._pools.get(key)
-        found = overlaps.found_in(key, self._holders.of_pool(key), pool.newest() if pool is not None else None)
-        _put(self._overlaps, key, found or None)
-
     def _file_owner(self, claim: claims.ResourceClaim, key: ObjectKey, *, is_there: bool) -> None:
         for owner in claim.metadata.owner_references:
             if not owner.controller:
@@ -429,42 +437,6 @@ class World:
             (owned.add if is_there else owned.discard)(key)
             if not owned:
                 del self._owned_claims[owner.uid]
-
-    def _settle_pool(self, key: PoolKey) -> None:
-        """Files a pool under the node it belongs to, or under none."""
-        self._touch_pool(key)
-        self._unaudited.add(key)
-        self._wide.discard(key)
-        home = self._home.pop(key, None)
-        if home is not None:
-            self._local[home].discard(key)
-            if not self._local[home]:
-                del self._local[home]
-        pool = self._pools[key]
-        node = pool.only_node
-        if not pool.parts:
-            del self._pools[key]
-            return
-        if node:
-            self._local.setdefault(node, set()).add(key)
-            self._home[key] = node
-        else:
-            self._wide.add(key)
-        self._touch_pool(key)
-
-    def _touch_pool(self, key: PoolKey) -> None:
-        if key in self._home:
-            self._touch(self._home[key])
-        elif key in self._wide:
-            self._touch_all()
-
-    def _touch(self, node: str) -> None:
-        self._views.pop(node, None)
-        self.journal.note(node)
-
-    def _touch_all(self) -> None:
-        self._views.clear()
-        self.journal.note_all()
 
 
 def _occupies(pod: pods.Pod) -> bool:

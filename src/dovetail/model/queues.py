@@ -1,0 +1,72 @@
+"""Queue of dovetail.dev/v1alpha1: a share of the cluster's capacity, who may use it, and the numbers decided with."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dovetail.model import meta, quantity
+
+
+class Share(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What a queue is due of one resource. Without a quota nothing is sure; without a limit all that is free."""
+
+    quota: quantity.Quantity | None = None
+    limit: quantity.Quantity | None = None
+    weight: meta.Int32 = 1
+
+
+class IdlePolicy(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What happens to work whose devices stay nearly unused: warned, then preemptible, then taken under pressure."""
+
+    threshold_percent: meta.Int32 = 5
+    window_seconds: meta.Int64 = 1800  # below the threshold for so long: a warning
+    grace_seconds: meta.Int64 = 600  # after the warning: may be made to yield
+
+
+class QueueSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What a queue is due and who may use it. Resources it does not name are free to it."""
+
+    parent: str = ""
+    priority: meta.Int32 = 0
+    resources: dict[str, Share] = {}
+    namespace_selector: meta.LabelSelector | None = None  # none: nobody's; empty: everybody's
+    aliases: tuple[str, ...] = ()  # names other schedulers' labels use, with or without a namespace
+    min_runtime_seconds: meta.Int64 | None = None  # before it has to yield, to its own queue or to others
+    preempt_min_runtime_seconds: meta.Int64 | None = None  # instead of it, within the queue
+    reclaim_min_runtime_seconds: meta.Int64 | None = None  # instead of it, to other queues
+    max_runtime_seconds: meta.Int64 | None = None
+    idle: IdlePolicy | None = None
+    power_cap_watts: meta.Int64 | None = None  # of the boards its work holds, by their rated power
+
+
+class ShareStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """The numbers one resource was decided with, as quantities."""
+
+    charged: str = ""
+    charged_non_preemptible: str = ""
+    requested: str = ""  # charged and waiting together
+    fair_share: str = ""
+    allocatable: str = ""
+
+
+class QueueStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """What the scheduler says about a queue."""
+
+    observed_generation: meta.Int64 = 0
+    conditions: tuple[meta.Condition, ...] = ()
+    resources: dict[str, ShareStatus] = {}
+    dominant_share: str = ""
+    usage: dict[str, str] = {}  # decayed use, in unit-seconds by resource, as of usage_time
+    usage_time: str = ""
+    running: meta.Int64 = 0
+    pending: meta.Int64 = 0
+
+
+class Queue(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A share of the cluster, cluster-scoped."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: meta.ObjectMeta = meta.ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
