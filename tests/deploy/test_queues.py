@@ -1,4 +1,4 @@
-"""The definition of queues on a real API server: what it accepts, what it refuses, and in which words."""
+"""The definitions of queues and topologies on a real API server: what is accepted, what refused, in which words."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from dovetail.boot import controlplane
+from dovetail.model import meta, queues, topologies
 from tests.deploy import build
 from tests.support import cluster as planes
 
 pytestmark = pytest.mark.slow
 
 Spec = dict[str, Any]
+DEFINED = ("queues.dovetail.dev", "topologies.dovetail.dev")
 WHOLE: Spec = {
     "parent": "research",
     "priority": 10,
     "resources": {
         "nvidia.com/gpu": {"quota": 8, "limit": "16", "weight": 2},
         "gpu.nvidia.com.deviceclass.resource.k8s.io/devices": {"quota": "500m"},
+        "gpu/product.NVIDIA-H100-80GB-HBM3": {"limit": "4"},
+        "gpu/architecture.Hopper": {"limit": 8},
+        "gpu/mig.3g.40gb": {"quota": "1500m"},
         "memory": {"quota": "80Gi", "limit": "1Ti"},
         "cpu": {},
     },
@@ -29,9 +35,13 @@ WHOLE: Spec = {
         "matchLabels": {"team": "vision"},
         "matchExpressions": [{"key": "stage", "operator": "In", "values": ["dev", "prod"]}],
     },
-    "aliases": ["team-queue", "kai.vision"],
+    "aliases": ["team-queue", "kai.vision", "team-a/user-queue"],
     "minRuntimeSeconds": 60,
+    "preemptMinRuntimeSeconds": 120,
+    "reclaimMinRuntimeSeconds": 0,
     "maxRuntimeSeconds": 3600,
+    "idle": {"thresholdPercent": 10, "windowSeconds": 600, "graceSeconds": 60},
+    "powerCapWatts": 5600,
 }
 REFUSED: dict[str, tuple[Spec, str]] = {
     "quota above limit": ({"resources": {"cpu": {"quota": "2", "limit": "1999m"}}}, "limit must be at least quota"),
@@ -41,10 +51,23 @@ REFUSED: dict[str, tuple[Spec, str]] = {
     "limit no quantity": ({"resources": {"cpu": {"limit": "8 GB"}}}, "limit must be a quantity such as 8"),
     "negative weight": ({"resources": {"cpu": {"weight": -1}}}, "should be greater than or equal to 0"),
     "bad resource name": ({"resources": {"nvidia.com/gpu/x": {}}}, "resources are named like cpu"),
+    "bad part of GPUs": ({"resources": {"gpu/vendor.x": {}}}, "of GPUs there are gpu, gpu/product."),
+    "GPUs twice": ({"resources": {"gpu": {}, "nvidia.com/gpu": {}}}, "are the same resource; keep one of them"),
     "bad parent name": ({"parent": "Research_1"}, "parent must be the name of a queue"),
     "bad alias": ({"aliases": ["-no"]}, "an alias must be a label value"),
+    "alias of three parts": ({"aliases": ["a/b/c"]}, "an alias must be a label value"),
     "alias twice": ({"aliases": ["a", "a"]}, "Duplicate value"),
     "runtimes crossed": ({"minRuntimeSeconds": 2, "maxRuntimeSeconds": 1}, "minRuntimeSeconds must not be larger"),
+    "preemption crossed": (
+        {"preemptMinRuntimeSeconds": 2, "maxRuntimeSeconds": 1},
+        "preemptMinRuntimeSeconds must not be larger",
+    ),
+    "reclaim crossed": (
+        {"reclaimMinRuntimeSeconds": 2, "maxRuntimeSeconds": 1},
+        "reclaimMinRuntimeSeconds must not be larger",
+    ),
+    "idle beyond all": ({"idle": {"thresholdPercent": 101}}, "should be less than or equal to 100"),
+    "no power": ({"powerCapWatts": 0}, "should be greater than or equal to 1"),
     "negative runtime": ({"minRuntimeSeconds": -1}, "should be greater than or equal to 0"),
     "values missing": (
         {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
@@ -62,24 +85,47 @@ REFUSED: dict[str, tuple[Spec, str]] = {
     "priority out of range": ({"priority": 2_000_000_000}, "should be less than or equal to 1000000000"),
 }
 
+LEVELS: list[dict[str, str]] = [
+    {"nodeLabel": "topology.kubernetes.io/zone"},
+    {"nodeLabel": "example.com/rack", "alias": "rack"},
+    {"nodeLabel": "kubernetes.io/hostname", "alias": "host"},
+]
+REFUSED_LEVELS: dict[str, tuple[list[dict[str, str]], str]] = {
+    "none": ([], "should have at least 1 items"),
+    "too many": ([{"nodeLabel": f"level-{n}"} for n in range(17)], "must have at most 16 items"),
+    "a label twice": ([LEVELS[1], {"nodeLabel": "example.com/rack"}], "each level needs a label of its own"),
+    "an alias twice": ([LEVELS[1], {"nodeLabel": "b", "alias": "rack"}], "each level needs an alias of its own"),
+    "an alias that is a label": ([LEVELS[0], {"nodeLabel": "b", "alias": LEVELS[0]["nodeLabel"]}], "label"),
+    "a node first": ([LEVELS[2], LEVELS[0]], "can only be the last level"),
+    "no label": ([{"nodeLabel": "not a key"}], "nodeLabel must be a label key"),
+}
+
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[controlplane.ControlPlane]:
     """The control plane all tests share, with the definition on it while these tests run."""
     found = planes.control_plane()
-    (definition,) = build.of_kind(build.objects(), "CustomResourceDefinition")
-    planes.apply(found, [definition])
-    planes.kubectl(found, "wait", "--for=condition=Established", "crd/queues.dovetail.dev", "--timeout=60s")
+    kept = [one for one in build.of_kind(build.objects(), "CustomResourceDefinition") if _name_of(one) in DEFINED]
+    planes.apply(found, kept)
+    for name in DEFINED:
+        planes.kubectl(found, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
     yield found
-    planes.kubectl(found, "delete", "crd", "queues.dovetail.dev")
+    planes.kubectl(found, "delete", "crd", *DEFINED)
 
 
-def test_the_definition_has_no_complaints(plane: controlplane.ControlPlane) -> None:
+@pytest.mark.parametrize("name", DEFINED)
+def test_the_definition_has_no_complaints(plane: controlplane.ControlPlane, name: str) -> None:
     """A schema that is not structural is accepted with a condition that says so."""
-    found = planes.get(plane, "crd", "queues.dovetail.dev")
+    found = planes.get(plane, "crd", name)
     said = {one["type"]: one["status"] for one in found["status"]["conditions"]}
     assert said.get("NonStructuralSchema", "False") == "False"
     assert said["Established"] == "True"
+
+
+def test_the_definition_has_every_field_of_the_struct_and_no_other(plane: controlplane.ControlPlane) -> None:
+    for name, struct in (("queues.dovetail.dev", queues.Queue), ("topologies.dovetail.dev", topologies.Topology)):
+        (version,) = planes.get(plane, "crd", name)["spec"]["versions"]
+        _assert_alike(version["schema"]["openAPIV3Schema"], msgspec.inspect.type_info(struct), name)
 
 
 def test_a_whole_queue_is_kept_with_its_defaults(plane: controlplane.ControlPlane) -> None:
@@ -92,25 +138,31 @@ def test_a_whole_queue_is_kept_with_its_defaults(plane: controlplane.ControlPlan
     assert kept == filled
     planes.apply(plane, [_queue(f"{name}-empty", {})])
     assert planes.get(plane, "queue", f"{name}-empty")["spec"] == {"priority": 0}
+    planes.apply(plane, [_queue(f"{name}-idle", {"idle": {}})])
+    idle = {"thresholdPercent": 5, "windowSeconds": 1800, "graceSeconds": 600}
+    assert planes.get(plane, "queue", f"{name}-idle")["spec"]["idle"] == idle
 
 
-def test_the_columns_show_parent_priority_and_readiness(plane: controlplane.ControlPlane) -> None:
+def test_the_columns_show_parent_priority_numbers_and_readiness(plane: controlplane.ControlPlane) -> None:
     name = _name()
     planes.apply(plane, [_queue(name, WHOLE)])
     condition = {
         "type": "Ready",
         "status": "False",
-        "reason": "NoParent",
+        "reason": "ParentMissing",
         "message": "",
         "lastTransitionTime": "2026-01-31T08:00:00Z",
         "observedGeneration": 1,
     }
-    status = {"status": {"observedGeneration": 1, "conditions": [condition]}}
+    shares = {"gpu": {"charged": "6500m", "fairShare": "8", "requested": "9", "allocatable": "8"}}
+    numbers = {"resources": shares, "dominantShare": "0.31", "running": 3, "pending": 2, "usage": {"gpu": "120"}}
+    status = {"status": {"observedGeneration": 1, "conditions": [condition], **numbers}}
     patch = ["patch", "queue", name, "--subresource=status", "--type=merge", "-p", json.dumps(status)]
     planes.kubectl(plane, *patch)
     head, row = planes.kubectl(plane, "get", "queue", name, "-o", "wide").splitlines()
-    assert head.split() == ["NAME", "PARENT", "PRIORITY", "READY", "REASON", "ALIASES", "AGE"]
-    assert row.split()[:5] == [name, "research", "10", "False", "NoParent"]
+    columns = "NAME PARENT PRIORITY GPUS FAIR PENDING READY REASON RUNNING DOMINANT ALIASES AGE"
+    assert head.split() == columns.split()
+    assert row.split()[:10] == [name, "research", "10", "6500m", "8", "2", "False", "ParentMissing", "3", "0.31"]
     assert planes.get(plane, "queue", name)["metadata"]["generation"] == 1, "a status is not a change of the queue"
 
 
@@ -134,6 +186,48 @@ def test_a_queue_needs_a_spec(plane: controlplane.ControlPlane) -> None:
     tree = _queue(_name(), {})
     del tree["spec"]
     assert "spec: Required value" in _refusal(plane, tree)
+
+
+def test_a_topology_is_kept_as_written(plane: controlplane.ControlPlane) -> None:
+    name = _name()
+    planes.apply(plane, [_topology(name, LEVELS)])
+    assert planes.get(plane, "topology", name)["spec"] == {"levels": LEVELS}
+    head, row = planes.kubectl(plane, "get", "topology", name).splitlines()
+    assert head.split() == ["NAME", "WIDEST", "NARROWEST", "AGE"]
+    assert row.split()[1:3] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+
+
+@pytest.mark.parametrize("what", REFUSED_LEVELS)
+def test_levels_that_make_no_sense_are_refused_in_words(plane: controlplane.ControlPlane, what: str) -> None:
+    levels, words = REFUSED_LEVELS[what]
+    assert words in _refusal(plane, _topology(_name(), levels))
+
+
+def _assert_alike(schema: dict[str, Any], read: Any, path: str) -> None:
+    """A schema and a struct that name the same fields, all the way down; metadata, quantities and maps are others'."""
+    fields = {field.encode_name: field.type for field in getattr(read, "fields", ())}
+    if not fields or getattr(read, "cls", None) in (meta.ObjectMeta, meta.LabelSelector):
+        return
+    assert set(schema.get("properties", {})) == set(fields), path
+    for name, one in fields.items():
+        kinds = getattr(one, "types", (one,))
+        inner = next((kind for kind in kinds if not isinstance(kind, msgspec.inspect.NoneType)), one)
+        below = schema["properties"][name]
+        if isinstance(inner, msgspec.inspect.DictType):
+            inner, below = inner.value_type, below["additionalProperties"]
+        elif isinstance(inner, msgspec.inspect.VarTupleType):
+            inner, below = inner.item_type, below["items"]
+        _assert_alike(below, inner, f"{path}.{name}")
+
+
+def _name_of(tree: dict[str, Any]) -> str:
+    name: str = tree["metadata"]["name"]
+    return name
+
+
+def _topology(name: str, levels: list[dict[str, str]]) -> dict[str, Any]:
+    head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Topology", "metadata": {"name": name}}
+    return head | {"spec": {"levels": levels}}
 
 
 def _name() -> str:

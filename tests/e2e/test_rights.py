@@ -24,7 +24,7 @@ ROLES = [one for one in live.rights() if one["kind"] in ("ClusterRole", "Role")]
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
 Right = tuple[str, str]  # resource, or several joined by +, and verb
 # What most pods do not need: taken away together, to start fewer schedulers; each must still be named.
-APART = (kinds.NAMESPACE, *kinds.STORAGE)
+APART = (kinds.NAMESPACE, *kinds.STORAGE, *kinds.OURS)
 PICTURE = [kind for kind in kinds.WATCHED if kind not in APART]
 TOGETHER = "+".join(kind.plural for kind in APART)
 
@@ -40,7 +40,7 @@ def sees_late(story: Scene, right: Right) -> None:
     """It lists again and again instead; the log names what cannot be watched, and each time is counted."""
     _wait_logged(story, right)
     cluster = story.live
-    names = {kind.plural: kind.name for kind in kinds.WATCHED}
+    names = {kind.plural: kind.name for kind in (*kinds.WATCHED, *kinds.OURS)}
     name = "dovetail_watch_restarts_total"
     wanted = [names[resource] for resource in right[0].split("+")]
     cluster.wait_for("a count", lambda: all(cluster.metric(name, kind=kind) > 0 for kind in wanted))
@@ -104,6 +104,14 @@ def runs_without_events(story: Scene, right: Right) -> None:
     assert story.events("Scheduled") == []
 
 
+def leaves_queues_unsaid(story: Scene, right: Right) -> None:
+    """Everything runs; queues say nothing, and the log says why."""
+    story.wait_running("claims", "classic")
+    _queued(story.live, "unsaid")
+    _wait_logged(story, right)
+    assert "status" not in planes.get(story.live.plane, "queue", "unsaid")
+
+
 def never_leads(story: Scene, right: Right) -> None:
     """A standby for ever; the log says why."""
     _wait_logged(story, right)
@@ -137,6 +145,7 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("pods/binding", "create"): refuses("pods/binding"),
     ("pods/status", "patch"): tells_by_event_only,
     ("events", "create"): runs_without_events,
+    ("queues/status", "patch"): leaves_queues_unsaid,
     ("tokenreviews", "create"): checks_no_tokens,
     ("subjectaccessreviews", "create"): checks_no_tokens,
     ("leases", "create"): never_leads,
@@ -153,6 +162,9 @@ def cluster() -> Iterator[Live]:
     flags = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
     with live.private(extra_apiserver_flags=flags) as made:
         made.play("--nodes", "1")
+        planes.apply(made.plane, [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"])
+        planes.kubectl(made.plane, "wait", "--for=condition=Established", "crd/queues.dovetail.dev", "--timeout=60s")
+        _queued(made, "everybody", namespaceSelector={})
         yield made
 
 
@@ -233,6 +245,12 @@ def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     if is_open:
         cluster.ports["dovetail"] = port
     cluster.wait_for("a scheduler", lambda: cluster.is_serving("/healthz"))
+
+
+def _queued(cluster: Live, name: str, **spec: Any) -> None:
+    """A queue; one without a selector is nobody's."""
+    head = {"apiVersion": kinds.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
+    planes.apply(cluster.plane, [head | {"spec": spec}])
 
 
 def _take_away(cluster: Live, right: Right) -> None:

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from dovetail.loops import consistency, picture, schedule
-from dovetail.model import claims, kinds, pods, policy
+from dovetail.model import claims, gangs, intents, kinds, pods, policy
 from dovetail.ports import meter, tracing
+from dovetail.schedule import cycle
 from dovetail.sim import api as sim_api
 from dovetail.sim import clock as sim_clock
 from dovetail.sim import fleet, inventory
@@ -37,6 +38,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def scheduling(self, **settings: Any) -> AsyncIterator[schedule.Scheduler]:
         """A scheduler from a fresh list until the end of the block."""
+        decide = settings.pop("decide", cycle.decide)
         given = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
         seen = picture.Picture(World(), self.clock)
         pump = asyncio.create_task(seen.pump())
@@ -51,6 +53,8 @@ class Stage:
             meter_=meter.NoMeter(),
             settings=schedule.Settings(**given),
             tracer=self.tracer,
+            begun=self._begun,
+            decide=decide,
         )
         self.scheduler = made
         task = asyncio.create_task(made.run())
@@ -93,6 +97,20 @@ class Stage:
         tree = _object("Pod", name, {"spec": body})
         tree["metadata"]["labels"] = labels
         self.api.put(tree)
+
+    def gang(self, name: str, size: int, *, least: int | None = None, **pod: Any) -> list[str]:
+        """Pods that start together; their names."""
+        names = [f"{name}-{number}" for number in range(size)]
+        labels = {gangs.GANG_LABEL: name, gangs.MIN_LABEL: str(size if least is None else least)}
+        for one in names:
+            self.pod(one, labels=labels, **pod)
+        return names
+
+    async def _begun(self) -> list[intents.Intent]:
+        return self.intents()
+
+    def intents(self) -> list[intents.Intent]:
+        return list(self.api.all(kinds.INTENT))
 
     def label(self, name: str, **labels: str) -> None:
         """A pod's labels become these."""

@@ -53,9 +53,13 @@ class Cluster:
 
     async def kind(self, name: str, api_version: str) -> kinds.Kind | None:
         """The kind in that version; None where it is not served."""
+        return next((one for one in await self.kinds_of(api_version) if one.name == name), None)
+
+    async def kinds_of(self, api_version: str) -> Sequence[kinds.Kind]:
+        """All kinds of a group and version that are served."""
         if api_version not in self._served:
             self._served[api_version] = await applying.served(self.over, api_version)
-        return next((one for one in self._served[api_version] if one.name == name), None)
+        return self._served[api_version]
 
     async def optional(self) -> list[str]:
         """Which of the kinds templates ask for there are."""

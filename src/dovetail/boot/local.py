@@ -125,8 +125,8 @@ class Local:
         return self._decided(cluster) if self.is_due(cluster) else cluster
 
     def _decided(self, cluster: clusters.Cluster) -> clusters.Cluster:
-        """The cluster after its control plane had a turn; left alone where no pod waits."""
-        if not any(key.kind == "Pod" for key in cluster.records):
+        """The cluster after its control plane had a turn; left alone where there is nothing to say."""
+        if not any(key.kind in ("Pod", "Queue") for key in cluster.records):
             return cluster
         from dovetail.sim import control  # most commands place nothing
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import signal
@@ -23,8 +24,8 @@ import dovetail
 from dovetail.boot import clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
-from dovetail.kube import config, discovery, reviews, transport, watch
-from dovetail.loops import consistency, election, picture, schedule, shadow
+from dovetail.kube import arriving, config, discovery, reviews, transport, watch
+from dovetail.loops import consistency, election, grouping, picture, queues, schedule, shadow
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
 from dovetail.ports import failures, tracing
@@ -139,11 +140,20 @@ class Process:
                 meter_=self.metrics,
                 settings=settings_of(self.configuration),
                 tracer=self.tracer,
+                begun=self._begun,
             )
+            statuses = asyncio.create_task(queues.Statuses(seen, api, clock=self.clock, meter_=self.metrics).run())
+            statuses.add_done_callback(self._feed_ended)
             try:
                 await self.scheduler.run()
             finally:
                 self.scheduler = None
+                statuses.cancel()
+                await asyncio.gather(statuses, return_exceptions=True)
+
+    async def _begun(self) -> list[Any]:
+        """What a predecessor began for gangs and did not end."""
+        return await self._listed(kinds.INTENT)
 
     async def _shadow(self, report: Report) -> None:
         async with self._watching() as seen:
@@ -158,14 +168,22 @@ class Process:
 
     @contextlib.asynccontextmanager
     async def _watching(self) -> AsyncIterator[picture.Picture]:
-        """A picture that is kept current meanwhile."""
-        seen = picture.Picture(World(), self.clock, self.watched)
-        tasks = [asyncio.create_task(seen.pump())]
+        """A picture that is kept current meanwhile. Kinds of our own join it when somebody installs them."""
+        ours = await self._first_answer(lambda over: arriving.served(over, kinds.OURS))
+        seen = picture.Picture(World(), self.clock, (*self.watched, *ours, kinds.GANG))
+        tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(self._grouping(seen).run())]
         for kind in self.watched:
             feed = picture.Feed(seen, kind, trouble=self._trouble)
             tasks.append(
                 asyncio.create_task(watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics))
             )
+        for kind in kinds.OURS:
+            feed = picture.Feed(seen, kind, trouble=self._trouble)
+            arrived = functools.partial(seen.admit, kind)
+            following = arriving.follow(
+                self.transport, kind, feed, clock=self.clock, arrived=arrived, meter=self.metrics
+            )
+            tasks.append(asyncio.create_task(following))
         for task in tasks:
             task.add_done_callback(self._feed_ended)
         self.picture = seen
@@ -176,6 +194,16 @@ class Process:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _grouping(self, seen: picture.Picture) -> grouping.Grouping:
+        """What reads gangs off the objects that own pods."""
+        return grouping.Grouping(
+            seen,
+            self.clock,
+            served=lambda: discovery.present(self.transport, (*kinds.OWNERS, *kinds.PARENTS), kinds.OLDER),
+            follow=lambda kind, feed: watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics),
+            trouble=self._trouble,
+        )
 
     def _feed_ended(self, task: asyncio.Task[None]) -> None:
         """No feed ends by itself. If one does, the picture stands still: better to end and say why than to decide."""
@@ -231,11 +259,16 @@ class Process:
         seen = self.picture
         if seen is None:
             return {"consistent": None, "standby": True}
-        verdict = await consistency.checked(seen.world, self._listed, self.clock, self.watched)
+        verdict = await consistency.checked(seen.world, self._listed, self.clock, (*self.watched, *kinds.OURS))
         return msgspec.to_builtins(verdict)  # type: ignore[no-any-return]
 
     async def _listed(self, kind: kinds.Kind) -> list[Any]:
-        found, _ = await kube_api.list_all(self.transport, kind)
+        try:
+            found, _ = await kube_api.list_all(self.transport, kind)
+        except failures.Missing:
+            if kind not in kinds.OURS:  # those may not be installed
+                raise
+            return []
         return found
 
     async def _measure_lag(self) -> None:

@@ -1,7 +1,7 @@
 """Takes an installation off a cluster: the scheduler first, then its rights, then what it left, by label.
 
-What holds other people's work stays unless asked for: the definition of queues while there are queues, and a namespace
-that was not ours or holds something else. Never touches what Helm installed.
+What holds other people's work stays unless asked for: a definition of which there are objects, and a namespace that was
+not ours or holds something else. Never touches what Helm installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dovetail.kube import applying, transport
 from dovetail.model import kinds
 
 POLL_SECONDS: Final = 0.2
-QUEUE_VERSION: Final = "dovetail.dev/v1alpha1"
+OUR_VERSION: Final = "dovetail.dev/v1alpha1"
 # What people keep in a namespace, and what Kubernetes itself puts into every one.
 KEPT_KINDS: Final = (
     ("Pod", "v1"),
@@ -67,15 +67,16 @@ async def _check_helm(cluster: install.Cluster, release: chart.Release) -> None:
 async def _delete_definition(
     cluster: install.Cluster, kind: kinds.Kind, tree: Tree, *, say: install.Say, is_purge: bool, deadline: float
 ) -> None:
-    queue = await cluster.kind("Queue", QUEUE_VERSION)
-    queues = await applying.listed(cluster.over, queue) if queue is not None else []
-    if queues and not is_purge:
-        count = "1 queue" if len(queues) == 1 else f"{len(queues)} queues"
+    plural = tree["metadata"]["name"].partition(".")[0]
+    own = next((one for one in await cluster.kinds_of(OUR_VERSION) if one.plural == plural), None)
+    held = await applying.listed(cluster.over, own) if own is not None else []
+    if held and not is_purge:
+        count = f"1 {own.name.lower()}" if own is not None and len(held) == 1 else f"{len(held)} {plural}"
         called = install.called(install.target_of(kind, tree))
         say(f"{called} stays: it has {count}; --purge deletes it with them")
         return
     await cluster.delete(kind, tree, say=say)
-    await _wait(lambda: _is_there(cluster, kind, tree), "the definition of queues", deadline=deadline)
+    await _wait(lambda: _is_there(cluster, kind, tree), f"the definition of {plural}", deadline=deadline)
 
 
 async def _delete_namespace(

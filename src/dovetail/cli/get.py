@@ -6,7 +6,7 @@ import click
 
 from dovetail import errors
 from dovetail.boot import local
-from dovetail.cli import labels, options, output, pools, rows, text
+from dovetail.cli import labels, options, output, pools, queues, rows, text
 from dovetail.sim import cluster as clusters
 
 LISTINGS: dict[str, Callable[[rows.Asked], rows.Listing]] = {
@@ -19,6 +19,8 @@ LISTINGS: dict[str, Callable[[rows.Asked], rows.Listing]] = {
     "slices": rows.slice_rows,
     "pods": rows.pod_rows,
     "templates": rows.template_rows,
+    "queues": queues.queue_rows,
+    "topologies": queues.topology_rows,
 }
 ALIASES = {
     "gpu": "gpus",
@@ -40,7 +42,10 @@ ALIASES = {
     "template": "templates",
     "resourceclaimtemplate": "templates",
     "resourceclaimtemplates": "templates",
+    "queue": "queues",
+    "topology": "topologies",
 }
+LIVE = ("queues", "topologies")  # kinds of our own; kubectl shows the others
 NAMESPACED = ("claims", "pods", "templates")
 NEXT = {
     "gpus": "get devices",
@@ -49,6 +54,8 @@ NEXT = {
     "pools": "get gpus",
     "classes": "get devices",
     "slices": "get devices",
+    "queues": "get pods -A",
+    "topologies": "get nodes",
 }
 
 
@@ -73,6 +80,8 @@ def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 )
 @click.option("-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True)
 @click.option("--node", metavar="NAME", help="Only this node.")
+@click.option("--kubeconfig", metavar="FILE", help="For queues and topologies: those of a real cluster.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]")
 @options.state
 def command(
     *,
@@ -83,15 +92,18 @@ def command(
     selector: str,
     form: str,
     node: str | None,
+    kubeconfig: str | None,
+    context: str | None,
     state: str | None,
 ) -> None:
-    """Show gpus, devices, claims, nodes, pools, classes, slices, pods or templates.
+    """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues or topologies.
 
     gpus and devices are read from ResourceSlices; -o json and -o yaml print those. pools are read from nodes' labels.
+    Queues and topologies can also be those of a real cluster (--kubeconfig or --context).
     """
     opened = options.opened(state)
     asked = rows.Asked(
-        cluster=_cluster(opened),
+        cluster=_cluster(opened) if kubeconfig is None and context is None else _live(resource, kubeconfig, context),
         now=opened.now(),
         test=labels.selector(selector),
         namespace=None if all_namespaces else namespace,
@@ -114,6 +126,19 @@ def _cluster(opened: local.Local) -> clusters.Cluster:
     if cluster is None:
         raise errors.StateError(f"no cluster in {opened.store.directory}\nnext: dovetail up")
     return cluster
+
+
+def _live(resource: str, kubeconfig: str | None, context: str | None) -> clusters.Cluster:
+    """A real cluster, as far as these rows need it."""
+    if resource not in LIVE:
+        raise click.UsageError(f"{resource} of a real cluster: kubectl get shows them; here are {', '.join(LIVE)}")
+    import asyncio
+
+    from dovetail.boot import fetched
+    from dovetail.kube import config
+    from dovetail.model import kinds
+
+    return asyncio.run(fetched.cluster(config.load(kubeconfig, context=context), kinds.OURS))
 
 
 def _write(listing: rows.Listing, form: str) -> None:

@@ -99,15 +99,15 @@ def upgrade(*, name: str, namespace: str, files: Sequence[str], settings: Sequen
 
 @click.command()
 @_where
-@click.option("--purge", is_flag=True, help="Delete the definition of queues even if there are queues, and them.")
+@click.option("--purge", is_flag=True, help="Delete the definitions of our kinds even if there are objects, and those.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS")
 def uninstall(
     *, name: str, namespace: str, kubeconfig: str | None, context: str | None, purge: bool, timeout: float
 ) -> None:
     """Take the scheduler off a cluster and leave nothing behind.
 
-    Pods that run go on; pods that wait for it wait. The definition of queues stays while there are queues, unless
-    --purge is given; a namespace stays if it was there before or holds something else.
+    Pods that run go on; pods that wait for it wait. The definitions of queues and topologies stay while there
+    are any, unless --purge is given; a namespace stays if it was there before or holds something else.
     """
     from dovetail.boot import chart
     from dovetail.boot import uninstall as uninstalling

@@ -94,6 +94,26 @@ class KubeApi:
         # What is deleted comes back, or a Status; its metadata is the least there is to send.
         await self._write("DELETE", target, msgspec.json.encode(options), doing="delete", accept=_accept(True))
 
+    async def evict(
+        self, target: api.Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+    ) -> None:
+        """Asks for a pod to end; a rehearsal only asks whether it could."""
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if is_rehearsal:
+            options["dryRun"] = ["All"]
+        document = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": target.namespace, "name": target.name},
+            "deleteOptions": options,
+        }
+        place = target._replace(subresource="eviction")
+        answer = await self._write("POST", place, msgspec.json.encode(document), doing="evict", accept=_JSON)
+        if (failure := failures_of.failure_inside(answer, doing=f"evict {target}")) is not None:
+            raise failure
+
     async def _write(
         self,
         method: str,

@@ -5,7 +5,7 @@ Given a transport. Nothing is remembered: ask once at the start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -59,6 +59,22 @@ async def newest(over: transport.Transport, kind: kinds.Kind, api_versions: Sequ
         if kind.plural in await served(over, api_version):
             return kind._replace(api_version=api_version)
     return None
+
+
+async def present(
+    over: transport.Transport, wanted: Sequence[kinds.Kind], older: Mapping[kinds.Kind, Sequence[str]]
+) -> tuple[kinds.Kind, ...]:
+    """Those of the kinds that are served, each under the first of its versions that is. Asks once for each version."""
+    known: dict[str, frozenset[str]] = {}
+    found = []
+    for kind in wanted:
+        for api_version in (kind.api_version, *older.get(kind, ())):
+            if api_version not in known:
+                known[api_version] = await served(over, api_version)
+            if kind.plural in known[api_version]:
+                found.append(kind._replace(api_version=api_version))
+                break
+    return tuple(found)
 
 
 async def _got(over: transport.Transport, path: str) -> bytes:

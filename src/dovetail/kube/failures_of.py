@@ -17,6 +17,8 @@ _MAX_TEXT: Final = 500  # characters of a body that is no Status
 _MAX_MESSAGE: Final = 4_000  # and of a Status: what an admission webhook or a policy says has no limit
 # Server errors that mean "not now" whatever their code says: what etcd and the storage layer answer under stress.
 _PASSING: Final = ("etcdserver:", "request timed out", "leader changed", "context deadline exceeded")
+_BUDGET: Final = "DisruptionBudget"  # policy/v1's cause of a refused eviction
+_TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 _BY_STATUS: Final[dict[int, type[failures.ApiFailure]]] = {
     401: failures.Unauthorised,
     404: failures.Missing,
@@ -27,13 +29,19 @@ _BY_STATUS: Final[dict[int, type[failures.ApiFailure]]] = {
 }
 
 
+class _Cause(msgspec.Struct, rename="camel"):
+    reason: str | None = None
+
+
 class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
+    causes: tuple[_Cause, ...] | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
     """metav1.Status, as far as it matters here."""
 
+    status: str | None = None
     code: int | None = None
     reason: str | None = None
     message: str | None = None
@@ -50,7 +58,7 @@ def failure_of(
     if len(message) > _MAX_MESSAGE:
         message = message[:_MAX_MESSAGE] + " ..."
     text = f"{doing}: {status} {reason}: {message}" if reason else f"{doing}: {status}: {message}"
-    kind = _kind(status, reason, message)
+    kind = failures.Protected if _is_protected(said, message) else _kind(status, reason, message)
     wait = _retry_after(said, headers or {})
     return kind(text.removeprefix(": "), status=status, reason=reason, retry_after=wait)
 
@@ -58,6 +66,18 @@ def failure_of(
 def failure_of_event(document: bytes, *, doing: str = "") -> failures.ApiFailure:
     """The failure that a watch's ERROR event means; its status is inside."""
     return failure_of(_status(document).code or 500, document, doing=doing)
+
+
+def failure_inside(document: bytes, *, doing: str = "") -> failures.ApiFailure | None:
+    """The failure that a Status means which came with a code of success, as evictions are refused in one case."""
+    said = _status(document)
+    return failure_of(said.code or 500, document, doing=doing) if said.status == "Failure" else None
+
+
+def _is_protected(said: Status, message: str) -> bool:
+    """Whether a disruption budget says no; with two of them the server does not even try, and says so with a 500."""
+    causes = (said.details.causes if said.details is not None else None) or ()
+    return any(one.reason == _BUDGET for one in causes) or _TWO_BUDGETS in message
 
 
 def _kind(status: int, reason: str, message: str) -> type[failures.ApiFailure]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from dovetail.world.events import ObjectKey
 
 MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
 CONDITION_POLL_SECONDS: Final = 1.0
+
+R = TypeVar("R")
 
 
 class Bound(NamedTuple):
@@ -42,6 +44,14 @@ class Abandoned(NamedTuple):
 Ending = Bound | Abandoned
 
 
+class Load(NamedTuple):
+    """What is carried: a placement, all claims its pod names, and those that were reserved for it on the way."""
+
+    placement: plan.Placement
+    uses: tuple[ObjectKey, ...]
+    held: list[ObjectKey]
+
+
 class Office(NamedTuple):
     """What carrying out needs to know and tell."""
 
@@ -51,27 +61,6 @@ class Office(NamedTuple):
     dropped: Callable[[plan.PodRef, str], None]  # a field the server does not keep
     written: Callable[[str], None]  # all claims of the pod of this uid are written
     patience: Callable[[str], AbstractContextManager[None]]  # for as long as the pod of this uid waits for others
-
-
-class Patience:
-    """Who of those being written waits for others to make something ready: they keep nobody else from being written."""
-
-    def __init__(self, begun: Callable[[], None]) -> None:
-        self._begun = begun
-        self._uids: set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._uids)
-
-    @contextmanager
-    def of(self, uid: str) -> Iterator[None]:
-        """The pod of this uid waits for as long as this is open."""
-        self._uids.add(uid)
-        self._begun()
-        try:
-            yield
-        finally:
-            self._uids.discard(uid)
 
 
 class Carrier:
@@ -94,24 +83,42 @@ class Carrier:
 
     async def carry(self, placement: plan.Placement, uses: tuple[ObjectKey, ...] = ()) -> Ending:
         """The pod bound, or why not. `uses` are all claims the pod names, also those it had before."""
-        held: list[ObjectKey] = []
+        load = Load(placement, uses, [])
+        problem = await self.claim(load) or await self.prepare(load) or self.doubt(load)
+        return problem or await self.bind(load)
+
+    async def claim(self, load: Load) -> Abandoned | None:
+        """All claims have their devices and are reserved for the pod, or why not."""
+        problem = await self._guarded(load, self._claim_all(load.placement, load.held))
+        if problem is None:
+            self._office.written(load.placement.pod.uid)
+        return problem
+
+    async def prepare(self, load: Load) -> Abandoned | None:
+        """Waits for devices and volumes that others make ready; volumes are asked for first, so that both go on."""
+        return await self._guarded(load, self._prepared(load.placement, _needed(load)))
+
+    def doubt(self, load: Load) -> Abandoned | None:
+        """A last look right before the binding: why it must not be bound after all."""
+        placement = load.placement
+        if lost := next((key for key in _needed(load) if not self._is_ours(key, placement.pod.uid)), None):
+            return Abandoned(f"claim {lost[0]}/{lost[1]} is not reserved for the pod any more")
+        if reason := self._office.unsound(placement):
+            return Abandoned(f"no longer fits: {reason}", release=_fresh(placement))
+        return None
+
+    async def bind(self, load: Load) -> Ending:
+        """Gives the pod its node."""
+        return await self._guarded(load, self._bind(load.placement))
+
+    async def _guarded(self, load: Load, work: Coroutine[Any, Any, R]) -> R | Abandoned:
+        """What the server refuses for good, or what others did first, ends it with a reason."""
         try:
-            problem = await self._claim_all(placement, held)
-            if problem is not None:
-                return problem
-            self._office.written(placement.pod.uid)
-            needed = (*uses, made_key(placement)) if placement.made is not None else uses
-            if problem := await self._prepared(placement, needed):
-                return problem
-            if lost := next((key for key in needed if not self._is_ours(key, placement.pod.uid)), None):
-                return Abandoned(f"claim {lost[0]}/{lost[1]} is not reserved for the pod any more")
-            if reason := self._office.unsound(placement):
-                return Abandoned(f"no longer fits: {reason}", release=_fresh(placement))
-            return await self._bind(placement)
+            return await work
         except failures.Refused as refused:
             over = quotas.exceeded(str(refused))
-            said = f"the API server refuses: {refused}" if over is None else over.told(placement.pod.namespace)
-            return Abandoned(said, release=tuple(held), is_refused=True)
+            said = f"the API server refuses: {refused}" if over is None else over.told(load.placement.pod.namespace)
+            return Abandoned(said, release=tuple(load.held), is_refused=True)
         except (failures.Conflict, failures.AlreadyThere, failures.Missing) as overtaken:
             return Abandoned(f"overtaken: {overtaken}")
 
@@ -198,7 +205,6 @@ class Carrier:
         return claim is not None and claim.status.allocation is not None and claiming.is_user(claim, uid)
 
     async def _prepared(self, placement: plan.Placement, needed: tuple[ObjectKey, ...]) -> Abandoned | None:
-        """Waits for devices and volumes that others make ready; volumes are asked for first, so that both go on."""
         if failed := await self._volumes.write(placement):
             return Abandoned(failed.why, release=_fresh(placement))
         with self._office.patience(placement.pod.uid):
@@ -297,6 +303,12 @@ def made_key(placement: plan.Placement) -> ObjectKey:
     base = (made.claim.metadata.generate_name or f"{placement.pod.name}-extended-resources-")[:MAX_GENERATED_BASE]
     wish = placement.pod.uid.encode() + objects.encode_struct(made.claim.spec)
     return placement.pod.namespace, base + hashlib.sha256(wish).hexdigest()[:5]
+
+
+def _needed(load: Load) -> tuple[ObjectKey, ...]:
+    """Every claim the pod needs, one made for its extended resources included."""
+    placement = load.placement
+    return (*load.uses, made_key(placement)) if placement.made is not None else load.uses
 
 
 def _protected(claim: claims.ResourceClaim, key: ObjectKey) -> claims.ResourceClaim:

@@ -7,7 +7,7 @@ aside, told so, and tried again later and later. Never decides itself; a fault t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from dovetail.loops import tell, waiting
@@ -26,12 +26,53 @@ def decided(ask: Ask, among: Collection[str]) -> tuple[plan.Plan, dict[str, Exce
     try:
         return ask(among), {}
     except Exception as error:
-        faults = {id_: fault for id_ in among if (fault := _fault(ask, id_)) is not None}
+        # One pod alone: the answers are not used, as others were to be seen, too.
+        faults = {id_: fault for id_ in among if (fault := _raised(ask, (id_,))) is not None}
         if not faults:
             raise
         LOG.warning("deciding failed", extra={"pods": len(among), "set_aside": len(faults), "why": repr(error)})
     rest = [id_ for id_ in among if id_ not in faults]
     return (ask(rest) if rest else plan.Plan()), faults
+
+
+def decided_together(
+    ask: Callable[[Collection[str] | None], plan.Plan], among: Collection[str] | None, groups: Sequence[Collection[str]]
+) -> tuple[plan.Plan, dict[str, Exception]]:
+    """The plan for everybody, or for all but the group that cannot be decided about; it is found by halves."""
+    try:
+        return ask(among), {}
+    except Exception as error:
+        group, fault = _faulty(ask, groups, error)
+        LOG.warning("deciding failed", extra={"set_aside": len(group), "why": repr(fault)})
+        left = [id_ for one in groups if one is not group for id_ in one]
+        return (ask(left) if left else plan.Plan()), dict.fromkeys(group, fault)
+
+
+def _faulty(
+    ask: Callable[[Collection[str] | None], plan.Plan], groups: Sequence[Collection[str]], error: Exception
+) -> tuple[Collection[str], Exception]:
+    """The group that a decision about it alone trips over. Raises what was raised if no single one explains it."""
+    suspects = groups
+    while len(suspects) > 1:
+        half = len(suspects) // 2
+        for part in (suspects[:half], suspects[half:]):
+            found = _raised(ask, [id_ for group in part for id_ in group])
+            if found is not None:
+                suspects, error = part, found
+                break
+        else:
+            raise error
+    if not suspects or (found := _raised(ask, suspects[0])) is None:
+        raise error
+    return suspects[0], found
+
+
+def _raised(ask: Callable[[Collection[str]], plan.Plan], ids: Collection[str]) -> Exception | None:
+    try:
+        ask(ids)
+    except Exception as error:
+        return error
+    return None
 
 
 def set_aside(pod: pods.Pod, fault: Exception, *, teller: tell.Teller, queue: waiting.Waiting, now: float) -> None:
@@ -40,12 +81,3 @@ def set_aside(pod: pods.Pod, fault: Exception, *, teller: tell.Teller, queue: wa
     LOG.error("cannot be decided about", exc_info=fault, extra={"pod": name})
     teller.failed(pod, SAID)
     queue.delay(events.pod_id(pod), order.rank(pod), now)
-
-
-def _fault(ask: Ask, id_: str) -> Exception | None:
-    """What goes wrong when it is asked about this pod alone. The answer is not used: others were to be seen, too."""
-    try:
-        ask((id_,))
-    except Exception as error:
-        return error
-    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from dovetail.model import kinds, meta
 from dovetail.ports import clock as clocks
@@ -57,6 +57,12 @@ class Picture:
         self._listeners: list[Listener] = []
         self._arrived = asyncio.Event()
         self.synced = asyncio.Event()  # every kind was listed and taken in
+
+    def admit(self, kind: kinds.Kind) -> None:
+        """From now on this kind is part of the picture, which is whole again once it was listed."""
+        if kind.name not in self._versions:
+            self._versions[kind.name] = {}
+            self.unsync(kind)
 
     def listen(self, listener: Listener) -> None:
         """Tells the listener every change from now on."""
@@ -169,6 +175,12 @@ class Picture:
                 return self.world.classes.get(key[1])
             case "DeviceTaintRule":
                 return self.world.rules.get(key[1])
+            case "Queue":
+                return self.world.queues.get(key[1])
+            case "Topology":
+                return self.world.topologies.get(key[1])
+            case "Gang":
+                return self.world.gangs.told(key)
             case _:
                 return self.world.storage.find(kind.name, key)
 
@@ -178,10 +190,26 @@ class Picture:
             listener(kind, event, before)
 
 
+class Taker(Protocol):
+    """Who is told about objects: a picture, or what a part of one is made of."""
+
+    def replaced(self, kind: kinds.Kind, objects: Iterable[Any], resource_version: str) -> None:
+        """Everything there is of a kind, as of a version."""
+        ...
+
+    def changed(self, kind: kinds.Kind, found: Any) -> None:
+        """An object is there, or differs."""
+        ...
+
+    def deleted(self, kind: kinds.Kind, found: Any) -> None:
+        """An object is gone."""
+        ...
+
+
 class Feed:
     """What a watch of one kind tells, passed on to the picture."""
 
-    def __init__(self, picture: Picture, kind: kinds.Kind, *, trouble: Callable[[str, str], None]) -> None:
+    def __init__(self, picture: Taker, kind: kinds.Kind, *, trouble: Callable[[str, str], None]) -> None:
         self._picture = picture
         self._kind = kind
         self._trouble = trouble

@@ -110,6 +110,11 @@ class Report:
         self._meter.count("scheduler_schedule_attempts_total", result="error", profile=PROFILE)
         self._meter.observe("scheduler_scheduling_attempt_duration_seconds", seconds, result="error", profile=PROFILE)
 
+    def gang(self, bound: int, *, of: int) -> None:
+        """A gang was written, so many of its pods with success."""
+        result = "bound" if bound == of else "partly" if bound else "none"
+        self._meter.count("dovetail_gangs_total", result=result)
+
     def counts(self, queues: dict[str, int], *, assumed: int, quarantined: int) -> None:
         """How many wait where."""
         for queue, count in queues.items():

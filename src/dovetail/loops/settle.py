@@ -7,6 +7,7 @@ resourceVersion until the server says what is. Given an API and a clock. Never d
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -67,9 +68,10 @@ class Settler:
         self._meter = meter_
         self._random = random.Random(seed)  # noqa: S311 (jitter, not a secret)
 
-    async def answered(self, what: str, ask: Callable[[], Awaitable[R]]) -> R:
-        """The answer to a request that may be repeated without harm."""
+    async def answered(self, what: str, ask: Callable[[], Awaitable[R]], *, patience_seconds: float = math.inf) -> R:
+        """The answer to a request that may be repeated without harm; Unavailable after so much patience."""
         pause = FIRST_PAUSE
+        deadline = self._clock.monotonic() + patience_seconds
         while True:
             began = self._clock.monotonic()
             try:
@@ -79,6 +81,8 @@ class Settler:
                 await self._clock.sleep(self._jittered(wait.retry_after or DEFAULT_RETRY_AFTER))
             except (failures.Unavailable, failures.Unauthorised):
                 self._note(what, "unavailable", began)
+                if self._clock.monotonic() >= deadline:
+                    raise
                 await self._clock.sleep(self._jittered(pause))
                 pause = min(pause * 2, LONGEST_PAUSE)
             except failures.ApiFailure as failure:

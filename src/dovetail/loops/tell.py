@@ -127,6 +127,12 @@ class Teller:
         holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=f"claim/{uid}/{reason}"))
         self._put(holder, _Message(holder, event, None))
 
+    def about_pod(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
+        """Something about a pod its owner should know, beside why it waits."""
+        event = self._event(pod, kind, reason, note)
+        metadata = msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/{reason}")  # replaces no other word
+        self._put(pod=pods.Pod(metadata=metadata), message=_Message(pod, event, None))
+
     def overdue(self) -> tuple[str, ...]:
         """Pods whose reason did not pass: worth asking about again."""
         now = self._clock.monotonic()

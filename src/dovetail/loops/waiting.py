@@ -7,7 +7,7 @@ that could help; one whose write failed waits longer each time. Never decides wh
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from dovetail.schedule.order import Rank
@@ -77,6 +77,20 @@ class Waiting:
         self._delayed[id_] = (until, rank)
         heapq.heappush(self._due, (until, id_))
         return until
+
+    def take_all(self) -> list[str]:
+        """Everybody who is ready or parked; they are nowhere until told what became of them."""
+        taken = [*self._ranks, *self._parked]
+        for id_ in taken:
+            self._unpark(id_)
+        self._ranks.clear()
+        self._heap.clear()
+        return taken
+
+    @property
+    def resting(self) -> Collection[str]:
+        """Those who have to wait for their time."""
+        return self._delayed.keys()
 
     def drop(self, id_: str) -> None:
         """The pod is gone or has a node."""

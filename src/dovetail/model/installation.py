@@ -120,8 +120,8 @@ class KeepOff(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 class Definitions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The kinds Dovetail adds to the cluster."""
 
-    enabled: Annotated[bool, Meta(description="define `queues.dovetail.dev`")] = True
-    keep: Annotated[bool, Meta(description="`helm uninstall` leaves the definition, and so every queue")] = True
+    enabled: Annotated[bool, Meta(description="define `queues.dovetail.dev` and the other kinds of our own")] = True
+    keep: Annotated[bool, Meta(description="`helm uninstall` leaves the definitions, and so every queue")] = True
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -11,11 +11,26 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail import errors
-from dovetail.model import claims, classes, meta, namespaces, nodes, pods, quantity, slices, taintrules, trees, volumes
+from dovetail.model import (
+    claims,
+    classes,
+    meta,
+    namespaces,
+    nodes,
+    pods,
+    quantity,
+    queues,
+    slices,
+    taintrules,
+    topologies,
+    trees,
+    volumes,
+)
 
 RESOURCE_V1: Final = "resource.k8s.io/v1"
 CORE_V1: Final = "v1"
 STORAGE_V1: Final = "storage.k8s.io/v1"
+DOVETAIL_V1ALPHA1: Final = "dovetail.dev/v1alpha1"
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,6 +52,8 @@ Object = (
     | pods.Pod
     | nodes.Node
     | namespaces.Namespace
+    | queues.Queue
+    | topologies.Topology
     | volumes.Object
     | Generic
 )
@@ -57,6 +74,8 @@ KINDS: Final[dict[tuple[str, str], type[Object]]] = {
     (STORAGE_V1, "CSIDriver"): volumes.CSIDriver,
     (STORAGE_V1, "CSIStorageCapacity"): volumes.CSIStorageCapacity,
     (STORAGE_V1, "VolumeAttachment"): volumes.VolumeAttachment,
+    (DOVETAIL_V1ALPHA1, "Queue"): queues.Queue,
+    (DOVETAIL_V1ALPHA1, "Topology"): topologies.Topology,
 }
 NAMESPACED: Final = frozenset(
     {

@@ -118,6 +118,7 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     beneficiary: GangRef | None = None  # nobody where a gang is taken back
     detail: str = ""  # a sentence with the numbers
     moves_to: str = ""  # the node kept for whatever takes the pod's place
+    keeps: tuple[claims.AllocationResult, ...] = ()  # the devices found for it there
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """How queues share, and who yields to whom."""
 
     enforces_quota: bool = True  # off: quota, limit and fair share are ignored
-    preemptible_below: int = 100  # gangs of a lower priority may be made to yield, unless they say otherwise
+    preemptible_below: int = 2_000_000_000  # gangs of a lower priority may be made to yield, unless they say otherwise
     consolidation_victims: int | None = 16  # pods moved for one gang
     reclaim_may_move: bool = True  # a victim that fits elsewhere is moved instead of ended
     reclaim_multiplier: float = 1.0  # at least 1: how far below a sibling's saturation a reclaimer has to stay
@@ -72,7 +72,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     stale_grace_seconds: int = 60
     claims_need_queue: bool = False  # a shared claim for GPUs is usable only by the queue it is labelled for
     gpu_prices: dict[str, int] = {}  # thousandths of a GPU per unit of an extended resource, instead of the ledger's
-    age_saturation_seconds: int = 7 * 24 * 3600  # waiting longer makes no older
     lost_work_cap_seconds: int = 24 * 3600  # of work since the last checkpoint that an eviction is charged with
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from dovetail.model import meta, quantity
+
+UNLIMITED: Final = quantity.parse("1E")  # a quota or limit of so much, or more, is none at all
 
 
 class Share(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

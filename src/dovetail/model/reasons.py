@@ -63,6 +63,16 @@ class ReasonCode(StrEnum):
     VOLUME_IN_USE = "VolumeInUse"
     GATED = "SchedulingGated"
     NO_NODES = "NoNodes"
+    # About queues and gangs:
+    QUEUE_LIMIT = "QueueLimitReached"
+    QUEUE_QUOTA = "NonPreemptibleOverQuota"
+    QUEUE_SHARE = "QueueAtFairShare"
+    QUEUE_UNUSABLE = "QueueUnusable"  # it does not exist, is not for this namespace, or is broken
+    GANG_INCOMPLETE = "GangIncomplete"  # too few pods are there to reach its minimum
+    GANG_WAITS = "GangCannotStart"  # another member, or all together, found no place
+    TOPOLOGY = "TopologyUnmet"
+    CLAIM_QUEUE = "ClaimOfAnotherQueue"
+    TOO_YOUNG = "MayNotEvictYet"
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

@@ -48,3 +48,12 @@ class Api(Protocol):
     async def delete(self, target: Target, *, uid: str = "", resource_version: str = "") -> None:
         """Deletes, only if the uid and version are still these where given."""
         ...
+
+    async def evict(
+        self, target: Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+    ) -> None:
+        """Asks for a pod to end, its own grace unless another is given; a rehearsal only asks whether it could.
+
+        Protected where a disruption budget says no, Conflict where the pod of that name is another one by now.
+        """
+        ...

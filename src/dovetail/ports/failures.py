@@ -8,6 +8,7 @@ ApiFailure
 ├── Refused         400, 403, 405, 413, 415, 422: the same request will be refused again; give up and say so
 ├── Unauthorised    401: the credentials are not accepted; renew them
 ├── Throttled       429: too many requests; wait `retry_after` seconds, then repeat
+├── Protected       429 on an eviction: the pod's disruption budget does not allow it now; choose another, or wait
 ├── Unavailable     5xx, timeouts, broken connections: repeat later; of a write nobody knows whether it happened
 └── Fenced          not sent: this process no longer holds the lease that allows writing
 """
@@ -53,6 +54,10 @@ class Unauthorised(ApiFailure):
 
 class Throttled(ApiFailure):
     """429."""
+
+
+class Protected(ApiFailure):
+    """An eviction that a disruption budget does not allow."""
 
 
 class Unavailable(ApiFailure):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from dovetail.model import classes, nodes, plan
@@ -63,8 +63,10 @@ class Cohort:
         self._sweep()
         return len(self._unfiled)
 
-    def best(self) -> str | None:
-        """The node with the lowest score, then name. Entries that are out of date fall off on the way."""
+    def best(self, within: Collection[str] | None = None) -> str | None:
+        """The node with the lowest score, then name; of those named, if any are: linear in them then."""
+        if within is not None:
+            return min(((score, name) for name, score in self.scores(within)), default=(0.0, None))[1]
         while self._heap:
             _, name, number = self._heap[0]
             if self._class_of.get(name) == number:
@@ -72,8 +74,11 @@ class Cohort:
             heapq.heappop(self._heap)
         return None
 
-    def scores(self) -> Iterator[tuple[str, float]]:
-        """Every node that suits. Linear in nodes."""
+    def scores(self, within: Collection[str] | None = None) -> Iterator[tuple[str, float]]:
+        """Every node that suits, of those named if any are. Linear in nodes."""
+        if within is not None:
+            numbered = ((name, self._answers[self._class_of[name]]) for name in within if name in self._class_of)
+            return ((name, score) for name, score in numbered if not isinstance(score, Told))
         known = {number: score for number, score in self._answers.items() if not isinstance(score, Told)}
         return ((name, known[number]) for name, number in self._class_of.items() if number in known)
 
@@ -216,14 +221,17 @@ class Singles:
             else:
                 self._answers[name] = judge.answer(kind, name) if reason is None else Told((reason,))
 
-    def best(self) -> str | None:
+    def best(self, within: Collection[str] | None = None) -> str | None:
         """The node with the lowest score, then name."""
-        fitting = [(score, name) for name, score in self._answers.items() if not isinstance(score, Told)]
-        return min(fitting)[1] if fitting else None
+        return min(((score, name) for name, score in self.scores(within)), default=(0.0, None))[1]
 
-    def scores(self) -> Iterator[tuple[str, float]]:
-        """Every node that suits."""
-        return ((name, score) for name, score in self._answers.items() if not isinstance(score, Told))
+    def scores(self, within: Collection[str] | None = None) -> Iterator[tuple[str, float]]:
+        """Every node that suits, of those named if any are."""
+        return (
+            (name, score)
+            for name, score in self._answers.items()
+            if not isinstance(score, Told) and (within is None or name in within)
+        )
 
     def terms(self, judge: Judge, node: str) -> tuple[plan.Term, ...]:
         """What the score of a node that suits is made of."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dovetail.model import plan as plans
 from dovetail.model import policy as policies
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import draft, order, placement, ready, refuse
+from dovetail.schedule import batch, draft, order, placement, ready, refuse
 from dovetail.schedule.claims import Books, Needs
 from dovetail.world.world import World
 
@@ -23,11 +23,16 @@ def decide(
     budget: policies.Budget = policies.UNLIMITED,
     *,
     among: Collection[str] | None = None,
+    spared: Collection[str] = (),
 ) -> plans.Plan:
-    """Who starts, where, on which devices, and who waits; of all pods that wait, or of those with these ids.
+    """Who starts, where, on which devices, who waits and who yields; of all pods that wait, or of those with these ids.
 
-    Leaves the world as it found it. Not linear in pods that are not asked about.
+    Leaves the world as it found it. Nobody spared has to yield. With neither queues nor gangs, and nobody to yield, not
+    linear in pods that are not asked about.
     """
+    if world.queues or not world.gangs.is_trivial:
+        with world.trial():
+            return batch.Batch(world, policy, now, budget, among=among, spared=spared).decide()
     plan = draft.Draft()
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)

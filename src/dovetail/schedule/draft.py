@@ -12,9 +12,13 @@ class Draft:
 
     def __init__(self) -> None:
         self._placements: list[plan.Placement] = []
+        self._nominations: list[plan.Nomination] = []
+        self._evictions: list[plan.Eviction] = []
         self._refusals: list[plan.Refusal] = []
 
-    def start(self, pod: pods.Pod, found: Found, needs: Needs, *, books: Books) -> None:
+    def start(
+        self, pod: pods.Pod, found: Found, needs: Needs, *, books: Books, gang: plan.GangRef | None = None
+    ) -> None:
         """The pod starts."""
         self._placements.append(
             plan.Placement(
@@ -29,8 +33,17 @@ class Draft:
                 made=found.made,
                 volumes=found.volumes,
                 terms=found.terms,
+                gang=gang,
             )
         )
+
+    def nominate(self, pod: pods.Pod, node: str, gang: plan.GangRef) -> None:
+        """The pod starts once others are gone."""
+        self._nominations.append(plan.Nomination(pod=plan.pod_ref(pod), node=node, gang=gang))
+
+    def evict(self, eviction: plan.Eviction) -> None:
+        """The pod has to go."""
+        self._evictions.append(eviction)
 
     def wait(self, refusal: plan.Refusal) -> None:
         """The pod waits."""
@@ -38,4 +51,10 @@ class Draft:
 
     def finish(self, *, wake_at: plan.Instant | None) -> plan.Plan:
         """The plan."""
-        return plan.Plan(placements=tuple(self._placements), refusals=tuple(self._refusals), wake_at=wake_at)
+        return plan.Plan(
+            placements=tuple(self._placements),
+            evictions=tuple(self._evictions),
+            nominations=tuple(self._nominations),
+            refusals=tuple(self._refusals),
+            wake_at=wake_at,
+        )

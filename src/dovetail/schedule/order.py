@@ -12,7 +12,7 @@ from typing import Final
 
 from dovetail.model import pods
 
-_NEVER: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # not created yet: younger than all others
+NEVER: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # not created yet: younger than all others
 
 Rank = tuple[int, datetime.datetime, str, str, str]
 
@@ -44,8 +44,8 @@ def rank(pod: pods.Pod) -> Rank:
 def instant(text: str | None) -> datetime.datetime:
     """The moment, whatever zone it was written in."""
     if text is None:
-        return _NEVER
+        return NEVER
     try:
         return datetime.datetime.fromisoformat(text)
     except ValueError:  # such as the 30th of February
-        return _NEVER
+        return NEVER

@@ -7,6 +7,7 @@ changes it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -94,8 +95,8 @@ class Search:
         self._judge = Judge(world, policy, budget, self._kept.known)
         self._passing: dict[likeness.Key, Cohort] = {}  # of pods whose claims have devices: good for this cycle only
 
-    def find(self, pod: pods.Pod, needs: Needs) -> Found | plan.Refusal:
-        """The best node, or why there is none."""
+    def find(self, pod: pods.Pod, needs: Needs, *, within: Collection[str] | None = None) -> Found | plan.Refusal:
+        """The best node, of these if any are named, or why there is none."""
         tied = ties.of(pod, self._world)
         if tied is not None and not isinstance(tied, ties.Ties):
             return refuse.of_pod(pod, tied)
@@ -105,11 +106,11 @@ class Search:
         self._judge.begin()
         if not self._memo or needs.held or followed is not None:
             kind = kind_of(pod, needs, backed=backed, followed=followed)
-            answer = self._singly(kind, needs, tied)
+            answer = self._singly(kind, needs, tied, within)
         else:
             cohort = self._cohort(pod, needs, backed)
             kind = cohort.kind._replace(pod=pod)
-            answer = self._together(cohort, tied)
+            answer = self._together(cohort, tied, within)
         if isinstance(answer, ties.Best):
             found = self._chosen(kind, needs, node=answer.node, before=before)
             steps = (
@@ -130,32 +131,34 @@ class Search:
             return ()
         return extended.backing(requests.pod_request(pod), behind)
 
-    def _singly(self, kind: Kind, needs: Needs, tied: ties.Ties | None) -> _Answer:
+    def _singly(self, kind: Kind, needs: Needs, tied: ties.Ties | None, within: Collection[str] | None) -> _Answer:
         """Without memory; where devices are settled most nodes need not be looked at."""
         if not self._memo:
-            return self._asked(Singles(self._judge, kind), tied)
+            return self._asked(Singles(self._judge, kind), tied, within)
         near = named_nodes(_settled(kind))
         if near is not None:
-            answer = self._asked(Singles(self._judge, kind, near), tied)
-            return answer if isinstance(answer, ties.Best) else self._asked(Singles(self._judge, kind), tied)
+            answer = self._asked(Singles(self._judge, kind, near), tied, within)
+            return answer if isinstance(answer, ties.Best) else self._asked(Singles(self._judge, kind), tied, within)
         key = (self._pod_key(kind.pod, needs), kind.backed, kind.followed and kind.followed.key)
         known = self._passing.get(key)
         if known is None:
             known = self._passing[key] = self._new_cohort(kind)
-        return self._together(known, tied)
+        return self._together(known, tied, within)
 
-    def _asked(self, singles: Singles, tied: ties.Ties | None) -> _Answer:
-        return singles.unfiled or self._best(singles, tied)
+    def _asked(self, singles: Singles, tied: ties.Ties | None, within: Collection[str] | None) -> _Answer:
+        return singles.unfiled or self._best(singles, tied, within)
 
-    def _together(self, cohort: Cohort, tied: ties.Ties | None) -> _Answer:
-        return cohort.refresh(self._judge) or self._best(cohort, tied)
+    def _together(self, cohort: Cohort, tied: ties.Ties | None, within: Collection[str] | None) -> _Answer:
+        return cohort.refresh(self._judge) or self._best(cohort, tied, within)
 
-    def _best(self, judged: Cohort | Singles, tied: ties.Ties | None) -> ties.Best | refuse.Tally:
+    def _best(
+        self, judged: Cohort | Singles, tied: ties.Ties | None, within: Collection[str] | None
+    ) -> ties.Best | refuse.Tally:
         """Of the nodes that suit the one the pod's ties leave and like best, or why none is left."""
         if tied is None:
-            best = judged.best()
+            best = judged.best(within)
             return judged.tally(self._judge) if best is None else ties.Best(best, judged.terms(self._judge, best))
-        found = tied.choose(judged.scores(), self._world.nodes, self._judge.weights)
+        found = tied.choose(judged.scores(within), self._world.nodes, self._judge.weights)
         if isinstance(found, ties.Best):
             return found._replace(terms=(*found.terms, *judged.terms(self._judge, found.node)))
         return found.plus(judged.tally(self._judge))

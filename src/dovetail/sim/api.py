@@ -117,6 +117,19 @@ class SimApi:
         self.shelf.delete(target.kind, _key(target), grace_seconds=grace_seconds)
         self._leave("delete", target)
 
+    async def evict(
+        self, target: Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+    ) -> None:
+        """Asks for a pod to end; a rehearsal only asks whether it could. Nothing here has a disruption budget."""
+        place = target._replace(subresource="eviction")
+        await self._arrive("rehearse" if is_rehearsal else "create", place)
+        found = self._found(target).metadata
+        if found.uid != uid:
+            raise failures.Conflict(f"{target}: the uid asked for is {uid}, the pod's is {found.uid}", status=409)
+        if not is_rehearsal:
+            self.shelf.delete(kinds.POD, _key(target), grace_seconds=grace_seconds)
+        self._leave("rehearse" if is_rehearsal else "create", place)
+
     # What tests ask
 
     def follow(self, kind: Kind, sink: watching.Sink) -> watching.Subscription:
@@ -214,7 +227,7 @@ class SimApi:
             self.after(verb, target)
 
 
-SERVED: Final = (*kinds.WATCHED, kinds.NAMESPACE, kinds.TEMPLATE, kinds.LEASE, kinds.EVENT)
+SERVED: Final = (*kinds.WATCHED, *kinds.OURS, kinds.NAMESPACE, kinds.TEMPLATE, kinds.LEASE, kinds.EVENT, kinds.INTENT)
 _BY_NAME: Final = {(kind.api_version, kind.name): kind for kind in SERVED}
 
 

@@ -13,11 +13,25 @@ from typing import Final, NamedTuple, get_args
 import msgspec
 
 from dovetail.loops import hollow, preparing, stages
-from dovetail.model import claims, meta, namespaces, nodes, objects, plan, pods, policy, slices, taintrules
+from dovetail.model import (
+    claims,
+    meta,
+    namespaces,
+    nodes,
+    objects,
+    plan,
+    pods,
+    policy,
+    queues,
+    slices,
+    taintrules,
+    topologies,
+)
 from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
 from dovetail.sim import caretaking, rulings, volumes
 from dovetail.sim import cluster as clusters
+from dovetail.sim import queues as queue_status
 from dovetail.world.events import Changed, Deleted, ObjectKey
 from dovetail.world.world import World
 
@@ -34,6 +48,8 @@ _SEEN: Final = (
     DeviceClass,
     taintrules.DeviceTaintRule,
     namespaces.Namespace,
+    queues.Queue,
+    topologies.Topology,
     *get_args(storage.Object),
 )
 
@@ -49,7 +65,8 @@ def turn(
     mirror = _Mirror()
     cluster = _caught_up(cluster, now, walk=walk, mirror=mirror)
     cluster = _placed(cluster, now, walk=walk, mirror=mirror)
-    return _caught_up(cluster, now, walk=walk, mirror=mirror)  # some end as soon as they start
+    cluster = _caught_up(cluster, now, walk=walk, mirror=mirror)  # some end as soon as they start
+    return clusters.written(cluster, queue_status.told(cluster, {}, now=timestamp(now)), now=timestamp(now))
 
 
 def is_due(cluster: clusters.Cluster, *, now: datetime.datetime, walk: stages.Stages = stages.DEFAULT) -> bool:

@@ -21,7 +21,16 @@ from dovetail.sim.shelf import Record
 Tree = dict[str, Any]
 
 WITH_STATUS: Final = frozenset(
-    {"Pod", "Node", "ResourceClaim", "DeviceTaintRule", "Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+    {
+        "Pod",
+        "Node",
+        "ResourceClaim",
+        "DeviceTaintRule",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Queue",
+    }
 )
 STATUS_STRANGERS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
 KEPT_METADATA: Final = (*STATUS_STRANGERS, "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")

@@ -31,6 +31,8 @@ def dump(world: World) -> dict[str, Any]:
             for id_, a in sorted(world.assumed.items())
         },
         "storage": world.storage.dump(),
+        "queues": {name: _tree(one) for name, one in sorted(world.queues.items())},
+        "topologies": {name: _tree(one) for name, one in sorted(world.topologies.items())},
         "namespaces": {name: _tree(one) for name, one in sorted(world.namespaces.items())},
         "images": sorted(world.images.items()),
         "crowd": world.crowd.dump(),

@@ -6,12 +6,12 @@ reads a pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dovetail.model import claims, nodes, slices, taintrules
 from dovetail.world import overlaps as overlapping
 from dovetail.world import views
-from dovetail.world.devices import Interner
+from dovetail.world.devices import Devices, Interner
 from dovetail.world.events import ObjectKey
 from dovetail.world.holders import Holders
 from dovetail.world.journal import Journal
@@ -56,6 +56,13 @@ class Inventory:
     def pool(self, key: PoolKey) -> Pool | None:
         """A pool that is published."""
         return self._pools.get(key)
+
+    def published(self) -> Iterator[Devices]:
+        """The devices of every pool, in its newest generation."""
+        for pool in self._pools.values():
+            newest = pool.newest()
+            if newest is not None:
+                yield newest.devices
 
     def overlaps(self) -> tuple[overlapping.Overlap, ...]:
         """Claims that hold more than there is. Looks again only at pools that changed since it was asked last."""

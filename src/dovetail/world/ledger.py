@@ -66,6 +66,12 @@ class Ledger:
         """What everything a claim was given costs."""
         return sum(self.result_cost(one, pools.get((one.driver, one.pool))) for one in allocation.devices.results)
 
+    def whole_milli_gpu(self, devices: Devices) -> int:
+        """What all of a pool's devices are together: every set of counters is a GPU, and every device without one."""
+        if not publishes_gpus(devices.driver):
+            return 0
+        return WHOLE * self._prices(devices).gpus
+
     def free_milli_gpu(self, pool: PoolView) -> int:
         """What a node could still use of a pool: whole devices, capacity not shared out, what counter sets have left.
 
@@ -110,13 +116,14 @@ class Ledger:
 class _Prices:
     """What can be said of a pool's devices once and for all. Keeps alive what the ledger knows by identity."""
 
-    __slots__ = ("free", "kept", "measures", "shares", "totals")
+    __slots__ = ("free", "gpus", "kept", "measures", "shares", "totals")
 
     def __init__(self, devices: Devices) -> None:
         self.kept = (devices.templates, devices.counter_sets)
         self.free: dict[tuple[object, ...], int] = {}  # by state of use
         self.totals = {one.name: _families(_nanos(one.counters)) for one in devices.counter_sets}
         self.measures = _measures(devices.templates)
+        self.gpus = len(self.measures) + sum(not one.consumes_counters for one in devices.templates)
         self.shares = tuple(_counter_share(one, self.totals, self.measures) for one in devices.templates)
 
 

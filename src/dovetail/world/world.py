@@ -29,10 +29,12 @@ from dovetail.model import (
 from dovetail.model.requests import Resources
 from dovetail.world import overlaps, soundness
 from dovetail.world.crowd import Crowd
+from dovetail.world.devices import Devices
 from dovetail.world.events import Changed, Event, Object, ObjectKey, claims_of, key_of, pod_id
 from dovetail.world.gangs import Gangs
 from dovetail.world.inventory import Inventory
 from dovetail.world.journal import Journal
+from dovetail.world.pools import PoolKey
 from dovetail.world.storage import Storage
 from dovetail.world.trial import Trial
 from dovetail.world.view import NodeView
@@ -125,6 +127,20 @@ class World:
     def users(self, driver: str, pool: str, device: str) -> tuple[ObjectKey, ...]:
         """The claims that hold a device, by status or by assumption. Administrative access holds nothing."""
         return self._inventory.users((driver, pool), device)
+
+    def devices_in(self, pool: PoolKey) -> Devices | None:
+        """The devices a pool publishes; None if it is gone."""
+        found = self._inventory.pool(pool)
+        newest = found.newest() if found is not None else None
+        return newest.devices if newest is not None else None
+
+    def published(self) -> Iterator[Devices]:
+        """The devices of every pool."""
+        return self._inventory.published()
+
+    def running(self) -> Mapping[str, tuple[str, Resources]]:
+        """Pods on nodes by id: where, and what they take there."""
+        return self._running
 
     def overlaps(self) -> tuple[overlaps.Overlap, ...]:
         """Claims that hold more than there is. Looks again only at pools that changed since it was asked last."""

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from dovetail.model import claims, classes, meta, nodes, objects, pods, slices, taintrules
+from dovetail.model import claims, classes, meta, nodes, objects, pods, queues, slices, taintrules, topologies
 from dovetail.model.validation import claims as claim_rules
 from dovetail.model.validation import classes as class_rules
 from dovetail.model.validation import defaults, fields, gates, status, workloads
+from dovetail.model.validation import queues as queue_rules
 from dovetail.model.validation import slices as slice_rules
 from dovetail.model.validation import taintrules as taint_rules
 
@@ -22,6 +23,7 @@ O = TypeVar(  # noqa: E741 - an object
     claims.ResourceClaim,
     claims.ResourceClaimTemplate,
     taintrules.DeviceTaintRule,
+    queues.Queue,
 )
 
 
@@ -66,6 +68,11 @@ def create(new: objects.Object, terms: fields.Terms) -> Verdict:
             workloads.check_pod(problems, new)
         case nodes.Node():
             workloads.check_node(problems, new)
+        case queues.Queue():
+            new = msgspec.structs.replace(new, status=queues.QueueStatus())
+            queue_rules.check_queue(problems, new)
+        case topologies.Topology():
+            queue_rules.check_topology(problems, new)
         case _:
             workloads.check_generic(problems, new)
     return Verdict(new, _distinct(problems))
@@ -95,6 +102,9 @@ def update(new: objects.Object, old: objects.Object, *, terms: fields.Terms) -> 
         case taintrules.DeviceTaintRule(), taintrules.DeviceTaintRule():
             new = _updated_rule(new, old, terms.now)
             taint_rules.check_update(problems, new, old)
+        case queues.Queue(), queues.Queue():
+            new = msgspec.structs.replace(new, status=old.status)
+            queue_rules.check_queue(problems, new)
         case _:
             return create(new, terms)
     return Verdict(new, _distinct(problems))
@@ -114,6 +124,8 @@ def update_status(new: objects.Object, old: objects.Object, *, terms: fields.Ter
         case taintrules.DeviceTaintRule(), taintrules.DeviceTaintRule():
             new = msgspec.structs.replace(new, metadata=_status_metadata(new, old), spec=old.spec)
             taint_rules.check_status_update(problems, new, old)
+        case queues.Queue(), queues.Queue():
+            new = msgspec.structs.replace(new, metadata=_status_metadata(new, old), spec=old.spec)
         case _:
             return update(new, old, terms=terms)
     return Verdict(new, _distinct(problems))

@@ -1,0 +1,114 @@
+"""Keeps what a gang is about to be given on the API server, from before its first write until its last is answered.
+
+Given placements of one gang. Whoever schedules next lists what was begun. On a server that does not know intents gangs
+start without one, which is said once: a crash then leaves it to the gang's own policy. Never writes claims or bindings.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from dovetail.loops import carry, settle
+from dovetail.model import intents, kinds, meta, objects, plan
+from dovetail.ports import api as apis
+from dovetail.ports import clock as clocks
+from dovetail.ports import failures
+
+LOG = logging.getLogger("dovetail.schedule")
+MAX_BASE: Final = 200  # of an object's name, so that what is appended still fits
+
+Listing = Callable[[], Awaitable[Sequence[intents.Intent]]]
+
+
+async def nothing() -> Sequence[intents.Intent]:
+    """For those who keep no intents of others."""
+    return ()
+
+
+class Keeper:
+    """Writes and removes intents."""
+
+    def __init__(self, settler: settle.Settler, clock: clocks.Clock, *, listing: Listing, seconds: float) -> None:
+        self._settler = settler
+        self._clock = clock
+        self._listing = listing
+        self._seconds = seconds
+        self._attempts: dict[plan.GangRef, int] = {}
+        self._is_missed = False
+
+    async def found(self) -> Sequence[intents.Intent]:
+        """What was begun and is not over; nothing on a server that does not know intents."""
+        try:
+            return await self._settler.answered("intents", self._listing)
+        except failures.Missing:
+            return ()
+        except failures.Refused as refused:
+            LOG.error("what was begun for gangs cannot be read", extra={"why": str(refused)})
+            return ()
+
+    async def write(self, gang: plan.GangRef, loads: Sequence[carry.Load]) -> intents.Intent | None:
+        """Puts down what is about to be written. Raises Refused where that is not allowed."""
+        attempt = self._attempts[gang] = self._attempts.get(gang, 0) + 1
+        made = _intent(gang, loads, attempt=attempt, deadline=_stamp(self._clock.now(), self._seconds))
+        place, body = apis.Target(kinds.INTENT, gang.namespace), objects.encode_struct(made)
+        try:
+            await self._settler.answered("intent", lambda: self._settler.api.create(place, body, brief=True))
+        except failures.AlreadyThere:
+            pass  # our own, sent twice: the name follows from what is in it
+        except failures.Missing as missing:
+            if not self._is_missed:
+                LOG.warning("gangs start without intents", extra={"why": str(missing)})
+            self._is_missed = True
+            return None
+        return made
+
+    async def remove(self, intent: intents.Intent | None) -> None:
+        """It is over, one way or the other."""
+        if intent is None:
+            return
+        place = apis.Target(kinds.INTENT, intent.metadata.namespace, intent.metadata.name)
+        try:
+            await self._settler.answered("intent_delete", lambda: self._settler.api.delete(place))
+        except failures.Missing:
+            pass  # deleted by a request whose answer was lost
+        except failures.Refused as refused:
+            LOG.error("an intent stays", extra={"intent": str(place), "why": str(refused)})
+
+    def is_complete(self, gang: plan.GangRef) -> None:
+        """The gang runs: its attempts are counted anew."""
+        self._attempts.pop(gang, None)
+
+
+def _intent(gang: plan.GangRef, loads: Sequence[carry.Load], *, attempt: int, deadline: str) -> intents.Intent:
+    members = tuple(
+        intents.Member(
+            pod=load.placement.pod.name,
+            uid=load.placement.pod.uid,
+            node=load.placement.node,
+            claims=tuple(sorted(name for _, name in {*load.uses, *carry.allocations_of(load.placement)})),
+        )
+        for load in loads
+    )
+    spec = intents.IntentSpec(gang=gang.name, attempt=attempt, deadline=deadline, members=members)
+    return intents.Intent(
+        api_version=kinds.INTENT.api_version,
+        kind=kinds.INTENT.name,
+        metadata=meta.ObjectMeta(namespace=gang.namespace, name=_name(spec)),
+        spec=spec,
+    )
+
+
+def _name(spec: intents.IntentSpec) -> str:
+    """Says the gang to people, and differs for whatever else is in it."""
+    said = re.sub(r"[^a-z0-9-]+", "-", spec.gang.lower()).strip("-")[:MAX_BASE]
+    return f"{said or 'gang'}-{hashlib.sha256(objects.encode_struct(spec)).hexdigest()[:10]}"
+
+
+def _stamp(now: datetime.datetime, after: float) -> str:
+    moment = now.astimezone(datetime.UTC) + datetime.timedelta(seconds=after)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

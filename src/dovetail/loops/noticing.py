@@ -1,0 +1,174 @@
+"""Decides what news mean for the pods that wait: who is asked about now, again, or no more.
+
+Given each change the World already shows. Also keeps devices out of use that a removed pod may still be using. Never
+decides where a pod goes, never writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from dovetail.loops import awaited, flights, meaning, quarantine, report, tell, waiting
+from dovetail.model import claims, gangs, kinds, nodes, pods
+from dovetail.ports import clock as clocks
+from dovetail.schedule import order
+from dovetail.world import events
+from dovetail.world.events import ObjectKey
+from dovetail.world.world import World
+
+LOG = logging.getLogger("dovetail.schedule")
+TERMINAL: Final = ("Succeeded", "Failed")
+
+
+class Notices:
+    """What happened, and to whom it could matter."""
+
+    def __init__(
+        self,
+        world: World,
+        queue: waiting.Waiting,
+        *,
+        clock: clocks.Clock,
+        teller: tell.Teller,
+        report_: report.Report,
+        quarantine_: quarantine.Quarantine | None,
+        scheduler_names: tuple[str, ...],
+        stir_seconds: float,
+    ) -> None:
+        self._world = world
+        self._queue = queue
+        self._clock = clock
+        self._teller = teller
+        self._report = report_
+        self._quarantine = quarantine_
+        self._names = scheduler_names
+        self._stir_seconds = stir_seconds
+        self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
+        self._stir_at = 0.0
+        self._holds = 0
+        self.wake = asyncio.Event()  # something may be decided now
+        self.flights: flights.Flights | None = None  # what is being written
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing happened that somebody is still to be asked about."""
+        return not self._stir_asked
+
+    def observe(self, kind: kinds.Kind, event: events.Event, before: Any) -> None:
+        """Takes notice of a change the World already shows."""
+        found = event.object
+        is_there = isinstance(event, events.Changed)
+        match found:
+            case pods.Pod():
+                self._pod_changed(found, before, is_there=is_there)
+            case claims.ResourceClaim():
+                self._claim_changed(found, before, is_there=is_there)
+            case nodes.Node():
+                if not is_there or before is None or meaning.offers_more(before, found):
+                    self.ask_to_stir()
+            case gangs.Gang():
+                self._gang_changed(events.key_of(found))
+            case _:
+                self.ask_to_stir(awaited.concerned_by(kind, events.key_of(found)))
+
+    def is_ours(self, pod: pods.Pod) -> bool:
+        """Whether the pod names us as its scheduler."""
+        return not self._names or pod.spec.scheduler_name in self._names
+
+    def consider(self, pod: pods.Pod) -> None:
+        """A pod waits, or asks for something else than before."""
+        id_ = events.pod_id(pod)
+        if pod.metadata.deletion_timestamp is not None or not self.is_ours(pod):
+            self._queue.drop(id_)
+            return
+        if self.flights is not None and id_ in self.flights:
+            return
+        self._queue.ready(id_, order.rank(pod))
+        self._report.queued(id_, "active", "PodAdd")
+        self.wake.set()
+
+    def ask_to_stir(self, whom: ObjectKey = awaited.ANYBODY) -> None:
+        """Something happened that could help."""
+        self._stir_asked.add(whom)
+        self.wake.set()
+
+    def stir_if_due(self) -> bool:
+        """Asks about those again to whom something happened, not too often. Whether that was now."""
+        now = self._clock.monotonic()
+        if not self._stir_asked or now < self._stir_at:
+            return False
+        asked, self._stir_asked = self._stir_asked, set()
+        stirred = self._queue.stir() if awaited.ANYBODY in asked else sum(map(self._queue.claim_changed, asked))
+        self._stir_at = now + self._stir_seconds + stirred * 1e-3  # many parked pods cost many decisions
+        return True
+
+    def _pod_changed(self, pod: pods.Pod, before: pods.Pod | None, *, is_there: bool) -> None:
+        id_ = events.pod_id(pod)
+        if is_there and meaning.moves_neighbours(before, pod):
+            self.ask_to_stir(awaited.NEIGHBOURS)
+        if is_there and not pod.spec.node_name and pod.status.phase not in TERMINAL:
+            if before is None or meaning.asks_otherwise(before, pod):
+                self.consider(pod)
+            return
+        self._queue.drop(id_)
+        if pod.status.phase in TERMINAL and self._quarantine is not None and self._quarantine.ended(id_):
+            self._end_quarantine(id_)
+        if not is_there:
+            self._pod_gone(pod if pod.spec.containers or before is None else before)  # the end may be all we heard
+        if before is not None and before.spec.node_name and (not is_there or pod.status.phase in TERMINAL):
+            self.ask_to_stir()
+
+    def _gang_changed(self, key: ObjectKey) -> None:
+        """What is known about a gang concerns its own pods, and nobody else's."""
+        for id_ in self._world.gangs.owned(key):
+            pod = self._world.pods.get(id_)
+            if pod is not None and not pod.spec.node_name and pod.status.phase not in TERMINAL:
+                self.consider(pod)
+
+    def _pod_gone(self, pod: pods.Pod) -> None:
+        uid = events.pod_id(pod)
+        self._teller.forget(uid)
+        self._report.gone(uid)
+        if self.flights is not None:
+            self.flights.pod_gone(uid)
+        held = [self._world.allocation(key) for key in awaited.claims_of(pod)]
+        self._isolate(pod, [one for one in held if one is not None])
+
+    def _claim_changed(
+        self, claim: claims.ResourceClaim, before: claims.ResourceClaim | None, *, is_there: bool
+    ) -> None:
+        self._queue.claim_changed(events.key_of(claim))
+        had = before.status.allocation if before is not None else None
+        if before is not None and had is not None and (not is_there or claim.status.allocation is None):
+            for user in before.status.reserved_for:  # feeds of two kinds overtake each other: the pod may be gone
+                pod = self._world.pods.get(user.uid)
+                if pod is not None:
+                    self._isolate(pod, [had])
+            self.ask_to_stir()
+        self.wake.set()
+
+    # Devices that somebody may still be using
+
+    def let_go(self) -> None:
+        """Devices whose node let go of them can be given out again."""
+        if self._quarantine is None:
+            return
+        for uid in self._quarantine.let_go(self._world.nodes, self._clock.monotonic()):
+            self._end_quarantine(uid)
+            self.ask_to_stir()
+
+    def _isolate(self, pod: pods.Pod, used: list[claims.AllocationResult]) -> None:
+        """Keeps devices out of use that a removed pod may still be using."""
+        held = None if self._quarantine is None else self._quarantine.lost(pod, used, self._clock.monotonic())
+        if held is None:
+            return
+        LOG.warning("devices quarantined", extra={"pod": held.pod, "node": held.node, "seconds": held.grace})
+        for allocation in held.allocations:
+            self._holds += 1
+            self._world.hold(f"quarantine/{events.pod_id(pod)}/{self._holds}", allocation)
+
+    def _end_quarantine(self, uid: str) -> None:
+        for name in [name for name in self._world.held if name.startswith(f"quarantine/{uid}/")]:
+            self._world.release(name)

@@ -1,0 +1,40 @@
+"""Decides when everything that waits is asked about as a whole: after news, at an hour, and not too often.
+
+A turn about everything may take long, so the time between two grows with what the last one took. State in, answers
+out; time is given. Never decides about pods.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+SHARE: Final = 0.25  # of the time may go into such turns, as long as they follow each other
+
+
+class Pace:
+    """Whether a turn is wanted, and when it may be taken."""
+
+    def __init__(self, pause_seconds: float) -> None:
+        self._pause = pause_seconds
+        self._hour = math.inf  # when time alone changes the answer
+        self._not_before = 0.0
+        self._is_wanted = False
+
+    def want(self) -> None:
+        """Something happened."""
+        self._is_wanted = True
+
+    def is_due(self, now: float) -> bool:
+        """Whether a turn is wanted by now."""
+        return self._is_wanted or now >= self._hour
+
+    def rest(self, now: float) -> float:
+        """For how long the next turn has to wait."""
+        return max(0.0, self._not_before - now)
+
+    def took(self, began: float, ended: float, *, wake_after: float | None) -> None:
+        """A turn was taken; after so many seconds time alone would change the answer."""
+        self._is_wanted = False
+        self._hour = math.inf if wake_after is None else ended + max(wake_after, self._pause)
+        self._not_before = ended + max(self._pause, (ended - began) * (1 / SHARE - 1))

@@ -1,0 +1,82 @@
+"""Decides what becomes of a gang whose writes were begun by somebody who is gone: completed, taken back, or left.
+
+Given an intent and the World. All claims of a gang are written before its first binding, so one that has a bound pod
+can be completed by binding the others where they were to go; one that has none is taken back. Never writes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dovetail.loops import awaited
+from dovetail.model import intents, plan, pods
+from dovetail.world.events import ObjectKey
+from dovetail.world.world import World
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+class Complete(NamedTuple):
+    """These are to be bound where they were to go."""
+
+    members: tuple[tuple[pods.Pod, plan.Placement], ...]
+
+
+class TakeBack(NamedTuple):
+    """These hold claims for nothing."""
+
+    members: tuple[pods.Pod, ...]
+
+
+class Over(NamedTuple):
+    """Nothing is left to do."""
+
+
+Verdict = Complete | TakeBack | Over
+
+
+def judged(intent: intents.Intent, world: World) -> Verdict:
+    """What is to be done about what was begun."""
+    there = [(pod, one) for one in intent.spec.members if (pod := world.pods.get(one.uid)) is not None]
+    unbound = [(pod, one.node) for pod, one in there if _waits(pod)]
+    if not unbound:
+        return Over()
+    if not any(pod.spec.node_name for pod, _ in there):
+        return TakeBack(tuple(pod for pod, _ in unbound))
+    return Complete(tuple((pod, resumed(pod, node, world)) for pod, node in unbound))
+
+
+def gang_of(intent: intents.Intent) -> plan.GangRef:
+    """The gang it is about."""
+    return plan.GangRef(intent.metadata.namespace, intent.spec.gang)
+
+
+def held_by(pod: pods.Pod, world: World) -> tuple[ObjectKey, ...]:
+    """The claims that hold devices for a pod."""
+    return tuple(
+        key
+        for key in awaited.claims_of(pod)
+        if (claim := world.claims.get(key)) is not None
+        and claim.status.allocation is not None
+        and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for)
+    )
+
+
+def resumed(pod: pods.Pod, node: str, world: World) -> plan.Placement:
+    """The placement as it was meant, by what the pod's claims hold now."""
+    keys = awaited.claims_of(pod)
+    return plan.Placement(
+        pod=plan.pod_ref(pod),
+        node=node,
+        allocations=tuple(
+            plan.Allocation(claim=plan.ClaimRef(*key), result=claim.status.allocation)
+            for key in keys
+            if (claim := world.claims.get(key)) is not None and claim.status.allocation is not None
+        ),
+        reservations=tuple(plan.ClaimRef(*key) for key in keys),
+    )
+
+
+def _waits(pod: pods.Pod) -> bool:
+    is_ended = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
+    return not pod.spec.node_name and not is_ended

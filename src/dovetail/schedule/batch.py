@@ -1,0 +1,239 @@
+"""Decides with queues and gangs: who starts in what is free, who moves, who gives back, who yields, who is taken back.
+
+The steps of a policy in their order, on one stage. Given a world inside a trial; leaves a draft of the plan. Called by
+`cycle.decide` wherever there is more than pods alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator
+
+from dovetail.model import gangs, plan, policy, queuetree, queueuse
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import draft, refuse
+from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule.gangs.placing import Placer
+from dovetail.schedule.gangs.stage import Given, Stage, Yielded
+from dovetail.schedule.queues import amounts, fairshare, gate
+from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
+from dovetail.schedule.queues.precedence import Line
+from dovetail.schedule.queues.tariff import Tariff
+from dovetail.schedule.yielding import rules, stale
+from dovetail.schedule.yielding.search import Solver
+from dovetail.world.world import World
+
+
+class Batch:
+    """One decision about queues and gangs."""
+
+    def __init__(
+        self,
+        world: World,
+        policy_: policy.Policy,
+        now: plan.Instant | None,
+        budget: policy.Budget,
+        *,
+        among: Collection[str] | None,
+        spared: Collection[str],
+    ) -> None:
+        known = queuetree.usable(world.queues)
+        named = {name for queue in known.values() for name in queue.spec.resources}
+        tariff = Tariff(world, policy_.batch, named)
+        self._refused: dict[str, Reason] = {}  # by job, why it is not considered
+        jobs = {job.id: job for job in self._jobs(world, policy_, tariff)}
+        accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
+        self._stage = Stage(world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff)
+        self._steps = policy_.steps
+        self._among = frozenset(among) if among is not None else None
+        self._spared = frozenset(spared)
+        self._wake: datetime.datetime | None = None
+        for job in jobs.values():
+            for id_, state in job.state.items():
+                if state is State.WAITING:
+                    accounts.wait(job.queue, tariff.waiting(job.pods[id_])[1])
+        fairshare.divide(accounts)
+
+    def _jobs(self, world: World, policy_: policy.Policy, tariff: Tariff) -> Iterator[Job]:
+        doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
+        names = policy_.scheduler_names
+        for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
+            members = {
+                id_: (world.pods[id_], group)
+                for id_, group in world.gangs.members(key).items()
+                if not names or world.pods[id_].spec.scheduler_name in names
+            }
+            if not members:
+                continue
+            gang = world.gangs.known(key)
+            queue, reason = _queue(doors, gang)
+            job = Job(gang, members, queue=queue, is_preemptible=False)
+            job.is_preemptible = (
+                gang.is_preemptible
+                if gang.is_preemptible is not None
+                else job.priority < policy_.batch.preemptible_below
+            )
+            job.prices = lambda id_, job=job: tariff.waiting(job.pods[id_])[1]
+            for id_ in job.pods.keys() & world.assumed.keys():
+                if job.state[id_] is State.WAITING:
+                    job.mark(id_, State.STARTING)  # decided before, and not confirmed yet
+            if reason is not None:
+                self._refused[job.id] = reason
+            yield job
+
+    # The steps
+
+    def decide(self) -> plan.Plan:
+        """Everything, step by step."""
+        stage = self._stage
+        placer = Placer(stage)
+        for step in self._steps:
+            match step:
+                case policy.Step.ALLOCATE:
+                    self._allocate(placer)
+                case policy.Step.CONSOLIDATE:
+                    self._yield(placer, rules.Consolidation(stage))
+                case policy.Step.RECLAIM:
+                    self._yield(placer, rules.Reclaim(stage))
+                case policy.Step.PREEMPT:
+                    self._yield(placer, rules.Preemption(stage))
+                case policy.Step.STALE:
+                    self._wake_by(stale.take_back(stage))
+        return self._plan()
+
+    def _waiting(self) -> Line:
+        """Jobs that may start something, in order."""
+        return Line(self._stage.accounts, (job for job in self._stage.jobs.values() if self._may_start(job)))
+
+    def _may_start(self, job: Job) -> bool:
+        ids = job.next_pods()
+        if not ids or job.id in self._refused:
+            return False
+        if not job.can_reach_minimum():
+            self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
+            return False
+        return self._among is None or self._among.issuperset(ids)
+
+    def _allocate(self, placer: Placer) -> None:
+        line = self._waiting()
+        for job in line:
+            ids = job.next_pods()
+            if not ids:
+                continue
+            reason = self._gate(job, ids)
+            if reason is not None:
+                self._refuse(job, reason)
+                continue
+            refusal = placer.step(job, ids)
+            if refusal is None:
+                for id_ in ids:
+                    self._stage.refusals.pop(id_, None)
+                if job.next_pods():
+                    line.put_back(job)
+            else:
+                self._refuse_with(job, refusal)
+
+    def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
+        least = amounts.total(self._stage.tariff.waiting(job.pods[id_])[0] for id_ in ids)
+        account = self._stage.accounts.by_name[job.queue]
+        return gate.refusal(account, least, is_fixed=not job.is_preemptible)
+
+    def _yield(self, placer: Placer, ruling: rules.Rules) -> None:
+        waiting: dict[str, list[Job]] = {}
+        for job in self._stage.jobs.values():
+            if self._may_start(job):
+                waiting.setdefault(job.queue, []).append(job)
+        solver = Solver(self._stage, placer, ruling, spared=self._spared, waiting=waiting)
+        line = self._waiting()
+        for job in line:
+            ids = job.next_pods()
+            if not ids:
+                continue
+            reason = solver.solve(job)
+            if reason is None:
+                for id_ in ids:
+                    self._stage.refusals.pop(id_, None)
+                line.key_all()  # others lost what they had
+                if job.next_pods():
+                    line.put_back(job)
+            else:
+                self._refuse(job, reason, keeps_known=True)
+
+    # What is told
+
+    def _refuse(self, job: Job, reason: Reason, *, keeps_known: bool = False) -> None:
+        for id_, state in job.state.items():
+            if state in (State.WAITING, State.GATED) and not (keeps_known and id_ in self._stage.refusals):
+                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,))
+
+    def _refuse_with(self, job: Job, refusal: plan.Refusal) -> None:
+        """One pod found no place; the others of its gang wait for it."""
+        detail = f"pod {refusal.pod.name} of its gang finds no place: {refusal.summary}"
+        reason = Reason(code=ReasonCode.GANG_WAITS, detail=detail)
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                is_it = id_ == refusal.pod.uid or len(job.pods) == 1
+                self._stage.refusals[id_] = refusal if is_it else refuse.of_pod(job.pods[id_], (reason,))
+
+    def _wake_by(self, when: datetime.datetime | None) -> None:
+        if when is not None and (self._wake is None or when < self._wake):
+            self._wake = when
+
+    def _plan(self) -> plan.Plan:
+        stage = self._stage
+        made = draft.Draft()
+        for id_, one in stage.given.items():
+            if one.is_now:
+                ref = gang_ref(one.job) if len(one.job.pods) > 1 else None
+                made.start(one.pod, one.found, one.needs, books=stage.books, gang=ref)
+            elif id_ not in stage.yielded:
+                made.nominate(one.pod, one.found.node, gang_ref(one.job))
+        for id_, why in stage.yielded.items():
+            made.evict(_eviction(why, id_, stage.given.get(id_)))
+        for job in stage.jobs.values():
+            reason = self._refused.get(job.id)
+            for id_, state in job.state.items():
+                if state in (State.WAITING, State.GATED):
+                    pod = job.pods[id_]
+                    told = stage.refusals.get(id_)
+                    if reason is not None:
+                        told = refuse.of_pod(pod, (reason,))
+                    made.wait(told if told is not None else refuse.of_pod(pod, (_UNASKED,)))
+        return made.finish(wake_at=self._wake)
+
+
+def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:
+    return plan.Eviction(
+        pod=plan.pod_ref(why.job.pods[id_]),
+        gang=gang_ref(why.job),
+        rule=why.rule if moved is None or why.rule is plan.Rule.STALE else plan.Rule.CONSOLIDATED,
+        beneficiary=gang_ref(why.beneficiary) if why.beneficiary is not None else None,
+        detail=why.detail,
+        moves_to=moved.found.node if moved is not None else "",
+        keeps=tuple(moved.found.taken(moved.pod).values()) if moved is not None else (),
+    )
+
+
+def gang_ref(job: Job) -> plan.GangRef:
+    """The gang of a job."""
+    return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
+
+
+_UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
+
+
+def _too_few(job: Job) -> str:
+    there = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
+    return f"only {there} of its pods are there and free to start; its minimum cannot be reached"
+
+
+def _queue(doors: queueuse.Doors | None, gang: gangs.Gang) -> tuple[str, Reason | None]:
+    """The queue a gang uses, or is charged to; and why it may start nothing."""
+    if doors is None:
+        return NO_QUEUE, None
+    found = doors.resolve(gang.labels, gang.metadata.namespace, named=gang.queue)
+    if found.queue is not None:
+        return found.queue, None
+    if found.verdict is queueuse.Verdict.NONE:
+        return NO_QUEUE, None
+    return NO_QUEUE, Reason(code=ReasonCode.QUEUE_UNUSABLE, detail=found.reason)

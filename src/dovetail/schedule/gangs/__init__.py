@@ -1,0 +1,1 @@
+"""Pods that start together: which of them are next, and where they go."""

@@ -1,0 +1,246 @@
+"""A gang as a decision sees it: which of its pods run, wait or go, which are next to start and which to yield.
+
+A tree of groups with a minimum each; below the minimum everything that lacks is next at once, beyond it one pod at a
+time. Keeps states through a decision, changed by whoever decides. Never looks at nodes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import IntEnum
+
+from dovetail.model import gangs, pods
+from dovetail.schedule import order
+from dovetail.schedule.queues.amounts import Amounts
+
+ORDER_ANNOTATION = "dovetail.dev/order-priority"
+
+
+class State(IntEnum):
+    """What a pod is doing, as a decision counts it."""
+
+    WAITING = 0
+    GATED = 1
+    ACTIVE = 2  # bound or running
+    STARTING = 3  # given a node in this decision
+    NOMINATED = 4  # given room in this decision that is not free yet
+    LEAVING = 5  # being deleted, or made to yield: holds its node until it is gone
+    STUCK = 6  # being deleted, and nobody knows until when
+    TAKEN = 7  # off its node in a scenario; may find room again
+    SUCCEEDED = 8
+    FAILED = 9
+
+
+PLACED = (State.ACTIVE, State.STARTING, State.NOMINATED)
+
+
+class Team:
+    """A group of the tree, or its root."""
+
+    __slots__ = ("holds_groups", "min", "name", "pods", "teams", "wish")
+
+    def __init__(self, name: str, *, least: int, holds_groups: bool, wish: gangs.TopologyWish | None) -> None:
+        self.name = name
+        self.min = least
+        self.holds_groups = holds_groups
+        self.wish = wish
+        self.teams: list[Team] = []
+        self.pods: list[str] = []
+
+    def members(self) -> Iterator[str]:
+        """Every pod below."""
+        yield from self.pods
+        for team in self.teams:
+            yield from team.members()
+
+
+class Job:
+    """A gang in one decision."""
+
+    def __init__(
+        self, gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]], *, queue: str, is_preemptible: bool
+    ) -> None:
+        self.gang = gang
+        self.id = f"{gang.metadata.namespace}/{gang.metadata.name}"
+        self.name = self.id
+        self.queue = queue
+        self.is_preemptible = is_preemptible
+        self.pods = {id_: pod for id_, (pod, _) in members.items()}
+        self.state = {id_: state_of(pod) for id_, pod in self.pods.items()}
+        self.priority = _priority(gang, self.pods.values())
+        self.created = _created(gang, self.pods.values())
+        self.root = _tree(gang, members)
+        self.prices: Callable[[str], Amounts] | None = None  # what a waiting pod costs at most
+        self._asked: Amounts | None = None
+        self._startable = State.WAITING
+
+    def refill(self, *, is_on: bool) -> None:
+        """Whether the next pods are those taken off in a scenario instead of those that wait."""
+        self._startable = State.TAKEN if is_on else State.WAITING
+        self._asked = None
+
+    # What is there
+
+    def placed(self, ids: Iterable[str]) -> int:
+        """How many of these run, or were given a node."""
+        return sum(self.state[id_] in PLACED for id_ in ids)
+
+    def is_satisfied(self, team: Team, without: Collection[str] = ()) -> bool:
+        """Whether a group has its minimum."""
+        return self._count(team, without) >= team.min
+
+    def _count(self, team: Team, without: Collection[str] = ()) -> int:
+        if team.holds_groups:
+            return sum(self.is_satisfied(child, without) for child in team.teams)
+        return sum(self.state[id_] in PLACED and id_ not in without for id_ in team.pods)
+
+    @property
+    def fullness(self) -> int:
+        """0 below its minimum, 1 at it, 2 above."""
+        return self.fullness_without(())
+
+    def fullness_without(self, gone: Collection[str]) -> int:
+        """The same, were these pods gone."""
+        if not self.is_satisfied(self.root, gone):
+            return 0
+        return 2 if self._is_above(self.root, gone) else 1
+
+    def _is_above(self, team: Team, gone: Collection[str]) -> bool:
+        return self._count(team, gone) > team.min or any(self._is_above(child, gone) for child in team.teams)
+
+    @property
+    def has_active(self) -> bool:
+        """Whether any pod runs."""
+        return any(state is State.ACTIVE for state in self.state.values())
+
+    def active(self) -> tuple[str, ...]:
+        """The pods that run."""
+        return tuple(id_ for id_ in self.root.members() if self.state[id_] is State.ACTIVE)
+
+    # Who is next
+
+    def can_reach_minimum(self) -> bool:
+        """Whether enough pods are there, running or free to start."""
+        return self._reaches(self.root)
+
+    def _reaches(self, team: Team) -> bool:
+        if team.holds_groups:
+            return sum(map(self._reaches, team.teams)) >= team.min
+        return sum(self.state[id_] in (*PLACED, self._startable) for id_ in team.pods) >= team.min
+
+    def next_pods(self) -> tuple[str, ...]:
+        """The pods to start next, all of them or none."""
+        return tuple(self._next(self.root))
+
+    def _next(self, team: Team) -> list[str]:
+        if not team.holds_groups:
+            waiting = [id_ for id_ in team.pods if self.state[id_] is self._startable]
+            lacking = team.min - self._count(team)
+            if lacking > len(waiting):
+                return []
+            return waiting[: max(lacking, 1)]
+        ranked = sorted(team.teams, key=self._rank)
+        lacking = team.min - self._count(team)
+        if lacking <= 0:
+            return next((found for child in ranked if (found := self._next(child))), [])
+        able = [found for child in ranked if not self.is_satisfied(child) and (found := self._next(child))]
+        return [id_ for found in able[:lacking] for id_ in found] if len(able) >= lacking else []
+
+    def _rank(self, team: Team) -> tuple[bool, bool, float, str]:
+        count = self._count(team)
+        return count >= team.min, team.min <= 0, count / team.min if team.min > 0 else 0.0, team.name
+
+    def asked(self) -> Amounts:
+        """What the pods to start next cost at most."""
+        if self._asked is None:
+            self._asked = {}
+            for id_ in self.next_pods():
+                assert self.prices is not None
+                for name, amount in self.prices(id_).items():
+                    self._asked[name] = self._asked.get(name, 0) + amount
+        return self._asked
+
+    def mark(self, id_: str, state: State) -> None:
+        """A pod is doing something else now."""
+        self.state[id_] = state
+        self._asked = None
+
+    # Who would yield
+
+    def portion(self, gone: Collection[str] = ()) -> tuple[str, ...]:
+        """The pods to yield next: one beyond a minimum, else a group beyond it, else all that run."""
+        surplus = self._surplus(self.root, gone)
+        if surplus:
+            return surplus
+        return tuple(id_ for id_ in self.active() if id_ not in gone)
+
+    def _surplus(self, team: Team, gone: Collection[str]) -> tuple[str, ...]:
+        if not team.holds_groups:
+            running = [id_ for id_ in team.pods if self.state[id_] in PLACED and id_ not in gone]
+            movable = [id_ for id_ in running if self.state[id_] is State.ACTIVE]
+            return (movable[-1],) if len(running) > team.min and movable else ()
+        ranked = sorted(team.teams, key=self._rank, reverse=True)
+        for child in ranked:
+            if found := self._surplus(child, gone):
+                return found
+        if self._count(team, gone) <= team.min:
+            return ()
+        for child in ranked:
+            found = tuple(i for i in child.members() if self.state[i] is State.ACTIVE and i not in gone)
+            if found and self.is_satisfied(child, gone):
+                return found
+        return ()
+
+
+def state_of(pod: pods.Pod) -> State:
+    """What a pod is doing before anything is decided."""
+    if pod.status.phase == "Succeeded":
+        return State.SUCCEEDED
+    if pod.status.phase == "Failed":
+        return State.FAILED
+    if pod.metadata.deletion_timestamp is not None:
+        return State.STUCK if pod.metadata.finalizers else State.LEAVING
+    if pod.spec.node_name:
+        return State.ACTIVE
+    return State.GATED if pod.spec.scheduling_gates else State.WAITING
+
+
+def _priority(gang: gangs.Gang, members: Iterable[pods.Pod]) -> int:
+    if gang.priority is not None:
+        return gang.priority
+    return max((pod.spec.priority or 0 for pod in members), default=0)
+
+
+def _created(gang: gangs.Gang, members: Iterable[pods.Pod]) -> datetime.datetime:
+    if gang.metadata.creation_timestamp is not None:
+        return order.instant(gang.metadata.creation_timestamp)
+    return min(order.instant(pod.metadata.creation_timestamp) for pod in members)
+
+
+def _tree(gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]]) -> Team:
+    """The groups with their pods in order; a pod of a group nobody told about joins the first that holds pods."""
+    root = Team("", least=gang.min_groups, holds_groups=True, wish=gang.topology)
+    known: dict[str | None, Team] = {None: root}
+    for group in gang.groups:
+        known[group.name] = Team(group.name, least=group.min, holds_groups=group.holds_groups, wish=group.topology)
+    for group in gang.groups:
+        parent = known.get(group.parent, root)
+        (parent if parent.holds_groups else root).teams.append(known[group.name])
+    leaves = {name: team for name, team in known.items() if not team.holds_groups}
+    first = next(iter(leaves.values()), None)
+    for id_, (_, named) in sorted(members.items(), key=lambda item: _pod_rank(item[1][0])):
+        team = leaves.get(named, first)
+        if team is not None:
+            team.pods.append(id_)
+    return root
+
+
+def _pod_rank(pod: pods.Pod) -> tuple[bool, float, str]:
+    """Pods that state an order first, the higher the earlier; then by name."""
+    text = pod.metadata.annotations.get(ORDER_ANNOTATION)
+    try:
+        stated = float(text) if text is not None else None
+    except ValueError:
+        stated = None
+    return stated is None, -(stated or 0.0), pod.metadata.name

@@ -1,0 +1,158 @@
+"""Decides where the next pods of a gang go, all of them or none: domains from the tightest, then nodes, then devices.
+
+A member that finds no place is tried before the others the next time, so that what only it can use is not taken from
+it. Given a stage; everything is an attempt on it. Never chooses who is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from dovetail.model import plan
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import order, refuse
+from dovetail.schedule.gangs import topology
+from dovetail.schedule.gangs.jobs import PLACED, Job, State, Team
+from dovetail.schedule.gangs.stage import Stage
+from dovetail.schedule.queues import amounts
+from dovetail.world import ledger
+
+Within = Collection[str] | None
+
+
+class Placer:
+    """Places steps of gangs on one stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._domains = {name: topology.Domains(one, stage.world.nodes) for name, one in stage.world.topologies.items()}
+        self._ledger = ledger.Ledger()
+
+    def step(self, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
+        """Places these pods of a job, or none of them and why."""
+        with self._stage.attempt() as attempt:
+            refusal = self._team(job, job.root, ids, within=None)
+            if refusal is None:
+                self._wait_together(job, ids)
+                attempt.commit()
+            return refusal
+
+    def _wait_together(self, job: Job, ids: Sequence[str]) -> None:
+        """Where a group has to wait for one of its pods, nothing of this step starts before it."""
+        stage = self._stage
+        if stage.is_later or all(stage.given[id_].is_now for id_ in ids):
+            return
+        if any(self._must_wait(job, team) for team in _pod_teams(job.root)):
+            for id_ in ids:
+                if stage.given[id_].is_now:
+                    stage.postpone(id_)
+
+    def _must_wait(self, job: Job, team: Team) -> bool:
+        states = [job.state[id_] for id_ in team.pods]
+        starting = sum(state in (State.ACTIVE, State.STARTING) for state in states)
+        return State.NOMINATED in states and starting < team.min
+
+    def _team(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
+        own = set(team.members())
+        mine = [id_ for id_ in ids if id_ in own]
+        if not mine:
+            return None
+        if team.wish is None:
+            return self._inside(job, team, mine, within=within)
+        chosen = topology.choice(team.wish, self._domains, is_relaxed=self._is_relaxed(job, team))
+        if isinstance(chosen, Reason):
+            return refuse.of_pod(job.pods[mine[0]], (chosen,))
+        present = [node for id_ in own if (node := self._node_of(job, id_)) is not None]
+        refusal: plan.Refusal | None = None
+        tried = 0
+        for depth in chosen.depths:
+            found = topology.candidates(chosen, depth, present=present, within=within)
+            for nodes in sorted(found, key=self._room):
+                tried += 1
+                refusal = self._try(job, team, mine, within=nodes)
+                if refusal is None:
+                    return None
+        return self._unmet(job, mine[0], team, tried, refusal)
+
+    def _is_relaxed(self, job: Job, team: Team) -> bool:
+        wish, now = team.wish, self._stage.now
+        if wish is None or wish.relax_after_seconds is None or now is None or job.created is order.NEVER:
+            return False
+        return (now - job.created).total_seconds() >= wish.relax_after_seconds
+
+    def _unmet(self, job: Job, id_: str, team: Team, tried: int, last: plan.Refusal | None) -> plan.Refusal:
+        assert team.wish is not None
+        level = team.wish.required or team.wish.preferred or ""
+        detail = f"none of {tried} domains of topology {team.wish.topology} down to {level} has room for it"
+        if last is not None:
+            detail += f"; in the last one: {last.summary}"
+        return refuse.of_pod(job.pods[id_], (Reason(code=ReasonCode.TOPOLOGY, detail=detail),))
+
+    def _node_of(self, job: Job, id_: str) -> str | None:
+        if job.state[id_] not in PLACED:
+            return None
+        given = self._stage.given.get(id_)
+        return given.found.node if given is not None else self._stage.node_of(id_)
+
+    def _room(self, nodes: frozenset[str] | None) -> tuple[int, int, list[str]]:
+        """The fullest first."""
+        if nodes is None:
+            return 0, 0, []
+        world = self._stage.world
+        gpus = sum(self._ledger.free_milli_gpu(pool) for node in nodes for pool in world.view(node).pools)
+        gpus += sum(ledger.plugin_cost(name, count, {}) for node in nodes for name, count in world.free(node).scalars)
+        return gpus, sum(world.free(node).milli_cpu for node in nodes), sorted(nodes)
+
+    def _try(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
+        with self._stage.attempt() as attempt:
+            refusal = self._inside(job, team, ids, within=within)
+            if refusal is None:
+                attempt.commit()
+            return refusal
+
+    def _inside(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
+        if not team.holds_groups:
+            return self._pods(job, ids, within=within)
+        for child in sorted(team.teams, key=lambda one: -max(map(self._size(job), one.members()), default=0)):
+            if (refusal := self._team(job, child, ids, within=within)) is not None:
+                return refusal
+        return None
+
+    def _size(self, job: Job) -> Callable[[str], int]:
+        """The larger come first: what is left between them is for the smaller."""
+        assert job.prices is not None
+        prices = job.prices
+        return lambda id_: prices(id_).get(amounts.GPU, 0)
+
+    def _pods(self, job: Job, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
+        """All pods of a group; one that fails goes first the next time, each of them once."""
+        size = self._size(job)
+        line = sorted(ids, key=lambda id_: -size(id_)) if len(ids) > 1 else list(ids)
+        failed: set[str] = set()
+        while True:
+            with self._stage.attempt() as attempt:
+                for id_ in line:
+                    if (refusal := self._one(job, id_, within=within)) is not None:
+                        break
+                else:
+                    attempt.commit()
+                    return None
+            if id_ in failed or id_ == line[0]:
+                return refusal
+            failed.add(id_)
+            line.remove(id_)
+            line.insert(0, id_)
+
+    def _one(self, job: Job, id_: str, *, within: Within) -> plan.Refusal | None:
+        stage = self._stage
+        refusal = stage.place(job, id_, within=within)
+        if refusal is None or stage.is_later or not stage.frees_later:
+            return refusal
+        with stage.later():
+            return refusal if stage.place(job, id_, within=within) is not None else None
+
+
+def _pod_teams(team: Team) -> list[Team]:
+    if not team.holds_groups:
+        return [team]
+    return [one for child in team.teams for one in _pod_teams(child)]

@@ -1,0 +1,348 @@
+"""The ground a decision is tried on: the world in a trial, jobs with their states, accounts, and what was given so far.
+
+Everything is done inside an attempt and taken back with it unless it is kept. What stands on room that is not free yet
+is seen only `later`: there pods that leave are gone, and pods nominated for their room are in. Never chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from dovetail.model import claims, plan, pods, policy
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import ready, refuse, ties
+from dovetail.schedule.claims import Books, Needs
+from dovetail.schedule.gangs.jobs import PLACED, Job, State
+from dovetail.schedule.placement import Found, Search
+from dovetail.schedule.queues import amounts, gate
+from dovetail.schedule.queues.accounts import Accounts
+from dovetail.schedule.queues.amounts import Amounts
+from dovetail.schedule.queues.tariff import Tariff
+from dovetail.world.events import ObjectKey
+from dovetail.world.trial import Trial
+from dovetail.world.world import World
+
+
+class Guard(Protocol):
+    """Whoever has a say in where a pod may be placed now."""
+
+    def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
+        """Whether the place may be taken: nobody loses what was promised."""
+
+
+class Given(NamedTuple):
+    """A node given to a pod in this decision."""
+
+    job: Job
+    pod: pods.Pod  # as it would be placed: without the node it may still be on
+    found: Found
+    needs: Needs
+    is_now: bool  # else once others are gone
+
+
+class Yielded(NamedTuple):
+    """A pod that has to go."""
+
+    job: Job
+    rule: plan.Rule
+    beneficiary: Job | None
+    detail: str
+
+
+class Stage:
+    """One decision in the making."""
+
+    def __init__(
+        self,
+        world: World,
+        policy_: policy.Policy,
+        budget: policy.Budget,
+        *,
+        now: plan.Instant | None,
+        jobs: Mapping[str, Job],
+        accounts: Accounts,
+        tariff: Tariff,
+    ) -> None:
+        self.world = world
+        self.policy = policy_
+        self.now = now
+        self.jobs = jobs
+        self.accounts = accounts
+        self.tariff = tariff
+        self.books = Books(world)
+        self.search = Search(world, policy_, budget)
+        self.given: dict[str, Given] = {}
+        self.yielded: dict[str, Yielded] = {}
+        self.guards: list[Guard] = []
+        self.is_later = False
+        self.refusals: dict[str, plan.Refusal] = {}
+        self._leaving = [id_ for job in jobs.values() for id_, state in job.state.items() if state is State.LEAVING]
+        self._job_of = {id_: job for job in jobs.values() for id_ in job.pods}
+        self._charges: dict[str, Amounts] = {}  # by pod, what it costs beside its claims
+        self._claim_users: dict[ObjectKey, tuple[int, str, bool, Amounts]] = {}
+        self._undo: list[list[Callable[[], object]]] = []
+        for job in jobs.values():
+            for id_, state in job.state.items():
+                if state in PLACED:
+                    self.charge(job, id_, self.node_of(id_), {})
+
+    def job_of(self, id_: str) -> Job:
+        """The job of a pod."""
+        return self._job_of[id_]
+
+    def node_of(self, id_: str) -> str:
+        """The node a pod is on, or is on its way to."""
+        named = self._job_of[id_].pods[id_].spec.node_name
+        return named or self.world.assumed[id_].node
+
+    # Trying
+
+    @contextmanager
+    def attempt(self) -> Iterator[Trial]:
+        """Everything done inside is taken back unless committed."""
+        self._undo.append([])
+        with self.world.trial() as trial:
+            try:
+                yield trial
+            finally:
+                done = self._undo.pop()
+                if not trial.is_committed:
+                    for undo in reversed(done):
+                        undo()
+                elif self._undo:
+                    self._undo[-1].extend(done)
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """The world once those who leave are gone, with the pods in that were nominated for their room."""
+        if self.is_later:
+            yield
+            return
+        self.is_later = True
+        try:
+            with self.world.trial():
+                for id_ in (*self._leaving, *self.yielded):
+                    self.world.vacate(id_)
+                for one in self.given.values():
+                    if not one.is_now:
+                        self.world.assume(one.pod, one.found.node, one.found.taken(one.pod))
+                yield
+        finally:
+            self.is_later = False
+
+    @property
+    def frees_later(self) -> bool:
+        """Whether anybody leaves."""
+        return bool(self._leaving or self.yielded)
+
+    def _note(self, undo: Callable[[], object]) -> None:
+        if self._undo:
+            self._undo[-1].append(undo)
+
+    # Giving
+
+    def place(self, job: Job, id_: str, *, within: Collection[str] | None = None) -> plan.Refusal | None:
+        """Gives a pod the best node now, or, where all is later, then. A refusal if there is none."""
+        pod = stand_in(job.pods[id_])
+        needs = self._needs(job, pod)
+        if not isinstance(needs, Needs):
+            return refuse.of_pod(pod, needs)
+        found = self._found(job, pod, needs, within)
+        if isinstance(found, plan.Refusal):
+            return found
+        if (reason := self._over(job, pod, found.node, found.taken(pod))) is not None:
+            return refuse.of_pod(pod, (reason,))
+        self._give(Given(job, pod, found, needs, not self.is_later), id_)
+        self.world.assume(pod, found.node, found.taken(pod), volumes=found.volumes if not self.is_later else ())
+        return None
+
+    def _found(
+        self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None
+    ) -> Found | plan.Refusal:
+        """The best node on which nobody loses what is kept for them."""
+        while True:
+            found = self.search.find(pod, needs, within=within)
+            if isinstance(found, plan.Refusal) or self.is_later:
+                return found
+            if self._leaves_promises(pod, found) and all(one.allows(job, pod, found) for one in self.guards):
+                return found
+            within = (self.world.nodes.keys() if within is None else set(within)) - {found.node}
+
+    def _leaves_promises(self, pod: pods.Pod, found: Found) -> bool:
+        """Whether the pods nominated for the node still fit once those who leave are gone."""
+        if not any(one.found.node == found.node for one in self.given.values() if not one.is_now):
+            return True
+        with self.later():
+            taken = found.taken(pod)
+            self.world.assume(pod, found.node, taken)
+            return self.world.sound(found.node, taken) is None
+
+    def _give(self, given: Given, id_: str) -> None:
+        before = given.job.state[id_]
+        self.given[id_] = given
+        self._note(lambda: self.given.pop(id_))
+        self.mark(given.job, id_, State.STARTING if given.is_now else State.NOMINATED, before=before)
+        self.charge(given.job, id_, given.found.node, given.found.taken(given.pod))
+
+    def postpone(self, id_: str) -> None:
+        """What was given now is given later: somebody it belongs with has to wait."""
+        given = self.given[id_]
+        assert given.is_now
+        self.world.forget(given.pod)
+        self.given[id_] = given._replace(is_now=False)
+        self._note(lambda: self.given.__setitem__(id_, given))
+        self.mark(given.job, id_, State.NOMINATED, before=State.STARTING)
+
+    def withdraw(self, id_: str) -> None:
+        """What was given to a pod in this decision is taken back."""
+        given = self.given.pop(id_)
+        self._note(lambda: self.given.__setitem__(id_, given))
+        if given.is_now:
+            self.world.forget(given.pod)
+        taken = given.found.taken(given.pod)
+        self._uncharge(given.job, id_, taken)
+        self._note(lambda: self._recharge_at(given.job, id_, given.found.node, taken))
+        self.mark(given.job, id_, State.WAITING, before=given.job.state[id_])
+
+    def _needs(self, job: Job, pod: pods.Pod) -> Needs | tuple[Reason, ...]:
+        needs = ready.needs(pod, self.books)
+        if not isinstance(needs, Needs) or not self.policy.batch.claims_need_queue:
+            return needs
+        for one in needs.wanted:
+            named = one.claim.metadata.labels.get("dovetail.dev/queue")
+            if named != job.queue and not _is_own(one.claim, pod):
+                detail = f"is labelled for queue {named}" if named else "is labelled for no queue"
+                return (Reason(code=ReasonCode.CLAIM_QUEUE, subject=f"claim {one.name}", detail=detail),)
+        return needs
+
+    def _over(
+        self, job: Job, pod: pods.Pod, node: str, taken: Mapping[ObjectKey, claims.AllocationResult]
+    ) -> Reason | None:
+        """Whether the pod, as placed, is more than its queue may take."""
+        cost = self.tariff.of_room(pod, node)
+        for key, allocation in taken.items():
+            amounts.add(cost, self.tariff.of_claim(key, allocation))
+        account = self.accounts.by_name[job.queue]
+        return gate.refusal(account, cost, is_fixed=not job.is_preemptible)
+
+    def mark(self, job: Job, id_: str, state: State, *, before: State) -> None:
+        """A pod is doing something else."""
+        job.mark(id_, state)
+        self._note(lambda: job.mark(id_, before))
+
+    # Yielding
+
+    def take_off(self, job: Job, id_: str, why: Yielded) -> None:
+        """A running pod has to go, unless it finds room again. Only where all is later."""
+        assert self.is_later
+        self.release(job, id_, why, state=State.TAKEN)
+        self.world.vacate(id_)
+
+    def release(self, job: Job, id_: str, why: Yielded, *, state: State = State.LEAVING) -> None:
+        """A running pod has to go: it is charged no more, and holds its node until it is gone."""
+        self.uncharge(job, id_)
+        self.yielded[id_] = why
+        self._note(lambda: self.yielded.pop(id_))
+        self.mark(job, id_, state, before=job.state[id_])
+
+    def put_back(self, job: Job, id_: str) -> bool:
+        """Lets a pod that was taken off stay after all, on its node and its devices, if nobody took them."""
+        pod = job.pods[id_]
+        node = pod.spec.node_name
+        held = {key: found for key in self.world.claims_used(pod) if (found := self._old(key)) is not None}
+        if node not in self.world.nodes or self._over(job, pod, node, held) is not None:
+            return False
+        as_new = stand_in(pod)
+        tied = ties.of(as_new, self.world)
+        if tied is not None and (not isinstance(tied, ties.Ties) or tied.misfit(self.world.nodes[node]) is not None):
+            return False
+        with self.world.trial() as trial:
+            self.world.assume(as_new, node, held)
+            if self.world.sound(node, held) is not None:
+                return False
+            trial.commit()
+        why = self.yielded.pop(id_)
+        self._note(lambda: self.yielded.__setitem__(id_, why))
+        self.mark(job, id_, State.ACTIVE, before=State.TAKEN)
+        self.charge(job, id_, node, held)
+        return True
+
+    def _old(self, key: ObjectKey) -> claims.AllocationResult | None:
+        claim = self.world.claims.get(key)
+        return claim.status.allocation if claim is not None and self.world.allocation(key) is None else None
+
+    # Accounts
+
+    def charge(self, job: Job, id_: str, node: str, allocations: Mapping[ObjectKey, claims.AllocationResult]) -> None:
+        """The pod's queue pays for it; a claim is paid for once, by the first that uses it."""
+        cost = self.tariff.of_room(job.pods[id_], node)
+        self._charges[id_] = cost
+        is_fixed = not job.is_preemptible
+        self.accounts.charge(job.queue, cost, is_fixed=is_fixed)
+        for key in self._claims_of(job.pods[id_], allocations):
+            users, queue, fixed, price = self._claim_users.get(key, (0, job.queue, is_fixed, {}))
+            if not users:
+                found = allocations.get(key) or self.world.allocation(key)
+                price = self.tariff.of_claim(key, found) if found is not None else {}
+                self.accounts.charge(queue, price, is_fixed=fixed)
+            self._claim_users[key] = (users + 1, queue, fixed, price)
+        self._note(lambda: self._uncharge(job, id_, allocations))
+
+    def uncharge(self, job: Job, id_: str) -> None:
+        """The pod's queue no longer pays for it."""
+        pod = job.pods[id_]
+        kept = {key: found for key in self.world.claims_used(pod) if (found := self.world.allocation(key)) is not None}
+        self._uncharge(job, id_, kept)
+        self._note(lambda: self._recharge(job, id_, kept))
+
+    def _recharge(self, job: Job, id_: str, kept: Mapping[ObjectKey, claims.AllocationResult]) -> None:
+        self._recharge_at(job, id_, job.pods[id_].spec.node_name, kept)
+
+    def _recharge_at(self, job: Job, id_: str, node: str, taken: Mapping[ObjectKey, claims.AllocationResult]) -> None:
+        log, self._undo = self._undo, []
+        self.charge(job, id_, node, taken)
+        self._undo = log
+
+    def _uncharge(self, job: Job, id_: str, allocations: Mapping[ObjectKey, claims.AllocationResult]) -> None:
+        self.accounts.charge(job.queue, self._charges.pop(id_), is_fixed=not job.is_preemptible, sign=-1)
+        for key in self._claims_of(job.pods[id_], allocations):
+            users, queue, fixed, price = self._claim_users.pop(key)
+            if users > 1:
+                self._claim_users[key] = (users - 1, queue, fixed, price)
+            else:
+                self.accounts.charge(queue, price, is_fixed=fixed, sign=-1)
+
+    def _claims_of(
+        self, pod: pods.Pod, allocations: Mapping[ObjectKey, claims.AllocationResult]
+    ) -> tuple[ObjectKey, ...]:
+        return tuple(dict.fromkeys((*self.world.claims_used(pod), *allocations)))
+
+    def cost_of(self, job: Job, ids: Collection[str]) -> Amounts:
+        """What these running pods are charged; claims others share with them are paid on."""
+        found: Amounts = {}
+        users: dict[ObjectKey, int] = {}
+        for id_ in ids:
+            amounts.add(found, self._charges.get(id_, {}))
+            for key in self.world.claims_used(job.pods[id_]):
+                users[key] = users.get(key, 0) + 1
+        for key, count in users.items():
+            known = self._claim_users.get(key)
+            if known is not None and known[0] <= count:
+                amounts.add(found, known[3])
+        return found
+
+
+def stand_in(pod: pods.Pod) -> pods.Pod:
+    """The pod as it would be placed anew."""
+    if not pod.spec.node_name:
+        return pod
+    status = msgspec.structs.replace(pod.status, extended_resource_claim_status=None, nominated_node_name="")
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+
+
+def _is_own(claim: claims.ResourceClaim, pod: pods.Pod) -> bool:
+    return any(one.controller and one.uid == pod.metadata.uid for one in claim.metadata.owner_references)

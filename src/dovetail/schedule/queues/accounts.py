@@ -1,0 +1,121 @@
+"""Keeps what every queue is due and what it uses: a tree of accounts, charged from the leaf to the root.
+
+Given the queues a decision may use; work of no queue goes to an account of its own, which is sure of nothing and may
+have whatever is left. Never places, never compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dovetail.model import quantity, queues
+from dovetail.schedule import order
+from dovetail.schedule.queues import amounts
+from dovetail.schedule.queues.amounts import ENDLESS, Amounts, Bounds
+
+NO_QUEUE: Final = ""  # the account of work that names no queue
+GPU_NAMES: Final = frozenset({"nvidia.com/gpu"})  # written for the GPU ledger
+_MILLI: Final = frozenset({amounts.CPU, amounts.GPU})
+
+
+class Account:
+    """One queue."""
+
+    __slots__ = (
+        "allocatable",
+        "charged",
+        "children",
+        "created",
+        "fair",
+        "fixed",
+        "limit",
+        "name",
+        "parent",
+        "priority",
+        "queue",
+        "quota",
+        "waiting",
+        "weight",
+    )
+
+    def __init__(self, name: str, queue: queues.Queue | None, *, enforces: bool) -> None:
+        spec = queue.spec if queue is not None else queues.QueueSpec()
+        self.name = name
+        self.queue = queue
+        self.parent: Account | None = None
+        self.children: list[Account] = []
+        self.priority = spec.priority
+        self.created = order.instant(queue.metadata.creation_timestamp if queue is not None else None)
+        self.quota: Bounds = {resource(n): _bound(n, s.quota, 0) for n, s in spec.resources.items()}
+        self.limit: Bounds = {resource(n): _bound(n, s.limit, ENDLESS) for n, s in spec.resources.items()}
+        self.weight: Mapping[str, float] = {resource(n): s.weight for n, s in spec.resources.items()}
+        if not enforces:
+            self.quota = self.limit = {}
+        self.charged: Amounts = {}
+        self.fixed: Amounts = {}  # charged by work that cannot be made to yield
+        self.waiting: Amounts = {}
+        self.fair: dict[str, float] = {}
+        self.allocatable: dict[str, float] = {}
+
+    def lineage(self) -> Iterator[Account]:
+        """The account, its parent, and so on to the root."""
+        account: Account | None = self
+        while account is not None:
+            yield account
+            account = account.parent
+
+    def quota_of(self, name: str) -> float:
+        """What it is sure of."""
+        return self.quota.get(name, ENDLESS)
+
+    def limit_of(self, name: str) -> float:
+        """What it may have at most."""
+        return self.limit.get(name, ENDLESS)
+
+
+class Accounts:
+    """All accounts of one decision."""
+
+    def __init__(self, known: Mapping[str, queues.Queue], *, enforces: bool, capacity: Amounts) -> None:
+        self.capacity = capacity
+        self.by_name = {name: Account(name, queue, enforces=enforces) for name, queue in known.items()}
+        self.roots: list[Account] = []
+        for name, queue in known.items():
+            account = self.by_name[name]
+            parent = self.by_name.get(queue.spec.parent) if queue.spec.parent else None
+            account.parent = parent
+            (self.roots if parent is None else parent.children).append(account)
+        nobody = self.by_name[NO_QUEUE] = Account(NO_QUEUE, None, enforces=enforces)
+        named = {name for account in self.by_name.values() for name in account.quota}
+        if known:
+            nobody.quota = dict.fromkeys(named, 0)
+        self.roots.append(nobody)
+        self.resources = tuple(sorted(named | {amounts.CPU, amounts.MEMORY, amounts.GPU}))
+
+    def charge(self, queue: str, cost: Mapping[str, int], *, is_fixed: bool, sign: int = 1) -> None:
+        """Charges a queue and all above it, or takes the charge back."""
+        for account in self.by_name[queue].lineage():
+            amounts.add(account.charged, cost, sign=sign)
+            if is_fixed:
+                amounts.add(account.fixed, cost, sign=sign)
+
+    def wait(self, queue: str, cost: Mapping[str, int]) -> None:
+        """Work of the queue waits for so much."""
+        for account in self.by_name[queue].lineage():
+            amounts.add(account.waiting, cost)
+
+
+def resource(name: str) -> str:
+    """The name a resource of a Queue goes by in accounts."""
+    return amounts.GPU if name in GPU_NAMES else name
+
+
+def _bound(name: str, amount: quantity.Quantity | None, default: float) -> float:
+    if amount is None:
+        return default
+    if amount.nanos >= queues.UNLIMITED.nanos:
+        return ENDLESS
+    known = resource(name)
+    is_milli = known in _MILLI or known.startswith("gpu/")
+    return amount.nanos // 10**6 if is_milli else amount.nanos // 10**9

@@ -1,0 +1,54 @@
+"""Decides whether a queue may take more: its limit, and for work that cannot be made to yield its quota.
+
+Asked of the queue and of every one above it, about resources that are wanted only. Never looks at nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule.queues import amounts
+from dovetail.schedule.queues.accounts import Account
+
+MILLI_CPU = 1000
+
+
+def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool) -> Reason | None:
+    """Why the queue may not take so much more."""
+    wanted = {name: amount for name, amount in asked.items() if amount > 0}
+    for one in account.lineage():
+        for name, amount in wanted.items():
+            held = one.charged.get(name, 0)
+            if held + amount > one.limit_of(name):
+                return _reason(
+                    ReasonCode.QUEUE_LIMIT, one, name=name, amount=amount, most=one.limit_of(name), held=held
+                )
+    return quota_refusal(account, wanted) if is_fixed else None
+
+
+def quota_refusal(account: Account, asked: Mapping[str, int]) -> Reason | None:
+    """Why work that cannot be made to yield may not take so much more."""
+    for one in account.lineage():
+        for name, amount in asked.items():
+            held = one.fixed.get(name, 0)
+            if amount > 0 and held + amount > one.quota_of(name):
+                return _reason(
+                    ReasonCode.QUEUE_QUOTA, one, name=name, amount=amount, most=one.quota_of(name), held=held
+                )
+    return None
+
+
+def _reason(code: ReasonCode, account: Account, *, name: str, amount: int, most: float, held: int) -> Reason:
+    bound = "limit" if code is ReasonCode.QUEUE_LIMIT else "quota, which is all that non-preemptible work may use"
+    detail = f"{text(name, held)} in use and {text(name, amount)} wanted exceed its {bound}, {text(name, most)} {name}"
+    return Reason(code=code, subject=f"queue {account.name}", need=held + amount, have=int(most), detail=detail)
+
+
+def text(name: str, amount: float) -> str:
+    """An amount for people."""
+    if name == amounts.MEMORY:
+        return f"{amount / 2**30:.4g}Gi"
+    if name == amounts.CPU or name == amounts.GPU or name.startswith("gpu/"):
+        return f"{amount / MILLI_CPU:.4g}"
+    return f"{amount:g}"

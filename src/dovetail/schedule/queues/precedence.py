@@ -1,0 +1,194 @@
+"""Decides whose turn it is: between queues by what they are due, within a queue by priority and age.
+
+A queue is judged together with the job it would start next; victims are found in the reverse order, a queue being
+judged without those it already lost and without the next. Total: names decide in the end. Never places.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.queues import amounts
+from dovetail.schedule.queues.accounts import Account, Accounts
+from dovetail.schedule.queues.amounts import ENDLESS
+
+Key = tuple[object, ...]
+T = TypeVar("T")
+
+
+def queue_key(account: Account, accounts: Accounts, job: Mapping[str, int], *, less: Mapping[str, int]) -> Key:
+    """Lower comes first. `job` is what it would start, `less` what is to be taken as no longer charged."""
+    held = amounts.minus(account.charged, less) if less else account.charged
+    names = accounts.resources
+    is_over = any(held.get(name, 0) > account.fair[name] for name in names)
+    is_starved = all(held.get(name, 0) + job.get(name, 0) <= account.quota_of(name) for name in names)
+    uses_undue = any(account.allocatable[name] == 0 and held.get(name, 0) > 0 for name in names)
+    with_job = max(_share(account, accounts, name, held.get(name, 0) + job.get(name, 0)) for name in names)
+    without = max(_share(account, accounts, name, held.get(name, 0)) for name in names)
+    return (
+        is_over,
+        not is_starved,
+        -account.priority,
+        uses_undue,
+        with_job,
+        without,
+        tuple(account.allocatable[name] for name in (amounts.GPU, amounts.CPU, amounts.MEMORY)),
+        account.created,
+        account.name,
+    )
+
+
+def _share(account: Account, accounts: Accounts, name: str, held: int) -> float:
+    """The part of what it may have of one resource."""
+    due = account.allocatable[name]
+    if due == ENDLESS:
+        due = accounts.capacity.get(name, 0)
+        return held / due if due else 0.0
+    return held / due if due else held / amounts.unit(name) * 1000
+
+
+def dominant_share(account: Account, accounts: Accounts) -> float:
+    """The largest part of what it may have that it uses."""
+    return max(_share(account, accounts, name, account.charged.get(name, 0)) for name in accounts.resources)
+
+
+def job_key(job: Job) -> Key:
+    """Lower comes first."""
+    return (-job.priority, job.fullness, job.created, job.name)
+
+
+class Reversed(Generic[T]):
+    """Compares the other way round."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: T) -> None:
+        self.key = key
+
+    def __lt__(self, other: Reversed[T]) -> bool:
+        return bool(other.key < self.key)  # type: ignore[operator]
+
+
+class Line:
+    """Jobs in the order of their queues and their own; each is taken out, and may be put back when its turn is over."""
+
+    def __init__(self, accounts: Accounts, jobs: Iterable[Job]) -> None:
+        self._accounts = accounts
+        self._count = itertools.count()
+        self._leaves: dict[str, list[tuple[Key, int, Job]]] = {}
+        self._heaps: dict[str | None, list[tuple[Key, int, Account]]] = {}  # by parent, None for the roots
+        self._listed: set[str] = set()
+        by_queue: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_queue.setdefault(job.queue, []).append(job)
+        for name, listed in by_queue.items():
+            self._leaves[name] = [(job_key(job), next(self._count), job) for job in listed]
+            heapq.heapify(self._leaves[name])
+            for account in reversed([*accounts.by_name[name].lineage()]):
+                self._list(account)
+
+    def _list(self, account: Account) -> None:
+        if account.name in self._listed:
+            return
+        self._listed.add(account.name)
+        parent = account.parent.name if account.parent is not None else None
+        self._heaps.setdefault(parent, []).append(((), 0, account))  # keyed once everybody is there
+
+    def _peek(self, account: Account) -> Job | None:
+        """The job an account would start next."""
+        if (own := self._leaves.get(account.name)) is not None and own:
+            return own[0][2]
+        heap = self._heaps.get(account.name)
+        return self._peek(heap[0][2]) if heap else None
+
+    def _keyed(self, account: Account) -> tuple[Key, int, Account] | None:
+        job = self._peek(account)
+        if job is None:
+            return None
+        return queue_key(account, self._accounts, job.asked(), less={}), next(self._count), account
+
+    def key_all(self) -> None:
+        """Works out the order anew: charges changed in many places."""
+        self._key_below(None)
+
+    def _key_below(self, parent: str | None) -> None:
+        for _, _, account in self._heaps.get(parent, ()):
+            self._key_below(account.name)
+        fresh = [entry for _, _, account in self._heaps.get(parent, ()) if (entry := self._keyed(account)) is not None]
+        heapq.heapify(fresh)
+        self._heaps[parent] = fresh
+
+    def __iter__(self) -> Iterator[Job]:
+        self.key_all()
+        while True:
+            path: list[Account] = []
+            parent: str | None = None
+            while heap := self._heaps.get(parent):
+                _, _, account = heapq.heappop(heap)
+                path.append(account)
+                parent = account.name
+            if not path:
+                return
+            _, _, job = heapq.heappop(self._leaves[path[-1].name])
+            yield job
+            for account in reversed(path):
+                entry = self._keyed(account)
+                if entry is not None:
+                    heapq.heappush(self._heaps[account.parent.name if account.parent is not None else None], entry)
+
+    def put_back(self, job: Job) -> None:
+        """The job that was taken last has more to start."""
+        heapq.heappush(self._leaves[job.queue], (job_key(job), next(self._count), job))
+
+
+class Victims:
+    """Portions of running jobs in the order in which they would have to yield."""
+
+    def __init__(
+        self, accounts: Accounts, jobs: Iterable[Job], *, cost: Callable[[Job, tuple[str, ...]], Mapping[str, int]]
+    ) -> None:
+        self._accounts = accounts
+        self._cost = cost
+        self._lost: dict[str, amounts.Amounts] = {}
+        self._rows: dict[str, list[tuple[Reversed[Key], int, Job]]] = {}
+        self._count = itertools.count()
+        self._taken: dict[str, set[str]] = {}  # by job, pods already offered
+        for job in jobs:
+            self._rows.setdefault(job.queue, []).append((Reversed(job_key(job)), next(self._count), job))
+        for row in self._rows.values():
+            heapq.heapify(row)
+
+    def __iter__(self) -> Iterator[tuple[Job, tuple[str, ...]]]:
+        """Surplus pods one by one, then what is left of a job together."""
+        while (leaf := self._last(self._accounts.roots)) is not None:
+            _, _, job = heapq.heappop(self._rows[leaf.name])
+            taken = self._taken.setdefault(job.id, set())
+            portion = job.portion(taken)
+            taken.update(portion)
+            cost = self._cost(job, portion)
+            for account in leaf.lineage():
+                amounts.add(self._lost.setdefault(account.name, {}), cost)
+            if job.portion(taken):
+                key: Key = (-job.priority, job.fullness_without(taken), job.created, job.name)
+                heapq.heappush(self._rows[leaf.name], (Reversed(key), next(self._count), job))
+            yield job, portion
+
+    def _last(self, siblings: Iterable[Account]) -> Account | None:
+        """The leaf that has to give next: at every level the queue whose turn would come last."""
+        best: tuple[Key, Account, Account] | None = None
+        for account in siblings:
+            leaf = account if self._rows.get(account.name) else self._last(account.children)
+            if leaf is None:
+                continue
+            job = self._rows[leaf.name][0][2]
+            portion = job.portion(self._taken.get(job.id, set()))
+            cost = self._cost(job, portion)
+            less = amounts.plus(self._lost.get(account.name, {}), cost)
+            key = queue_key(account, self._accounts, cost, less=less)
+            if best is None or best[0] < key:
+                best = (key, account, leaf)
+        return best[2] if best is not None else None

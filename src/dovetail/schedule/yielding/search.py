@@ -1,0 +1,243 @@
+"""Finds the fewest who have to yield so that a job starts: scenarios tried one after the other until one is fair.
+
+First sets of victims that share a node with the newest of them, then all on the fewest nodes that hold what is needed,
+then everybody. In every scenario victims stay where they were if nobody took their place, else move if they may. Gangs
+grow by doubling, keeping the victims found so far. Given a stage and rules; a scenario that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.gangs.placing import Placer
+from dovetail.schedule.gangs.stage import Stage, Yielded
+from dovetail.schedule.queues import amounts, gate
+from dovetail.schedule.queues.precedence import Line, Victims
+from dovetail.schedule.yielding import rules as ruling
+from dovetail.schedule.yielding.bounds import Bounds
+from dovetail.schedule.yielding.rules import Gone, Rules
+
+MOST_SPARED: Final = 16  # victims a scenario is tried without, once it was found
+
+
+class Portion(NamedTuple):
+    """Pods of a job that would yield together."""
+
+    job: Job
+    ids: tuple[str, ...]
+
+
+class Solver:
+    """Tries scenarios on one stage, under one set of rules."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        placer: Placer,
+        rules: Rules,
+        *,
+        spared: frozenset[str],
+        waiting: Mapping[str, Sequence[Job]],
+    ) -> None:
+        self._stage = stage
+        self._waiting = waiting
+        self._placer = placer
+        self._rules = rules
+        self._spared = spared
+
+    def solve(self, job: Job) -> Reason | None:
+        """Makes others yield so that the next pods of a job start; why not, if that cannot be."""
+        ids = job.next_pods()
+        if (reason := ruling.may_evict(self._stage, job) or self._rules.refusal(job)) is not None:
+            return reason
+        offered = list(self._offered(job))
+        if not offered:
+            return Reason(code=ReasonCode.GANG_WAITS, detail="nobody has to yield to it")
+        bounds = Bounds(self._stage, job, ids)
+        if not bounds.could_fit(len(ids), [id_ for one in offered for id_ in one.ids]):
+            return Reason(
+                code=ReasonCode.GANG_WAITS, detail="even if all who might have to would yield, it had no room"
+            )
+        if self._rules.must_move and not bounds.is_free_in_total():
+            return Reason(code=ReasonCode.GANG_WAITS, detail="what is free in total would not do, however others moved")
+        kept: tuple[Portion, ...] = ()
+        size = 1
+        while True:
+            count = min(size, len(ids))
+            found = self._search(job, ids[:count], offered, kept, bounds, is_final=count == len(ids))
+            if found is None:
+                return Reason(code=ReasonCode.GANG_WAITS, detail="no fair way was found to make room for it")
+            if count == len(ids):
+                return None
+            kept = found
+            size *= 2
+
+    def _offered(self, job: Job) -> Iterator[Portion]:
+        """Whoever may have to yield, first to last."""
+        stage = self._stage
+        listed = [one for one in self._rules.victims(job) if self._spared.isdisjoint(one.active())]
+        young = {one.id for one in listed if self._is_young(job, one)}
+        taken: dict[str, set[str]] = {}
+        for one, ids in Victims(stage.accounts, listed, cost=stage.cost_of):
+            so_far = taken.setdefault(one.id, set())
+            so_far.update(ids)
+            if one.id in young and not one.is_satisfied(one.root, so_far):
+                continue  # what runs for too short a time may lose what is beyond its minimum
+            yield Portion(one, ids)
+
+    def _is_young(self, job: Job, victim: Job) -> bool:
+        least = self._rules.min_runtime(job, victim)
+        return bool(least) and ruling.seconds_running(self._stage, victim) < least
+
+    def _search(
+        self,
+        job: Job,
+        ids: Sequence[str],
+        offered: Sequence[Portion],
+        kept: tuple[Portion, ...],
+        bounds: Bounds,
+        *,
+        is_final: bool,
+    ) -> tuple[Portion, ...] | None:
+        tried: set[frozenset[str]] = set()
+        for chosen in self._scenarios(offered, kept, bounds, len(ids), is_final=is_final):
+            pods = [id_ for one in chosen for id_ in one.ids]
+            key = frozenset(pods)
+            if key in tried or (self._rules.most is not None and len(pods) > self._rules.most):
+                continue
+            tried.add(key)
+            if bounds.could_fit(len(ids), pods) and self._try(job, ids, chosen, is_kept=False):
+                return self._carried_out(job, ids, chosen) if is_final else tuple(chosen)
+        return None
+
+    def _carried_out(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> tuple[Portion, ...]:
+        """Lets go of victims without whom it does as well, then keeps the scenario."""
+        left = list(chosen)
+        for one in chosen[:MOST_SPARED] if len(chosen) > 1 else ():
+            fewer = [other for other in left if other is not one]
+            if fewer and self._try(job, ids, fewer, is_kept=False):
+                left = fewer
+        is_kept = self._try(job, ids, left, is_kept=True)
+        assert is_kept, "the same scenario had another end"
+        return tuple(left)
+
+    def _scenarios(
+        self, offered: Sequence[Portion], kept: tuple[Portion, ...], bounds: Bounds, count: int, *, is_final: bool
+    ) -> Iterator[Sequence[Portion]]:
+        if kept or not is_final:  # fewer pods may need nobody to yield
+            yield kept
+        on_node: dict[str, list[Portion]] = {}
+        for newest in offered:
+            nodes = dict.fromkeys(newest.job.pods[id_].spec.node_name for id_ in newest.ids)
+            for node in nodes:
+                on_node.setdefault(node, []).append(newest)
+            if newest in kept:
+                continue
+            for node in nodes:
+                yield _merged(kept, on_node[node])
+        wide = bounds.nodes_by_promise(on_node)
+        least = bounds.fewest(wide, count)
+        for many in range(least, min(len(wide), least + 8) + 1):
+            near = set(wide[:many])
+            yield _merged(kept, [one for one in offered if near & {one.job.pods[i].spec.node_name for i in one.ids}])
+        yield offered
+
+    def _try(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion], *, is_kept: bool) -> bool:
+        stage = self._stage
+        with stage.attempt() as attempt, stage.later():
+            costs = self._take_off(job, chosen)
+            asked = amounts.total(job.prices(id_) for id_ in ids) if job.prices is not None else {}
+            if not self._refill(job, ids, chosen):
+                return False
+            gone = [
+                Gone(one.job, left, amounts.total(costs[id_] for id_ in left))
+                for one in chosen
+                if (left := tuple(i for i in one.ids if i in stage.yielded and i not in stage.given))
+            ]
+            if (self._rules.must_move and gone) or not self._rules.is_fair(job, gone, asked):
+                return False
+            if is_kept:
+                attempt.commit()
+        return is_kept or self._starts_next(job, ids, chosen)
+
+    def _take_off(self, job: Job, chosen: Sequence[Portion]) -> dict[str, amounts.Amounts]:
+        """Takes the victims off their nodes; what each of them was charged."""
+        why = self._rules.told(job)
+        costs = {}
+        for one in chosen:
+            for id_ in one.ids:
+                costs[id_] = self._stage.cost_of(one.job, (id_,))
+                self._stage.take_off(one.job, id_, Yielded(one.job, self._rules.rule, job, why))
+        return costs
+
+    def _starts_next(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> bool:
+        """Whether nobody else who waits in these queues would get the room instead: else it goes round and round."""
+        queues = {job.queue, *(one.job.queue for one in chosen)}
+        victims = {one.job.id: one.job for one in chosen}
+        others = [one for queue in queues for one in self._waiting.get(queue, ()) if one.id not in victims]
+        if not any(one is not job and one.next_pods() for one in others):
+            return True
+        with self._stage.attempt(), self._stage.later():
+            self._take_off(job, chosen)
+            for one in victims.values():
+                one.refill(is_on=True)
+            try:
+                line = Line(self._stage.accounts, {one.id: one for one in (job, *victims.values(), *others)}.values())
+                for one in line:
+                    if one is job:
+                        return self._seat(job, ids)
+                    turn = one.next_pods()
+                    if turn and self._seat(one, turn) and one.next_pods():
+                        line.put_back(one)
+            finally:
+                for one in victims.values():
+                    one.refill(is_on=False)
+        return False
+
+    def _refill(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> bool:
+        """Gives the job its room and the victims what is left, in the order of any other day."""
+        others = {one.job.id: one.job for one in chosen}
+        for one in others.values():
+            one.refill(is_on=True)
+        try:
+            if self._rules.must_move and not self._seat(job, ids):  # whoever moves loses nothing by coming second
+                return False
+            line = Line(self._stage.accounts, others.values() if self._rules.must_move else (job, *others.values()))
+            for one in line:
+                if one is job:
+                    if not self._seat(job, ids):
+                        return False
+                elif self._reseat(one) and one.next_pods():
+                    line.put_back(one)
+            return True
+        finally:
+            for one in others.values():
+                one.refill(is_on=False)
+
+    def _seat(self, job: Job, ids: Sequence[str]) -> bool:
+        least = amounts.total(self._stage.tariff.waiting(job.pods[id_])[0] for id_ in ids)
+        account = self._stage.accounts.by_name[job.queue]
+        if gate.refusal(account, least, is_fixed=not job.is_preemptible) is not None:
+            return False
+        return self._placer.step(job, ids) is None
+
+    def _reseat(self, victim: Job) -> bool:
+        """The next pods of a victim stay, or move; False if that cannot be."""
+        ids = victim.next_pods()
+        if not ids:
+            return False
+        with self._stage.attempt() as attempt:
+            moving = [id_ for id_ in ids if not self._stage.put_back(victim, id_)]
+            if not moving or (self._rules.may_move and self._placer.step(victim, moving) is None):
+                attempt.commit()
+                return True
+        if not self._rules.may_move or len(moving) == len(ids):
+            return False
+        return self._placer.step(victim, ids) is None
+
+
+def _merged(kept: Sequence[Portion], more: Sequence[Portion]) -> list[Portion]:
+    return [*kept, *(one for one in more if one not in kept)]

@@ -1,0 +1,1 @@
+"""Scheduling scenarios: small clusters as one JSON line each, put to the engine, and what became of every pod."""

@@ -1,0 +1,149 @@
+"""Owners in, gangs out: told once, told again when they differ, and what is served may change at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.loops import grouping, picture
+from dovetail.model import gangs, kinds, meta
+from dovetail.model.workloads import owners
+from dovetail.ports import failures
+from dovetail.sim.clock import VirtualClock
+from dovetail.world.world import World
+
+TRAIN_JOB, RAY_JOB, _ = kinds.PARENTS
+
+
+class Heard:
+    """What a book told: gangs by name."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, gangs.Gang] = {}
+        self.said: list[str] = []
+
+    def replaced(self, kind: kinds.Kind, objects: Iterable[Any], resource_version: str) -> None:
+        self.there = {one.metadata.name: one for one in objects}
+
+    def changed(self, kind: kinds.Kind, found: gangs.Gang) -> None:
+        self.said.append(f"+{found.metadata.name}")
+        self.there[found.metadata.name] = found
+
+    def deleted(self, kind: kinds.Kind, found: gangs.Gang) -> None:
+        self.said.append(f"-{found.metadata.name}")
+        del self.there[found.metadata.name]
+
+
+def named(name: str, *, maker: str = "", uid: str = "", **annotations: str) -> meta.ObjectMeta:
+    made_by = (meta.OwnerReference(kind="TrainJob", name=maker, uid=maker, controller=True),) if maker else ()
+    notes = {f"dovetail.dev/{key}": value for key, value in annotations.items()}
+    return meta.ObjectMeta(namespace="ml", name=name, uid=uid, annotations=notes, owner_references=made_by)
+
+
+def job(name: str, **annotations: str) -> owners.Job:
+    return owners.Job(metadata=named(name, **annotations))
+
+
+def test_a_gang_is_told_once_and_again_when_it_differs() -> None:
+    heard = Heard()
+    book = grouping.Book(heard)
+    book.changed(kinds.JOB, job("a"))
+    book.changed(kinds.JOB, job("a"))
+    assert heard.said == ["+job/a"]
+    book.changed(kinds.JOB, job("a", queue="research"))
+    book.deleted(kinds.JOB, job("a"))
+    book.deleted(kinds.JOB, job("a"))
+    assert heard.said == ["+job/a", "+job/a", "-job/a"]
+
+
+def test_what_made_an_owner_speaks_for_it_whichever_is_seen_first() -> None:
+    heard = Heard()
+    book = grouping.Book(heard)
+    child = owners.JobSet(metadata=named("a", maker="t"))
+    book.changed(kinds.JOB_SET, child)
+    assert heard.there["jobset/a"].queue == ""
+    book.changed(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t", queue="research")))
+    assert heard.there["jobset/a"].queue == "research"
+    book.deleted(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t")))
+    assert heard.there["jobset/a"].queue == ""
+    book.deleted(kinds.JOB_SET, child)
+    book.changed(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t", queue="research")))
+    assert heard.there == {}
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y", "gone"])), max_size=12)
+
+
+@given(STEPS, st.booleans())
+def test_a_list_leaves_what_single_changes_would_have_left(steps: list[tuple[str, str]], is_listed: bool) -> None:
+    heard = Heard()
+    book = grouping.Book(heard)
+    there: dict[str, str] = {}
+    for name, queue in steps:
+        if queue == "gone":
+            book.deleted(kinds.JOB, job(name))
+            there.pop(name, None)
+        else:
+            book.changed(kinds.JOB, job(name, queue=queue))
+            there[name] = queue
+    if is_listed:
+        there = {"c": "z"}
+        book.changed(kinds.JOB, job("c", queue="z"))
+        book.remain("Job", {("Job", "ml", "c")})
+    assert {name.removeprefix("job/"): one.queue for name, one in heard.there.items()} == there
+    assert sorted(one.metadata.name for one in book.all()) == sorted(heard.there)
+
+
+class Server:
+    """What is served, and the feeds of those who follow it."""
+
+    def __init__(self, *served: kinds.Kind) -> None:
+        self.served = served
+        self.feeds: dict[str, picture.Feed] = {}
+        self.is_silent = False
+        self.troubles: list[tuple[str, str]] = []
+
+    async def ask(self) -> tuple[kinds.Kind, ...]:
+        if self.is_silent:
+            raise failures.Unavailable("nobody there")
+        return self.served
+
+    async def follow(self, kind: kinds.Kind, feed: picture.Feed) -> None:
+        self.feeds[kind.name] = feed
+        try:
+            await asyncio.Event().wait()
+        finally:
+            del self.feeds[kind.name]
+
+    def trouble(self, kind: str, reason: str) -> None:
+        self.troubles.append((kind, reason))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come")
+
+
+def run(server: Server, story: Callable[[picture.Picture, VirtualClock], Any]) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        seen = picture.Picture(World(), clock, (kinds.GANG,))
+        grouped = grouping.Grouping(
+            seen, clock, served=server.ask, follow=server.follow, trouble=server.trouble
+        )
+        tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(grouped.run())]
+        try:
+            await story(seen, clock)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())

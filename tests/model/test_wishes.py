@@ -1,0 +1,168 @@
+"""What labels and annotations ask for: read once, the same on every kind, and nothing unreadable passes silently."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.model import durations, wishes
+
+KEYS = sorted(
+    value
+    for name, value in vars(wishes).items()
+    if name.isupper() and isinstance(value, str) and "/" in value and value != wishes.PREFIX
+)
+
+
+def asked(*places: dict[str, str]) -> wishes.Wishes:
+    """What annotations ask for, outermost first."""
+    return wishes.read(*(({}, place) for place in places))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("10m", 600),
+        ("2h", 7200),
+        ("1d", 86_400),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("500ms", 1),
+        ("1:30:00", 5400),
+        ("1:30", 5400),
+        ("2-12:00:00", 216_000),
+        ("90", 90),
+        ("0", 0),
+        (" 10m ", 600),
+    ],
+)
+def test_lengths_of_time_as_people_write_them(text: str, seconds: int) -> None:
+    assert durations.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "1:60:00", "10 m", "1h-", "h", "1e3", "٣m", "9" * 12 + "d"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    assert durations.seconds(text) is None
+
+
+def test_everything_can_be_asked_for() -> None:
+    found = asked(
+        {
+            "dovetail.dev/queue": "research",
+            "dovetail.dev/gang-min": "4",
+            "dovetail.dev/gang-max": "8",
+            "dovetail.dev/expected-runtime": "2h",
+            "dovetail.dev/max-runtime": "1:30:00",
+            "dovetail.dev/last-checkpoint": "2026-05-01T12:00:00Z",
+            "dovetail.dev/preemptible": "false",
+            "dovetail.dev/topology": "fabric",
+            "dovetail.dev/topology-required": "rack",
+            "dovetail.dev/topology-preferred": "nvlink",
+            "dovetail.dev/topology-relax-after": "10m",
+            "dovetail.dev/topology-segment": "4",
+            "dovetail.dev/topology-spread": "true",
+            "dovetail.dev/may-evict-after": "5m",
+            "dovetail.dev/stale-grace": "never",
+            "dovetail.dev/when-evicted": "end",
+        }
+    )
+    topology = wishes.TopologyWish(
+        topology="fabric", required="rack", preferred="nvlink", relax_after_seconds=600, segment=4, spread=True
+    )
+    assert found == wishes.Wishes(
+        queue="research",
+        min=4,
+        max=8,
+        expected_runtime=7200,
+        max_runtime=5400,
+        last_checkpoint="2026-05-01T12:00:00Z",
+        is_preemptible=False,
+        topology=topology,
+        may_evict_after=300,
+        stale_grace=wishes.NEVER,
+        may_be_lost=True,
+    )
+
+
+def test_the_outermost_place_decides_and_annotations_before_labels() -> None:
+    found = wishes.read(
+        ({"dovetail.dev/queue": "label"}, {"dovetail.dev/queue": "note"}), ({"dovetail.dev/queue": "inner"}, {})
+    )
+    assert found.queue == "note"
+    assert asked({}, {"dovetail.dev/gang-min": "all"}).min == wishes.ALL
+
+
+def test_words_of_kueue() -> None:
+    found = asked(
+        {
+            "kueue.x-k8s.io/queue-name": "user",
+            "kueue.x-k8s.io/max-exec-time-seconds": "600",
+            "kueue.x-k8s.io/podset-required-topology": "cloud.example.com/block",
+            "kueue.x-k8s.io/podset-slice-required-topology": "cloud.example.com/rack",
+            "kueue.x-k8s.io/podset-slice-size": "4",
+        }
+    )
+    assert found.labels == {"kueue.x-k8s.io/queue-name": "user"}
+    assert found.max_runtime == 600
+    assert found.topology == wishes.TopologyWish(topology="", required="cloud.example.com/block")
+    assert found.segments == wishes.TopologyWish(topology="", required="cloud.example.com/rack", segment=4)
+
+
+def test_words_of_kai() -> None:
+    found = asked(
+        {
+            "kai.scheduler/queue": "team",
+            "kai.scheduler/batch-min-member": "3",
+            "kai.scheduler/preemptibility": "non-preemptible",
+            "kai.scheduler/preemption-delay": "2m",
+            "kai.scheduler/topology": "fabric",
+            "kai.scheduler/topology-preferred-placement": "rack",
+            "kai.scheduler/segment-size": "2",
+            "kai.scheduler/segment-topology-required-placement": "node",
+        }
+    )
+    assert (found.labels, found.min, found.is_preemptible) == ({"kai.scheduler/queue": "team"}, 3, False)
+    assert found.may_evict_after == 120
+    assert found.topology == wishes.TopologyWish(topology="fabric", preferred="rack")
+    assert found.segments == wishes.TopologyWish(topology="fabric", required="node", segment=2)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("dovetail.dev/gang-min", "many", "1 to 1000000, or all"),
+        ("dovetail.dev/gang-min", "0", "1 to 1000000, or all"),
+        ("dovetail.dev/max-runtime", "soon", "90s, 10m, 2h or 1:30:00"),
+        ("dovetail.dev/last-checkpoint", "yesterday", "2026-05-01T12:00:00Z"),
+        ("dovetail.dev/preemptible", "maybe", "true or false"),
+        ("dovetail.dev/when-evicted", "cry", "restart or end"),
+        ("dovetail.dev/topology", "fabric", "has to name a level"),
+        ("dovetail.dev/topology-segment", "2", "has to name a level"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: str) -> None:
+    found = asked({key: value})
+    [problem] = found.problems
+    assert problem.startswith(key)
+    assert words in problem
+    assert found._replace(problems=()) == wishes.NOTHING
+
+
+def test_a_segment_needs_a_required_level() -> None:
+    found = asked({wishes.TOPOLOGY_PREFERRED: "rack", wishes.TOPOLOGY_SEGMENT: "2", wishes.TOPOLOGY_RELAX: "1m"})
+    assert found.topology == wishes.TopologyWish(topology="", preferred="rack")
+    assert len(found.problems) == 2
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=60), max_size=8), max_size=3))
+def test_no_text_breaks_it(places: list[dict[str, str]]) -> None:
+    found = asked(*places)
+    assert all(len(problem) < 300 for problem in found.problems)
+    for number in (found.max, found.expected_runtime, found.max_runtime, found.may_evict_after):
+        assert number is None or 0 <= number <= durations.LONGEST_SECONDS
+
+
+def test_asking_nothing_costs_nothing() -> None:
+    assert wishes.read(({"app": "x"}, {"note": "y"})) is wishes.NOTHING

@@ -1,0 +1,351 @@
+"""Gangs read off the objects that own pods: a story per kind, with manifests as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.model import gangs, kinds, meta, objects, wishes
+from dovetail.model.gangs import Gang, Group
+from dovetail.model.workloads import owners, reading
+
+STRUCTS = {kind.name: kind.struct for kind in (*kinds.OWNERS, *kinds.PARENTS)}
+
+
+def owner(text: str) -> Any:
+    """An owner as an API server would show it."""
+    tree = yaml.safe_load(text)
+    tree["metadata"].setdefault("namespace", "ml")
+    tree["metadata"]["creationTimestamp"] = "2026-05-01T12:00:00Z"
+    return objects.decode_struct(STRUCTS[tree["kind"]], objects.encode_tree(tree))
+
+
+def gang(text: str, above: meta.ObjectMeta | None = None) -> Gang:
+    found = reading.gang_of(owner(text), above)
+    assert found is not None
+    return found
+
+
+def shape(found: Gang) -> list[tuple[str, int]]:
+    """Groups and their minimum."""
+    return [(group.name, group.min) for group in found.groups]
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train, annotations: {%s}}
+spec:
+  parallelism: 4
+  completions: 4
+  completionMode: Indexed
+  %s
+  template:
+    metadata: {creationTimestamp: null, labels: {dovetail.dev/queue: research}}
+    spec: {containers: [{name: main, image: trainer}], restartPolicy: Never}
+"""
+
+
+def test_a_plain_job_is_loose_and_still_tells_what_is_asked_of_it() -> None:
+    found = gang(JOB % ("dovetail.dev/expected-runtime: 2h", "activeDeadlineSeconds: 9000"))
+    assert found.is_loose
+    assert (found.metadata.namespace, found.metadata.name) == ("ml", "job/train")
+    assert (found.queue, found.expected_runtime, found.max_runtime) == ("research", 7200, 9000)
+    assert found.counts_failures
+
+
+@pytest.mark.parametrize(
+    ("annotation", "minimum"),
+    [
+        ("dovetail.dev/gang-min: all", 4),
+        ("dovetail.dev/gang-min: '2'", 2),
+        ("dovetail.dev/gang-min: '1'", 1),
+        ("kai.scheduler/batch-min-member: '3'", 3),
+        ("dovetail.dev/gang-min: '9'", 4),
+        ("dovetail.dev/topology-required: rack", 4),
+        ("kueue.x-k8s.io/podset-preferred-topology: example.com/rack", 4),
+    ],
+)
+def test_a_job_that_asks_is_a_gang(annotation: str, minimum: int) -> None:
+    found = gang(JOB % (annotation, ""))
+    assert not found.is_loose
+    assert shape(found) == [("default", minimum)]
+    assert bool(found.problems) == ("'9'" in annotation)
+
+
+def test_what_is_left_of_a_job_is_what_it_needs() -> None:
+    text = JOB % ("dovetail.dev/gang-min: all", "") + "status: {succeeded: 3}\n"
+    assert shape(gang(text)) == [("default", 1)]
+    assert reading.gang_of(owner(text.replace("succeeded: 3", "conditions: [{type: Failed, status: 'True'}]"))) is None
+
+
+@pytest.mark.parametrize(
+    ("action", "counts"), [("Ignore", False), ("Count", True), ("FailJob", True)], ids=lambda one: str(one)
+)
+def test_an_eviction_counts_unless_the_jobs_policy_ignores_it(action: str, counts: bool) -> None:
+    rule = f"{{action: {action}, onPodConditions: [{{type: DisruptionTarget}}]}}"
+    policy = f"podFailurePolicy: {{rules: [{{action: FailJob, onExitCodes: {{}}}}, {rule}]}}"
+    assert gang(JOB % ("", policy)).counts_failures == counts
+
+
+STATEFUL_SET = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: serve, annotations: {dovetail.dev/gang-min: "2"}}
+spec:
+  replicas: 3
+  podManagementPolicy: %s
+  template: {metadata: {labels: {app: serve}}, spec: {containers: [{name: main}]}}
+"""
+
+
+def test_a_stateful_set_starts_together_only_if_its_pods_are_made_together() -> None:
+    together, ordered = gang(STATEFUL_SET % "Parallel"), gang(STATEFUL_SET % "OrderedReady")
+    assert (together.is_loose, shape(together)) == (False, [("default", 2)])
+    assert ordered.is_loose
+    assert "podManagementPolicy is Parallel" in ordered.problems[0]
+
+
+JOB_SET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: llama, labels: {kueue.x-k8s.io/queue-name: user}}
+spec:
+  %s
+  replicatedJobs:
+    - name: driver
+      template: {spec: {template: {metadata: {annotations: {dovetail.dev/max-runtime: 3h}}}}}
+    - name: workers
+      replicas: 2
+      template:
+        spec:
+          parallelism: 4
+          completions: 4
+          backoffLimit: 0
+          podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}
+          template:
+            metadata: {annotations: {%s}}
+"""
+
+
+def test_a_job_set_is_one_gang_with_a_group_per_job() -> None:
+    found = gang(JOB_SET % ("", ""))
+    assert shape(found) == [("driver", 1), ("driver/0", 1), ("workers", 2), ("workers/0", 4), ("workers/1", 4)]
+    assert [group.parent for group in found.groups] == [None, "driver", None, "workers", "workers"]
+    assert [group.holds_groups for group in found.groups] == [True, False, True, False, False]
+    assert (found.min_groups, found.max_runtime, found.counts_failures) == (2, 10_800, True)
+    assert found.labels == {"kueue.x-k8s.io/queue-name": "user"}
+
+
+def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
+    assert gang(JOB_SET % ("startupPolicy: {startupPolicyOrder: InOrder}", "")).min_groups == 1
+    text = (JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2\n      dependsOn: [{name: driver, status: Ready}]")
+    assert gang(text).min_groups == 1
+    done = JOB_SET % ("", "") + "status: {replicatedJobsStatus: [{name: workers, succeeded: 1}]}\n"
+    assert ("workers", 1) in shape(gang(done))
+    assert reading.gang_of(owner(JOB_SET % ("", "") + "status: {terminalState: Completed}\n")) is None
+
+
+def test_a_template_asks_for_its_own_group() -> None:
+    notes = "kueue.x-k8s.io/podset-required-topology: block, kueue.x-k8s.io/podset-slice-required-topology: rack"
+    found = gang(JOB_SET % ("", f"{notes}, dovetail.dev/gang-min: '3'"))
+    assert found.topology is None
+    by_name = {group.name: group for group in found.groups}
+    assert by_name["workers"].topology == wishes.TopologyWish(topology="", required="block")
+    assert by_name["workers/1"].topology == wishes.TopologyWish(topology="", required="rack")
+    assert (by_name["workers/1"].min, by_name["driver/0"].topology) == (3, None)
+
+
+def test_what_made_a_job_set_speaks_for_it() -> None:
+    above = meta.ObjectMeta(annotations={"dovetail.dev/queue": "vision", "dovetail.dev/gang-min": "2"})
+    found = gang(JOB_SET % ("", "dovetail.dev/queue: research"), above)
+    assert found.queue == "vision"
+    assert "belongs on the pod template of a replicated job" in found.problems[0]
+
+
+LWS = """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: serve, annotations: {kai.scheduler/topology: fabric, kai.scheduler/topology-required-placement: rack}}
+spec:
+  replicas: 3
+  startupPolicy: %s
+  leaderWorkerTemplate:
+    size: 4
+    workerTemplate: {metadata: {labels: {dovetail.dev/queue: inference}}, spec: {}}
+"""
+
+
+def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
+    found = gang(LWS % "LeaderCreated")
+    assert found.metadata.name == "leaderworkerset/serve"
+    assert found.metadata.creation_timestamp is None  # each replica is as old as its pods
+    assert (shape(found), found.min_groups) == ([("leader", 1), ("worker", 3)], 2)
+    assert (found.queue, found.topology) == ("inference", wishes.TopologyWish(topology="fabric", required="rack"))
+    assert gang(LWS % "LeaderReady").min_groups == 1
+
+
+PYTORCH = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: bert}
+spec:
+  runPolicy: {activeDeadlineSeconds: 3600, %s}
+  %s
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, restartPolicy: OnFailure, template: {metadata: {labels: {dovetail.dev/queue: nlp}}}}
+    Worker: {replicas: 7, restartPolicy: OnFailure, template: {metadata: {annotations: {%s}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "workers"),
+    [
+        ("", "", 7),
+        ("schedulingPolicy: {minAvailable: 5}", "", 4),
+        ("schedulingPolicy: {minAvailable: 50}", "", 7),
+        ("", "elasticPolicy: {minReplicas: 2, maxReplicas: 9}", 2),
+        ("", "elasticPolicy: {minReplicas: 2, maxReplicas: 1}", 2),
+    ],
+)
+def test_a_training_needs_its_master_and_enough_workers(policy: str, more: str, workers: int) -> None:
+    found = gang(PYTORCH % (policy, more, ""))
+    assert (shape(found), found.min_groups) == ([("master", 1), ("worker", workers)], 2)
+    assert (found.metadata.name, found.queue, found.max_runtime) == ("pytorchjob/bert", "nlp", 3600)
+    assert not found.counts_failures
+    assert found.groups[1].max == (9 if "maxReplicas: 9" in more else None)
+
+
+def test_segments_are_the_workers() -> None:
+    notes = "kai.scheduler/segment-size: '2', kai.scheduler/segment-topology-required-placement: node"
+    found = gang(PYTORCH % ("", "", notes))
+    assert found.groups[1].topology == wishes.TopologyWish(topology="", required="node", segment=2)
+    assert found.groups[0].topology is None
+    text = (PYTORCH % ("", "", "")).replace("{name: bert}", f"{{name: bert, annotations: {{{notes}}}}}")
+    assert gang(text).groups[1].topology == found.groups[1].topology
+
+
+MPI = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: hpl}
+spec:
+  launcherCreationPolicy: %s
+  mpiReplicaSpecs:
+    Launcher: {replicas: 1, template: {spec: {}}}
+    Worker: {replicas: 16, template: {spec: {}}}
+"""
+
+
+def test_a_launcher_that_is_made_last_is_not_waited_for() -> None:
+    at_once, last = gang(MPI % "AtStartup"), gang(MPI % "WaitForWorkersReady")
+    assert at_once.metadata.name == "mpijob/hpl"
+    assert shape(at_once) == shape(last) == [("launcher", 1), ("worker", 16)]
+    assert (at_once.min_groups, last.min_groups) == (2, 1)
+
+
+RAY = """
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: tune}
+spec:
+  enableInTreeAutoscaling: %s
+  headGroupSpec: {template: {metadata: {labels: {dovetail.dev/queue: tuning}}}}
+  workerGroupSpecs:
+    - {groupName: small, replicas: 3, minReplicas: 0, maxReplicas: 10}
+    - {groupName: slices, replicas: 2, minReplicas: 1, maxReplicas: 4, numOfHosts: 4}
+    - {groupName: asleep, replicas: 2, suspend: true}
+"""
+
+
+def test_a_ray_cluster_needs_its_head_and_what_its_groups_cannot_do_without() -> None:
+    fixed, scaling = gang(RAY % "false"), gang(RAY % "true")
+    assert shape(fixed) == [("headgroup", 1), ("small", 3), ("slices", 4), ("asleep", 0)]
+    assert shape(scaling) == [("headgroup", 1), ("small", 0), ("slices", 4), ("asleep", 0)]
+    assert [group.max for group in scaling.groups] == [None, 10, 16, None]
+    assert (fixed.min_groups, fixed.queue) == (4, "tuning")
+
+
+POD_GROUP = """
+apiVersion: %s
+kind: PodGroup
+metadata: {name: pg}
+spec:
+  priority: 7
+  preemptionPolicy: Never
+  schedulingPolicy: {%s}
+  schedulingConstraints: {topology: [{key: example.com/rack}]}
+  disruptionMode: %s
+"""
+
+
+def test_a_native_group() -> None:
+    found = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{all: {}}"))
+    assert (shape(found), found.priority, found.is_loose) == ([("default", 3)], 7, False)
+    assert found.topology == wishes.TopologyWish(topology="", required="example.com/rack")
+    assert found.evicts_whole
+    assert found.may_evict_after == reading.NEVER_SECONDS
+    older = gang(POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "PodGroup"))
+    assert older.evicts_whole
+    assert not gang(POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "Pod")).evicts_whole
+    singly = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "basic: {}", "{single: {}}"))
+    assert (singly.is_loose, singly.evicts_whole) == (True, False)
+
+
+def test_parts_of_a_native_group_that_are_not_served_are_told() -> None:
+    text = POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{single: {}}")
+    found = gang(text + "  parentCompositePodGroupName: above\n  resourceClaims: [{name: shared}]\n")
+    assert len(found.problems) == 2
+
+
+NUMBERS = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
+COUNTS = st.one_of(st.none(), st.integers(-3, 40))
+NOTES = st.dictionaries(st.sampled_from([wishes.MIN, wishes.MAX, wishes.TOPOLOGY_REQUIRED]), st.text(max_size=5))
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, COUNTS, NOTES)
+def test_no_number_breaks_a_reading(
+    one: int | None, other: int | None, third: int | None, few: int | None, notes: dict[str, str]
+) -> None:
+    metadata = meta.ObjectMeta(name="x", namespace="ml", annotations=notes)
+    template = owners.PodTemplate(metadata=metadata)
+    job = owners.JobSpec(parallelism=one, completions=other, template=template)
+    replicated = owners.ReplicatedJob(name="r", replicas=few, template=owners.JobTemplate(spec=job))
+    role = owners.ReplicaSpec(replicas=one, template=template)
+    worker = owners.WorkerGroup(replicas=one, min_replicas=other, max_replicas=third, num_of_hosts=few)
+    size = owners.LeaderWorkerTemplate(size=one, worker_template=template)
+    policy = owners.SchedulingPolicy(gang=owners.Count(min_count=one))
+    made: list[owners.Owner] = [
+        owners.Job(metadata=metadata, spec=job, status=owners.JobStatus(succeeded=third or 0)),
+        owners.StatefulSet(metadata=metadata, spec=owners.StatefulSetSpec(replicas=one, template=template)),
+        owners.JobSet(metadata=metadata, spec=owners.JobSetSpec(replicated_jobs=(replicated,))),
+        owners.LeaderWorkerSet(metadata=metadata, spec=owners.LeaderWorkerSetSpec(leader_worker_template=size)),
+        owners.TrainingJob(kind="TFJob", metadata=metadata, spec=owners.TrainingSpec(tf_replica_specs={"PS": role})),
+        owners.RayCluster(metadata=metadata, spec=owners.RayClusterSpec(worker_group_specs=(worker,))),
+        owners.PodGroup(metadata=metadata, spec=owners.PodGroupSpec(scheduling_policy=policy)),
+    ]
+    for found in map(reading.gang_of, made):
+        assert found is not None
+        assert found.metadata.name.count("/") == 1
+        assert found.min_groups >= 1
+        names = [group.name for group in found.groups]
+        assert len(names) == len(set(names))
+        for group in found.groups:
+            assert group.min >= 0
+            assert group.max is None or group.max >= group.min
+            assert group.parent is None or group.parent in names
+
+
+def test_every_kind_has_a_reading() -> None:
+    for kind in kinds.OWNERS:
+        assert isinstance(reading.gang_of(kind.struct(kind=kind.name, metadata=meta.ObjectMeta(name="x"))), Gang)
+
+
+def test_a_gang_without_groups_of_its_own_has_one() -> None:
+    assert reading.gang_of(owners.JobSet()) == Gang(
+        metadata=meta.ObjectMeta(name=f"{gangs.JOBSET}/"), groups=(Group(name="default"),)
+    )

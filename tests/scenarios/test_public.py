@@ -1,0 +1,32 @@
+"""The public scenarios: how many are decided as expected, those where nothing may change counted apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scenarios import scoring
+from tests.support import shared
+
+LEAST_CHANGING = 171  # policy matches among scenarios where something changes
+LEAST_NO_CHANGE = 81  # policy matches among scenarios where nothing may change
+LEAST_PLACED = 122  # forced nodes as expected
+MOST_BROKEN = 0  # scenarios in which a rule that always holds was broken
+
+
+@pytest.fixture(scope="module")
+def found() -> list[scoring.Judged]:
+    """Every public scenario, decided and compared."""
+    return list(scoring.judged(shared.data(scoring.PUBLIC)))
+
+
+def test_scenarios_are_decided_as_expected(found: list[scoring.Judged]) -> None:
+    told = "\n".join(scoring.report(found) + scoring.deviations(found))
+    print(told)
+    assert scoring.score(found, changes=True).matched >= LEAST_CHANGING, told
+    assert scoring.score(found, changes=False).matched >= LEAST_NO_CHANGE, told
+    assert scoring.placement(found).matched >= LEAST_PLACED, told
+
+
+def test_rules_that_always_hold_are_kept(found: list[scoring.Judged]) -> None:
+    broken = [f"{one.id}: {text}" for one in found for text in one.broken]
+    assert sum(bool(one.broken) for one in found) <= MOST_BROKEN, "\n".join(broken)
