@@ -56,6 +56,11 @@ class Reviewer:
     async def delete(self, target: apis.Target, *, uid: str = "", resource_version: str = "") -> None:
         raise failures.Refused("nothing to delete")
 
+    async def evict(
+        self, target: apis.Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+    ) -> None:
+        raise failures.Refused("nothing to evict")
+
 
 def test_a_token_must_be_known_and_its_owner_allowed() -> None:
     async def main() -> None:

@@ -175,6 +175,11 @@ class Line:
     async def delete(self, target: api.Target, *, uid: str = "", resource_version: str = "") -> None:
         raise failures.Refused("nobody deletes leases")
 
+    async def evict(
+        self, target: api.Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+    ) -> None:
+        raise failures.Refused("nothing to evict")
+
     async def write(self, fence: election.Fence) -> None:
         """Something only a leader may write, with a timeout that fits the fence."""
         fence.check()

@@ -39,12 +39,12 @@ class Stage:
     async def scheduling(self, **settings: Any) -> AsyncIterator[schedule.Scheduler]:
         """A scheduler from a fresh list until the end of the block."""
         decide = settings.pop("decide", cycle.decide)
-        given = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
-        seen = picture.Picture(World(), self.clock)
+        given: dict[str, Any] = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
+        seen = picture.Picture(World(), self.clock, (*kinds.WATCHED, *kinds.OURS))
         pump = asyncio.create_task(seen.pump())
         self.feeds = {
             kind.name: self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None))
-            for kind in kinds.WATCHED
+            for kind in (*kinds.WATCHED, *kinds.OURS)
         }
         made = schedule.Scheduler(
             seen,
@@ -97,6 +97,11 @@ class Stage:
         tree = _object("Pod", name, {"spec": body})
         tree["metadata"]["labels"] = labels
         self.api.put(tree)
+
+    def queue(self, name: str, **spec: Any) -> None:
+        """A queue that everybody may use."""
+        head = {"apiVersion": kinds.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
+        self.api.put(head | {"spec": {"namespaceSelector": {}} | spec})
 
     def gang(self, name: str, size: int, *, least: int | None = None, **pod: Any) -> list[str]:
         """Pods that start together; their names."""
@@ -160,7 +165,7 @@ class Stage:
     def differences(self) -> tuple[str, ...]:
         """How the live World differs from a rebuilt one."""
         assert self.scheduler is not None
-        facts = [one for kind in kinds.WATCHED for one in self.api.all(kind)]
+        facts = [one for kind in (*kinds.WATCHED, *kinds.OURS) for one in self.api.all(kind)]
         return consistency.differences(self.scheduler.world, facts)
 
     async def delete(self, name: str, *, grace_seconds: int | None = None) -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dovetail.model import kinds
+from dovetail.model import intents, kinds
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.loops.stage import Stage, play
@@ -42,7 +42,7 @@ def test_an_intent_says_who_goes_where() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.template("one")
         names = stage.gang("train", 2, templates=("one",))
-        seen = []
+        seen: list[intents.Intent] = []
 
         def note(verb: str, target: Target) -> None:
             if target.subresource == "binding" and not seen:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,21 +124,11 @@ class Server:
         self.troubles.append((kind, reason))
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if is_so():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come")
-
-
 def run(server: Server, story: Callable[[picture.Picture, VirtualClock], Any]) -> None:
     async def main() -> None:
         clock = VirtualClock()
         seen = picture.Picture(World(), clock, (kinds.GANG,))
-        grouped = grouping.Grouping(
-            seen, clock, served=server.ask, follow=server.follow, trouble=server.trouble
-        )
+        grouped = grouping.Grouping(seen, clock, served=server.ask, follow=server.follow, trouble=server.trouble)
         tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(grouped.run())]
         try:
             await story(seen, clock)
@@ -145,5 +136,88 @@ def run(server: Server, story: Callable[[picture.Picture, VirtualClock], Any]) -
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_the_picture_is_whole_once_all_that_is_served_is_listed() -> None:
+    server = Server(kinds.JOB, kinds.JOB_SET)
+
+    async def story(seen: picture.Picture, clock: VirtualClock) -> None:
+        await clock.advance(0)
+        server.feeds["Job"].replaced([job("a", queue="x"), job("b")], "7")
+        await clock.advance(1)
+        assert not seen.synced.is_set()
+        server.feeds["JobSet"].replaced([owners.JobSet(metadata=named("s"))], "8")
+        await clock.advance(1)
+        assert seen.synced.is_set()
+        assert sorted(one for one in ("job/a", "job/b", "jobset/s") if seen.world.gangs.told(("ml", one))) == [
+            "job/a",
+            "job/b",
+            "jobset/s",
+        ]
+        server.feeds["Job"].replaced([job("b")], "9")
+        await clock.advance(0)
+        assert seen.world.gangs.told(("ml", "job/a")) is None
+        server.feeds["Job"].deleted(job("b"))
+        await clock.advance(0)
+        assert seen.world.gangs.told(("ml", "job/b")) is None
+
+    run(server, story)
+    assert server.troubles == []
+
+
+def test_a_kind_that_cannot_be_listed_holds_nobody_up_for_long() -> None:
+    server = Server(kinds.JOB)
+
+    async def story(seen: picture.Picture, clock: VirtualClock) -> None:
+        await clock.advance(grouping.PATIENCE_SECONDS - 1)
+        assert not seen.synced.is_set()
+        await clock.advance(2)
+        assert seen.synced.is_set()
+        server.feeds["Job"].replaced([job("a")], "7")
+        await clock.advance(0)
+        assert seen.world.gangs.told(("ml", "job/a")) is not None
+
+    run(server, story)
+    assert [kind for kind, _ in server.troubles] == ["Job"]
+
+
+def test_kinds_come_and_go() -> None:
+    server = Server()
+
+    async def story(seen: picture.Picture, clock: VirtualClock) -> None:
+        await clock.advance(1)
+        assert seen.synced.is_set()
+        server.served = (kinds.JOB_SET,)
+        await clock.advance(grouping.ASK_SECONDS)
+        server.feeds["JobSet"].changed(owners.JobSet(metadata=named("s")))
+        await clock.advance(0)
+        assert seen.world.gangs.told(("ml", "jobset/s")) is not None
+        server.is_silent = True  # nobody says that it is gone
+        await clock.advance(grouping.ASK_SECONDS)
+        assert [*server.feeds] == ["JobSet"]
+        server.is_silent, server.served = False, ()
+        await clock.advance(grouping.ASK_SECONDS)
+        assert server.feeds == {}
+        assert seen.world.gangs.told(("ml", "jobset/s")) is None
+
+    run(server, story)
+    assert [reason.partition(":")[0] for _, reason in server.troubles] == ["discovery"]
+
+
+def test_a_watch_that_ends_by_itself_ends_everything() -> None:
+    server = Server(kinds.JOB)
+
+    async def broken(kind: kinds.Kind, feed: picture.Feed) -> None:
+        raise RuntimeError("a bug")
+
+    async def main() -> None:
+        clock = VirtualClock()
+        seen = picture.Picture(World(), clock, (kinds.GANG,))
+        grouped = grouping.Grouping(seen, clock, served=server.ask, follow=broken, trouble=server.trouble)
+        with pytest.raises(ExceptionGroup) as ended:
+            await grouped.run()
+        assert [str(one) for one in ended.value.exceptions] == ["a bug"]
 
     asyncio.run(main())

@@ -111,6 +111,19 @@ def test_what_a_pod_knows_about_its_gang(made: pods.Pod, is_known: bool, mins: l
     assert found.min_groups == len(mins)
 
 
+@pytest.mark.parametrize(
+    ("name", "spoken"),
+    [
+        ("podgroup/pg", "PodGroup pg"),
+        ("leaderworkerset/serve/2", "LeaderWorkerSet serve"),
+        ("tfjob/a", "TFJob a"),
+        ("gang/a", "gang a"),
+    ],
+)
+def test_what_people_call_it(name: str, spoken: str) -> None:
+    assert gangs.owner_name(("ml", name)) == spoken
+
+
 def test_a_bare_pod_is_not_made_anew_and_may_say_that_this_is_fine() -> None:
     assert not gangs.implied(pod()).is_recreated
     assert gangs.implied(pod(owner=(*JOB, "a"))).is_recreated

@@ -32,7 +32,7 @@ def command(*, files: tuple[str, ...], namespace: str | None, dry_run: bool, for
     FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input.
     """
     opened = options.opened(state)
-    read = [_read(name, content, namespace) for name, content in _contents(files)]
+    read = [_read(name, content, namespace) for name, content in contents(files)]
     problems = [problem for one in read for problem in one.problems]
     given = [one for found in read for one in found.objects]
     problems += [one.problem("metadata.namespace", message) for one in given if (message := _elsewhere(one, namespace))]
@@ -93,7 +93,10 @@ def _next(changes: tuple[clusters.Change, ...]) -> str:
     for kind, resource in (("ResourceClaim", "claims"), ("Pod", "pods"), ("ResourceClaimTemplate", "templates")):
         if kind in kinds:
             return f"get {resource}{where}"
-    return "get classes" if "DeviceClass" in kinds else "get gpus"
+    for kind, resource in (("Queue", "queues"), ("Topology", "topologies"), ("DeviceClass", "classes")):
+        if kind in kinds:
+            return f"get {resource}"
+    return "get gpus"
 
 
 def _refuse(problems: list[str]) -> NoReturn:
@@ -103,7 +106,7 @@ def _refuse(problems: list[str]) -> NoReturn:
     raise click.exceptions.Exit(REFUSED)
 
 
-def _contents(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+def contents(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """Every file to read with its content. Raises InputError for what cannot be read."""
     for name in files:
         if name == STDIN:

@@ -35,6 +35,14 @@ def write_objects(trees: Sequence[dict[str, Any]], form: str) -> None:
     click.echo(_json(listed) if form == "json" else _yaml(listed), nl=False)
 
 
+def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
+    """Kubernetes objects one after the other: documents of YAML, or lines of JSON that belong together as a List."""
+    if form == "json":
+        write_objects(trees, form)
+        return
+    click.echo("---\n".join(_yaml(tree) for tree in trees), nl=False)
+
+
 def say(message: str) -> None:
     """Talk, never data."""
     click.echo(message if picture.can_show_tiles(sys.stderr) else picture.ascii_only(message), err=True)

@@ -24,7 +24,7 @@ LOG = logging.getLogger("dovetail.evict")
 TARGET: Final = "DisruptionTarget"
 REASON: Final = "PreemptionByScheduler"  # core/v1's reasons of that condition
 FIRST_SPARE: Final = 10.0
-LONGEST_SPARE: Final = 300.0
+LONGEST_SPARE: Final = 120.0
 SEEN_SECONDS: Final = 10.0  # for so long news of a pod's end are waited for before anything else is decided
 
 Nominations = Mapping[str, str]
@@ -77,9 +77,12 @@ class Evictor:
         now = self._clock.monotonic()
         return frozenset(uid for uid, one in self._spared.items() if one.until > now)
 
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self._spared.pop(uid, None)
+    def spared_for(self) -> float | None:
+        """After how many seconds somebody is no longer spared; None where nobody is."""
+        now = self._clock.monotonic()
+        for uid in [uid for uid in self._spared if uid not in self._world.pods]:
+            del self._spared[uid]
+        return min((one.until - now for one in self._spared.values() if one.until > now), default=None)
 
     def carry(self, made: plan.Plan, changes: Nominations) -> Coroutine[Any, Any, None]:
         """Writes nominations, then evicts for whoever was nominated. Busy from the moment it is called."""

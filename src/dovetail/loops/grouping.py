@@ -19,7 +19,7 @@ from dovetail.model.workloads import owners, reading
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
 
-ASK_SECONDS: Final = 30.0  # between two looks at what is served
+ASK_SECONDS: Final = 15.0  # between two looks at what is served: well within what a gang waits for its owner
 PATIENCE_SECONDS: Final = 10.0  # for the first lists
 PAUSE_SECONDS: Final = 0.05
 

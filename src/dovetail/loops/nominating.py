@@ -20,7 +20,7 @@ from dovetail.ports import failures
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.evict")
-PATIENCE_SECONDS: Final = 20.0  # with a server that does not answer: nothing is decided meanwhile
+PATIENCE_SECONDS: Final = 5.0  # with a server that does not answer: nothing is decided meanwhile
 KEPT: Final = "dovetail.dev/NodeKept"  # the condition that says that a nomination is ours
 
 

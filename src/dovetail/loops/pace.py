@@ -29,6 +29,11 @@ class Pace:
         """Whether a turn is wanted by now."""
         return self._is_wanted or now >= self._hour
 
+    @property
+    def hour(self) -> float:
+        """When the next turn is wanted: at once, at an hour, or never."""
+        return 0.0 if self._is_wanted else self._hour
+
     def rest(self, now: float) -> float:
         """For how long the next turn has to wait."""
         return max(0.0, self._not_before - now)

@@ -213,6 +213,12 @@ class Scheduler:
         is_still = self._flights.is_idle and not self._evictor.is_busy
         return not len(self.waiting) and is_still and self._notices.is_quiet
 
+    @property
+    def quiet_until(self) -> float:
+        """Until when nothing happens here by itself; 0 where something is under way."""
+        is_still = self.is_idle and not self.waiting.resting and not len(self._slots) and not self.quarantine.held
+        return self._pace.hour if is_still else 0.0
+
     def is_ours(self, pod: pods.Pod) -> bool:
         """Whether the pod names us as its scheduler."""
         return self._notices.is_ours(pod)
@@ -328,7 +334,10 @@ class Scheduler:
         changes = self._nominator.changes(decided)
         if changes or decided.evictions:
             self._flights.begin(self._yielding(decided, changes))
-        after = None if decided.wake_at is None else (decided.wake_at - self._clock.now()).total_seconds()
+        hours = [self._evictor.spared_for()]
+        if decided.wake_at is not None:
+            hours.append((decided.wake_at - self._clock.now()).total_seconds())
+        after = min((hour for hour in hours if hour is not None), default=None)
         self._pace.took(began, self._clock.monotonic(), wake_after=after)
 
     def _yielding(self, decided: plan.Plan, changes: dict[str, str]) -> Coroutine[Any, Any, None]:

@@ -56,6 +56,15 @@ KUBEFLOW: Final = {
     "PaddleJob": "paddlejob",
     "MPIJob": MPI,
 }
+_SPOKEN: Final = {
+    JOB: "Job",
+    STATEFUL_SET: "StatefulSet",
+    JOBSET: "JobSet",
+    LWS: "LeaderWorkerSet",
+    RAY: "RayCluster",
+    POD_GROUP: "PodGroup",
+    **{source: kind for kind, source in KUBEFLOW.items()},
+}
 LEADER: Final = "leader"
 WORKER: Final = "worker"
 _LABELLED: Final = "gang"
@@ -152,6 +161,12 @@ def seat_of(pod: pods.Pod) -> Seat:
 def source_of(key: GangKey) -> str:
     """What a gang comes from, such as job or podgroup."""
     return key[1].partition("/")[0]
+
+
+def owner_name(key: GangKey) -> str:
+    """What a gang comes from, as people say it: PodGroup pg, JobSet llama."""
+    source, _, name = key[1].partition("/")
+    return f"{_SPOKEN.get(source, source)} {name.partition('/')[0]}"
 
 
 def is_shared(key: GangKey) -> bool:

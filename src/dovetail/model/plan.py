@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from dovetail.model import claims, pods, reasons
+from dovetail.model import claims, pods, queues, reasons
 
 Instant = datetime.datetime  # with its zone
 
@@ -154,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    queues: dict[str, queues.QueueStatus] = {}  # the numbers it was decided with, where there are queues
     wake_at: Instant | None = None  # when time alone would change the answer
 
     @property

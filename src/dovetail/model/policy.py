@@ -23,6 +23,7 @@ class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tight_fit_per_gpu: int = 10  # for each whole GPU that stays free on the chosen node
     stranding: int = 1000  # for each GPU that stays free but lost the cpu or memory it would need
     second_choice: int = 100_000  # for each step down a firstAvailable list: what people ordered outranks packing
+    gpu_node: int = 300  # for a node with free GPUs that the pod does not use
     cpu_fit_per_128_cores: int = 10  # research: decides near-ties only, prefers nodes with little cpu left
     preference: int = 100  # for each point of weight of a stated preference, for nodes or neighbours, that is missed
     soft_taint: int = 5000  # for each taint that asks to be avoided
@@ -67,7 +68,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     consolidation_victims: int | None = 16  # pods moved for one gang
     reclaim_may_move: bool = True  # a victim that fits elsewhere is moved instead of ended
     reclaim_multiplier: float = 1.0  # at least 1: how far below a sibling's saturation a reclaimer has to stay
-    usage_weight: float = 1.0  # how much past use lowers a queue's weight; counts where usage is known
+    usage_weight: float = 0.0  # how much past use lowers a queue's weight; 0: not at all, and none is kept
     usage_half_life_seconds: int = 7 * 24 * 3600
     stale_grace_seconds: int = 60
     claims_need_queue: bool = False  # a shared claim for GPUs is usable only by the queue it is labelled for

@@ -9,13 +9,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterator
 
-from dovetail.model import gangs, plan, policy, queuetree, queueuse
+import msgspec
+
+from dovetail.model import gangs, plan, pods, policy, queuetree, queueuse
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import draft, refuse
-from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule import draft, order, ready, refuse
+from dovetail.schedule.claims import Needs
+from dovetail.schedule.gangs.jobs import Job, State, job_of
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Given, Stage, Yielded
-from dovetail.schedule.queues import amounts, fairshare, gate
+from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers
 from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
@@ -44,6 +47,8 @@ class Batch:
         jobs = {job.id: job for job in self._jobs(world, policy_, tariff)}
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff)
+        for job in jobs.values():
+            job.prices = self._price
         self._steps = policy_.steps
         self._among = frozenset(among) if among is not None else None
         self._spared = frozenset(spared)
@@ -51,8 +56,14 @@ class Batch:
         for job in jobs.values():
             for id_, state in job.state.items():
                 if state is State.WAITING:
-                    accounts.wait(job.queue, tariff.waiting(job.pods[id_])[1])
-        fairshare.divide(accounts)
+                    accounts.wait(job.queue, self._stage.waits_for(id_)[1])
+        weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
+        used = history.parts(known, accounts.capacity, now=now, half_life=half_life) if weight > 0 else None
+        fairshare.divide(accounts, usage=used, usage_weight=weight)
+
+    def _price(self, id_: str) -> amounts.Amounts:
+        """What a pod that waits costs at most."""
+        return self._stage.waits_for(id_)[1]
 
     def _jobs(self, world: World, policy_: policy.Policy, tariff: Tariff) -> Iterator[Job]:
         doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
@@ -67,13 +78,11 @@ class Batch:
                 continue
             gang = world.gangs.known(key)
             queue, reason = _queue(doors, gang)
-            job = Job(gang, members, queue=queue, is_preemptible=False)
-            job.is_preemptible = (
-                gang.is_preemptible
-                if gang.is_preemptible is not None
-                else job.priority < policy_.batch.preemptible_below
-            )
-            job.prices = lambda id_, job=job: tariff.waiting(job.pods[id_])[1]
+            job = job_of(gang, members, queue=queue)
+            if gang.is_preemptible is not None:
+                job.is_preemptible = gang.is_preemptible
+            else:
+                job.is_preemptible = job.priority < policy_.batch.preemptible_below
             for id_ in job.pods.keys() & world.assumed.keys():
                 if job.state[id_] is State.WAITING:
                     job.mark(id_, State.STARTING)  # decided before, and not confirmed yet
@@ -112,7 +121,22 @@ class Batch:
         if not job.can_reach_minimum():
             self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
             return False
+        if not job.gang.is_known and self._is_new(job):
+            self._refuse(
+                job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail="what it belongs to has not been seen yet")
+            )
+            return False
         return self._among is None or self._among.issuperset(ids)
+
+    def _is_new(self, job: Job) -> bool:
+        """Whether its owner may still turn up; when that is over is a time to ask again."""
+        if self._stage.now is None or job.created is order.NEVER:
+            return False
+        until = job.created + datetime.timedelta(seconds=gangs.UNKNOWN_SECONDS)
+        if self._stage.now >= until:
+            return False
+        self._wake_by(until)
+        return True
 
     def _allocate(self, placer: Placer) -> None:
         line = self._waiting()
@@ -134,7 +158,7 @@ class Batch:
                 self._refuse_with(job, refusal)
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
-        least = amounts.total(self._stage.tariff.waiting(job.pods[id_])[0] for id_ in ids)
+        least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
         account = self._stage.accounts.by_name[job.queue]
         return gate.refusal(account, least, is_fixed=not job.is_preemptible)
 
@@ -179,6 +203,23 @@ class Batch:
         if when is not None and (self._wake is None or when < self._wake):
             self._wake = when
 
+    def _refusals(self) -> list[plan.Refusal]:
+        """Everybody who waits, the most important first."""
+        found: list[tuple[order.Rank, plan.Refusal]] = []
+        for job in self._stage.jobs.values():
+            reason = self._refused.get(job.id)
+            for id_, state in job.state.items():
+                if state in (State.WAITING, State.GATED):
+                    pod = job.pods[id_]
+                    told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
+                    found.append((order.rank(pod), told if told is not None else self._unasked(pod)))
+        return [refusal for _, refusal in sorted(found, key=lambda one: one[0])]
+
+    def _unasked(self, pod: pods.Pod) -> plan.Refusal:
+        """Gates and claims say why, else it is another's turn."""
+        needs = ready.needs(pod, self._stage.books)
+        return refuse.of_pod(pod, needs if not isinstance(needs, Needs) else (_UNASKED,))
+
     def _plan(self) -> plan.Plan:
         stage = self._stage
         made = draft.Draft()
@@ -190,16 +231,10 @@ class Batch:
                 made.nominate(one.pod, one.found.node, gang_ref(one.job))
         for id_, why in stage.yielded.items():
             made.evict(_eviction(why, id_, stage.given.get(id_)))
-        for job in stage.jobs.values():
-            reason = self._refused.get(job.id)
-            for id_, state in job.state.items():
-                if state in (State.WAITING, State.GATED):
-                    pod = job.pods[id_]
-                    told = stage.refusals.get(id_)
-                    if reason is not None:
-                        told = refuse.of_pod(pod, (reason,))
-                    made.wait(told if told is not None else refuse.of_pod(pod, (_UNASKED,)))
-        return made.finish(wake_at=self._wake)
+        for refusal in self._refusals():
+            made.wait(refusal)
+        told = numbers.numbers(stage.accounts, stage.jobs.values())
+        return msgspec.structs.replace(made.finish(wake_at=self._wake), queues=told)
 
 
 def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:

@@ -31,8 +31,43 @@ def decide(
     linear in pods that are not asked about.
     """
     if world.queues or not world.gangs.is_trivial:
-        with world.trial():
-            return batch.Batch(world, policy, now, budget, among=among, spared=spared).decide()
+        return _together(world, policy, now, budget, among=among, spared=spared)
+    alone = _one_by_one(world, policy, budget, among)
+    if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, alone):
+        return _together(world, policy, now, budget, among=among, spared=spared)
+    return alone
+
+
+def _together(
+    world: World,
+    policy: policies.Policy,
+    now: plans.Instant | None,
+    budget: policies.Budget,
+    *,
+    among: Collection[str] | None,
+    spared: Collection[str],
+) -> plans.Plan:
+    """With queues, gangs, or somebody who may have to yield."""
+    with world.trial():  # undone on exit, whatever happens
+        return batch.Batch(world, policy, now, budget, among=among, spared=spared).decide()
+
+
+def _could_preempt(world: World, policy: policies.Policy, alone: plans.Plan) -> bool:
+    """Whether anybody who waits is more important than anybody who runs."""
+    waiting = [world.pods[one.pod.uid].spec for one in alone.refusals if one.pod.uid in world.pods]
+    able = [spec.priority or 0 for spec in waiting if spec.preemption_policy != "Never" and not spec.scheduling_gates]
+    highest = max(able, default=None)
+    if highest is None or highest <= 0:
+        return False
+    names = policy.scheduler_names
+    running = (world.pods[id_].spec for id_ in world.running())
+    return any((one.priority or 0) < highest and (not names or one.scheduler_name in names) for one in running)
+
+
+def _one_by_one(
+    world: World, policy: policies.Policy, budget: policies.Budget, among: Collection[str] | None
+) -> plans.Plan:
+    """Pods alone: each as well as it can be, in their order."""
     plan = draft.Draft()
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)

@@ -64,7 +64,20 @@ def cpu_fit(situation: Situation) -> plan.Term:
     return plan.Term("cpu fit", cost, f"{left / 1000:g} cpus stay free on the node")
 
 
-TERMS: Final[tuple[Callable[[Situation], plan.Term], ...]] = (second_choice, stranding, tight_fit, cpu_fit)
+def gpu_node(situation: Situation) -> plan.Term:
+    """Keeps pods that use no GPU away from nodes whose GPUs are wanted, where another node does as well."""
+    is_guest = not situation.taken_milli_gpu and situation.free_milli_gpu > 0
+    cost = situation.weights.gpu_node if is_guest else 0
+    return plan.Term("GPU node", cost, f"{_gpus(situation.free_milli_gpu)} are free on the node, and the pod uses none")
+
+
+TERMS: Final[tuple[Callable[[Situation], plan.Term], ...]] = (
+    second_choice,
+    stranding,
+    tight_fit,
+    gpu_node,
+    cpu_fit,
+)
 
 
 def _excess(situation: Situation) -> int:

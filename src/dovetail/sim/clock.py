@@ -53,6 +53,12 @@ class VirtualClock:
                 await rest()
         self._elapsed = until
 
+    def next_hour(self) -> float | None:
+        """When the first sleeper wakes, in seconds since the beginning; None if everybody is awake."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] if self._sleepers else None
+
     @property
     def sleeping(self) -> int:
         """How many are asleep."""

@@ -38,6 +38,7 @@ class Inventory:
         self._holders = Holders()
         self._unaudited: set[PoolKey] = set()  # pools whose overlaps are to be looked for
         self._overlaps: dict[PoolKey, tuple[overlapping.Overlap, ...]] = {}
+        self._newest: dict[PoolKey, Devices] = {}  # what was asked for, until the pool changes
         self._views: dict[str, NodeView] = {}
 
     def view(self, node: str) -> NodeView:
@@ -53,16 +54,18 @@ class Inventory:
         """The claims that hold a device. Administrative access holds nothing."""
         return tuple(sorted(self._holders.of_device(pool, device)))
 
-    def pool(self, key: PoolKey) -> Pool | None:
-        """A pool that is published."""
-        return self._pools.get(key)
+    def devices_in(self, key: PoolKey) -> Devices | None:
+        """The devices of a pool, in its newest generation; None if it is gone."""
+        known = self._newest.get(key)
+        if known is None and (pool := self._pools.get(key)) is not None and (newest := pool.newest()) is not None:
+            known = self._newest[key] = newest.devices
+        return known
 
     def published(self) -> Iterator[Devices]:
-        """The devices of every pool, in its newest generation."""
-        for pool in self._pools.values():
-            newest = pool.newest()
-            if newest is not None:
-                yield newest.devices
+        """The devices of every pool."""
+        for key in self._pools:
+            if (devices := self.devices_in(key)) is not None:
+                yield devices
 
     def overlaps(self) -> tuple[overlapping.Overlap, ...]:
         """Claims that hold more than there is. Looks again only at pools that changed since it was asked last."""
@@ -130,6 +133,7 @@ class Inventory:
 
     def _settle(self, key: PoolKey) -> None:
         """Files a pool under the node it belongs to, or under none."""
+        self._newest.pop(key, None)
         self._touch_pool(key)
         self._unaudited.add(key)
         self._wide.discard(key)

@@ -50,7 +50,7 @@ class Ledger:
 
     def device_cost(self, devices: Devices, index: int) -> int:
         """What holding one device exclusively costs."""
-        return _rounded(self._share(devices, index)) if publishes_gpus(devices.driver) else 0
+        return self._prices(devices).costs[index] if publishes_gpus(devices.driver) else 0
 
     def result_cost(self, result: claims.DeviceRequestAllocationResult, devices: Devices | None) -> int:
         """What one result of an allocation costs; `devices` is its pool, None if that is gone."""
@@ -59,8 +59,9 @@ class Ledger:
         if devices is None or result.device not in devices.names:
             return WHOLE
         index = devices.names.index(result.device)
-        part = _capacity_share(devices.templates[index], result) if result.share_id is not None else Fraction(1)
-        return _rounded(self._share(devices, index) * part)
+        if result.share_id is None:
+            return self._prices(devices).costs[index]
+        return _rounded(self._share(devices, index) * _capacity_share(devices.templates[index], result))
 
     def allocation_cost(self, allocation: claims.AllocationResult, pools: Mapping[PoolKey, Devices]) -> int:
         """What everything a claim was given costs."""
@@ -116,7 +117,7 @@ class Ledger:
 class _Prices:
     """What can be said of a pool's devices once and for all. Keeps alive what the ledger knows by identity."""
 
-    __slots__ = ("free", "gpus", "kept", "measures", "shares", "totals")
+    __slots__ = ("costs", "free", "gpus", "kept", "measures", "shares", "totals")
 
     def __init__(self, devices: Devices) -> None:
         self.kept = (devices.templates, devices.counter_sets)
@@ -125,6 +126,7 @@ class _Prices:
         self.measures = _measures(devices.templates)
         self.gpus = len(self.measures) + sum(not one.consumes_counters for one in devices.templates)
         self.shares = tuple(_counter_share(one, self.totals, self.measures) for one in devices.templates)
+        self.costs = tuple(map(_rounded, self.shares))
 
 
 def _state(pool: PoolView) -> tuple[object, ...]:

@@ -130,9 +130,7 @@ class World:
 
     def devices_in(self, pool: PoolKey) -> Devices | None:
         """The devices a pool publishes; None if it is gone."""
-        found = self._inventory.pool(pool)
-        newest = found.newest() if found is not None else None
-        return newest.devices if newest is not None else None
+        return self._inventory.devices_in(pool)
 
     def published(self) -> Iterator[Devices]:
         """The devices of every pool."""

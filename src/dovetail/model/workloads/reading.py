@@ -219,7 +219,9 @@ def _pod_group(owner: owners.PodGroup, above: meta.ObjectMeta | None) -> Gang:
     gang = Gang(
         metadata=_named(owner.metadata, gangs.POD_GROUP),
         priority=spec.priority,
-        groups=(Group(name=gangs.DEFAULT_GROUP, min=smallest, max=_sane(smallest, asked.max), topology=asked.segments),),
+        groups=(
+            Group(name=gangs.DEFAULT_GROUP, min=smallest, max=_sane(smallest, asked.max), topology=asked.segments),
+        ),
         topology=_native_topology(spec.scheduling_constraints),
         may_evict_after=NEVER_SECONDS if spec.preemption_policy == "Never" else 0,
         evicts_whole=_is_whole(spec.disruption_mode),

@@ -32,7 +32,8 @@ class State(IntEnum):
     FAILED = 9
 
 
-PLACED = (State.ACTIVE, State.STARTING, State.NOMINATED)
+PLACED = frozenset({State.ACTIVE, State.STARTING, State.NOMINATED})
+THERE = PLACED | {State.SUCCEEDED}  # what counts towards a minimum
 
 
 class Team:
@@ -82,10 +83,6 @@ class Job:
 
     # What is there
 
-    def placed(self, ids: Iterable[str]) -> int:
-        """How many of these run, or were given a node."""
-        return sum(self.state[id_] in PLACED for id_ in ids)
-
     def is_satisfied(self, team: Team, without: Collection[str] = ()) -> bool:
         """Whether a group has its minimum."""
         return self._count(team, without) >= team.min
@@ -93,7 +90,10 @@ class Job:
     def _count(self, team: Team, without: Collection[str] = ()) -> int:
         if team.holds_groups:
             return sum(self.is_satisfied(child, without) for child in team.teams)
-        return sum(self.state[id_] in PLACED and id_ not in without for id_ in team.pods)
+        state = self.state
+        if not without:
+            return sum(state[id_] in THERE for id_ in team.pods)
+        return sum(state[id_] in THERE and id_ not in without for id_ in team.pods)
 
     @property
     def fullness(self) -> int:
@@ -127,7 +127,8 @@ class Job:
     def _reaches(self, team: Team) -> bool:
         if team.holds_groups:
             return sum(map(self._reaches, team.teams)) >= team.min
-        return sum(self.state[id_] in (*PLACED, self._startable) for id_ in team.pods) >= team.min
+        able = THERE | {self._startable}
+        return sum(self.state[id_] in able for id_ in team.pods) >= team.min
 
     def next_pods(self) -> tuple[str, ...]:
         """The pods to start next, all of them or none."""
@@ -177,9 +178,10 @@ class Job:
 
     def _surplus(self, team: Team, gone: Collection[str]) -> tuple[str, ...]:
         if not team.holds_groups:
-            running = [id_ for id_ in team.pods if self.state[id_] in PLACED and id_ not in gone]
-            movable = [id_ for id_ in running if self.state[id_] is State.ACTIVE]
-            return (movable[-1],) if len(running) > team.min and movable else ()
+            if self._count(team, gone) <= team.min:
+                return ()
+            movable = [id_ for id_ in team.pods if self.state[id_] is State.ACTIVE and id_ not in gone]
+            return (movable[-1],) if movable else ()
         ranked = sorted(team.teams, key=self._rank, reverse=True)
         for child in ranked:
             if found := self._surplus(child, gone):
@@ -191,6 +193,75 @@ class Job:
             if found and self.is_satisfied(child, gone):
                 return found
         return ()
+
+
+class Lone(Job):
+    """A pod alone: what a gang is asked, without the tree. Most pods of a cluster are."""
+
+    def __init__(self, gang: gangs.Gang, id_: str, pod: pods.Pod, *, queue: str) -> None:
+        self.gang = gang
+        self.id = self.name = f"{gang.metadata.namespace}/{gang.metadata.name}"
+        self.queue = queue
+        self.is_preemptible = True
+        self.pods = {id_: pod}
+        self.state = {id_: state_of(pod)}
+        self.priority = gang.priority if gang.priority is not None else pod.spec.priority or 0
+        self.created = order.instant(gang.metadata.creation_timestamp or pod.metadata.creation_timestamp)
+        self.prices = None
+        self._asked = None
+        self._startable = State.WAITING
+        self._ids = (id_,)
+        self._root: Team | None = None
+
+    @property
+    def root(self) -> Team:  # type: ignore[override]
+        """The tree, for those who want one."""
+        if self._root is None:
+            (id_,) = self._ids
+            self._root = _tree(self.gang, {id_: (self.pods[id_], gangs.DEFAULT_GROUP)})
+        return self._root
+
+    @property
+    def _state(self) -> State:
+        return self.state[self._ids[0]]
+
+    def is_satisfied(self, team: Team, without: Collection[str] = ()) -> bool:
+        """Whether the pod is there."""
+        return self._state in THERE and self._ids[0] not in without
+
+    def fullness_without(self, gone: Collection[str]) -> int:
+        """Below its minimum or at it."""
+        return int(self._state in THERE and self._ids[0] not in gone)
+
+    @property
+    def has_active(self) -> bool:
+        """Whether it runs."""
+        return self._state is State.ACTIVE
+
+    def active(self) -> tuple[str, ...]:
+        """Itself, if it runs."""
+        return self._ids if self._state is State.ACTIVE else ()
+
+    def can_reach_minimum(self) -> bool:
+        """Whether it runs or is free to start."""
+        return self._state in THERE or self._state is self._startable
+
+    def next_pods(self) -> tuple[str, ...]:
+        """Itself, if it waits."""
+        return self._ids if self._state is self._startable else ()
+
+    def portion(self, gone: Collection[str] = ()) -> tuple[str, ...]:
+        """Itself, if it runs."""
+        return self._ids if self._state is State.ACTIVE and self._ids[0] not in gone else ()
+
+
+def job_of(gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]], *, queue: str) -> Job:
+    """The gang as a job: preemptible until somebody says otherwise."""
+    if len(members) == 1 and len(gang.groups) == 1 and gang.groups[0].min == 1 and gang.min_groups == 1:
+        ((id_, (pod, _)),) = members.items()
+        if gang.topology is None and gang.groups[0].topology is None:
+            return Lone(gang, id_, pod, queue=queue)
+    return Job(gang, members, queue=queue, is_preemptible=True)
 
 
 def state_of(pod: pods.Pod) -> State:

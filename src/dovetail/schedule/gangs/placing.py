@@ -12,7 +12,7 @@ from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import order, refuse
 from dovetail.schedule.gangs import topology
-from dovetail.schedule.gangs.jobs import PLACED, Job, State, Team
+from dovetail.schedule.gangs.jobs import PLACED, Job, Lone, State, Team
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.queues import amounts
 from dovetail.world import ledger
@@ -30,6 +30,8 @@ class Placer:
 
     def step(self, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
         """Places these pods of a job, or none of them and why."""
+        if isinstance(job, Lone):
+            return self._one(job, ids[0], within=None)
         with self._stage.attempt() as attempt:
             refusal = self._team(job, job.root, ids, within=None)
             if refusal is None:

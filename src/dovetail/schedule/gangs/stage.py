@@ -6,6 +6,7 @@ is seen only `later`: there pods that leave are gone, and pods nominated for the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -76,12 +77,15 @@ class Stage:
         self.books = Books(world)
         self.search = Search(world, policy_, budget)
         self.given: dict[str, Given] = {}
+        self._kept: Counter[str] = Counter()  # by node, pods nominated for it
         self.yielded: dict[str, Yielded] = {}
         self.guards: list[Guard] = []
         self.is_later = False
         self.refusals: dict[str, plan.Refusal] = {}
         self._leaving = [id_ for job in jobs.values() for id_, state in job.state.items() if state is State.LEAVING]
         self._job_of = {id_: job for job in jobs.values() for id_ in job.pods}
+        self._waits: dict[str, tuple[Amounts, Amounts]] = {}
+        self._running: list[Job] | None = None
         self._charges: dict[str, Amounts] = {}  # by pod, what it costs beside its claims
         self._claim_users: dict[ObjectKey, tuple[int, str, bool, Amounts]] = {}
         self._undo: list[list[Callable[[], object]]] = []
@@ -98,6 +102,19 @@ class Stage:
         """The node a pod is on, or is on its way to."""
         named = self._job_of[id_].pods[id_].spec.node_name
         return named or self.world.assumed[id_].node
+
+    def waits_for(self, id_: str) -> tuple[Amounts, Amounts]:
+        """The least and the most a waiting pod may cost."""
+        known = self._waits.get(id_)
+        if known is None:
+            known = self._waits[id_] = self.tariff.waiting(self._job_of[id_].pods[id_])
+        return known
+
+    def running_jobs(self) -> list[Job]:
+        """Jobs that ran when the decision began, and may be made to yield; some may have nothing left that runs."""
+        if self._running is None:
+            self._running = [job for job in self.jobs.values() if job.is_preemptible and job.has_active]
+        return self._running
 
     # Trying
 
@@ -151,18 +168,29 @@ class Stage:
         needs = self._needs(job, pod)
         if not isinstance(needs, Needs):
             return refuse.of_pod(pod, needs)
-        found = self._found(job, pod, needs, within)
+        found = self._affordable(job, pod, needs, within)
         if isinstance(found, plan.Refusal):
             return found
-        if (reason := self._over(job, pod, found.node, found.taken(pod))) is not None:
-            return refuse.of_pod(pod, (reason,))
         self._give(Given(job, pod, found, needs, not self.is_later), id_)
         self.world.assume(pod, found.node, found.taken(pod), volumes=found.volumes if not self.is_later else ())
         return None
 
-    def _found(
+    def _affordable(
         self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None
     ) -> Found | plan.Refusal:
+        """The best node whose price the queue may pay: another type of GPU may be within bounds where one is not."""
+        first: Reason | None = None
+        while True:
+            found = self._found(job, pod, needs, within)
+            if isinstance(found, plan.Refusal):
+                return found if first is None else refuse.of_pod(pod, (first,))
+            reason = self._over(job, pod, found.node, found.taken(pod))
+            if reason is None:
+                return found
+            first = first or reason
+            within = (self.world.nodes.keys() if within is None else set(within)) - self.tariff.alike(found.node)
+
+    def _found(self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
         """The best node on which nobody loses what is kept for them."""
         while True:
             found = self.search.find(pod, needs, within=within)
@@ -174,7 +202,7 @@ class Stage:
 
     def _leaves_promises(self, pod: pods.Pod, found: Found) -> bool:
         """Whether the pods nominated for the node still fit once those who leave are gone."""
-        if not any(one.found.node == found.node for one in self.given.values() if not one.is_now):
+        if found.node not in self._kept:
             return True
         with self.later():
             taken = found.taken(pod)
@@ -183,24 +211,39 @@ class Stage:
 
     def _give(self, given: Given, id_: str) -> None:
         before = given.job.state[id_]
-        self.given[id_] = given
-        self._note(lambda: self.given.pop(id_))
+        self._put_given(id_, given)
+        self._note(lambda: self._drop_given(id_))
         self.mark(given.job, id_, State.STARTING if given.is_now else State.NOMINATED, before=before)
         self.charge(given.job, id_, given.found.node, given.found.taken(given.pod))
+
+    def _put_given(self, id_: str, given: Given) -> None:
+        self.given[id_] = given
+        if not given.is_now:
+            self._kept[given.found.node] += 1
+
+    def _drop_given(self, id_: str) -> Given:
+        given = self.given.pop(id_)
+        if not given.is_now:
+            self._kept[given.found.node] -= 1
+            if not self._kept[given.found.node]:
+                del self._kept[given.found.node]
+        return given
 
     def postpone(self, id_: str) -> None:
         """What was given now is given later: somebody it belongs with has to wait."""
         given = self.given[id_]
         assert given.is_now
         self.world.forget(given.pod)
-        self.given[id_] = given._replace(is_now=False)
-        self._note(lambda: self.given.__setitem__(id_, given))
+        self._drop_given(id_)
+        self._put_given(id_, given._replace(is_now=False))
+        self._note(lambda: self._put_given(id_, given))
+        self._note(lambda: self._drop_given(id_))  # undone before the other
         self.mark(given.job, id_, State.NOMINATED, before=State.STARTING)
 
     def withdraw(self, id_: str) -> None:
         """What was given to a pod in this decision is taken back."""
-        given = self.given.pop(id_)
-        self._note(lambda: self.given.__setitem__(id_, given))
+        given = self._drop_given(id_)
+        self._note(lambda: self._put_given(id_, given))
         if given.is_now:
             self.world.forget(given.pod)
         taken = given.found.taken(given.pod)

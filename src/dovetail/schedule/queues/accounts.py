@@ -15,8 +15,6 @@ from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.amounts import ENDLESS, Amounts, Bounds
 
 NO_QUEUE: Final = ""  # the account of work that names no queue
-GPU_NAMES: Final = frozenset({"nvidia.com/gpu"})  # written for the GPU ledger
-_MILLI: Final = frozenset({amounts.CPU, amounts.GPU})
 
 
 class Account:
@@ -35,6 +33,7 @@ class Account:
         "priority",
         "queue",
         "quota",
+        "requested",
         "waiting",
         "weight",
     )
@@ -47,14 +46,18 @@ class Account:
         self.children: list[Account] = []
         self.priority = spec.priority
         self.created = order.instant(queue.metadata.creation_timestamp if queue is not None else None)
-        self.quota: Bounds = {resource(n): _bound(n, s.quota, 0) for n, s in spec.resources.items()}
-        self.limit: Bounds = {resource(n): _bound(n, s.limit, ENDLESS) for n, s in spec.resources.items()}
-        self.weight: Mapping[str, float] = {resource(n): s.weight for n, s in spec.resources.items()}
+        shares = {amounts.named(name): share for name, share in spec.resources.items()}
+        self.quota: Bounds = {name: _bound(name, share.quota, 0) for name, share in shares.items()}
+        self.limit: Bounds = {name: _bound(name, share.limit, ENDLESS) for name, share in shares.items()}
+        self.weight: Mapping[str, float] = {name: share.weight for name, share in shares.items()}
+        if spec.power_cap_watts is not None:
+            self.limit = {**self.limit, amounts.POWER: spec.power_cap_watts}
         if not enforces:
             self.quota = self.limit = {}
         self.charged: Amounts = {}
         self.fixed: Amounts = {}  # charged by work that cannot be made to yield
         self.waiting: Amounts = {}
+        self.requested: Amounts = {}  # charged and waiting, when shares were divided
         self.fair: dict[str, float] = {}
         self.allocatable: dict[str, float] = {}
 
@@ -106,16 +109,9 @@ class Accounts:
             amounts.add(account.waiting, cost)
 
 
-def resource(name: str) -> str:
-    """The name a resource of a Queue goes by in accounts."""
-    return amounts.GPU if name in GPU_NAMES else name
-
-
 def _bound(name: str, amount: quantity.Quantity | None, default: float) -> float:
     if amount is None:
         return default
     if amount.nanos >= queues.UNLIMITED.nanos:
         return ENDLESS
-    known = resource(name)
-    is_milli = known in _MILLI or known.startswith("gpu/")
-    return amount.nanos // 10**6 if is_milli else amount.nanos // 10**9
+    return amount.nanos * amounts.scale(name) // 10**9

@@ -20,6 +20,8 @@ Usage = Mapping[str, Mapping[str, float]]  # by queue and resource, as a part of
 
 def divide(accounts: Accounts, *, usage: Usage | None = None, usage_weight: float = 1.0) -> None:
     """Works out every queue's share."""
+    for account in accounts.by_name.values():
+        account.requested = amounts.plus(account.charged, account.waiting)
     for name in accounts.resources:
         _down(accounts.roots, name, accounts.capacity.get(name, 0), (usage or {}, usage_weight))
 
@@ -34,7 +36,7 @@ def _down(siblings: Sequence[Account], name: str, total: float, history: tuple[U
 
 
 def _wanted(account: Account, name: str) -> float:
-    return min(account.limit_of(name), account.charged.get(name, 0) + account.waiting.get(name, 0))
+    return min(account.limit_of(name), account.requested.get(name, 0))
 
 
 def _share(siblings: Sequence[Account], name: str, total: float, history: tuple[Usage, float]) -> None:

@@ -11,8 +11,6 @@ from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.accounts import Account
 
-MILLI_CPU = 1000
-
 
 def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool) -> Reason | None:
     """Why the queue may not take so much more."""
@@ -41,14 +39,17 @@ def quota_refusal(account: Account, asked: Mapping[str, int]) -> Reason | None:
 
 def _reason(code: ReasonCode, account: Account, *, name: str, amount: int, most: float, held: int) -> Reason:
     bound = "limit" if code is ReasonCode.QUEUE_LIMIT else "quota, which is all that non-preemptible work may use"
-    detail = f"{text(name, held)} in use and {text(name, amount)} wanted exceed its {bound}, {text(name, most)} {name}"
-    return Reason(code=code, subject=f"queue {account.name}", need=held + amount, have=int(most), detail=detail)
+    if name == amounts.POWER:
+        bound = "power cap"
+    told = f"{text(name, held)} in use and {text(name, amount)} wanted exceed its {bound}, {text(name, most)}"
+    detail = told if name == amounts.POWER else f"{told} {name}"
+    return Reason(code=code, subject=f"queue {account.name}", detail=detail)
 
 
 def text(name: str, amount: float) -> str:
     """An amount for people."""
     if name == amounts.MEMORY:
         return f"{amount / 2**30:.4g}Gi"
-    if name == amounts.CPU or name == amounts.GPU or name.startswith("gpu/"):
-        return f"{amount / MILLI_CPU:.4g}"
-    return f"{amount:g}"
+    if name == amounts.POWER:
+        return f"{amount:g} W"
+    return f"{amount / amounts.scale(name):.4g}"

@@ -154,6 +154,7 @@ class Victims:
         self._accounts = accounts
         self._cost = cost
         self._lost: dict[str, amounts.Amounts] = {}
+        self._keys: dict[str, tuple[Key | None, Account | None]] = {}  # until the account changes
         self._rows: dict[str, list[tuple[Reversed[Key], int, Job]]] = {}
         self._count = itertools.count()
         self._taken: dict[str, set[str]] = {}  # by job, pods already offered
@@ -172,6 +173,7 @@ class Victims:
             cost = self._cost(job, portion)
             for account in leaf.lineage():
                 amounts.add(self._lost.setdefault(account.name, {}), cost)
+                self._keys.pop(account.name, None)
             if job.portion(taken):
                 key: Key = (-job.priority, job.fullness_without(taken), job.created, job.name)
                 heapq.heappush(self._rows[leaf.name], (Reversed(key), next(self._count), job))
@@ -179,16 +181,21 @@ class Victims:
 
     def _last(self, siblings: Iterable[Account]) -> Account | None:
         """The leaf that has to give next: at every level the queue whose turn would come last."""
-        best: tuple[Key, Account, Account] | None = None
+        best: tuple[Key, Account] | None = None
         for account in siblings:
-            leaf = account if self._rows.get(account.name) else self._last(account.children)
-            if leaf is None:
-                continue
-            job = self._rows[leaf.name][0][2]
-            portion = job.portion(self._taken.get(job.id, set()))
-            cost = self._cost(job, portion)
-            less = amounts.plus(self._lost.get(account.name, {}), cost)
-            key = queue_key(account, self._accounts, cost, less=less)
-            if best is None or best[0] < key:
-                best = (key, account, leaf)
-        return best[2] if best is not None else None
+            known = self._keys.get(account.name)
+            if known is None:
+                known = self._keys[account.name] = self._keyed(account)
+            if known[0] is not None and known[1] is not None and (best is None or best[0] < known[0]):
+                best = (known[0], known[1])
+        return best[1] if best is not None else None
+
+    def _keyed(self, account: Account) -> tuple[Key | None, Account | None]:
+        leaf = account if self._rows.get(account.name) else self._last(account.children)
+        if leaf is None:
+            return None, None
+        job = self._rows[leaf.name][0][2]
+        portion = job.portion(self._taken.get(job.id, set()))
+        cost = self._cost(job, portion)
+        less = amounts.plus(self._lost.get(account.name, {}), cost)
+        return queue_key(account, self._accounts, cost, less=less), leaf

@@ -1,63 +1,138 @@
 """Decides what a pod costs its queue: cpu, memory, extended resources, and GPUs on the one ledger.
 
-A placed pod is charged for what it holds, a waiting one for what it would: of several devices that would do the dearest
-where queues are compared, the cheapest where something is refused. Never keeps accounts.
+A placed pod is charged for what it holds: silicon to `gpu`, and the same silicon to its product, architecture,
+partition profile and device class where a queue bounds those. A waiting pod is charged for what it would hold: of
+several devices that would do the dearest where queues are compared, the cheapest where something is refused; a type it
+could do without is not counted. Never keeps accounts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Final, NamedTuple
 
 from dovetail.allocate import matching
 from dovetail.errors import ExpressionError
 from dovetail.model import claims, objects, pods, policy, quantity, requests, slices
+from dovetail.schedule import extended
 from dovetail.schedule.claims import Books, Needs
-from dovetail.schedule.queues import amounts
+from dovetail.schedule.queues import amounts, silicon
 from dovetail.schedule.queues.amounts import Amounts
 from dovetail.world import ledger
 from dovetail.world.devices import Devices
-from dovetail.world.events import ObjectKey
+from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.world import World
 
-PRODUCT_LABEL = "nvidia.com/gpu.product"
-FAMILY_LABEL = "nvidia.com/gpu.family"
-CLASS_SUFFIX = ".deviceclass.resource.k8s.io/devices"
+_PRICED_BY: Final = (ledger.REPLICAS_LABEL, ledger.MEMORY_LABEL, silicon.PRODUCT_LABEL, silicon.FAMILY_LABEL)
 _OPTION = claims.ExactDeviceRequest | claims.DeviceSubRequest
+
+
+class Price(NamedTuple):
+    """The least and the most something may cost."""
+
+    least: Amounts
+    most: Amounts
+
+
+FREE: Final = Price({}, {})
 
 
 class Tariff:
     """Prices pods in one world."""
 
-    def __init__(self, world: World, batch: policy.Batch, named: Collection[str]) -> None:
+    def __init__(
+        self, world: World, batch: policy.Batch, named: Collection[str], *, has_power: bool | None = None
+    ) -> None:
         self._world = world
         self._batch = batch
         self._ledger = ledger.Ledger()
-        self._types = frozenset(name for name in named if name.startswith("gpu/") or name.endswith(CLASS_SUFFIX))
+        counts_power = _caps_power(world) if has_power is None else has_power
+        self._silicon = silicon.Silicon(named, world.classes, has_power=counts_power)
         self._books = Books(world)
-        self._asked: dict[bytes, tuple[Amounts, Amounts]] = {}
+        self._requests: dict[str, requests.Resources] = {}  # by pod
+        self._asked: dict[ObjectKey, Price] = {}
+        self._specs: dict[bytes, Price] = {}
+        self._scalars: dict[tuple[str, int], Price] = {}
+        self._offering: dict[str, tuple[Mapping[str, str], ...]] | None = None
+        self._behind: dict[str, str] | None = None
+        self._alike: dict[str, frozenset[str]] | None = None
 
-    def waiting(self, pod: pods.Pod) -> tuple[Amounts, Amounts]:
+    # Waiting
+
+    def waiting(self, pod: pods.Pod) -> Price:
         """The least and the most a pod without a node may cost."""
-        room = self._of_room(requests.pod_request(pod), {})
-        needs = self._books.needs(pod)
-        if not isinstance(needs, Needs) or not needs.wanted:
-            return room, room
-        least, most = dict(room), dict(room)
-        for one in needs.wanted:
+        asked = self._request(pod)
+        least = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
+        most = dict(least)
+        for name, count in asked.scalars:
+            _add(least, most, self._of_scalar(name, count))
+        needs = self._books.needs(pod) if pod.spec.resource_claims else None
+        for one in needs.wanted if isinstance(needs, Needs) else ():
             if one.allocation is not None:
                 found = self.of_claim(one.key, one.allocation)
-                low = high = found
+                _add(least, most, Price(found, found))
             else:
-                low, high = self._of_spec(one.claim)
-            amounts.add(least, low)
-            amounts.add(most, high)
-        return least, most
+                _add(least, most, self._of_spec(one.key, one.claim))
+        return Price(least, most)
+
+    def _request(self, pod: pods.Pod) -> requests.Resources:
+        id_ = pod_id(pod)
+        known = self._requests.get(id_)
+        if known is None:
+            known = self._requests[id_] = requests.pod_request(pod)
+        return known
+
+    def _of_scalar(self, name: str, count: int) -> Price:
+        """What an extended resource may cost, on whichever node offers it or whichever devices serve it."""
+        known = self._scalars.get((name, count))
+        if known is None:
+            priced = [self._of_plugin(name, count, labels) for labels in self._labels_offering(name)]
+            found = [Price(one, one) for one in priced]
+            if (class_ := self._classes_behind().get(name)) is not None:
+                served = self._of_option(claims.ExactDeviceRequest(device_class_name=class_, count=count))
+                found.extend(one for one in (served,) if one.most)
+            if not found:
+                found = [Price(*2 * (self._of_plugin(name, count, {}),))]
+            known = self._scalars[name, count] = _between(found)
+            for bound in known:
+                bound[name] = count
+        return known
+
+    def _labels_offering(self, name: str) -> tuple[Mapping[str, str], ...]:
+        """The labels that prices depend on, of the nodes that offer a resource, each combination once."""
+        if self._offering is None:
+            found: dict[str, dict[tuple[str | None, ...], None]] = {}
+            for node in self._world.nodes.values():
+                labels = node.metadata.labels
+                key = tuple(labels.get(label) for label in _PRICED_BY)
+                for offered, count in self._world.offered(node.metadata.name).scalars:
+                    if count > 0:
+                        found.setdefault(offered, {})[key] = None
+            self._offering = {offered: tuple(map(_labels, keys)) for offered, keys in found.items()}
+        return self._offering.get(name, ())
+
+    def _classes_behind(self) -> dict[str, str]:
+        if self._behind is None:
+            self._behind = extended.classes_by_resource(self._world.classes)
+        return self._behind
+
+    # Placed
 
     def of_room(self, pod: pods.Pod, node: str) -> Amounts:
-        """What a pod on a node costs, its claims aside."""
+        """What a pod on a node costs, its claims aside: what the node does not offer itself is served by a claim."""
+        asked = self._request(pod)
+        found = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
+        if not asked.scalars:
+            return found
         known = self._world.nodes.get(node)
-        return self._of_room(requests.pod_request(pod), known.metadata.labels if known is not None else {})
+        labels = known.metadata.labels if known is not None else {}
+        offered = self._world.offered(node) if known is not None else None
+        for name, count in asked.scalars:
+            found[name] = found.get(name, 0) + count
+            if offered is None or offered.scalar(name) > 0 or name not in self._classes_behind():
+                amounts.add(found, self._of_plugin(name, count, labels))
+        return found
 
     def of_claim(self, key: ObjectKey, allocation: claims.AllocationResult) -> Amounts:
         """What a claim's devices cost."""
@@ -68,13 +143,13 @@ class Tariff:
             devices = self._world.devices_in((result.driver, result.pool))
             cost = self._ledger.result_cost(result, devices)
             found[amounts.GPU] = found.get(amounts.GPU, 0) + cost
-            if self._types:
+            if self._silicon.matters:
                 amounts.add(found, self._typed(key, result, devices, cost))
         return found
 
     def gpus_of(self, free: requests.Resources, labels: Mapping[str, str]) -> int:
         """What extended resources of a device plugin are on the ledger."""
-        return self._of_room(free, labels).get(amounts.GPU, 0) if free.scalars else 0
+        return sum(self._of_plugin(name, count, labels).get(amounts.GPU, 0) for name, count in free.scalars)
 
     def capacity(self) -> Amounts:
         """All there is in the cluster."""
@@ -82,111 +157,163 @@ class Tariff:
         found: Amounts = {}
         for node in world.nodes.values():
             offered = world.offered(node.metadata.name)
-            amounts.add(found, self._of_room(offered, node.metadata.labels))
+            amounts.add(found, {amounts.CPU: offered.milli_cpu, amounts.MEMORY: offered.memory_bytes})
+            for name, count in offered.scalars:
+                amounts.add(found, {name: count})
+                amounts.add(found, self._of_plugin(name, count, node.metadata.labels))
+        has_types = self._silicon.has_types or self._silicon.has_classes
         for devices in world.published():
             gpus = self._ledger.whole_milli_gpu(devices)
             found[amounts.GPU] = found.get(amounts.GPU, 0) + gpus
-            for index in range(len(devices)) if self._types else ():
-                amounts.add(found, self._of_type(devices, index, self._ledger.device_cost(devices, index)))
+            if has_types:
+                amounts.add(found, self._silicon.capacity(devices, self._ledger))
         return found
 
-    def _of_room(self, asked: requests.Resources, labels: Mapping[str, str]) -> Amounts:
-        found = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
-        for name, count in asked.scalars:
-            price = self._batch.gpu_prices.get(name)
-            gpus = price * count if price is not None else ledger.plugin_cost(name, count, labels)
-            found[name] = count
-            if gpus:
-                found[amounts.GPU] = found.get(amounts.GPU, 0) + gpus
-                if self._types:
-                    amounts.add(found, self._labelled(labels, gpus))
-        return found
+    def alike(self, node: str) -> frozenset[str]:
+        """The nodes on which everything costs what it costs on this one, itself included."""
+        if self._alike is None:
+            found: dict[tuple[object, ...], set[str]] = {}
+            for name in self._world.nodes:
+                found.setdefault(self._kind(name), set()).add(name)
+            self._alike = {name: one for group in found.values() for one in (frozenset(group),) for name in group}
+        return self._alike.get(node, frozenset({node}))
 
-    def _labelled(self, labels: Mapping[str, str], gpus: int) -> Amounts:
-        named = (f"gpu/product.{labels.get(PRODUCT_LABEL)}", f"gpu/architecture.{labels.get(FAMILY_LABEL)}")
-        return {name: gpus for name in named if name in self._types}
+    def _kind(self, node: str) -> tuple[object, ...]:
+        """What prices on a node depend on. One with devices of several prices is like no other: some may be taken."""
+        labels = self._world.nodes[node].metadata.labels
+        told: list[object] = [labels.get(label) for label in _PRICED_BY]
+        for pool in self._world.view(node).pools:
+            devices = pool.devices
+            prices = {self._ledger.device_cost(devices, index) for index in range(len(devices))}
+            types = set(self._silicon.listed(devices)) if self._silicon.matters else set()
+            if len(prices) > 1 or len(types) > 1:
+                return (node,)
+            sizes = {tuple(sorted((k, v.value.nanos) for k, v in one.capacity.items())) for one in devices.templates}
+            told.append((devices.driver, *prices, *types, *sizes))
+        return tuple(told)
+
+    def _of_plugin(self, name: str, count: int, labels: Mapping[str, str]) -> Amounts:
+        price = self._batch.gpu_prices.get(name)
+        gpus = price * count if price is not None else ledger.plugin_cost(name, count, labels)
+        if not gpus:
+            return {}
+        typed = self._silicon.of_plugin(name, labels, gpus) if self._silicon.matters else {}
+        return {amounts.GPU: gpus, **typed}
 
     def _typed(
         self, key: ObjectKey, result: claims.DeviceRequestAllocationResult, devices: Devices | None, cost: int
     ) -> Amounts:
         found: Amounts = {}
         if devices is not None and result.device in devices.names:
-            found = self._of_type(devices, devices.names.index(result.device), cost)
+            found = self._silicon.of_device(devices, devices.names.index(result.device), cost)
+        elif cost:
+            found = self._silicon.of_plugin("", {}, cost)  # of a board that is gone nobody knows more than its power
         claim = self._world.claims.get(key)
-        for request in claim.spec.devices.requests if claim is not None else ():
+        for request in claim.spec.devices.requests if claim is not None and self._silicon.has_classes else ():
             for option in _options(request):
-                name = option.device_class_name + CLASS_SUFFIX
-                if name in self._types and result.request in (request.name, f"{request.name}/{_name(option)}"):
-                    found[name] = found.get(name, 0) + 1
+                is_it = result.request in (request.name, f"{request.name}/{_name(option)}")
+                name = self._silicon.class_name(option.device_class_name) if is_it else None
+                if name is not None:
+                    found[name] = cost if ledger.publishes_gpus(result.driver) else ledger.WHOLE
         return found
 
-    def _of_type(self, devices: Devices, index: int, cost: int) -> Amounts:
-        """What a device costs of its product, architecture and partition profile."""
-        found: Amounts = {}
-        for prefix, attribute in (("product", "productName"), ("architecture", "architecture"), ("mig", "profile")):
-            column = devices.column(attribute)
-            value = column[index] if column is not None else None
-            if value is not None and value.string_value is not None:
-                name = f"gpu/{prefix}.{value.string_value.replace(' ', '-')}"
-                if name in self._types:
-                    found[name] = cost
-        return found
+    # Claims without devices
 
-    def _of_spec(self, claim: claims.ResourceClaim) -> tuple[Amounts, Amounts]:
-        text = objects.encode_struct(claim.spec)
-        known = self._asked.get(text)
+    def _of_spec(self, key: ObjectKey, claim: claims.ResourceClaim) -> Price:
+        """Worked out once for all claims that ask for the same."""
+        known = self._asked.get(key)
         if known is None:
-            least: Amounts = {}
-            most: Amounts = {}
-            for request in claim.spec.devices.requests:
-                option = next(_options(request), None)
-                if option is None or getattr(option, "admin_access", None):
-                    continue
-                low, high = self._of_option(option)
-                amounts.add(least, low)
-                amounts.add(most, high)
-            known = self._asked[text] = (least, most)
+            text = objects.encode_struct(claim.spec)
+            if text not in self._specs:
+                self._specs[text] = self._of_requests(claim.spec.devices.requests)
+            known = self._asked[key] = self._specs[text]
         return known
 
-    def _of_option(self, option: _OPTION) -> tuple[Amounts, Amounts]:
-        """The cheapest and the dearest devices that would do, as many as are asked for."""
-        count = max(option.count, 1)
-        found = [(cost, typed) for cost, typed in self._fitting(option)]
-        classed = {option.device_class_name + CLASS_SUFFIX: count}
-        counted = {name: many for name, many in classed.items() if name in self._types}
-        if not found:
-            return counted, counted
-        bounds = []
-        for cost, typed in (min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])):
-            bounds.append(
-                {amounts.GPU: cost * count, **{name: each * count for name, each in typed.items()}, **counted}
-            )
-        return bounds[0], bounds[1]
+    def _of_requests(self, asked: Iterable[claims.DeviceRequest]) -> Price:
+        least: Amounts = {}
+        most: Amounts = {}
+        for request in asked:
+            options = [self._of_option(one) for one in _options(request) if not getattr(one, "admin_access", None)]
+            _add(least, most, _between(options))
+        return Price(least, most)
 
-    def _fitting(self, option: _OPTION) -> Iterator[tuple[int, Amounts]]:
+    def _of_option(self, option: _OPTION) -> Price:
+        """The cheapest and the dearest devices that would do, as many as are asked for."""
+        if option.allocation_mode == "All":
+            return _between([Price(one, one) for one in self._whole_pools(option)])
+        count = max(option.count or 1, 1)
+        price = _between([Price(one, one) for one in self._fitting(option)])
+        return Price(*({name: each * count for name, each in bound.items()} for bound in price))
+
+    def _whole_pools(self, option: _OPTION) -> Iterator[Amounts]:
+        for devices, mask in self._matching(option):
+            found: Amounts = {}
+            for index in silicon.indexes(mask):
+                amounts.add(found, self._of_one(option, devices, index, Fraction(1)))
+            yield found
+
+    def _fitting(self, option: _OPTION) -> Iterator[Amounts]:
+        asked = option.capacity.requests if option.capacity is not None else {}
+        for devices, mask in self._matching(option):
+            for index in silicon.indexes(mask):
+                part = _part(devices.templates[index], asked)
+                if part is not None:
+                    yield self._of_one(option, devices, index, part)
+
+    def _of_one(self, option: _OPTION, devices: Devices, index: int, part: Fraction) -> Amounts:
+        cost = round(self._ledger.device_cost(devices, index) * part)
+        found = {amounts.GPU: cost}
+        if self._silicon.matters:
+            found |= self._silicon.of_device(devices, index, cost) if cost else {}
+            name = self._silicon.class_name(option.device_class_name)
+            if name is not None:
+                found[name] = cost if ledger.publishes_gpus(devices.driver) else ledger.WHOLE
+        return found
+
+    def _matching(self, option: _OPTION) -> Iterator[tuple[Devices, int]]:
+        """Pools with the devices an option selects, each kind of pool once."""
         class_ = self._world.classes.get(option.device_class_name)
         if class_ is None:
             return
-        texts = [one.cel.expression for one in (*class_.spec.selectors, *option.selectors) if one.cel is not None]
-        asked = option.capacity.requests if option.capacity is not None else {}
-        seen: set[tuple[int, int, int]] = set()
+        texts = tuple(one.cel.expression for one in (*class_.spec.selectors, *option.selectors) if one.cel is not None)
+        is_named = self._silicon.class_name(option.device_class_name) is not None
+        seen: set[tuple[int, ...]] = set()
         for devices in self._world.published():
-            if not ledger.publishes_gpus(devices.driver):
+            if not ledger.publishes_gpus(devices.driver) and not is_named:
                 continue
             try:
-                mask = matching.selected(devices, tuple(texts))
+                mask = matching.selected(devices, texts)
             except ExpressionError:
                 return
-            key = (id(devices.templates), mask, 0 if not self._types else id(devices.columns))
-            if not mask or key in seen:
-                continue
-            seen.add(key)
-            for index in range(len(devices)):
-                if mask >> index & 1:
-                    part = _part(devices.templates[index], asked)
-                    if part is not None:
-                        cost = round(self._ledger.device_cost(devices, index) * part)
-                        yield cost, self._of_type(devices, index, cost) if self._types else {}
+            key = (id(devices.templates), mask, id(self._silicon.listed(devices)) if self._silicon.matters else 0)
+            if mask and key not in seen:
+                seen.add(key)
+                yield devices, mask
+
+
+def _caps_power(world: World) -> bool:
+    return any(queue.spec.power_cap_watts is not None for queue in world.queues.values())
+
+
+def _add(least: Amounts, most: Amounts, price: Price) -> None:
+    amounts.add(least, price.least)
+    amounts.add(most, price.most)
+
+
+def _between(listed: Sequence[Price]) -> Price:
+    """One of these, nobody knows which. What some of them do without is no part of it, but for GPUs altogether."""
+    if len(listed) <= 1:
+        return Price(*map(dict, listed[0])) if listed else Price({}, {})
+    names = dict.fromkeys(name for one in listed for name in one.most)
+    least = {name: low for name in names if (low := min(one.least.get(name, 0) for one in listed))}
+    most = {
+        name: max(one.most.get(name, 0) for one in listed) for name in names if name in least or name == amounts.GPU
+    }
+    return Price(least, most)
+
+
+def _labels(values: Iterable[str | None]) -> dict[str, str]:
+    return {label: value for label, value in zip(_PRICED_BY, values, strict=True) if value is not None}
 
 
 def _options(request: claims.DeviceRequest) -> Iterator[_OPTION]:

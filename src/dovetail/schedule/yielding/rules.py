@@ -68,8 +68,8 @@ def may_evict(stage: Stage, job: Job) -> Reason | None:
 
 def running(stage: Stage, job: Job) -> Iterator[Job]:
     """Jobs that run and may be made to yield to somebody."""
-    for other in stage.jobs.values():
-        if other is not job and other.is_preemptible and other.has_active and not _would_be_lost(other):
+    for other in stage.running_jobs():
+        if other is not job and other.has_active and not _would_be_lost(other):
             yield other
 
 

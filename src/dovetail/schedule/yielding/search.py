@@ -17,9 +17,10 @@ from dovetail.schedule.gangs.stage import Stage, Yielded
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.precedence import Line, Victims
 from dovetail.schedule.yielding import rules as ruling
-from dovetail.schedule.yielding.bounds import Bounds
+from dovetail.schedule.yielding.bounds import Bounds, Room, nodes_of
 from dovetail.schedule.yielding.rules import Gone, Rules
 
+WIDER: Final = 8  # nodes tried beyond the fewest that could do
 MOST_SPARED: Final = 16  # victims a scenario is tried without, once it was found
 
 
@@ -28,6 +29,20 @@ class Portion(NamedTuple):
 
     job: Job
     ids: tuple[str, ...]
+
+
+class Offered:
+    """Portions in their order, worked out no further than anybody looks."""
+
+    def __init__(self, source: Iterator[Portion]) -> None:
+        self._source = source
+        self._seen: list[Portion] = []
+
+    def __iter__(self) -> Iterator[Portion]:
+        yield from self._seen
+        for one in self._source:
+            self._seen.append(one)
+            yield one
 
 
 class Solver:
@@ -44,6 +59,8 @@ class Solver:
     ) -> None:
         self._stage = stage
         self._waiting = waiting
+        self._room = Room(stage)
+        self._doubtful: list[Portion] = []  # of the scenario that was tried last
         self._placer = placer
         self._rules = rules
         self._spared = spared
@@ -53,38 +70,42 @@ class Solver:
         ids = job.next_pods()
         if (reason := ruling.may_evict(self._stage, job) or self._rules.refusal(job)) is not None:
             return reason
-        offered = list(self._offered(job))
-        if not offered:
-            return Reason(code=ReasonCode.GANG_WAITS, detail="nobody has to yield to it")
-        bounds = Bounds(self._stage, job, ids)
-        if not bounds.could_fit(len(ids), [id_ for one in offered for id_ in one.ids]):
-            return Reason(
-                code=ReasonCode.GANG_WAITS, detail="even if all who might have to would yield, it had no room"
-            )
+        bounds = Bounds(self._stage, self._room, ids)
+        if not bounds.could_ever_fit():
+            return Reason(code=ReasonCode.GANG_WAITS, detail="even if all who may ever have to yielded, it had no room")
         if self._rules.must_move and not bounds.is_free_in_total():
             return Reason(code=ReasonCode.GANG_WAITS, detail="what is free in total would not do, however others moved")
+        offered = Offered(self._offered(job))
         kept: tuple[Portion, ...] = ()
         size = 1
         while True:
             count = min(size, len(ids))
             found = self._search(job, ids[:count], offered, kept, bounds, is_final=count == len(ids))
             if found is None:
-                return Reason(code=ReasonCode.GANG_WAITS, detail="no fair way was found to make room for it")
+                is_alone = next(iter(offered), None) is None
+                detail = "nobody has to yield to it" if is_alone else "no fair way was found to make room for it"
+                return Reason(code=ReasonCode.GANG_WAITS, detail=detail)
             if count == len(ids):
+                self._room.changed((*nodes_of(self._stage, job), *self._nodes_of(found)))
                 return None
             kept = found
             size *= 2
 
+    def _nodes_of(self, portions: Sequence[Portion]) -> list[str]:
+        """The nodes these are on, and those they were given instead."""
+        known = [one.job.pods[id_].spec.node_name for one in portions for id_ in one.ids]
+        return known + [node for one in portions for node in nodes_of(self._stage, one.job)]
+
     def _offered(self, job: Job) -> Iterator[Portion]:
         """Whoever may have to yield, first to last."""
         stage = self._stage
-        listed = [one for one in self._rules.victims(job) if self._spared.isdisjoint(one.active())]
-        young = {one.id for one in listed if self._is_young(job, one)}
         taken: dict[str, set[str]] = {}
-        for one, ids in Victims(stage.accounts, listed, cost=stage.cost_of):
+        for one, ids in Victims(stage.accounts, self._rules.victims(job), cost=stage.cost_of):
             so_far = taken.setdefault(one.id, set())
             so_far.update(ids)
-            if one.id in young and not one.is_satisfied(one.root, so_far):
+            if not self._spared.isdisjoint(ids):
+                continue
+            if not one.is_satisfied(one.root, so_far) and self._is_young(job, one):
                 continue  # what runs for too short a time may lose what is beyond its minimum
             yield Portion(one, ids)
 
@@ -96,7 +117,7 @@ class Solver:
         self,
         job: Job,
         ids: Sequence[str],
-        offered: Sequence[Portion],
+        offered: Offered,
         kept: tuple[Portion, ...],
         bounds: Bounds,
         *,
@@ -108,42 +129,52 @@ class Solver:
             key = frozenset(pods)
             if key in tried or (self._rules.most is not None and len(pods) > self._rules.most):
                 continue
+            if is_final and not pods:  # room that is free already is for another step to give
+                continue
             tried.add(key)
-            if bounds.could_fit(len(ids), pods) and self._try(job, ids, chosen, is_kept=False):
-                return self._carried_out(job, ids, chosen) if is_final else tuple(chosen)
+            if not bounds.could_fit(len(ids), pods) or not self._try(job, ids, chosen, is_kept=False):
+                continue
+            if not is_final:
+                return tuple(chosen)
+            if self._rules.must_move or self._starts_next(job, ids, chosen):
+                return self._carried_out(job, ids, chosen)
         return None
 
     def _carried_out(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> tuple[Portion, ...]:
         """Lets go of victims without whom it does as well, then keeps the scenario."""
         left = list(chosen)
-        for one in chosen[:MOST_SPARED] if len(chosen) > 1 else ():
-            fewer = [other for other in left if other is not one]
-            if fewer and self._try(job, ids, fewer, is_kept=False):
+        for one in self._doubtful[:MOST_SPARED]:
+            fewer = [other for other in left if other != one]
+            if (
+                fewer
+                and self._try(job, ids, fewer, is_kept=False)
+                and (self._rules.must_move or self._starts_next(job, ids, fewer))
+            ):
                 left = fewer
         is_kept = self._try(job, ids, left, is_kept=True)
         assert is_kept, "the same scenario had another end"
         return tuple(left)
 
     def _scenarios(
-        self, offered: Sequence[Portion], kept: tuple[Portion, ...], bounds: Bounds, count: int, *, is_final: bool
+        self, offered: Offered, kept: tuple[Portion, ...], bounds: Bounds, count: int, *, is_final: bool
     ) -> Iterator[Sequence[Portion]]:
         if kept or not is_final:  # fewer pods may need nobody to yield
             yield kept
         on_node: dict[str, list[Portion]] = {}
         for newest in offered:
-            nodes = dict.fromkeys(newest.job.pods[id_].spec.node_name for id_ in newest.ids)
+            nodes = _nodes(newest)
             for node in nodes:
                 on_node.setdefault(node, []).append(newest)
             if newest in kept:
                 continue
             for node in nodes:
                 yield _merged(kept, on_node[node])
-        wide = bounds.nodes_by_promise(on_node)
-        least = bounds.fewest(wide, count)
-        for many in range(least, min(len(wide), least + 8) + 1):
+        everybody = list(offered)
+        wide = bounds.by_promise(on_node)
+        for many in range(min(count, len(wide)), min(len(wide), count + WIDER) + 1):
             near = set(wide[:many])
-            yield _merged(kept, [one for one in offered if near & {one.job.pods[i].spec.node_name for i in one.ids}])
-        yield offered
+            yield _merged(kept, [one for one in everybody if not near.isdisjoint(_nodes(one))])
+        yield everybody
 
     def _try(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion], *, is_kept: bool) -> bool:
         stage = self._stage
@@ -159,9 +190,18 @@ class Solver:
             ]
             if (self._rules.must_move and gone) or not self._rules.is_fair(job, gone, asked):
                 return False
+            self._doubtful = list(self._unneeded(job, chosen)) if len(chosen) > 1 else []
             if is_kept:
                 attempt.commit()
-        return is_kept or self._starts_next(job, ids, chosen)
+        return True
+
+    def _unneeded(self, job: Job, chosen: Sequence[Portion]) -> Iterator[Portion]:
+        """Victims without whom it might do as well: the job is not where they were, or they stay on their node."""
+        used = set(nodes_of(self._stage, job))
+        for one in chosen:
+            moved = [self._stage.given[id_] for id_ in one.ids if id_ in self._stage.given]
+            if used.isdisjoint(_nodes(one)) or any(m.found.node in _nodes(one) for m in moved):
+                yield one
 
     def _take_off(self, job: Job, chosen: Sequence[Portion]) -> dict[str, amounts.Amounts]:
         """Takes the victims off their nodes; what each of them was charged."""
@@ -218,7 +258,7 @@ class Solver:
                 one.refill(is_on=False)
 
     def _seat(self, job: Job, ids: Sequence[str]) -> bool:
-        least = amounts.total(self._stage.tariff.waiting(job.pods[id_])[0] for id_ in ids)
+        least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
         account = self._stage.accounts.by_name[job.queue]
         if gate.refusal(account, least, is_fixed=not job.is_preemptible) is not None:
             return False
@@ -237,6 +277,10 @@ class Solver:
         if not self._rules.may_move or len(moving) == len(ids):
             return False
         return self._placer.step(victim, ids) is None
+
+
+def _nodes(portion: Portion) -> dict[str, None]:
+    return dict.fromkeys(portion.job.pods[id_].spec.node_name for id_ in portion.ids)
 
 
 def _merged(kept: Sequence[Portion], more: Sequence[Portion]) -> list[Portion]:

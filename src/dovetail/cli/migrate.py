@@ -1,0 +1,98 @@
+"""`dovetail migrate`: objects of Kueue or KAI into queues and topologies of ours. Reads files, prints, writes nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import NoReturn
+
+import click
+
+from dovetail.cli import apply, output, text
+from dovetail.model import manifests, plaintext
+from dovetail.model.conversion import notes
+
+LOSSY = 1  # exit code where something was dropped and --strict was given
+Converter = Callable[[Sequence[notes.Tree]], notes.Conversion]
+
+
+@click.group()
+def group() -> None:
+    """Convert other schedulers' objects into queues and topologies.
+
+    Objects go to standard output, ready for kubectl apply or dovetail apply. What became of each field goes to
+    standard error: carried over, approximated or dropped, and why.
+    """
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--strict", is_flag=True, help="End with exit code 1 where a field was dropped."),
+        click.option("--quiet", is_flag=True, help="Of the account, only what was approximated or dropped."),
+        click.option("-o", "--output", "form", type=click.Choice(("yaml", "json")), default="yaml", show_default=True),
+        click.option(
+            "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="What to read."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@group.command()
+@_options
+def kueue(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
+    """Convert ClusterQueues, LocalQueues, Cohorts, ResourceFlavors, WorkloadPriorityClasses and Topologies of Kueue."""
+    from dovetail.model.conversion import kueue as converter
+
+    _run(converter.convert, files, form=form, quiet=quiet, strict=strict)
+
+
+@group.command()
+@_options
+def kai(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
+    """Convert Queues and Topologies of KAI Scheduler, and say what PodGroups become."""
+    from dovetail.model.conversion import kai as converter
+
+    _run(converter.convert, files, form=form, quiet=quiet, strict=strict)
+
+
+def _run(convert: Converter, files: tuple[str, ...], *, form: str, quiet: bool, strict: bool) -> None:
+    found = convert(_trees(files))
+    if found.objects:
+        output.write_documents(found.objects, form)
+    for line in _account(found, quiet=quiet):
+        output.say(line)
+    if found.objects:
+        output.next_step(f"migrate {click.get_current_context().info_name} -f {files[0]} | kubectl apply -f -")
+    if strict and found.count(notes.Fate.DROPPED):
+        raise click.exceptions.Exit(LOSSY)
+
+
+def _trees(files: tuple[str, ...]) -> list[notes.Tree]:
+    read = [manifests.load(content, file=name, strict=False) for name, content in apply.contents(files)]
+    problems = [str(problem) for one in read for problem in one.problems]
+    if problems:
+        _refuse(problems)
+    return [one.stored.tree for found in read for one in found.objects]
+
+
+def _account(found: notes.Conversion, *, quiet: bool) -> Iterator[str]:
+    """What became of each field, object by object, and the sums at the end."""
+    for subject, group_ in groupby(found.notes, key=lambda one: one.object):
+        shown = [one for one in group_ if not quiet or one.fate in (notes.Fate.APPROXIMATED, notes.Fate.DROPPED)]
+        if shown:
+            yield plaintext.escaped(subject)
+        for one in shown:
+            yield plaintext.escaped(f"  {one.fate:<13} {_told(one)}")
+    counts = ", ".join(f"{found.count(fate)} {fate}" for fate in notes.Fate)
+    yield f"{text.counted(len(found.objects), 'object')} made; fields: {counts}"
+
+
+def _told(one: notes.Note) -> str:
+    field = one.field or "all of it"
+    return ": ".join(part for part in (f"{field} -> {one.to}" if one.to else field, one.why) if part)
+
+
+def _refuse(problems: list[str]) -> NoReturn:
+    for problem in problems:
+        output.say(f"error: {problem}")
+    output.say(f"nothing was converted: {text.counted(len(problems), 'problem')}")
+    raise click.exceptions.Exit(apply.REFUSED)

@@ -1,0 +1,1 @@
+"""Other schedulers' objects into ours, with an account of every field."""

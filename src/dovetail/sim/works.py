@@ -1,0 +1,189 @@
+"""Work for a cluster in memory: pods that arrive at an hour, run for their true time, and are made anew when evicted.
+
+A work is what a controller would own: it makes its pods, makes another one for each that did not end well, and takes
+away those that did. Given a store of objects and told what becomes of its pods; keeps the history. Never places.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dovetail.loops import stages
+from dovetail.model import gangs, kinds, pods, wishes
+from dovetail.sim import watching
+from dovetail.sim.api import SimApi
+
+SCHEDULER: Final = "dovetail"
+WORK_LABEL: Final = "work"
+ARRIVED: Final = "arrived"
+BOUND: Final = "bound"
+ENDED: Final = "ended"
+FAILED: Final = "failed"
+LOST: Final = "lost"
+DONE: Final = "done"
+
+Tree = dict[str, Any]
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that belong together. Their true runtime is known to nobody but the nodes."""
+
+    name: str
+    at: float = 0.0  # seconds after the beginning
+    seconds: float = 60.0  # each pod runs so long
+    pods: int = 1
+    least: int | None = None  # of a gang; None: all of them. 0: every pod alone
+    gpus: int = 0  # whole GPUs of each pod
+    cpu: str = "1"
+    priority: int = 0
+    queue: str = ""
+    expected: int | None = None  # seconds it says it takes
+    most: int | None = None  # seconds it says it takes at most
+    is_recreated: bool = True
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    spec: dict[str, Any] = {}  # of every pod, beside what is said above
+    namespace: str = "default"
+
+
+class Entry(NamedTuple):
+    """Something that happened."""
+
+    at: float
+    what: str
+    work: str
+    pod: str = ""
+    node: str = ""
+
+
+class Works:
+    """All works of one cluster, and what became of them."""
+
+    def __init__(self, api: SimApi, *, grace_seconds: int = 0) -> None:
+        self.history: list[Entry] = []
+        self.left: dict[str, int] = {}  # by work, pods that have not ended yet
+        self._api = api
+        self._grace = grace_seconds
+        self._known: dict[str, Work] = {}
+        self._serial: dict[str, int] = {}
+        self._bound: set[str] = set()  # by uid
+        self._over: set[str] = set()
+        self._ended: list[tuple[str, str]] = []
+        self._lost: list[Work] = []
+        api.subscribe(kinds.POD, self._noticed)
+
+    def arrive(self, work: Work) -> None:
+        """The work is there; its pods wait."""
+        self._known[work.name] = work
+        self.left[work.name] = work.pods
+        self._note(ARRIVED, work.name)
+        for _ in range(work.pods):
+            self._make(work)
+
+    def sweep(self) -> None:
+        """Takes away pods that ended and makes anew those that were lost."""
+        while self._ended:
+            self._api.shelf.delete(kinds.POD, self._ended.pop(0), grace_seconds=0)
+        while self._lost:
+            self._make(self._lost.pop(0))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that arrived has ended."""
+        return not any(self.left.values())
+
+    def _noticed(self, event: str, pod: pods.Pod) -> None:
+        work = self._known.get(pod.metadata.labels.get(WORK_LABEL, ""))
+        if work is None:
+            return
+        uid, name, node, phase = pod.metadata.uid, pod.metadata.name, pod.spec.node_name, pod.status.phase
+        is_leaving = pod.metadata.deletion_timestamp is not None
+        if event == watching.DELETED:
+            if uid not in self._over:
+                self._note(LOST, work.name, name, node)
+                if work.is_recreated:
+                    self._lost.append(work)
+                else:
+                    self._count_down(work)
+            self._over.discard(uid)
+        elif phase in stages.TERMINAL and not is_leaving:
+            if uid not in self._over:
+                self._over.add(uid)
+                self._note(ENDED if phase == stages.SUCCEEDED else FAILED, work.name, name, node)
+                self._ended.append((pod.metadata.namespace, name))
+                self._count_down(work)
+        elif node and uid not in self._bound:
+            self._bound.add(uid)
+            self._note(BOUND, work.name, name, node)
+
+    def _count_down(self, work: Work) -> None:
+        self.left[work.name] -= 1
+        if not self.left[work.name]:
+            self._note(DONE, work.name)
+
+    def _note(self, what: str, work: str, pod: str = "", node: str = "") -> None:
+        self.history.append(Entry(self._api.clock.monotonic(), what, work, pod, node))
+
+    def _make(self, work: Work) -> None:
+        number = self._serial[work.name] = self._serial.get(work.name, -1) + 1
+        self._api.put(self._pod(work, f"{work.name}-{number}"))
+
+    def _pod(self, work: Work, name: str) -> Tree:
+        resources: Tree = {"requests": {"cpu": work.cpu}}
+        spec: Tree = {
+            "schedulerName": SCHEDULER,
+            "priority": work.priority,
+            "terminationGracePeriodSeconds": self._grace,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "work", "resources": resources}],
+        }
+        if work.gpus:
+            template = self._template(work)
+            spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
+            resources["claims"] = [{"name": "gpus"}]
+        metadata: Tree = {
+            "name": name,
+            "namespace": work.namespace,
+            "labels": _labels(work) | work.labels,
+            "annotations": _annotations(work) | work.annotations,
+        }
+        if work.is_recreated:
+            owner = {"apiVersion": "dovetail.dev/v1", "kind": "Work", "name": work.name, "uid": f"work-{work.name}"}
+            metadata["ownerReferences"] = [owner | {"controller": True}]
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec | work.spec}
+
+    def _template(self, work: Work) -> str:
+        name = f"gpus-{work.gpus}"
+        if self._api.find(kinds.TEMPLATE, name, namespace=work.namespace) is None:
+            wanted = {"deviceClassName": "gpu.nvidia.com", "count": work.gpus}
+            devices = {"requests": [{"name": "gpu", "exactly": wanted}]}
+            self._api.put(
+                {
+                    "apiVersion": kinds.TEMPLATE.api_version,
+                    "kind": kinds.TEMPLATE.name,
+                    "metadata": {"name": name, "namespace": work.namespace},
+                    "spec": {"spec": {"devices": devices}},
+                }
+            )
+        return name
+
+
+def _labels(work: Work) -> dict[str, str]:
+    found = {WORK_LABEL: work.name}
+    if work.queue:
+        found[gangs.QUEUE_LABEL] = work.queue
+    least = work.pods if work.least is None else work.least
+    if least and work.pods > 1:
+        found |= {gangs.GANG_LABEL: work.name, gangs.MIN_LABEL: str(least)}
+    return found
+
+
+def _annotations(work: Work) -> dict[str, str]:
+    found = {stages.RUN_SECONDS: f"{work.seconds:g}"}
+    if work.expected is not None:
+        found[wishes.EXPECTED_RUNTIME] = str(work.expected)
+    if work.most is not None:
+        found[wishes.MAX_RUNTIME] = str(work.most)
+    return found

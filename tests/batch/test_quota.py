@@ -1,0 +1,196 @@
+"""Quotas by type: one ledger, so that two quotas cannot both spend the same silicon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dovetail.model import policy
+from dovetail.schedule.queues import amounts, silicon, tariff
+from dovetail.world.world import World
+from tests.batch import stories
+from tests.schedule import build
+
+HOPPER = 'device.attributes["gpu.example.com"].architecture == "Hopper"'
+WHOLE = 'device.attributes["gpu.example.com"].productName != ""'
+SMALL = 'device.attributes["gpu.example.com"].?profile.orValue("") == "1g.10gb"'
+BIG = 'device.attributes["gpu.example.com"].?profile.orValue("") == "3g.40gb"'
+UNCUT = '!("profile" in device.attributes["gpu.example.com"])'
+SHARED = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia.com/gpu.replicas": "2"}
+CLASS_DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
+
+
+def priced(made: World, name: str, *types: str) -> tariff.Price:
+    """What a waiting pod costs where these types are bounded."""
+    return tariff.Tariff(made, policy.Batch(), types).waiting(made.pods[f"uid-of-{name}"])
+
+
+def mixed(*queues: Any) -> World:
+    """Two H100s and two A100s."""
+    return stories.world(
+        *stories.boards("hopper", 2, stories.H100, "Hopper"),
+        *stories.boards("ampere", 2, stories.A100, "Ampere"),
+        *queues,
+    )
+
+
+def test_a_type_is_charged_in_silicon_beside_the_whole() -> None:
+    made = stories.runs(mixed(stories.queue("a")), "one", "a", ("hopper", "gpu-0"))
+    types = (stories.H100_NAME, "gpu/architecture.hopper", CLASS_DEVICES)
+    book = tariff.Tariff(made, policy.Batch(), types)
+    claim = made.claims["default", "one-claim"]
+    assert claim.status.allocation is not None
+    cost = book.of_claim(("default", "one-claim"), claim.status.allocation)
+    assert cost == {"gpu": 1000, **{amounts.named(name): 1000 for name in types}}
+
+
+def test_capacity_of_a_type_counts_a_board_once_however_it_can_be_cut() -> None:
+    made = stories.world(*stories.partitioned("cut"), *stories.boards("ampere", 2, stories.A100, "Ampere"))
+    types = (stories.H100_NAME, stories.A100_NAME, "gpu/mig.1g.10gb", "gpu/mig.3g.40gb", CLASS_DEVICES)
+    found = tariff.Tariff(made, policy.Batch(), types).capacity()
+    assert found["gpu"] == 3000
+    assert found[amounts.named(stories.H100_NAME)] == 1000
+    assert found[amounts.named(stories.A100_NAME)] == 2000
+    assert found["gpu/mig.1g.10gb"] == 1000
+    assert found["gpu/mig.3g.40gb"] == 1000
+    assert found[CLASS_DEVICES] == 3000
+
+
+def test_a_type_the_request_could_do_without_is_not_counted_before_it_is_placed() -> None:
+    made = stories.waits(mixed(), "any", "a")
+    stories.waits(made, "hopper-only", "a", 2, when=HOPPER)
+    named = amounts.named(stories.H100_NAME)
+    assert named not in priced(made, "any", stories.H100_NAME).most
+    assert priced(made, "any", stories.H100_NAME).least["gpu"] == 1000
+    assert priced(made, "hopper-only", stories.H100_NAME).least[named] == 2000
+
+
+def test_of_first_available_either_may_come() -> None:
+    made = stories.world(*stories.partitioned("cut"))
+    either = [
+        {
+            "name": "gpus",
+            "firstAvailable": [
+                {"name": "whole", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": UNCUT}}]},
+                {"name": "slice", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": SMALL}}]},
+            ],
+        }
+    ]
+    build.put(made, build.claim("c", requests=either), stories.pod("p", "a", uses=["c"]))
+    price = priced(made, "p", "gpu/mig.1g.10gb", stories.H100_NAME)
+    assert (price.least["gpu"], price.most["gpu"]) == (143, 1000)
+    assert "gpu/mig.1g.10gb" not in price.most
+    assert price.least[amounts.named(stories.H100_NAME)] == 143
+
+
+def test_a_slice_and_a_whole_board_draw_on_one_quota() -> None:
+    shares = {stories.H100_NAME: {"limit": 1}}
+    made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares))
+    stories.runs(made, "slice", "a", ("one", "gpu-0-3g-0"), when=BIG)
+    stories.waits(made, "whole", "a", when=UNCUT)
+    stories.waits(made, "half", "a", when=BIG)
+    done = stories.decided(made)
+    assert set(stories.started(done)) == {"half"}
+    assert "1 in use and 1 wanted exceed its limit, 1 gpu/product.nvidia-h100-80gb-hbm3" in stories.why(done, "whole")
+
+
+def test_two_quotas_cannot_both_spend_one_board() -> None:
+    """A slice spends the quota of its profile and that of all GPUs: more profiles do not make more silicon."""
+    shares = {"gpu": {"limit": 1}, "gpu/mig.1g.10gb": {"limit": 1}, "gpu/mig.3g.40gb": {"limit": 1}}
+    made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares))
+    for number in range(5):
+        stories.runs(made, f"small-{number}", "a", ("one", f"gpu-0-1g-{number}"), when=SMALL)
+    stories.waits(made, "big", "a", when=BIG)
+    done = stories.decided(made)
+    assert not done.placements
+    assert "exceed its limit, 1 gpu" in stories.why(done, "big")
+
+
+def test_a_limit_on_one_type_sends_work_to_another() -> None:
+    limits = {stories.A100_NAME: {"limit": 0}, stories.H100_NAME: {"limit": 1}}
+    made = mixed(stories.queue("a", limits))
+    for number in range(2):
+        stories.waits(made, f"p{number}", "a")
+    done = stories.decided(made)
+    assert list(stories.started(done).values()) == ["hopper"]  # though the first node by name has A100s
+    assert "exceed its limit" in done.refusals[0].summary
+
+
+def test_a_quota_of_a_type_is_given_back_by_whoever_has_more_of_it() -> None:
+    first = stories.queue("first", {stories.H100_NAME: {"quota": 1}})
+    second = stories.queue("second", {stories.H100_NAME: {"quota": 1}})
+    made = mixed(first, second)
+    for number in range(2):
+        stories.runs(made, f"greedy-{number}", "second", ("hopper", f"gpu-{number}"), when=HOPPER)
+    stories.waits(made, "due", "first", when=HOPPER)
+    done = stories.decided(made)
+    assert list(stories.evicted(done).values()) == ["Reclaimed"]
+    assert stories.nominated(done) == {"due": "hopper"}
+
+
+def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() -> None:
+    nic = build.gpu_class("nic", when='device.driver == "nic.example.com"')
+    card = build.gpu_pool("n0", [{"name": "nic-0"}, {"name": "nic-1"}, {"name": "nic-2"}])
+    card = build.replaced(card, spec=build.replaced(card.spec, driver="nic.example.com"))
+    limited = stories.queue("a", {"nic.deviceclass.resource.k8s.io/devices": {"limit": 2}})
+    made = stories.world(build.node("n0"), nic, card, limited)
+    for number in range(3):
+        wanted = [{"name": "nic", "exactly": {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1}}]
+        build.put(made, build.claim(f"c{number}", requests=wanted), stories.pod(f"p{number}", "a", uses=[f"c{number}"]))
+    done = stories.decided(made)
+    assert len(done.placements) == 2
+    assert "exceed its limit, 2 nic.deviceclass.resource.k8s.io/devices" in done.refusals[0].summary
+
+
+@pytest.mark.parametrize(
+    ("resource", "labels", "limit", "fits"),
+    [
+        ("nvidia.com/gpu", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, stories.H100_NAME, 2),
+        ("nvidia.com/gpu", SHARED, stories.H100_NAME, 4),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.family": "hopper"}, "gpu/architecture.Hopper", 2),
+        ("nvidia.com/mig-3g.40gb", {"nvidia.com/gpu.memory": "81559"}, "gpu/mig.3g.40gb", 3),
+        ("nvidia.com/gpu", {"nvidia.com/gpu.product": "Tesla-T4"}, stories.H100_NAME, 5),
+    ],
+)  # fmt: skip
+def test_device_plugins_are_charged_by_what_node_labels_tell(
+    resource: str, labels: dict[str, str], limit: str, fits: int
+) -> None:
+    node = build.node("n0", allocatable={resource: "5"}, labels=labels)
+    made = stories.world(node, stories.queue("a", {limit: {"limit": 2}}))
+    for number in range(5):
+        build.put(made, stories.pod(f"p{number}", "a", gpus=1, resource=resource))
+    assert len(stories.decided(made).placements) == fits
+
+
+def test_devices_behind_an_extended_resource_are_charged_once() -> None:
+    backed = build.gpu_class("gpu", extendedResourceName="nvidia.com/gpu")
+    made = stories.world(*stories.boards("n0", 4, stories.H100, "Hopper"), stories.queue("a", {"gpu": {"limit": 2}}))
+    build.put(made, backed)
+    for number in range(4):
+        build.put(made, stories.pod(f"p{number}", "a", gpus=1))
+    done = stories.decided(made)
+    assert len(done.placements) == 2
+    stories.carried_out(made, done)
+    assert not stories.decided(made).placements  # a second look charges the same
+
+
+def test_all_devices_of_a_node_are_priced_as_so_many() -> None:
+    made = mixed()
+    wanted = [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
+    build.put(made, build.claim("c", requests=wanted), stories.pod("p", "a", uses=["c"]))
+    assert priced(made, "p").least["gpu"] == 2000
+
+
+def test_spellings_of_one_type_are_one_account() -> None:
+    assert amounts.named("gpu/product.NVIDIA-H100") == amounts.named("gpu/product.nvidia-h100")
+    assert amounts.named("nvidia.com/gpu") == "gpu"
+    assert amounts.named("example.com/nic") == "example.com/nic"
+
+
+def test_rated_power_comes_from_the_catalogue_and_an_unknown_board_counts_as_the_hungriest() -> None:
+    assert silicon.watts_of("nvidia-h100-80gb-hbm3") == 700
+    assert silicon.watts_of("something-new") == max(
+        silicon.watts_of(name)
+        for name in ("nvidia-h100-80gb-hbm3", "nvidia-b200", "nvidia-b300", "tesla-t4", "unheard")
+    )

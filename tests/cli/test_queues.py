@@ -1,0 +1,100 @@
+"""`dovetail get queues` and `get topologies` of the cluster in memory: the tree, what is wrong, the objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tests.cli import running
+
+QUEUES = """
+apiVersion: dovetail.dev/v1alpha1
+kind: Queue
+metadata: {name: research}
+spec:
+  resources: {gpu: {quota: 16}}
+---
+apiVersion: dovetail.dev/v1alpha1
+kind: Queue
+metadata: {name: vision-10}
+spec:
+  parent: research
+  priority: 10
+  resources: {nvidia.com/gpu: {quota: "2.5", limit: 16, weight: 2}, cpu: {quota: 8}}
+  namespaceSelector: {matchLabels: {team: vision}}
+  aliases: [see/user-queue]
+---
+apiVersion: dovetail.dev/v1alpha1
+kind: Queue
+metadata: {name: vision-9}
+spec: {parent: research, namespaceSelector: {}}
+---
+apiVersion: dovetail.dev/v1alpha1
+kind: Queue
+metadata: {name: lost}
+spec: {parent: gone}
+---
+apiVersion: dovetail.dev/v1alpha1
+kind: Topology
+metadata: {name: racks}
+spec:
+  levels:
+    - {nodeLabel: topology.kubernetes.io/zone}
+    - {nodeLabel: example.com/rack, alias: rack}
+"""
+
+
+def test_queues_are_shown_as_a_tree_with_numbers_and_problems(state: Path) -> None:
+    assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
+    shown = running.inside(state, "get", "queues")
+    first = [line.split("   ")[0].rstrip() for line in shown.lines[1:]]
+    assert first == ["research", "  vision-9", "  vision-10", "lost"]
+    assert shown.column("QUOTA") == ["16", "-", "2.5", "-"]
+    assert shown.column("LIMIT") == ["all", "-", "16", "-"]
+    assert shown.column("READY") == ["yes", "yes", "yes", "no (ParentMissing)"]
+    wide = running.inside(state, "get", "queues", "-o", "wide")
+    assert wide.column("NAMESPACES") == ["none", "every", "team=vision", "none"]
+    assert wide.column("ALIASES")[2] == "see/user-queue"
+    assert wide.column("OTHERS")[2].startswith("cpu ")
+    assert wide.column("MESSAGE")[3].startswith("parent gone does not exist")
+
+
+def test_queues_are_printed_with_their_status(state: Path) -> None:
+    assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
+    shown = running.inside(state, "get", "queue", "lost", "-o", "json")
+    (lost,) = msgspec.json.decode(shown.out)["items"]
+    (condition,) = lost["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Ready", "False", "ParentMissing")
+    assert lost["status"]["observedGeneration"] == 1
+    again = running.inside(state, "apply", "-f", "-", stdin=QUEUES)
+    assert {line.rpartition(" ")[2] for line in again.lines} == {"unchanged"}
+    later = running.inside(state, "get", "queue", "lost", "-o", "json")
+    assert later.out == shown.out, "a look changes nothing"
+    assert running.inside(state, "get", "queues", "lost", "-o", "name").lines == ["queue.dovetail.dev/lost"]
+
+
+def test_a_repaired_queue_is_ready(state: Path) -> None:
+    assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
+    gone = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: gone}\nspec: {}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=gone).code == 0
+    assert set(running.inside(state, "get", "queues").column("READY")) == {"yes"}
+
+
+def test_topologies_are_shown_with_their_levels(state: Path) -> None:
+    assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
+    shown = running.inside(state, "get", "topologies")
+    assert shown.column("LEVELS") == ["topology.kubernetes.io/zone > rack"]
+
+
+def test_what_makes_no_sense_is_refused_with_its_place(state: Path) -> None:
+    wrong = QUEUES.replace("limit: 16", "limit: 1")
+    done = running.inside(state, "apply", "-f", "-", stdin=wrong)
+    assert done.code == 1
+    assert "Queue vision-10: spec.resources[nvidia.com/gpu].limit: limit must be at least quota" in done.err
+
+
+def test_other_resources_of_a_real_cluster_are_kubectls(state: Path) -> None:
+    done = running.inside(state, "get", "pods", "--kubeconfig", "nowhere")
+    assert done.code == 2
+    assert "kubectl get shows them" in done.err
