@@ -34,9 +34,9 @@ class Size(NamedTuple):
     arrivals: int = 0  # seconds over which work arrives
 
 
-SMALL: Final = Size(nodes=4, works=7)
-MEDIUM: Final = Size(nodes=10, works=24, pods=6)
-LONG: Final = Size(nodes=5, works=16, ends=True, arrivals=2000)
+SMALL: Final = Size(nodes=3, works=10)
+MEDIUM: Final = Size(nodes=8, works=36, pods=6)
+LONG: Final = Size(nodes=3, works=16, ends=True, arrivals=2000)
 
 
 def cluster(rng: random.Random, size: Size = SMALL) -> Cluster:
@@ -45,13 +45,13 @@ def cluster(rng: random.Random, size: Size = SMALL) -> Cluster:
     found = Cluster([*facts, living.topology(TOPOLOGY, ZONE, RACK)])
     gpus = max(sum(room.gpus for room in rooms), 1)
     leaves = _queues(rng, found, gpus)
-    for number in range(rng.randint(1, size.works)):
+    for number in range(rng.randint(size.works // 2, size.works)):
         work = _work(rng, number, size=size, leaves=leaves)
         if work.arrives:
             found.expect(work)
             continue
         found.submit(work)
-        if rng.random() < 0.6:
+        if rng.random() < 0.8:
             _run(rng, found, work, rooms)
     found._note()
     for name in [*found.works]:
@@ -111,7 +111,7 @@ def _machines(rng: random.Random, size: Size) -> tuple[list[Object], list[Room]]
     rooms: list[Room] = []
     for index in range(rng.randint(1, size.nodes)):
         name = f"n{index}"
-        kind = rng.choice(("whole", "whole", "whole", "shared", "part"))
+        kind = rng.choice((*("whole",) * 6, "shared", "part"))
         count = rng.choice((1, 2, 4)) if kind == "whole" else rng.choice((1, 2)) if kind == "shared" else 1
         cpu = rng.choice((6, 16))
         labels = {ZONE: rng.choice("ab"), RACK: rng.choice("12")}
@@ -144,15 +144,15 @@ def _queues(rng: random.Random, found: Cluster, gpus: int) -> list[str]:
 
 def _shares(rng: random.Random, most: int) -> tuple[float | None, ...]:
     quota = rng.choice((0, rng.randint(0, most), rng.randint(0, most), None))
-    limit = rng.choice((None, None, rng.randint(quota or 0, most + 2)))
+    limit = rng.choice((None, None, None, None, rng.randint(quota or 0, most + 2)))
     return quota, None if quota is None else limit, rng.choice((0, 1, 1, 2))
 
 
 def _ask(rng: random.Random) -> Ask:
     cpu = rng.choice((1, 1, 2, 4))
-    match rng.choice(("whole", "whole", "whole", "whole", "share", "part", "cpu")):
+    match rng.choice((*("whole",) * 8, "share", "part", "cpu")):
         case "whole":
-            return Ask(cpu=cpu, gpus=rng.choice((1, 1, 2, 4)))
+            return Ask(cpu=cpu, gpus=rng.choice((1, 1, 1, 2, 2, 4)))
         case "share":
             return Ask(cpu=cpu, share_gib=rng.choice((6, 12)))
         case "part":
@@ -169,7 +169,7 @@ def _work(rng: random.Random, number: int, *, size: Size, leaves: list[str]) -> 
         "priority": rng.choice(PRIORITIES),
         "is_preemptible": rng.random() < 0.85,
     }
-    if rng.random() < 0.3:
+    if rng.random() < 0.15:
         facts["topology"] = _wish(rng)
     if count > 1 and rng.random() < 0.3:
         first = rng.randint(1, count - 1)

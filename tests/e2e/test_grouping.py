@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, node_of, phase_of, scene
+from tests.e2e.scene import SCENE, Scene, node_of, phase_of, reason_of, scene
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -77,7 +77,7 @@ def test_a_native_group_starts_together(cluster: Live, story: Scene) -> None:
         story.pod(name, limits={"cpu": "1"}, schedulingGroup={"podGroupName": "pg"})
     story.wait_refused("a", "not been seen")  # its group is not there yet
     planes.apply(cluster.plane, [group], namespace=story.namespace)
-    story.wait_refused("a", "of its gang finds no place")
+    lacking(story)
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.node("large", offers={"cpu": "2"})
     story.wait_running("a", "b", "c")
@@ -85,8 +85,8 @@ def test_a_native_group_starts_together(cluster: Live, story: Scene) -> None:
 
 def test_a_job_starts_together_if_it_asks_and_singly_if_not(cluster: Live, story: Scene) -> None:
     story.rest.create("jobs", job(story, "together", 3, **{"dovetail.dev/gang-min": "all"}), story.namespace)
-    waiting = story.wait("three pods", lambda: pods if len(pods := story.pods()) == 3 else None)
-    story.wait_refused(min(waiting), "of its gang finds no place")
+    lacking(story)
+    assert len(story.pods()) == 3
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.rest.create("jobs", job(story, "singly", 3), story.namespace)
     story.wait("two of the other", lambda: running(story, "singly") == 2)
@@ -108,6 +108,11 @@ def test_a_kind_that_is_installed_later_is_read(cluster: Live, story: Scene) -> 
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.rest.create("jobs", replica(story, 1), story.namespace)
     story.wait("all four", lambda: running(story, "llama") == 4)
+
+
+def lacking(story: Scene) -> None:
+    """Waits until a pod says that there is no room: then its whole gang was looked at."""
+    story.wait("word of it", lambda: any("lacks cpu" in reason_of(pod) for pod in story.pods().values()))
 
 
 def job(story: Scene, name: str, pods: int, **annotations: str) -> Tree:

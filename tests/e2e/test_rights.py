@@ -13,7 +13,7 @@ import yaml
 
 from dovetail.boot import controlplane
 from dovetail.model import kinds
-from tests.e2e.scene import Scene, exactly, node_of, phase_of, reason_of
+from tests.e2e.scene import Scene, exactly, node_of, phase_of, pod_tree, reason_of
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -119,6 +119,41 @@ def reads_no_owners(story: Scene, right: Right) -> None:
     story.wait_running("claims", "classic")
 
 
+def reads_no_intents(story: Scene, right: Right) -> None:
+    """Everything runs; the log says that what a predecessor began for gangs cannot be read."""
+    _wait_logged(story, right)
+    story.wait_running("claims", "classic", *_gang(story))
+
+
+def starts_no_gangs(story: Scene, right: Right) -> None:
+    """Gangs of several pods wait and say so; others run."""
+    names = _gang(story)
+    story.wait_refused(names[0], "the API server refuses", "intents")
+    story.wait_running("claims", "classic")
+    assert all(node_of(story.pods()[name]) == "" for name in names)
+
+
+def leaves_intents(story: Scene, right: Right) -> None:
+    """Gangs start; what was put down about them stays, and the log says so."""
+    story.wait_running(*_gang(story))
+    _wait_logged(story, right)
+    assert story.rest.list("intents", story.namespace)
+
+
+def evicts_nobody(story: Scene, right: Right) -> None:
+    """Who is more important waits as if nobody could yield, and the log says why."""
+    story.wait_running("claims", "classic")
+    story.slice(story.node("busy", labels={"example.com/kind": "busy"}), [{"name": "gpu-0"}])
+    there = {"nodeSelector": {"example.com/kind": "busy"}}
+    story.pod("victim", templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"}, **there)
+    story.wait_running("victim")
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": story.namespace}}
+    story.put("priorityclasses", head | {"value": 50})
+    story.pod("important", templates=["gpu"], priorityClassName=story.namespace, **there)
+    _wait_logged(story, right)
+    assert not story.pods()["victim"]["metadata"].get("deletionTimestamp")
+
+
 def never_leads(story: Scene, right: Right) -> None:
     """A standby for ever; the log says why."""
     _wait_logged(story, right)
@@ -153,6 +188,10 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("resourceclaims/binding", "patch"): refuses("resourceclaims/binding"),
     ("pods/binding", "create"): refuses("pods/binding"),
     ("pods/status", "patch"): tells_by_event_only,
+    ("pods/eviction", "create"): evicts_nobody,
+    ("intents", "list"): reads_no_intents,
+    ("intents", "create"): starts_no_gangs,
+    ("intents", "delete"): leaves_intents,
     ("events", "create"): runs_without_events,
     ("queues/status", "patch"): leaves_queues_unsaid,
     ("tokenreviews", "create"): checks_no_tokens,
@@ -258,6 +297,17 @@ def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     if is_open:
         cluster.ports["dovetail"] = port
     cluster.wait_for("a scheduler", lambda: cluster.is_serving("/healthz"))
+
+
+def _gang(story: Scene) -> list[str]:
+    """Two pods that start together, beside those of the story."""
+    names = ["together-0", "together-1"]
+    for name in names:
+        tree = pod_tree(name)
+        tree["metadata"]["labels"] = {"dovetail.dev/gang": "together", "dovetail.dev/gang-min": "2"}
+        tree["spec"]["nodeSelector"] = {"example.com/kind": "claims"}
+        story.rest.create("pods", tree, story.namespace)
+    return names
 
 
 def _queued(cluster: Live, name: str, **spec: Any) -> None:

@@ -92,10 +92,10 @@ class Stage:
         entries += [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(named)]
         resources = spec.pop("resources", {"requests": {"cpu": "1"}})
         container = {"name": "main", "image": "x", "resources": resources}
-        labels = spec.pop("labels", {})
+        labels, annotations = spec.pop("labels", {}), spec.pop("annotations", {})
         body = {"schedulerName": NAME, "containers": [container], "resourceClaims": entries} | spec
         tree = _object("Pod", name, {"spec": body})
-        tree["metadata"]["labels"] = labels
+        tree["metadata"] |= {"labels": labels, "annotations": annotations}
         self.api.put(tree)
 
     def queue(self, name: str, **spec: Any) -> None:
@@ -103,9 +103,9 @@ class Stage:
         head = {"apiVersion": kinds.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
         self.api.put(head | {"spec": {"namespaceSelector": {}} | spec})
 
-    def gang(self, name: str, size: int, *, least: int | None = None, **pod: Any) -> list[str]:
-        """Pods that start together; their names."""
-        names = [f"{name}-{number}" for number in range(size)]
+    def gang(self, name: str, size: int, *, least: int | None = None, only: int | None = None, **pod: Any) -> list[str]:
+        """Pods that start together, or one of them; their names."""
+        names = [f"{name}-{number}" for number in range(size) if only in (None, number)]
         labels = {gangs.GANG_LABEL: name, gangs.MIN_LABEL: str(size if least is None else least)}
         for one in names:
             self.pod(one, labels=labels, **pod)

@@ -133,6 +133,7 @@ class Process:
                     "pods": len(seen.world.pods),
                 },
             )
+            told = queues.Statuses(seen, api, clock=self.clock, meter_=self.metrics)
             self.scheduler = schedule.Scheduler(
                 seen,
                 api,
@@ -141,8 +142,9 @@ class Process:
                 settings=settings_of(self.configuration),
                 tracer=self.tracer,
                 begun=self._begun,
+                numbers=told.publish,
             )
-            statuses = asyncio.create_task(queues.Statuses(seen, api, clock=self.clock, meter_=self.metrics).run())
+            statuses = asyncio.create_task(told.run())
             statuses.add_done_callback(self._feed_ended)
             try:
                 await self.scheduler.run()

@@ -1,4 +1,4 @@
-"""`dovetail migrate`: objects of Kueue or KAI into queues and topologies of ours. Reads files, prints, writes nothing."""
+"""`dovetail migrate`: objects of Kueue or KAI into queues and topologies of ours. Reads files and prints."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -10,6 +10,7 @@ from dovetail.cli import apply, output, text
 from dovetail.model import manifests, plaintext
 from dovetail.model.conversion import notes
 
+NO_LOSS = (notes.Fate.CARRIED, notes.Fate.SERVERS)
 LOSSY = 1  # exit code where something was dropped and --strict was given
 Converter = Callable[[Sequence[notes.Tree]], notes.Conversion]
 
@@ -77,7 +78,7 @@ def _trees(files: tuple[str, ...]) -> list[notes.Tree]:
 def _account(found: notes.Conversion, *, quiet: bool) -> Iterator[str]:
     """What became of each field, object by object, and the sums at the end."""
     for subject, group_ in groupby(found.notes, key=lambda one: one.object):
-        shown = [one for one in group_ if not quiet or one.fate in (notes.Fate.APPROXIMATED, notes.Fate.DROPPED)]
+        shown = [one for one in group_ if not quiet or one.fate not in NO_LOSS]
         if shown:
             yield plaintext.escaped(subject)
         for one in shown:
@@ -87,6 +88,8 @@ def _account(found: notes.Conversion, *, quiet: bool) -> Iterator[str]:
 
 
 def _told(one: notes.Note) -> str:
+    if one.fate is notes.Fate.ADDED:
+        return f"{one.to}: {one.why}"
     field = one.field or "all of it"
     return ": ".join(part for part in (f"{field} -> {one.to}" if one.to else field, one.why) if part)
 

@@ -35,8 +35,8 @@ class Nominator:
         self._world = world
         self._saw = saw
 
-    def changes(self, made: plan.Plan) -> dict[str, str]:
-        """By uid of a pod, the node its status should name; "" for none. Only what differs."""
+    def changes(self, made: plan.Plan, asked: Iterable[pods.Pod]) -> dict[str, str]:
+        """By uid of a pod, the node its status should name; "" for none. Only what differs, of those asked about."""
         wanted = {one.pod.uid: one.node for one in made.nominations}
         for placement in made.placements:
             wanted.setdefault(placement.pod.uid, placement.node)
@@ -47,7 +47,7 @@ class Nominator:
         }
         stale = {
             pod.metadata.uid: ""
-            for pod in self._world.pending()
+            for pod in asked
             if is_ours(pod) and wanted.get(pod.metadata.uid, "") != pod.status.nominated_node_name
         }
         return stale | fresh

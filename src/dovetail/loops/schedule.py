@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from dovetail.loops import (
@@ -29,12 +29,13 @@ from dovetail.loops import (
     report,
     settle,
     slots,
+    staleness,
     tell,
     turns,
     waiting,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, kinds, plan, pods
+from dovetail.model import claims, kinds, plan, pods, queues
 from dovetail.model import policy as policies
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -102,6 +103,7 @@ class Scheduler:
         tracer: tracing.Tracer = tracing.NoTracer(),  # noqa: B008 (holds nothing)
         begun: keeping.Listing = keeping.nothing,
         decide: Decide = cycle.decide,
+        numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
     ) -> None:
         self.picture = picture_
         self.world = picture_.world
@@ -132,6 +134,7 @@ class Scheduler:
             stir_seconds=settings.stir_seconds,
         )
         self._decide = decide
+        self._numbers = numbers  # told those of every decision with queues
         self._gate = gate.Gate(settings.in_flight_pods, stepped=self._notices.wake.set)
         self._pace = pace.Pace(settings.whole_pause_seconds)
         self._slots = slots.Slots(self.world, seconds=settings.slot_seconds)
@@ -315,9 +318,14 @@ class Scheduler:
             self.teller.is_busy = bool(self._flights)
 
     async def _batches(self) -> None:
-        while len(self.waiting) and not self.is_batch and (room := self._room()) > 0:
+        """Batch after batch, unless somebody is yielding whose end the World does not show yet."""
+        if self._pace.is_due(self._clock.monotonic()):
+            self._pace.took(0.0, self._clock.monotonic(), wake_after=None)
+            self._notices.ask_to_stir()  # time alone changed the answer
+        while len(self.waiting) and not self.is_batch and not self._evictor.is_busy and (room := self._room()) > 0:
             await self.picture.synced.wait()  # an unsynced picture blocks deciding
-            self._turns.batch(room)
+            if (turn := self._turns.batch(room, self._evictor.spared())) is not None:
+                self._follow(turn, self._clock.monotonic())
             await asyncio.sleep(0)  # events and answers between batches
 
     async def _whole_turn(self) -> None:
@@ -330,8 +338,16 @@ class Scheduler:
         if self._evictor.is_busy:
             return
         began = self._clock.monotonic()
-        decided = self._turns.whole(self._evictor.spared())
-        changes = self._nominator.changes(decided)
+        staleness.note(self.world, self._clock.now())
+        turn = self._turns.whole(self._evictor.spared())
+        self._follow(turn, began)
+        if turn.decided.queues:
+            self._numbers(turn.decided.queues)
+
+    def _follow(self, turn: turns.Turn, began: float) -> None:
+        """Who yields is asked to, and when time alone would change the answer it is asked for again."""
+        decided = turn.decided
+        changes = self._nominator.changes(decided, turn.asked)
         if changes or decided.evictions:
             self._flights.begin(self._yielding(decided, changes))
         hours = [self._evictor.spared_for()]

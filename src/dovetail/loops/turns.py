@@ -40,6 +40,13 @@ class Bounds(NamedTuple):
     pods: int = 0  # of a batch; 0: sized by what the last ones took
 
 
+class Turn(NamedTuple):
+    """What was decided, and about whom it was asked."""
+
+    decided: plan.Plan
+    asked: tuple[pods.Pod, ...]
+
+
 class Turns:
     """Turns over one World."""
 
@@ -68,27 +75,32 @@ class Turns:
         self._batch = FIRST_BATCH
         self.count = 0
 
-    def batch(self, room: int) -> None:
-        """One batch: decide, assume, start writing."""
+    def batch(self, room: int, spared: Collection[str] = ()) -> Turn | None:
+        """One batch: decide, assume, start writing. None where nobody can be asked about."""
         size = self._bounds.pods or self._batch
         taken = [id_ for id_ in self._queue.take(min(size, room)) if self._can_ask_about(id_)]
         if not taken:
-            return
+            return None
         began = self._begin()
         known = {id_: self._world.pods[id_] for id_ in taken}
-        decided, faults = deciding.decided(self._ask, known.keys())
+        asked = tuple(known.values())
+        decided, faults = deciding.decided(functools.partial(self._ask, spared=spared), known.keys())
         for id_, fault in faults.items():
             deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=began)
         for placement in decided.placements:
             self._flights.start(known.pop(placement.pod.uid), placement)
         for refusal in decided.refusals:
             self._refuse(known.pop(refusal.pod.uid), refusal)
+        for nomination in decided.nominations:
+            if (pod := known.pop(nomination.pod.uid, None)) is not None:
+                self._queue.park(nomination.pod.uid, order.rank(pod), awaited.names_for(pod))
         for id_, pod in known.items():  # not decided about: no longer waiting in the World's eyes
             self._queue.drop(id_)
             LOG.debug("left out", extra={"pod": pod.metadata.name})
         self._measure(taken, decided, self._clock.monotonic() - began)
+        return Turn(decided, asked)
 
-    def whole(self, spared: Collection[str]) -> plan.Plan:
+    def whole(self, spared: Collection[str]) -> Turn:
         """Everybody who waits: decide, assume, start writing. Who yields and who is nominated is left to the caller."""
         began = self._begin()
         known = {id_: self._world.pods[id_] for id_ in self._queue.take_all() if id_ in self._world.pods}
@@ -104,7 +116,7 @@ class Turns:
         decided, faults = deciding.decided_together(ask, among, list(groups.values()))
         for id_, fault in faults.items():
             deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=began)
-        taken = list(known)
+        taken, asked = list(known), tuple(known.values())
         self._start(decided.placements, known)
         for refusal in decided.refusals:
             if (refused := known.pop(refusal.pod.uid, None)) is not None:
@@ -113,7 +125,7 @@ class Turns:
             self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
         if taken:
             self._report.decided(taken, decided, self._clock.monotonic() - began)
-        return decided
+        return Turn(decided, asked)
 
     def _start(self, placements: Iterable[plan.Placement], known: dict[str, pods.Pod]) -> None:
         """Pods of one gang are written together, others each alone."""

@@ -101,11 +101,11 @@ class Batch:
                 case policy.Step.ALLOCATE:
                     self._allocate(placer)
                 case policy.Step.CONSOLIDATE:
-                    self._yield(placer, rules.Consolidation(stage))
+                    self._make_yield(placer, rules.Consolidation(stage))
                 case policy.Step.RECLAIM:
-                    self._yield(placer, rules.Reclaim(stage))
+                    self._make_yield(placer, rules.Reclaim(stage))
                 case policy.Step.PREEMPT:
-                    self._yield(placer, rules.Preemption(stage))
+                    self._make_yield(placer, rules.Preemption(stage))
                 case policy.Step.STALE:
                     self._wake_by(stale.take_back(stage))
         return self._plan()
@@ -161,6 +161,11 @@ class Batch:
         least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
         account = self._stage.accounts.by_name[job.queue]
         return gate.refusal(account, least, is_fixed=not job.is_preemptible)
+
+    def _make_yield(self, placer: Placer, ruling: rules.Rules) -> None:
+        """One way of making room, for everybody who still waits."""
+        with self._stage.later():  # entered once: it is as large as all that was decided so far
+            self._yield(placer, ruling)
 
     def _yield(self, placer: Placer, ruling: rules.Rules) -> None:
         waiting: dict[str, list[Job]] = {}

@@ -37,12 +37,19 @@ def settle(shelf: Shelf) -> int:
             _reserve_claims(shelf, record.struct)
         for record in shelf.all(kinds.CLAIM):
             _release(shelf, record)
-        listed = {name: [record.tree for record in shelf.all(kind)] for name, kind in VOLUME_KINDS.items()}
-        for tree in volumes.changes(listed):
-            shelf.put(VOLUME_KINDS[tree["kind"]], tree)
+        if _has_volumes(shelf):
+            listed = {name: [record.tree for record in shelf.all(kind)] for name, kind in VOLUME_KINDS.items()}
+            for tree in volumes.changes(listed):
+                shelf.put(VOLUME_KINDS[tree["kind"]], tree)
         _collect(shelf)
         if shelf.revision == start:
             return shelf.revision - before
+
+
+def _has_volumes(shelf: Shelf) -> bool:
+    """Whether the controllers of volumes could have anything to do: looking is dear where there are many pods."""
+    kept = any(shelf.all(kind) for name, kind in VOLUME_KINDS.items() if name.startswith("PersistentVolume"))
+    return kept or any(record.struct.spec.volumes for record in shelf.all(kinds.POD))
 
 
 def given_back(tree: Tree, staying: Collection[str]) -> Iterator[Tree]:

@@ -84,7 +84,7 @@ class Timewarp:
         objects: Iterable[Tree] = (),
         policy_: policy.Policy = policy.DEFAULT,
         decided: Decided | None = None,
-        grace_seconds: int = 0,
+        grace_seconds: int = 30,
     ) -> None:
         self.clock = clocks.VirtualClock()
         self.api = SimApi(self.clock)

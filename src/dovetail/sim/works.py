@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 class Works:
     """All works of one cluster, and what became of them."""
 
-    def __init__(self, api: SimApi, *, grace_seconds: int = 0) -> None:
+    def __init__(self, api: SimApi, *, grace_seconds: int = 30) -> None:
         self.history: list[Entry] = []
         self.left: dict[str, int] = {}  # by work, pods that have not ended yet
         self._api = api

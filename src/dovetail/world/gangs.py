@@ -25,6 +25,7 @@ class Gangs:
         self._pods: dict[str, pods.Pod] = {}
         self._owners: dict[str, GangKey] = {}  # by pod, the gang that its owner may ask for
         self._owned: dict[GangKey, dict[str, None]] = {}  # and by that gang, the pods; all gangs of one family together
+        self._stale: dict[GangKey, str] = {}  # since when gangs are below their minimum, as somebody noted
         self._known: dict[GangKey, Gang] = {}  # what was answered, until something changes
         self._tying = 0  # gangs somebody told about whose pods belong together
         self._together = 0  # pods that are part of something, be they the only ones of it so far
@@ -45,8 +46,25 @@ class Gangs:
         """All that is known about a gang that has pods: what was told, and where that is silent what its pods say."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._described(key)
+            found = self._described(key)
+            if (since := self._stale.get(key)) is not None and found.stale_since is None:
+                found = msgspec.structs.replace(found, stale_since=since)
+            self._known[key] = found
         return found
+
+    def stale_since(self, key: GangKey) -> str | None:
+        """Since when a gang is below its minimum, as it was noted."""
+        return self._stale.get(key)
+
+    def note_stale(self, key: GangKey, since: str | None) -> None:
+        """A gang is below its minimum since then; None: it is not."""
+        if self._stale.get(key) == since:
+            return
+        self._known.pop(key, None)
+        if since is None:
+            del self._stale[key]
+        else:
+            self._stale[key] = since
 
     def members(self, key: GangKey) -> Mapping[str, str]:
         """The pods of a gang by id, each with its group."""
@@ -127,6 +145,7 @@ class Gangs:
             self.tied -= len(left) == 1
             if not left:
                 del self._members[before.gang]
+                self._stale.pop(before.gang, None)
         if after is not None:
             self._of[id_] = after
             self._forget(id_)

@@ -91,8 +91,10 @@ class _Kueue:
         for one in self._by_kind["LocalQueue"]:
             _local_queue(one, queues)
         free = names.Names()
-        for group in (*queues.values(), *cohorts.values()):  # jobs name ClusterQueues' queues, so those keep their name
-            group.own_name = free.of(group.name, otherwise="queue" if group.name in queues else "cohort")
+        for group in queues.values():  # first, so that they keep their names: people know them by these
+            group.own_name = free.of(group.name, otherwise="queue")
+        for group in cohorts.values():
+            group.own_name = free.of(group.name, otherwise="cohort")
         made = [self._queue(one, cohorts) for one in (*_parents_first(cohorts), *queues.values())]
         spare = names.Names()
         made += [levels.topology(one, spare) for one in self._by_kind["Topology"]]
@@ -159,7 +161,7 @@ class _Kueue:
                 self._note(f"Cohort {cohort.name}", f"no {name}", why)
 
     def _note(self, subject: str, to: str, why: str) -> None:
-        self._made.append(Note(object=subject, field="", fate=Fate.APPROXIMATED, to=to, why=why))
+        self._made.append(Note(object=subject, field="", fate=Fate.ADDED, to=to, why=why))
 
     def _tell_weight(self, source: Source) -> None:
         path = ("spec", "fairSharing", "weight")

@@ -29,6 +29,7 @@ class Fate(StrEnum):
     CARRIED = "carried over"
     APPROXIMATED = "approximated"
     DROPPED = "dropped"
+    ADDED = "added"  # what no field says, and what stands there so that the rest means the same
     SERVERS = "left out"  # status, and what the server writes itself
 
 

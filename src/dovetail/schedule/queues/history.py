@@ -24,7 +24,7 @@ def decayed(old: float, held: float, seconds: float, half_life: float) -> float:
     """
     if seconds <= 0:
         return old
-    kept = 0.5 ** (seconds / half_life)
+    kept = math.exp2(-seconds / half_life)
     return old * kept + held * lasting(half_life) * (1 - kept)
 
 

@@ -7,11 +7,19 @@ job until somebody is told that it changed. Given a stage; never tries anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.queues import amounts
 from dovetail.world import ledger
+
+
+class Portion(NamedTuple):
+    """Pods of a job that would yield together."""
+
+    job: Job
+    ids: tuple[str, ...]
 
 
 class Room:
@@ -77,7 +85,7 @@ class Bounds:
         self._asked = [one.get(self._name, 0) for one in asked]
         self._smallest = min(self._asked)
         self._free = room.free(self._name)
-        self._slots = self._slots_in(self._free.values())
+        self.slots = self._slots_in(self._free.values())
         self._total = sum(offer for offer in self._free.values() if offer > 0)
         self._largest = max(self._free.values(), default=0)
 
@@ -105,7 +113,25 @@ class Bounds:
         if max(largest, self._largest) < max(asked) or self._total + sum(freed.values()) < sum(asked):
             return False
         before = self._slots_in(self._free[node] for node in freed)
-        return self._slots - before + self._slots_in(self._free[n] + more for n, more in freed.items()) >= count
+        return self.slots - before + self._slots_in(self._free[n] + more for n, more in freed.items()) >= count
+
+    def is_ripe(self, node: str, victims: Iterable[Portion]) -> bool:
+        """Whether one of the pods might fit on a node once these victims are gone from it."""
+        return self._smallest <= 0 or self._offer(node, victims) >= self._smallest
+
+    def slots_gained(self, node: str, victims: Iterable[Portion]) -> int:
+        """How many more of the smallest pods might fit on a node once these victims are gone from it."""
+        if self._smallest <= 0:
+            return 0
+        return self._offer(node, victims) // self._smallest - max(self._free.get(node, 0), 0) // self._smallest
+
+    def _offer(self, node: str, victims: Iterable[Portion]) -> int:
+        offer = self._free.get(node, 0)
+        for one in victims:
+            for id_ in one.ids:
+                if self._stage.node_of(id_) == node:
+                    offer += self._room.held(id_, self._name)
+        return offer
 
     def is_free_in_total(self) -> bool:
         """Whether what is free everywhere would do, were it in one place."""

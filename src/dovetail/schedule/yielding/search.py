@@ -7,8 +7,9 @@ grow by doubling, keeping the victims found so far. Given a stage and rules; a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.gangs.jobs import Job
@@ -17,18 +18,12 @@ from dovetail.schedule.gangs.stage import Stage, Yielded
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.precedence import Line, Victims
 from dovetail.schedule.yielding import rules as ruling
-from dovetail.schedule.yielding.bounds import Bounds, Room, nodes_of
+from dovetail.schedule.yielding.bounds import Bounds, Portion, Room, nodes_of
 from dovetail.schedule.yielding.rules import Gone, Rules
 
 WIDER: Final = 8  # nodes tried beyond the fewest that could do
+MOST_AT_ONCE: Final = 4  # scenarios for a gang as a whole
 MOST_SPARED: Final = 16  # victims a scenario is tried without, once it was found
-
-
-class Portion(NamedTuple):
-    """Pods of a job that would yield together."""
-
-    job: Job
-    ids: tuple[str, ...]
 
 
 class Offered:
@@ -76,20 +71,30 @@ class Solver:
         if self._rules.must_move and not bounds.is_free_in_total():
             return Reason(code=ReasonCode.GANG_WAITS, detail="what is free in total would not do, however others moved")
         offered = Offered(self._offered(job))
+        found = self._grown(job, ids, offered, bounds)
+        if found is None:
+            is_alone = next(iter(offered), None) is None
+            detail = "nobody has to yield to it" if is_alone else "no fair way was found to make room for it"
+            return Reason(code=ReasonCode.GANG_WAITS, detail=detail)
+        self._room.changed((*nodes_of(self._stage, job), *self._nodes_of(found)))
+        return None
+
+    def _grown(self, job: Job, ids: Sequence[str], offered: Offered, bounds: Bounds) -> tuple[Portion, ...] | None:
+        """A gang as a whole where nodes in a row would do, else pod by pod, doubling."""
+        if len(ids) > 1:
+            at_once = itertools.islice(_gathered(offered, bounds, len(ids)), MOST_AT_ONCE)
+            if (found := self._search(job, ids, at_once, bounds, is_final=True)) is not None:
+                return found
         kept: tuple[Portion, ...] = ()
-        size = 1
+        count = 1
         while True:
-            count = min(size, len(ids))
-            found = self._search(job, ids[:count], offered, kept, bounds, is_final=count == len(ids))
-            if found is None:
-                is_alone = next(iter(offered), None) is None
-                detail = "nobody has to yield to it" if is_alone else "no fair way was found to make room for it"
-                return Reason(code=ReasonCode.GANG_WAITS, detail=detail)
-            if count == len(ids):
-                self._room.changed((*nodes_of(self._stage, job), *self._nodes_of(found)))
-                return None
+            is_final = count >= len(ids)
+            scenarios = self._scenarios(offered, kept, bounds, min(count, len(ids)), is_final=is_final)
+            found = self._search(job, ids[:count], scenarios, bounds, is_final=is_final)
+            if found is None or is_final:
+                return found
             kept = found
-            size *= 2
+            count *= 2
 
     def _nodes_of(self, portions: Sequence[Portion]) -> list[str]:
         """The nodes these are on, and those they were given instead."""
@@ -117,14 +122,13 @@ class Solver:
         self,
         job: Job,
         ids: Sequence[str],
-        offered: Offered,
-        kept: tuple[Portion, ...],
+        scenarios: Iterable[Sequence[Portion]],
         bounds: Bounds,
         *,
         is_final: bool,
     ) -> tuple[Portion, ...] | None:
         tried: set[frozenset[str]] = set()
-        for chosen in self._scenarios(offered, kept, bounds, len(ids), is_final=is_final):
+        for chosen in scenarios:
             pods = [id_ for one in chosen for id_ in one.ids]
             key = frozenset(pods)
             if key in tried or (self._rules.most is not None and len(pods) > self._rules.most):
@@ -161,14 +165,16 @@ class Solver:
         if kept or not is_final:  # fewer pods may need nobody to yield
             yield kept
         on_node: dict[str, list[Portion]] = {}
+        known = {id(one) for one in kept}
         for newest in offered:
             nodes = _nodes(newest)
             for node in nodes:
                 on_node.setdefault(node, []).append(newest)
-            if newest in kept:
+            if id(newest) in known:
                 continue
             for node in nodes:
-                yield _merged(kept, on_node[node])
+                if bounds.is_ripe(node, on_node[node]):
+                    yield _merged(kept, on_node[node])
         everybody = list(offered)
         wide = bounds.by_promise(on_node)
         for many in range(min(count, len(wide)), min(len(wide), count + WIDER) + 1):
@@ -279,9 +285,24 @@ class Solver:
         return self._placer.step(victim, ids) is None
 
 
+def _gathered(offered: Offered, bounds: Bounds, count: int) -> Iterator[Sequence[Portion]]:
+    """Victims on nodes that would each take one pod more, as soon as there are nodes for all pods; then again."""
+    on_node: dict[str, list[Portion]] = {}
+    slots: dict[str, int] = {}
+    for newest in offered:
+        for node in _nodes(newest):
+            on_node.setdefault(node, []).append(newest)
+            more = bounds.slots_gained(node, on_node[node])
+            if more <= slots.get(node, 0):
+                continue
+            slots[node] = more
+            if bounds.slots + sum(slots.values()) >= count:
+                yield _merged((), [one for ripe in slots for one in on_node[ripe]])
+
+
 def _nodes(portion: Portion) -> dict[str, None]:
     return dict.fromkeys(portion.job.pods[id_].spec.node_name for id_ in portion.ids)
 
 
 def _merged(kept: Sequence[Portion], more: Sequence[Portion]) -> list[Portion]:
-    return [*kept, *(one for one in more if one not in kept)]
+    return list({id(one): one for one in (*kept, *more)}.values())

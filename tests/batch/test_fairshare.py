@@ -1,0 +1,213 @@
+"""Fair shares: held against an independent, slow division in fractions, and against what must always be true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.model import meta, quantity, queues
+from dovetail.schedule.queues import amounts, fairshare
+from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
+from tests.batch import stories
+
+WHOLE = 1000
+
+
+class Asks(NamedTuple):
+    """A queue in whole GPUs; None has no bound."""
+
+    name: str
+    wants: int
+    quota: int | None = 0
+    limit: int | None = None
+    weight: int = 1
+    priority: int = 0
+    age: int = 0
+    parent: str = ""
+
+
+def divided(total: int, *asked: Asks, usage: Mapping[str, float] | None = None, strength: float = 1.0) -> Accounts:
+    """The accounts after a division of so many GPUs."""
+    known = {one.name: _queue(one) for one in asked}
+    accounts = Accounts(known, enforces=True, capacity={amounts.GPU: total * WHOLE})
+    leaves = {one.name for one in asked} - {one.parent for one in asked}
+    for one in asked:
+        if one.name in leaves:
+            accounts.wait(one.name, {amounts.GPU: one.wants * WHOLE})
+    past = {name: {amounts.GPU: part} for name, part in (usage or {}).items()}
+    fairshare.divide(accounts, usage=past, usage_weight=strength)
+    return accounts
+
+
+def _queue(asks: Asks) -> queues.Queue:
+    share = {
+        "quota": quantity.parse("1E") if asks.quota is None else asks.quota,
+        "limit": asks.limit,
+        "weight": asks.weight,
+    }
+    made = stories.queue(asks.name, {"gpu": share}, priority=asks.priority, parent=asks.parent)
+    metadata = meta.ObjectMeta(name=asks.name, creation_timestamp=stories.stamp(10_000 - asks.age))
+    return queues.Queue(metadata=metadata, spec=made.spec)
+
+
+def shares(accounts: Accounts) -> dict[str, float]:
+    """GPUs by queue."""
+    return {name: one.fair[amounts.GPU] / WHOLE for name, one in accounts.by_name.items() if name != NO_QUEUE}
+
+
+def fair(total: int, *asked: Asks) -> dict[str, float]:
+    return shares(divided(total, *asked))
+
+
+# An independent division, by the book: quota, bands, rounds in exact fractions, then the largest remainders.
+
+
+def oracle(total: int, asked: Sequence[Asks]) -> dict[str, Fraction]:
+    want = {one.name: Fraction(min(one.wants, math.inf if one.limit is None else one.limit)) for one in asked}
+    given_ = {one.name: min(want[one.name], Fraction(total if one.quota is None else one.quota)) for one in asked}
+    left = Fraction(total) - sum(given_.values())
+    claims: dict[str, Fraction] = {}
+    for priority in sorted({one.priority for one in asked}, reverse=True):
+        band = [one for one in asked if one.priority == priority]
+        while left > 0:
+            hungry = [one for one in band if given_[one.name] < want[one.name] and one.weight > 0]
+            if not hungry:
+                break
+            pool, weights = left, sum(one.weight for one in hungry)
+            satisfied = False
+            for one in hungry:
+                offer = pool * one.weight / weights
+                lacking = want[one.name] - given_[one.name]
+                part = lacking if lacking <= offer else Fraction(math.floor(offer))
+                satisfied = satisfied or lacking < offer
+                if lacking <= offer:
+                    claims.pop(one.name, None)
+                else:
+                    claims[one.name] = offer - part
+                given_[one.name] += part
+                left -= part
+            if not satisfied:
+                break
+    owed = [one for one in asked if claims.get(one.name)]
+    for one in sorted(owed, key=lambda one: (-one.priority, -claims[one.name], one.age, one.name)):
+        part = min(Fraction(1), left, want[one.name] - given_[one.name])
+        if part > 0:
+            given_[one.name] += part
+            left -= part
+    return given_
+
+
+@st.composite
+def siblings(draw: st.DrawFn, *, priorities: int = 2) -> list[Asks]:
+    """A few queues of one level, some without bounds."""
+    found = []
+    for number in range(draw(st.integers(1, 5))):
+        quota = draw(st.one_of(st.none(), st.integers(0, 6)))
+        limit = draw(st.one_of(st.none(), st.integers(quota or 0, 12))) if quota is not None else None
+        found.append(
+            Asks(
+                f"q{number}",
+                draw(st.integers(0, 15)),
+                quota=quota,
+                limit=limit,
+                weight=draw(st.integers(0, 4)),
+                priority=draw(st.integers(0, priorities)),
+                age=number,
+            )
+        )
+    return found
+
+
+@given(st.integers(0, 24), siblings())
+def test_shares_are_those_of_the_slow_division(total: int, asked: list[Asks]) -> None:
+    assert fair(total, *asked) == {name: float(part) for name, part in oracle(total, asked).items()}
+
+
+@given(st.integers(0, 24), siblings())
+def test_beyond_quotas_no_more_is_given_than_there_is(total: int, asked: list[Asks]) -> None:
+    found = fair(total, *asked)
+    sure = sum(min(one.wants, total if one.quota is None else one.quota, one.limit or 99) for one in asked)
+    assert sum(found.values()) <= max(total, sure)
+
+
+@given(st.integers(0, 24), siblings())
+def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(total: int, asked: list[Asks]) -> None:
+    found = fair(total, *asked)
+    for one in asked:
+        want = min(one.wants, math.inf if one.limit is None else one.limit)
+        assert min(want, total if one.quota is None else one.quota) <= found[one.name] <= want
+
+
+@given(st.integers(0, 24), siblings())
+def test_nothing_is_left_while_somebody_with_weight_wants_it(total: int, asked: list[Asks]) -> None:
+    found = fair(total, *asked)
+    lacking = [
+        one
+        for one in asked
+        if one.weight and found[one.name] < min(one.wants, math.inf if one.limit is None else one.limit)
+    ]
+    assert not lacking or sum(found.values()) >= total
+
+
+@given(st.integers(0, 24), siblings(priorities=0), st.integers(1, 3))
+def test_more_weight_never_gives_less(total: int, asked: list[Asks], more: int) -> None:
+    heavier = [asked[0]._replace(weight=asked[0].weight + more), *asked[1:]]
+    assert fair(total, *heavier)["q0"] >= fair(total, *asked)["q0"] - 1  # what cannot be divided may turn either way
+
+
+@given(st.integers(0, 24), siblings(), st.integers(1, 4))
+def test_a_higher_priority_never_gives_less(total: int, asked: list[Asks], more: int) -> None:
+    higher = [asked[0]._replace(priority=asked[0].priority + more), *asked[1:]]
+    assert fair(total, *higher)["q0"] >= fair(total, *asked)["q0"] - 1
+
+
+@given(st.integers(0, 24), siblings(), siblings())
+def test_children_divide_what_their_parent_is_due(total: int, first: list[Asks], second: list[Asks]) -> None:
+    one = [asks._replace(name=f"a-{asks.name}", parent="a") for asks in first]
+    two = [asks._replace(name=f"b-{asks.name}", parent="b") for asks in second]
+    found = divided(total, Asks("a", 0, quota=4), Asks("b", 0, quota=4, weight=2), *one, *two)
+    for parent, children in (("a", one), ("b", two)):
+        due = found.by_name[parent].fair[amounts.GPU] / WHOLE
+        mine = {asks.name: found.by_name[asks.name].fair[amounts.GPU] / WHOLE for asks in children}
+        assert mine == {name: float(part) for name, part in oracle(int(due), children).items()}
+
+
+@given(st.integers(0, 24), siblings(), st.data())
+def test_the_order_of_queues_does_not_matter(total: int, asked: list[Asks], data: st.DataObject) -> None:
+    mixed = data.draw(st.permutations(asked))
+    assert fair(total, *mixed) == fair(total, *asked)
+
+
+# By hand
+
+
+def test_quota_first_then_weights() -> None:
+    assert fair(10, Asks("a", 10, quota=2, weight=1), Asks("b", 10, quota=2, weight=2)) == {"a": 4, "b": 6}
+
+
+def test_what_one_does_not_want_goes_to_the_others() -> None:
+    assert fair(9, Asks("a", 1), Asks("b", 9), Asks("c", 9)) == {"a": 1, "b": 4, "c": 4}
+
+
+def test_of_what_cannot_be_divided_the_older_queue_has_one_more() -> None:
+    assert fair(3, Asks("young", 9, age=5), Asks("old", 9, age=1)) == {"young": 1, "old": 2}
+
+
+def test_higher_bands_come_first() -> None:
+    assert fair(6, Asks("a", 4, priority=1), Asks("b", 9)) == {"a": 4, "b": 2}
+
+
+def test_without_weight_there_is_nothing_beyond_the_quota() -> None:
+    assert fair(6, Asks("a", 9, quota=1, weight=0), Asks("b", 9)) == {"a": 1, "b": 5}
+
+
+def test_what_may_be_had_is_the_larger_of_quota_and_share_within_the_limit() -> None:
+    found = divided(10, Asks("a", 1, quota=4), Asks("b", 20, quota=1, limit=6), Asks("c", 1, quota=None))
+    assert found.by_name["a"].allocatable[amounts.GPU] == 4 * WHOLE
+    assert found.by_name["b"].allocatable[amounts.GPU] == 6 * WHOLE
+    assert found.by_name["c"].allocatable[amounts.GPU] == math.inf

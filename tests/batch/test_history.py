@@ -1,0 +1,180 @@
+"""Past use: it fades, survives restarts, and lowers what a queue is due until the others caught up."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.loops import usage
+from dovetail.model import policy, queues
+from dovetail.schedule.queues import amounts, history
+from tests.batch import stories
+from tests.batch.test_fairshare import Asks, divided, fair, shares
+from tests.schedule import build
+
+HALF_LIFE = 3600.0
+HOLDS = queues.ShareStatus(charged="4")
+
+
+class Watch:
+    """A clock that somebody sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime.datetime:
+        return stories.NOW + datetime.timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@given(st.floats(0, 1e6), st.floats(0, 100), st.floats(0, 1e5), st.floats(0, 1e5))
+def test_two_steps_are_one(old: float, held: float, first: float, second: float) -> None:
+    at_once = history.decayed(old, held, first + second, HALF_LIFE)
+    in_steps = history.decayed(history.decayed(old, held, first, HALF_LIFE), held, second, HALF_LIFE)
+    assert in_steps == pytest.approx(at_once, rel=1e-9, abs=1e-6)
+
+
+def test_use_halves_in_a_half_life_and_never_exceeds_what_lasts() -> None:
+    assert history.decayed(100, 0, HALF_LIFE, HALF_LIFE) == pytest.approx(50)
+    assert history.decayed(0, 2, 1e9, HALF_LIFE) == pytest.approx(2 * history.lasting(HALF_LIFE))
+    assert history.decayed(100, 5, -3, HALF_LIFE) == 100
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 3))
+def test_of_two_alike_the_one_that_used_more_gets_no_more(one: float, other: float, strength: float) -> None:
+    found = shares(divided(12, Asks("a", 12), Asks("b", 12, age=1), usage={"a": one, "b": other}, strength=strength))
+    assert found["a"] <= found["b"] + 1 if one >= other else found["b"] <= found["a"] + 1
+
+
+def test_without_use_nothing_changes() -> None:
+    asked = (Asks("a", 12, quota=2), Asks("b", 12, weight=3))
+    assert shares(divided(12, *asked, usage={"a": 0.0}, strength=5.0)) == fair(12, *asked)
+    assert shares(divided(12, *asked, usage={}, strength=5.0)) == fair(12, *asked)
+
+
+def test_a_quota_is_sure_however_much_was_used() -> None:
+    found = shares(divided(12, Asks("a", 12, quota=4), Asks("b", 12), usage={"a": 1.0}, strength=3.0))
+    assert found == {"a": 4, "b": 8}
+
+
+@given(st.floats(0, 0.9))
+def test_shares_even_out(ahead: float) -> None:
+    """One queue used more: the other has more until both used the same, and then they have the same."""
+    used = {"a": ahead * 12 * history.lasting(HALF_LIFE), "b": 0.0}
+    last = {"a": 0.0, "b": 0.0}
+    for _ in range(200):
+        past = {name: value / (12 * history.lasting(HALF_LIFE)) for name, value in used.items()}
+        last = shares(divided(12, Asks("a", 12), Asks("b", 12, age=1), usage=past, strength=1.0))
+        if used["a"] > used["b"] * 1.1 and past["a"] > 0.1:
+            assert last["a"] <= last["b"]
+        used = {name: history.decayed(value, last[name], 600, HALF_LIFE) for name, value in used.items()}
+    assert abs(last["a"] - last["b"]) <= 2
+    assert used["a"] == pytest.approx(used["b"], rel=0.15)
+
+
+# Kept, over restarts
+
+
+def kept(watch: Watch, known: dict[str, queues.Queue]) -> tuple[usage.Usage, list[dict[str, queues.QueueStatus]]]:
+    told: list[dict[str, queues.QueueStatus]] = []
+    keeper = usage.Usage(known, lambda numbers: told.append(dict(numbers)), clock=watch, half_life_seconds=HALF_LIFE)
+    return keeper, told
+
+
+def test_use_adds_up_and_survives_a_restart() -> None:
+    watch = Watch()
+    known = {"a": stories.queue("a", gpu=4)}
+    keeper, told = kept(watch, known)
+    keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    assert told[-1]["a"].usage == {}
+    watch.seconds = HALF_LIFE
+    keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    worth = float(told[-1]["a"].usage["gpu"])
+    assert worth == pytest.approx(4 * history.lasting(HALF_LIFE) / 2, rel=1e-6)
+    assert told[-1]["a"].usage_time == "2026-06-01T13:00:00Z"
+
+    known["a"] = msgspec.structs.replace(known["a"], status=told[-1]["a"])
+    watch.seconds = 2 * HALF_LIFE  # nobody knows what was held meanwhile
+    again, told = kept(watch, known)
+    again.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    assert float(told[-1]["a"].usage["gpu"]) == pytest.approx(worth / 2, rel=1e-6)
+
+
+def test_a_clock_that_was_set_back_loses_nothing() -> None:
+    watch = Watch()
+    keeper, told = kept(watch, {"a": stories.queue("a")})
+    keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    watch.seconds = 100.0
+    keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    before = told[-1]["a"].usage
+    watch.seconds = 50.0
+    keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
+    assert told[-1]["a"].usage == before
+
+
+@pytest.mark.parametrize("text", ["", "a lot", "-1", "nan", "inf"])
+def test_what_nobody_can_read_is_no_use(text: str) -> None:
+    status = queues.QueueStatus(usage={"gpu": text}, usage_time="2026-06-01T12:00:00Z")
+    assert history.read(status)[0] == {}
+    assert history.read(msgspec.structs.replace(status, usage={"gpu": "3"}, usage_time="once"))[1] is None
+
+
+# In a decision
+
+
+def used(name: str, gpu_seconds: float, **spec: Any) -> queues.Queue:
+    made = stories.queue(name, **spec)
+    status = queues.QueueStatus(usage={"nvidia.com/gpu": str(gpu_seconds)}, usage_time=stories.stamp(0))
+    return msgspec.structs.replace(made, status=status)
+
+
+def test_who_used_less_is_due_more() -> None:
+    ever = 8 * history.lasting(HALF_LIFE)
+    made = stories.world(stories.plugin_node("n0", 8), used("a", ever * 0.75, gpu=0), used("b", ever * 0.25, gpu=0))
+    for number in range(8):
+        build.put(made, stories.pod(f"a{number}", "a", gpus=1), stories.pod(f"b{number}", "b", gpus=1))
+    batch = policy.Batch(usage_weight=1.0, usage_half_life_seconds=int(HALF_LIFE))
+    done = stories.decided(made, policy=policy.Policy(batch=batch))
+    assert done.queues["a"].resources["gpu"].fair_share == "2"
+    assert done.queues["b"].resources["gpu"].fair_share == "6"
+    started = [name[0] for name in stories.started(done)]
+    assert (started.count("a"), started.count("b")) == (2, 6)
+    plain = stories.decided(made)
+    assert plain.queues["a"].resources["gpu"].fair_share == "4"  # off unless somebody asks for it
+
+
+def test_parts_need_a_capacity_and_a_moment() -> None:
+    known = {"a": used("a", 100.0)}
+    assert history.parts(known, {}, now=stories.NOW, half_life=HALF_LIFE) == {"a": {}}
+    assert history.parts(known, {amounts.GPU: 8000}, now=None, half_life=HALF_LIFE) == {}
+
+
+# The numbers of a decision
+
+
+def test_a_decision_tells_the_numbers_it_used() -> None:
+    shares_ = {"nvidia.com/gpu": {"quota": 2, "limit": 6}, stories.H100_NAME: {"quota": 1}}
+    parent = stories.queue("all", {"gpu": {"quota": 8}})
+    made = stories.world(stories.plugin_node("n0", 8), parent, stories.queue("a", shares_, parent="all"))
+    build.put(made, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=9))
+    build.put(made, stories.pod("starts", "a", gpus=2))
+    done = stories.decided(made)
+    found = done.queues["a"]
+    assert set(found.resources) == {"cpu", "memory", "gpu", stories.H100_NAME}
+    gpu = found.resources["gpu"]
+    assert (gpu.charged, gpu.requested, gpu.fair_share, gpu.allocatable) == ("3", "12", "6", "6")
+    assert found.dominant_share == "0.5"
+    assert (found.running, found.pending) == (2, 1)
+    assert done.queues["all"].running == 2
+    assert found.resources["cpu"].allocatable == ""  # without end
+    assert "" not in done.queues

@@ -1,0 +1,234 @@
+"""Objects of Kueue and KAI become queues: by structure for the examples, and no field is lost for anything at all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.model import objects, queues, queuetree
+from dovetail.model.conversion import kai, kueue, notes
+from dovetail.model.conversion.notes import Fate
+from dovetail.model.validation import admission, fields
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "migrate"
+TERMS = fields.Terms(check_selector=lambda expression: None, now="2026-01-01T00:00:00Z")
+Convert = Callable[[Sequence[dict[str, Any]]], notes.Conversion]
+CONVERTERS: dict[str, Convert] = {"kueue": kueue.convert, "kai": kai.convert}
+
+
+def example(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def specs(found: notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
+    return {one["metadata"]["name"]: one["spec"] for one in found.objects if one["kind"] == kind}
+
+
+def fate(found: notes.Conversion, subject: str, field: str) -> notes.Note:
+    (note,) = [one for one in found.notes if one.object == subject and one.field == field]
+    return note
+
+
+def cluster_queue(name: str, quotas: dict[str, dict[str, Any]], **spec: Any) -> dict[str, Any]:
+    flavors = [
+        {"name": flavor, "resources": [{"name": resource, **amounts} for resource, amounts in resources.items()]}
+        for flavor, resources in quotas.items()
+    ]
+    covered = sorted({resource for resources in quotas.values() for resource in resources})
+    groups = [{"coveredResources": covered, "flavors": flavors}]
+    head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": name}}
+    return head | {"spec": {"resourceGroups": groups, **spec}}
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_the_examples_become_objects_that_are_accepted_and_a_tree_without_problems(name: str) -> None:
+    found = CONVERTERS[name](example(name))
+    ours = [objects.decode(one).struct for one in found.objects]
+    assert [problem for one in ours for problem in admission.create(one, TERMS).problems] == []
+    known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
+    assert len(known) == 3
+    assert queuetree.problems(known) == {}
+
+
+def test_a_cohort_is_due_what_its_members_are_and_its_own_pool_and_no_more() -> None:
+    research = specs(kueue.convert(example("kueue")))["research"]
+    assert research["resources"]["nvidia.com/gpu"] == {
+        "quota": 24,
+        "limit": 24,
+    }  # 12 and 8 of the members, 4 of its own
+    assert research["resources"]["memory"] == {"quota": "768Gi", "limit": "768Gi"}
+    assert "namespaceSelector" not in research, "only queues without children take work"
+
+
+def test_flavors_add_up_and_products_are_kept_apart() -> None:
+    found = specs(kueue.convert(example("kueue")))
+    vision, speech = found["vision"]["resources"], found["speech"]["resources"]
+    assert vision["nvidia.com/gpu"] == {"quota": 12, "limit": 16, "weight": 2}
+    assert vision["gpu/product.NVIDIA-H100-80GB-HBM3"] == {"quota": 8, "limit": 12, "weight": 2}
+    assert vision["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 4, "limit": 4, "weight": 2}
+    assert speech["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 0, "limit": 0}, "it does not list that flavor"
+    assert "limit" not in speech["nvidia.com/gpu"], "it borrows without a bound"
+    assert found["vision"]["aliases"] == ["vision-dev/user-queue"]
+    assert found["vision"]["namespaceSelector"] == {"matchLabels": {"team": "vision"}}
+
+
+def test_without_a_cohort_nothing_is_borrowed() -> None:
+    found = kueue.convert([cluster_queue("alone", {"any": {"cpu": {"nominalQuota": "1500m"}}})])
+    assert specs(found)["alone"] == {"resources": {"cpu": {"quota": "1500m", "limit": "1500m"}}}
+
+
+def test_a_cohort_that_is_only_named_is_made_and_said() -> None:
+    found = kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="a")])
+    assert specs(found).keys() == {"a", "a-cohort"}, "a name can be had once"
+    assert specs(found)["a"]["parent"] == "a-cohort"
+    assert specs(found)["a-cohort"]["resources"] == {"cpu": {"quota": 4, "limit": 4}}
+    assert [one.object for one in found.notes if one.fate is Fate.ADDED] == ["Cohort a"]
+
+
+def test_cohorts_in_cohorts_add_up_and_borrow_up_to_their_limit() -> None:
+    amounts = {"resources": [{"name": "cpu", "nominalQuota": 1, "borrowingLimit": 2}], "name": "any"}
+    inner = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Cohort",
+        "metadata": {"name": "inner"},
+        "spec": {"parentName": "outer", "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [amounts]}]},
+    }
+    found = specs(kueue.convert([inner, cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohort="inner")]))
+    assert found["inner"] == {"parent": "outer", "resources": {"cpu": {"quota": 5, "limit": 7}}}
+    assert found["outer"]["resources"] == {"cpu": {"quota": 5, "limit": 5}}
+
+
+def test_a_circle_of_cohorts_ends() -> None:
+    made = [
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Cohort",
+            "metadata": {"name": name},
+            "spec": {"parentName": to},
+        }
+        for name, to in (("a", "b"), ("b", "a"))
+    ]
+    found = specs(kueue.convert([*made, cluster_queue("q", {"any": {"cpu": {"nominalQuota": 1}}}, cohortName="a")]))
+    assert (found["a"]["parent"], found["b"]["parent"]) == ("b", "a")
+
+
+def test_what_not_all_members_count_is_not_counted_for_them_together() -> None:
+    members = [
+        cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="c"),
+        cluster_queue("b", {"any": {"memory": {"nominalQuota": 4}}}, cohortName="c"),
+    ]
+    assert specs(kueue.convert(members))["c"] == {}
+
+
+def test_weights_with_fractions_are_counted_in_thousandths_everywhere() -> None:
+    quotas = {"any": {"cpu": {"nominalQuota": 1}}}
+    found = specs(
+        kueue.convert(
+            [
+                cluster_queue("a", quotas, cohortName="c", fairSharing={"weight": "500m"}),
+                cluster_queue("b", quotas, cohortName="c"),
+            ]
+        )
+    )
+    assert [found[name]["resources"]["cpu"]["weight"] for name in ("a", "b")] == [500, 1000]
+
+
+def test_a_stopped_queue_is_nobodys() -> None:
+    stopped = cluster_queue("a", {}, stopPolicy="Hold", namespaceSelector={})
+    local = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
+    held = local | {
+        "metadata": {"namespace": "n", "name": "held"},
+        "spec": {"clusterQueue": "a", "stopPolicy": "HoldAndDrain"},
+    }
+    found = kueue.convert([stopped, held])
+    assert specs(found)["a"] == {}
+    assert fate(found, "ClusterQueue a", "spec.stopPolicy").fate is Fate.APPROXIMATED
+    assert fate(found, "LocalQueue n/held", "spec.stopPolicy").to == "no alias"
+
+
+def test_what_cannot_be_said_here_is_told_with_a_reason() -> None:
+    spec = {"admissionChecks": ["x"], "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}, "newThing": {"a": [1]}}
+    found = kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": -1}}}, **spec)])
+    assert fate(found, "ClusterQueue a", "spec.admissionChecks").fate is Fate.DROPPED
+    assert fate(found, "ClusterQueue a", "spec.flavorFungibility").fate is Fate.DROPPED
+    assert fate(found, "ClusterQueue a", "spec.newThing.a[0]").why == notes.UNKNOWN
+    quota = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
+    assert fate(found, "ClusterQueue a", quota).why == "not a quantity, or below zero"
+    strange = kueue.convert([{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}])
+    assert fate(strange, "Job j", "").why == "objects of batch, kind Job, are not converted"
+
+
+def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
+    found = specs(kai.convert(example("kai")))
+    assert found["vision"] == {
+        "parent": "research",
+        "priority": 200,
+        "resources": {
+            "gpu": {"quota": "10500m", "limit": 12, "weight": 2},
+            "cpu": {"quota": 64, "weight": 1},
+            "memory": {"quota": "512G", "weight": 1},
+        },
+        "namespaceSelector": {},
+        "preemptMinRuntimeSeconds": 600,
+        "reclaimMinRuntimeSeconds": 5400,
+    }
+    assert found["research"]["resources"]["cpu"] == {"quota": "1E", "weight": 1}
+    assert "namespaceSelector" not in found["research"]
+    assert found["speech-night"]["aliases"] == ["speech.night"]
+    assert found["speech-night"]["resources"] == {"gpu": {"quota": 4, "limit": 4, "weight": 1}}
+
+
+def test_pod_groups_are_told_in_the_words_a_workload_uses() -> None:
+    found = kai.convert(example("kai"))
+    subject = "PodGroup vision-dev/pg-train"
+    assert fate(found, subject, "spec.minMember").to == "dovetail.dev/gang-min: 8"
+    level = fate(found, subject, "spec.topologyConstraint.requiredTopologyLevel")
+    assert level.to == "dovetail.dev/topology-required: example.com/rack"
+    assert not [one for one in found.objects if one["kind"] == "PodGroup"]
+
+
+WORDS = st.sampled_from(["a", "b", "cpu", "nvidia.com/gpu", "Never", "Any", "Hold", "", "x.y/z"])
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-3, 9), st.floats(allow_nan=False), WORDS, st.just("10m")),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(["name", "resources", "weight", "odd"]), inner)
+    ),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+@given(data=st.data())
+def test_every_field_of_whatever_is_given_is_accounted_for(name: str, data: st.DataObject) -> None:
+    trees = copy.deepcopy(example(name))
+    for _ in range(data.draw(st.integers(0, 6))):
+        _spoil(data.draw(st.sampled_from(trees)), data)
+    found = CONVERTERS[name](trees)
+    told = {one.object: {note.field for note in found.notes if note.object == one.object} for one in found.notes}
+    for tree in trees:
+        subject = notes.Source(tree).subject
+        for path in notes.leaves(tree):
+            if path[0] not in ("apiVersion", "kind"):
+                around = {notes.written(path[:length]) for length in range(len(path) + 1)}
+                assert around & told[subject], f"{subject}: {notes.written(path)} is lost"
+
+
+def _spoil(tree: dict[str, Any], data: st.DataObject) -> None:
+    """Puts anything anywhere: over a field, beside it, or in place of what is around it."""
+    paths = list(notes.leaves(tree)) or [("spec",)]
+    path = data.draw(st.sampled_from(paths))
+    path = path[: data.draw(st.integers(1, len(path)))]
+    place: Any = tree
+    for step in path[:-1]:
+        place = place[step]
+    if isinstance(place, dict) and data.draw(st.booleans()):
+        place[data.draw(WORDS)] = data.draw(VALUES)
+    else:
+        place[path[-1]] = data.draw(VALUES)
