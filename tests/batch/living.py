@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dovetail.loops import slots
 from dovetail.model import claims, gangs, meta, namespaces, plan, pods, policy, quantity, queues, slices, topologies
 from dovetail.schedule import cycle
 from dovetail.world.events import Changed, Deleted, Object, ObjectKey
@@ -22,6 +23,7 @@ from tests.schedule import build
 
 EPOCH: Final = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 GRACE: Final = 30  # seconds a pod takes to leave
+KEPT: Final = 300  # seconds the new place of a pod that moves is kept
 SPACE: Final = "default"
 API: Final = "dovetail.dev/v1alpha1"
 SHARED_GIB: Final = 24
@@ -206,6 +208,8 @@ class Cluster:
         self.started: dict[str, int] = {}  # by work, since when it has what it needs
         self.ended: dict[str, int] = {}
         self._made = itertools.count()
+        self._slots = slots.Slots(self.world, seconds=KEPT)
+        self._expiries: list[int] = []
         self._leaving: list[tuple[int, str]] = []
         self._coming: list[tuple[int, int, Work]] = []
         self.put(*base(), *facts)
@@ -309,14 +313,31 @@ class Cluster:
         """What is to happen now."""
         return cycle.decide(self.world, self.policy, self.now)
 
-    def carry_out(self, done: plan.Plan) -> bool:
-        """Does it; whether anybody started or has to go."""
-        self.turn += 1
+    def fill_slots(self) -> None:
+        """Whoever room is kept for is asked about first, as the live loop does."""
+        kin = {id_: (SPACE, self.seats[id_][0]) for id_, pod in self.world.pods.items() if not pod.spec.node_name}
+        if not (lifted := self._slots.lift(set(kin.values()))):
+            return
+        wanted = {slot.kin for slot in lifted.values()}
+        among = [id_ for id_, one in kin.items() if one in wanted]
+        done = cycle.decide(self.world, self.policy, self.now, among=among)
+        self._start(done)
+        self._slots.put_back(lifted, [(kin[one.pod.uid], one.node) for one in done.placements])
+
+    def _start(self, done: plan.Plan) -> None:
         for one in done.placements:
             given = {(part.claim.namespace, part.claim.name): part.result for part in one.allocations}
             self.bind(one.pod.uid, one.node, given)
+
+    def carry_out(self, done: plan.Plan) -> bool:
+        """Does it; whether anybody started or has to go."""
+        self.turn += 1
+        self._start(done)
         self._nominate({one.pod.uid: one.node for one in done.nominations})
         for gone in done.evictions:
+            if gone.moves_to:
+                self._slots.keep(gone, self.world.pods[gone.pod.uid], self.second)
+                heapq.heappush(self._expiries, self.second + KEPT)
             self.delete(gone.pod.uid)
             self.evictions.append(
                 Happened(
@@ -358,6 +379,7 @@ class Cluster:
     def settle(self, *, most: int = 60) -> int:
         """Decides until nothing changes at this moment; how many turns that took. Raises if it takes too many."""
         for turn in range(most):
+            self.fill_slots()
             if not self.carry_out(self.decided()):
                 return turn
         raise AssertionError(f"after {most} decisions at one moment something still changes")
@@ -369,11 +391,16 @@ class Cluster:
             ends.append(self._leaving[0][0])
         if self._coming:
             ends.append(self._coming[0][0])
+        if self._expiries:
+            ends.append(self._expiries[0])
         return max(min(ends), self.second) if ends else None
 
     def advance(self, second: int) -> None:
         """Time passes: work ends, pods are gone and made anew, work arrives."""
         self.second = second
+        self._slots.expire(second)
+        while self._expiries and self._expiries[0] <= second:
+            heapq.heappop(self._expiries)
         for name, at in [*self.started.items()]:
             runtime = self.works[name].runtime
             if runtime is not None and at + runtime <= second:

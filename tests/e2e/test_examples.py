@@ -25,6 +25,7 @@ PODS = {  # how many pods of each example run in the end; those without pods or 
     "memory-shares.yaml": 3,
     "extended-resource.yaml": 1,
     "admin-access.yaml": 1,
+    "gang-job.yaml": 4,
 }
 OTHERS = {"batch-job.yaml", "device-taint-rule.yaml", "local-volume.yaml"}
 

@@ -94,13 +94,8 @@ def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: S
     story.fleet(nodes=1, gpus=2)
     story.template()
     queue(story)
-    for name in ("low", "high"):
-        value = {"low": 10, "high": 50}[name]
-        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        story.put("priorityclasses", head | {"metadata": {"name": f"{story.namespace}-{name}"}, "value": value})
-    low = {"priorityClassName": f"{story.namespace}-low"}
     for name in ("one", "two"):
-        member(story, name, labels={"app": "kept"}, **low)
+        member(story, name, labels={"app": "kept"})
     story.wait_running("one", "two")
     budget = {
         "apiVersion": "policy/v1",
@@ -110,7 +105,7 @@ def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: S
     }
     planes.apply(story.live.plane, [budget], namespace=story.namespace)
     story.wait("the budget counted", lambda: _counted(story))
-    member(story, "important", priorityClassName=f"{story.namespace}-high")
+    member(story, "important", priorityClassName="system-cluster-critical")
     story.wait("a refused eviction", lambda: "not evicted" in story.live.log())
     assert not any(pod["metadata"].get("deletionTimestamp") for pod in story.pods().values())
     planes.kubectl(story.live.plane, "delete", "pdb", "kept", "-n", story.namespace)

@@ -147,9 +147,7 @@ def evicts_nobody(story: Scene, right: Right) -> None:
     there = {"nodeSelector": {"example.com/kind": "busy"}}
     story.pod("victim", templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"}, **there)
     story.wait_running("victim")
-    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": story.namespace}}
-    story.put("priorityclasses", head | {"value": 50})
-    story.pod("important", templates=["gpu"], priorityClassName=story.namespace, **there)
+    story.pod("important", templates=["gpu"], priorityClassName="system-cluster-critical", **there)
     _wait_logged(story, right)
     assert not story.pods()["victim"]["metadata"].get("deletionTimestamp")
 

@@ -31,7 +31,6 @@ PREFIXES = {
     "storageclasses": "apis/storage.k8s.io/v1",
     "csidrivers": "apis/storage.k8s.io/v1",
     "csinodes": "apis/storage.k8s.io/v1",
-    "priorityclasses": "apis/scheduling.k8s.io/v1",
     "queues": "apis/dovetail.dev/v1alpha1",
     "intents": "apis/dovetail.dev/v1alpha1",
 }

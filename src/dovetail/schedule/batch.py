@@ -22,7 +22,7 @@ from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers
 from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
-from dovetail.schedule.yielding import rules, stale
+from dovetail.schedule.yielding import idleness, rules, stale
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -83,6 +83,7 @@ class Batch:
                 job.is_preemptible = gang.is_preemptible
             else:
                 job.is_preemptible = job.priority < policy_.batch.preemptible_below
+            job.idle_since = idleness.since(world, job)
             for id_ in job.pods.keys() & world.assumed.keys():
                 if job.state[id_] is State.WAITING:
                     job.mark(id_, State.STARTING)  # decided before, and not confirmed yet

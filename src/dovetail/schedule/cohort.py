@@ -15,9 +15,10 @@ from typing import Final
 
 from dovetail.model import classes, nodes, plan
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import likeness, refuse
+from dovetail.schedule import likeness, refuse, reuse
 from dovetail.schedule.judge import Choice, Judge, Kind, Told
 
+MOST_PICKS: Final = 4096  # choices of devices remembered for one kind of pods
 SLACK: Final = 256  # classes and heap entries beyond twice those in use before a sweep
 _UNTOLD: Final = Reason(code=ReasonCode.BUDGET, detail="cannot serve the pod; the reasons are not worked out yet")
 
@@ -38,6 +39,7 @@ class Cohort:
         self._members: dict[int, int] = {}
         self._terms: dict[int, tuple[plan.Term, ...]] = {}  # of classes a node was chosen from
         self._choices: dict[likeness.Key, Choice | Told] = {}  # by devices alone: room differs more often than they do
+        self._picks: dict[likeness.Key, reuse.Pick] = {}  # by devices alone, too
         self._heap: list[tuple[float, str, int]] = []
         self._unfiled: set[str] = set()  # nodes the budget did not suffice for
         self._sweep_at = SLACK
@@ -88,6 +90,16 @@ class Cohort:
         if number not in self._terms:
             self._terms[number] = judge.terms(self.kind, node)
         return self._terms[number]
+
+    def pick(self, judge: Judge, node: str) -> reuse.Pick | None:
+        """The devices that were chosen before on a node that looks like this one."""
+        return self._picks.get(self._devices_key(judge, node))
+
+    def keep_pick(self, judge: Judge, node: str, pick: reuse.Pick) -> None:
+        """Remembers what was chosen on a node, for those that look like it."""
+        if len(self._picks) >= MOST_PICKS:
+            self._picks.clear()
+        self._picks[self._devices_key(judge, node)] = pick
 
     def tally(self, judge: Judge) -> refuse.Tally:
         """Why no node suits, counted. Linear in classes, and in nodes where reasons are to be written down."""

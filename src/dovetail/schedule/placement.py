@@ -16,7 +16,7 @@ import msgspec
 from dovetail.allocate import outcome
 from dovetail.model import claims, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import extended, likeness, refuse, ties
+from dovetail.schedule import extended, likeness, refuse, reuse, ties
 from dovetail.schedule.claims import Needs, Wanted, named_nodes
 from dovetail.schedule.cohort import Cohort, Cohorts, Singles
 from dovetail.schedule.judge import Judge, Kind, Known, kind_of, stand_in
@@ -104,7 +104,9 @@ class Search:
         before = extended.made_before(self._world, pod) if backed else ()
         followed = _followed(before)
         self._judge.begin()
+        cohort: Cohort | None
         if not self._memo or needs.held or followed is not None:
+            cohort = None
             kind = kind_of(pod, needs, backed=backed, followed=followed)
             answer = self._singly(kind, needs, tied, within)
         else:
@@ -112,7 +114,7 @@ class Search:
             kind = cohort.kind._replace(pod=pod)
             answer = self._together(cohort, tied, within)
         if isinstance(answer, ties.Best):
-            found = self._chosen(kind, needs, node=answer.node, before=before)
+            found = self._chosen(kind, needs, node=answer.node, before=before, cohort=cohort)
             steps = (
                 tied.volumes.steps(self._world.nodes[answer.node])
                 if tied is not None and tied.volumes is not None
@@ -179,13 +181,21 @@ class Search:
         reads = likeness.reads_of(_every_claim(kind), self._world.classes)
         return Cohort(kind, likeness.keys_for(self._world, reads))
 
-    def _chosen(self, kind: Kind, needs: Needs, *, node: str, before: tuple[claims.ResourceClaim, ...]) -> Found:
+    def _chosen(
+        self,
+        kind: Kind,
+        needs: Needs,
+        *,
+        node: str,
+        before: tuple[claims.ResourceClaim, ...],
+        cohort: Cohort | None,
+    ) -> Found:
         """Devices on the node, under the claims' own names: share ids depend on them, the choice does not."""
         served = self._judge.served(kind, node)
         extra = _extra_claim(kind, served, before)
         fresh = tuple(one.claim for one in needs.fresh)
         wanted = fresh if extra is None else (*fresh, extra)
-        results = self._results(wanted, node) if wanted else ()
+        results = self._results(wanted, node, cohort if extra is None else None) if wanted else ()
         allocations = dict(zip((one.key for one in needs.fresh), results[: len(fresh)], strict=True))
         if not served:
             return Found(node, allocations, None)
@@ -196,9 +206,17 @@ class Search:
         made = plan.MadeClaim(claim=_nameless(claim), result=result, mappings=mappings, existing=_ref(claim))
         return Found(node, allocations, made)
 
-    def _results(self, wanted: tuple[claims.ResourceClaim, ...], node: str) -> tuple[claims.AllocationResult, ...]:
-        found = self._judge.allocated(wanted, self._judge.view(node))
+    def _results(
+        self, wanted: tuple[claims.ResourceClaim, ...], node: str, cohort: Cohort | None
+    ) -> tuple[claims.AllocationResult, ...]:
+        view = self._judge.view(node)
+        known = cohort.pick(self._judge, node) if cohort is not None else None
+        if known is not None:
+            return reuse.moved(known, view)
+        found = self._judge.allocated(wanted, view)
         assert isinstance(found, outcome.Allocated), "the same claims on the same node gave another answer"
+        if cohort is not None and (pick := reuse.kept(found.results, view)) is not None:
+            cohort.keep_pick(self._judge, node, pick)
         return found.results
 
     def _holding(self, pod: pods.Pod, kind: Kind) -> tuple[plan.ClaimRef, ...]:

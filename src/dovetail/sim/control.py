@@ -29,7 +29,7 @@ from dovetail.model import (
 )
 from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
-from dovetail.sim import caretaking, rulings, volumes
+from dovetail.sim import rulings, volumes, yielding
 from dovetail.sim import cluster as clusters
 from dovetail.sim import queues as queue_status
 from dovetail.world.events import Changed, Deleted, ObjectKey
@@ -37,6 +37,7 @@ from dovetail.world.world import World
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 SCHEDULED: Final = "PodScheduled"
+MOST_ROUNDS: Final = 100  # in which somebody yields; a plan lets nobody yield for nothing, so few are needed
 MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
 
 _SEEN: Final = (
@@ -65,8 +66,7 @@ def turn(
     mirror = _Mirror()
     cluster = _caught_up(cluster, now, walk=walk, mirror=mirror)
     cluster = _placed(cluster, now, walk=walk, mirror=mirror)
-    cluster = _caught_up(cluster, now, walk=walk, mirror=mirror)  # some end as soon as they start
-    return clusters.written(cluster, queue_status.told(cluster, {}, now=timestamp(now)), now=timestamp(now))
+    return _caught_up(cluster, now, walk=walk, mirror=mirror)  # some end as soon as they start
 
 
 def is_due(cluster: clusters.Cluster, *, now: datetime.datetime, walk: stages.Stages = stages.DEFAULT) -> bool:
@@ -140,7 +140,7 @@ def _walked(cluster: clusters.Cluster, at: datetime.datetime, *, walk: stages.St
     steps = [due for stored in _walkers(cluster) if (due := _due(cluster, stored, walk)) is not None and due.at <= at]
     changed = [_stepped(due.pod, due.become, at=at) for due in steps]
     ended = {due.pod.struct.metadata.uid for due in steps if due.become.phase in stages.TERMINAL}
-    return _given_back(clusters.written(cluster, changed, now=stamp), ended, stamp)
+    return yielding.given_back(clusters.written(cluster, changed, now=stamp), ended, stamp)
 
 
 def _walkers(cluster: clusters.Cluster) -> list[objects.Stored]:
@@ -186,34 +186,6 @@ def _created(pod: objects.Object) -> datetime.datetime | None:
         return None
 
 
-def _given_back(cluster: clusters.Cluster, ended: set[str], stamp: str) -> clusters.Cluster:
-    """The cluster after the claim controller saw that pods of these uids have ended.
-
-    A user that is not here keeps what it reserved: a snapshot need not hold every pod.
-    """
-    for stored in list(_held_by(cluster, ended)):
-        claim = stored.struct
-        assert isinstance(claim, claims.ResourceClaim)
-        staying = {user.uid for user in claim.status.reserved_for} - ended
-        owner = caretaking.made_for(claim)
-        if owner is not None and owner.uid in ended and not staying:
-            cluster = clusters.delete(cluster, clusters.key_of(claim)) or cluster
-            continue
-        *_, free = caretaking.given_back(stored.tree, staying)
-        cluster = clusters.written(cluster, [objects.decode(free)], now=stamp)
-    return cluster
-
-
-def _held_by(cluster: clusters.Cluster, users: set[str]) -> Iterator[objects.Stored]:
-    """Claims that these pods use or that were made for them."""
-    for stored in clusters.listed(cluster, "ResourceClaim") if users else ():
-        claim = stored.struct
-        if isinstance(claim, claims.ResourceClaim):
-            owner = caretaking.made_for(claim)
-            if (owner is not None and owner.uid in users) or any(u.uid in users for u in claim.status.reserved_for):
-                yield stored
-
-
 def _stepped(stored: objects.Stored, become: stages.Become, *, at: datetime.datetime) -> objects.Stored:
     """The pod in its next phase, written as hollow nodes write it."""
     assert isinstance(stored.struct, pods.Pod)
@@ -224,22 +196,32 @@ def _stepped(stored: objects.Stored, become: stages.Become, *, at: datetime.date
 def _placed(
     cluster: clusters.Cluster, now: datetime.datetime, *, walk: stages.Stages, mirror: _Mirror
 ) -> clusters.Cluster:
-    """The cluster after everything that can start has started."""
+    """The cluster after everything that can start has started, and who has to yield for it has."""
     stamp = timestamp(now)
     cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
     cluster = _with_volumes(cluster, stamp)
-    if not _has_waiting(cluster):
+    if not _has_waiting(cluster) and not any(key.kind == "Queue" for key in cluster.records):
         return cluster
     from dovetail.schedule import cycle  # who only asks what is due needs no engine
 
     # Again until nobody starts: who waits is told how things are now, not how they were when it was its turn.
-    while (decided := cycle.decide(mirror.world_of(cluster), policy.DEFAULT, now)).placements:
+    rounds = 0
+    while True:
+        decided = cycle.decide(mirror.world_of(cluster), policy.DEFAULT, now)
+        rounds += 1
+        evictions = decided.evictions if rounds <= MOST_ROUNDS else ()
+        if not decided.placements and not evictions:
+            break
         for placement in decided.placements:
             carried_out = _carried_out(cluster, placement, stamp, walk=walk)
             cluster = clusters.written(cluster, carried_out, now=stamp)
+        cluster = yielding.evicted(cluster, evictions, now=stamp)
+        cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
         cluster = _with_volumes(cluster, stamp)
     waits = [one for refusal in decided.refusals if (one := _told(cluster, refusal, stamp)) is not None]
-    return clusters.written(cluster, waits, now=stamp)
+    cluster = clusters.written(cluster, waits, now=stamp)
+    cluster = clusters.written(cluster, yielding.nominated(cluster, decided.nominations), now=stamp)
+    return clusters.written(cluster, queue_status.told(cluster, decided.queues, now=stamp), now=stamp)
 
 
 def _with_volumes(cluster: clusters.Cluster, stamp: str) -> clusters.Cluster:

@@ -16,6 +16,7 @@ from dovetail.model import (
     claims,
     classes,
     gangs,
+    idling,
     namespaces,
     nodes,
     plan,
@@ -66,6 +67,7 @@ class World:
         self.queues: dict[str, queues.Queue] = {}
         self.topologies: dict[str, topologies.Topology] = {}
         self.gangs = Gangs()  # who belongs together
+        self.idle: dict[str, idling.IdleState] = {}  # by pod; written by whoever measures, between decisions
         self.images: Counter[str] = Counter()  # by name, how many nodes hold it
         self.crowd = Crowd()  # the pods on nodes, as others see them
         self.storage = Storage()  # volumes, their claims and what is decided about them
@@ -215,6 +217,7 @@ class World:
         if not is_there or pod.spec.node_name or pod.status.phase in TERMINAL:
             self._confirm(id_, keep_claims=is_there and bool(pod.spec.node_name))
         if not is_there:
+            self.idle.pop(id_, None)
             return
         self.pods[id_] = pod
         if after is not None:

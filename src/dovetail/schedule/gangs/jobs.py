@@ -59,6 +59,8 @@ class Team:
 class Job:
     """A gang in one decision."""
 
+    idle_since: datetime.datetime | None = None  # all it holds is nearly unused: it may be made to yield, and first
+
     def __init__(
         self, gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]], *, queue: str, is_preemptible: bool
     ) -> None:
@@ -171,7 +173,7 @@ class Job:
 
     def portion(self, gone: Collection[str] = ()) -> tuple[str, ...]:
         """The pods to yield next: one beyond a minimum, else a group beyond it, else all that run."""
-        surplus = self._surplus(self.root, gone)
+        surplus = self._surplus(self.root, gone) if not self.gang.evicts_whole else ()
         if surplus:
             return surplus
         return tuple(id_ for id_ in self.active() if id_ not in gone)

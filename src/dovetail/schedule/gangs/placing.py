@@ -42,7 +42,7 @@ class Placer:
     def _wait_together(self, job: Job, ids: Sequence[str]) -> None:
         """Where a group has to wait for one of its pods, nothing of this step starts before it."""
         stage = self._stage
-        if stage.is_later or all(stage.given[id_].is_now for id_ in ids):
+        if stage.is_later or not stage.frees_later:
             return
         if any(self._must_wait(job, team) for team in _pod_teams(job.root)):
             for id_ in ids:

@@ -94,6 +94,11 @@ class Stage:
                 if state in PLACED:
                     self.charge(job, id_, self.node_of(id_), {})
 
+    @property
+    def jobs_by_pod(self) -> Mapping[str, Job]:
+        """The job of every pod that is part of the decision."""
+        return self._job_of
+
     def job_of(self, id_: str) -> Job:
         """The job of a pod."""
         return self._job_of[id_]
@@ -113,7 +118,11 @@ class Stage:
     def running_jobs(self) -> list[Job]:
         """Jobs that ran when the decision began, and may be made to yield; some may have nothing left that runs."""
         if self._running is None:
-            self._running = [job for job in self.jobs.values() if job.is_preemptible and job.has_active]
+            self._running = [
+                job
+                for job in self.jobs.values()
+                if (job.is_preemptible or job.idle_since is not None) and job.has_active
+            ]
         return self._running
 
     # Trying
@@ -375,6 +384,15 @@ class Stage:
         for key, count in users.items():
             known = self._claim_users.get(key)
             if known is not None and known[0] <= count:
+                amounts.add(found, known[3])
+        return found
+
+    def most_of(self, job: Job, id_: str) -> Amounts:
+        """What a running pod holds, claims it shares with others in full."""
+        found = dict(self._charges.get(id_, {}))
+        for key in self.world.claims_used(job.pods[id_]):
+            known = self._claim_users.get(key)
+            if known is not None:
                 amounts.add(found, known[3])
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from dovetail.schedule.gangs.jobs import Job
@@ -59,6 +59,12 @@ def dominant_share(account: Account, accounts: Accounts) -> float:
 def job_key(job: Job) -> Key:
     """Lower comes first."""
     return (-job.priority, job.fullness, job.created, job.name)
+
+
+def victim_key(job: Job, gone: Collection[str], toll: Key) -> Key:
+    """Higher yields first: what is idle, the less important, what has more than its minimum, by toll, the younger."""
+    is_idle = job.idle_since is not None
+    return (is_idle, -job.priority, job.fullness_without(gone), *toll, job.created, job.name)
 
 
 class Reversed(Generic[T]):
@@ -149,17 +155,24 @@ class Victims:
     """Portions of running jobs in the order in which they would have to yield."""
 
     def __init__(
-        self, accounts: Accounts, jobs: Iterable[Job], *, cost: Callable[[Job, tuple[str, ...]], Mapping[str, int]]
+        self,
+        accounts: Accounts,
+        jobs: Iterable[Job],
+        *,
+        cost: Callable[[Job, tuple[str, ...]], Mapping[str, int]],
+        toll: Callable[[Job], Key] = lambda job: (),
     ) -> None:
         self._accounts = accounts
         self._cost = cost
+        self._toll = toll  # what decides between jobs that are equal otherwise
         self._lost: dict[str, amounts.Amounts] = {}
         self._keys: dict[str, tuple[Key | None, Account | None]] = {}  # until the account changes
         self._rows: dict[str, list[tuple[Reversed[Key], int, Job]]] = {}
         self._count = itertools.count()
         self._taken: dict[str, set[str]] = {}  # by job, pods already offered
         for job in jobs:
-            self._rows.setdefault(job.queue, []).append((Reversed(job_key(job)), next(self._count), job))
+            key = victim_key(job, (), toll(job))
+            self._rows.setdefault(job.queue, []).append((Reversed(key), next(self._count), job))
         for row in self._rows.values():
             heapq.heapify(row)
 
@@ -175,7 +188,7 @@ class Victims:
                 amounts.add(self._lost.setdefault(account.name, {}), cost)
                 self._keys.pop(account.name, None)
             if job.portion(taken):
-                key: Key = (-job.priority, job.fullness_without(taken), job.created, job.name)
+                key = victim_key(job, taken, self._toll(job))
                 heapq.heappush(self._rows[leaf.name], (Reversed(key), next(self._count), job))
             yield job, portion
 

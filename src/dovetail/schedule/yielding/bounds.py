@@ -55,7 +55,7 @@ class Room:
         known = self._held.get((id_, name))
         if known is None:
             job = self._stage.job_of(id_)
-            known = self._held[id_, name] = self._stage.cost_of(job, (id_,)).get(name, 0)
+            known = self._held[id_, name] = self._stage.most_of(job, id_).get(name, 0) + 1  # parts were rounded
         return known
 
     def changed(self, nodes: Iterable[str]) -> None:

@@ -56,6 +56,7 @@ class Solver:
         self._waiting = waiting
         self._room = Room(stage)
         self._doubtful: list[Portion] = []  # of the scenario that was tried last
+        self._portions: dict[str, list[Portion]] = {}  # by job, those offered so far
         self._placer = placer
         self._rules = rules
         self._spared = spared
@@ -105,14 +106,29 @@ class Solver:
         """Whoever may have to yield, first to last."""
         stage = self._stage
         taken: dict[str, set[str]] = {}
+        self._portions = {}
         for one, ids in Victims(stage.accounts, self._rules.victims(job), cost=stage.cost_of):
             so_far = taken.setdefault(one.id, set())
             so_far.update(ids)
             if not self._spared.isdisjoint(ids):
                 continue
-            if not one.is_satisfied(one.root, so_far) and self._is_young(job, one):
-                continue  # what runs for too short a time may lose what is beyond its minimum
-            yield Portion(one, ids)
+            if not one.is_satisfied(one.root, so_far) and (
+                self._is_young(job, one) or not self._spared.isdisjoint(so_far)
+            ):
+                continue  # what runs for too short a time, or is spared in part, may lose what is beyond its minimum
+            portion = Portion(one, ids)
+            self._portions.setdefault(one.id, []).append(portion)
+            yield portion
+
+    def _whole(self, chosen: Sequence[Portion]) -> Sequence[Portion]:
+        """The same with what their jobs lose before: a minimum goes only after all that is beyond it."""
+        if all(len(self._portions[one.job.id]) == 1 for one in chosen):
+            return chosen
+        found: dict[tuple[str, ...], Portion] = {}
+        for one in chosen:
+            own = self._portions[one.job.id]
+            found.update((other.ids, other) for other in own[: own.index(one) + 1])
+        return list(found.values())
 
     def _is_young(self, job: Job, victim: Job) -> bool:
         least = self._rules.min_runtime(job, victim)
@@ -128,7 +144,7 @@ class Solver:
         is_final: bool,
     ) -> tuple[Portion, ...] | None:
         tried: set[frozenset[str]] = set()
-        for chosen in scenarios:
+        for chosen in map(self._whole, scenarios):
             pods = [id_ for one in chosen for id_ in one.ids]
             key = frozenset(pods)
             if key in tried or (self._rules.most is not None and len(pods) > self._rules.most):
@@ -147,10 +163,11 @@ class Solver:
     def _carried_out(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> tuple[Portion, ...]:
         """Lets go of victims without whom it does as well, then keeps the scenario."""
         left = list(chosen)
-        for one in self._doubtful[:MOST_SPARED]:
+        for one in self._last_first(self._doubtful[:MOST_SPARED]):
             fewer = [other for other in left if other != one]
             if (
                 fewer
+                and len(self._whole(fewer)) == len(fewer)
                 and self._try(job, ids, fewer, is_kept=False)
                 and (self._rules.must_move or self._starts_next(job, ids, fewer))
             ):
@@ -158,6 +175,14 @@ class Solver:
         is_kept = self._try(job, ids, left, is_kept=True)
         assert is_kept, "the same scenario had another end"
         return tuple(left)
+
+    def _last_first(self, portions: Sequence[Portion]) -> Iterator[Portion]:
+        """In their order, but of one job what it would lose last before the rest of it."""
+        by_job: dict[str, list[Portion]] = {}
+        for one in portions:
+            by_job.setdefault(one.job.id, []).append(one)
+        for listed in by_job.values():
+            yield from sorted(listed, key=self._portions[listed[0].job.id].index, reverse=True)
 
     def _scenarios(
         self, offered: Offered, kept: tuple[Portion, ...], bounds: Bounds, count: int, *, is_final: bool

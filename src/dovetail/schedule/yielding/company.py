@@ -1,0 +1,71 @@
+"""Decides who has to yield together: a claim's devices are free only when everybody who uses it is gone.
+
+Given pods that would yield; answers them with all who share a claim with them, of whichever job, and with the rest of
+a gang that would fall below its minimum by it. None where one of these may not be asked: nobody yields for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule.gangs.stage import Stage
+from dovetail.world.events import ObjectKey
+
+May = Callable[[Job, tuple[str, ...]], bool]
+
+
+class Company:
+    """Who shares devices with whom, in one decision."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def of(self, job: Job, ids: tuple[str, ...], *, may: May) -> Mapping[str, tuple[Job, tuple[str, ...]]] | None:
+        """By job, the pods that go; the one asked about first. None if that cannot be."""
+        if not any(self._others(job, (id_,)) for id_ in ids):
+            return {job.id: (job, ids)}
+        found = {job.id: (job, ids)}
+        waiting = [job.id]
+        while waiting:
+            one, going = found[waiting.pop()]
+            for id_ in self._others(one, going):
+                other = self._job_of(id_)
+                if other is None:
+                    return None
+                before = found.get(other.id, (other, ()))[1]
+                if id_ in before:
+                    continue
+                found[other.id] = (other, self._whole(other, (*before, id_)))
+                waiting.append(other.id)
+        return found if all(may(one, going) for one, going in found.values()) else None
+
+    def _others(self, job: Job, ids: Iterable[str]) -> list[str]:
+        """Pods beside these that use a claim of theirs and are still there."""
+        world = self._stage.world
+        known = set(ids)
+        found: dict[str, None] = {}
+        for key in dict.fromkeys(key for id_ in known for key in world.claims_used(job.pods[id_])):
+            found.update(dict.fromkeys(id_ for id_ in self._users(key) if id_ not in known))
+        return list(found)
+
+    def _users(self, key: ObjectKey) -> list[str]:
+        claim = self._stage.world.claims.get(key)
+        if claim is None or len(claim.status.reserved_for) < 2:
+            return []
+        return [user.uid for user in claim.status.reserved_for if self._is_there(user.uid)]
+
+    def _is_there(self, id_: str) -> bool:
+        if id_ not in self._stage.world.running():
+            return False
+        job = self._job_of(id_)
+        return job is None or job.state[id_] in (State.ACTIVE, State.STUCK)
+
+    def _job_of(self, id_: str) -> Job | None:
+        return self._stage.jobs_by_pod.get(id_)
+
+    def _whole(self, job: Job, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """These pods, or all that run where the gang could not do without them."""
+        if job.gang.evicts_whole or not job.is_satisfied(job.root, ids):
+            return tuple(dict.fromkeys((*ids, *job.active())))
+        return ids
