@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench.batch_worlds import GPUS, NODES_PER_ZONE, Devices, Site
+from bench.batch_worlds import GPUS, NODES_PER_ZONE, Site
 from dovetail.model import plan
 
 TOGETHER: Final = {"topology": "rooms", "topology-required": "zone", "topology-preferred": "rack"}
@@ -99,6 +99,16 @@ def _widest(nodes: int) -> int:
     return min(512, nodes)
 
 
+def _last(site: Site) -> Expected:
+    """What a turn costs in which next to nothing happens."""
+    _halves(site)
+    for node in site.nodes:
+        for _ in range(GPUS - (node == site.nodes[-1])):
+            site.run("blue", node)
+    site.wait("red")
+    return Expected(placements=1)
+
+
 def _reclaim(site: Site) -> Expected:
     _halves(site)
     for node in site.nodes:
@@ -183,6 +193,7 @@ CASES: Final = {
     "gang-crowd": Case("the same, one zone has room", _gang_in_a_crowd, lambda _: 512),
     "gang-zone": Case("128-pod gang, 8 GPUs each: a whole zone", _gang_of_eights, lambda _: NODES_PER_ZONE),
     "gang-wide": Case("512-pod gang, 8 GPUs each, preferred zone, larger than any", _gang_across_zones, _widest),
+    "last": Case("one job for the last free GPU", _last, lambda _: 1),
     "reclaim": Case("reclaim one GPU, all GPUs taken", _reclaim, lambda _: 1, 14),
     "cannot": Case("cannot fit: 10 pods, 80 GPUs; 9 nodes could be emptied", _cannot_fit, lambda _: GANG_PODS, 250),
     "cannot-fixed": Case("cannot fit: nobody yields", _cannot_fit_fixed, lambda _: GANG_PODS),
@@ -191,4 +202,3 @@ CASES: Final = {
     "consolidate-half": Case("the same, 4 GPUs taken a node", _consolidate_halves, lambda _: 400),
     "consolidate-mixed": Case("consolidate for 4 gangs, 1-4 jobs a node", _consolidate_scattered, lambda _: 40),
 }
-DEVICES: Final = tuple(Devices)

@@ -206,7 +206,9 @@ def _is_plain(cluster: Cluster, node: str) -> bool:
 
 
 def _has_limits(cluster: Cluster) -> bool:
-    return any(share.limit is not None for one in cluster.world.queues.values() for share in one.spec.resources.values())
+    return any(
+        share.limit is not None for one in cluster.world.queues.values() for share in one.spec.resources.values()
+    )
 
 
 # Queues

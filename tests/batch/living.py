@@ -70,7 +70,9 @@ def stamp(second: int) -> str:
     return (EPOCH + datetime.timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def queue(name: str, *, parent: str = "", priority: int = 0, age: int = 0, **shares: tuple[float | None, ...]) -> Object:
+def queue(
+    name: str, *, parent: str = "", priority: int = 0, age: int = 0, **shares: tuple[float | None, ...]
+) -> Object:
     """A queue everybody may use: by resource (quota, limit, weight), all but the quota left out where they need not be."""
     resources = {}
     for resource, numbers in shares.items():
@@ -97,7 +99,9 @@ def topology(name: str, *labels: str) -> Object:
     return topologies.Topology(api_version=API, kind="Topology", metadata=meta.ObjectMeta(name=name), spec=spec)
 
 
-def gang(name: str, *asks: Ask, least: int | None = None, arrives: int = 0, runtime: int | None = None, **facts: Any) -> Work:
+def gang(
+    name: str, *asks: Ask, least: int | None = None, arrives: int = 0, runtime: int | None = None, **facts: Any
+) -> Work:
     """A gang of one group, all of which are needed unless told otherwise."""
     asks = asks or (Ask(),)
     groups = facts.pop("groups", (gangs.Group(name="default", min=len(asks) if least is None else least),))
@@ -195,7 +199,9 @@ def result(node: str, devices: Iterable[tuple[str, str | None]], *, share_gib: i
 class Cluster:
     """The cluster, its clock and its past."""
 
-    def __init__(self, facts: Iterable[Object] = (), *, rules: policy.Policy = policy.DEFAULT, grace: int = GRACE) -> None:
+    def __init__(
+        self, facts: Iterable[Object] = (), *, rules: policy.Policy = policy.DEFAULT, grace: int = GRACE
+    ) -> None:
         self.world = World()
         self.second = 0
         self.turn = 0
@@ -319,8 +325,9 @@ class Cluster:
         if not (lifted := self._slots.lift(set(kin.values()))):
             return
         wanted = {slot.kin for slot in lifted.values()}
-        among = [id_ for id_, one in kin.items() if one in wanted]
-        done = cycle.decide(self.world, self.policy, self.now, among=among)
+        asked = {id_: one for id_, one in kin.items() if one in wanted}
+        toward = self._slots.nodes_for(lifted, asked)
+        done = cycle.decide(self.world, self.policy, self.now, among=[*asked], toward=toward)
         self._start(done)
         self._slots.put_back(lifted, [(kin[one.pod.uid], one.node) for one in done.placements])
 

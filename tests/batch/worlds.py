@@ -204,7 +204,9 @@ def _run(rng: random.Random, found: Cluster, work: Work, rooms: list[Room]) -> N
     for pod in found.members(work.name):
         _, ask = work.asks[found.seats[pod.metadata.uid][1]]
         share = str(uuid.UUID(int=rng.getrandbits(96)))
-        taken = next(((room, one) for room in _shuffled(rng, rooms) if (one := room.take(ask, share)) is not None), None)
+        taken = next(
+            ((room, one) for room in _shuffled(rng, rooms) if (one := room.take(ask, share)) is not None), None
+        )
         if taken is None:
             for room, cpu, whole, shares, parts in kept:
                 room.cpu, room.whole, room.shares, room.slices = cpu, whole, shares, parts

@@ -98,3 +98,33 @@ def test_other_resources_of_a_real_cluster_are_kubectls(state: Path) -> None:
     done = running.inside(state, "get", "pods", "--kubeconfig", "nowhere")
     assert done.code == 2
     assert "kubectl get shows them" in done.err
+
+
+def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
+    """The story of the documents: six of vision run, then speech wants its four of the eight."""
+    folder = running.EXAMPLES / "queues"
+    assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
+    assert running.inside(state, "apply", "-f", str(folder / "vision.yaml")).code == 0
+    assert running.inside(state, "get", "queues").column("GPUS") == ["6", "0", "6"]
+    assert running.inside(state, "apply", "-f", str(folder / "speech.yaml")).code == 0
+    shown = running.inside(state, "get", "queues")
+    assert shown.column("GPUS") == shown.column("FAIR") == ["8", "4", "4"]
+    pods = running.inside(state, "get", "pods", "-A")
+    assert sorted(pods.column("NAMESPACE")) == ["speech"] * 4 + ["vision"] * 4
+    assert set(pods.column("STATUS")) == {"Running"}
+    held = msgspec.json.decode(running.inside(state, "get", "claims", "-A", "-o", "json").out)["items"]
+    assert len(held) == 8, "the claims of those that yielded are gone"
+
+
+def test_work_that_may_not_use_its_queue_waits_and_says_what_to_do(state: Path) -> None:
+    folder = running.EXAMPLES / "queues"
+    assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
+    stray = (
+        (folder / "vision.yaml")
+        .read_text(encoding="utf-8")
+        .replace("  annotations:", "  labels: {dovetail.dev/queue: speech}\n  annotations:")
+    )
+    assert running.inside(state, "apply", "-f", "-", stdin=stray).code == 0
+    pods = running.inside(state, "get", "pods", "-n", "vision", "-o", "wide")
+    assert set(pods.column("STATUS")) == {"Pending"}
+    assert "queue speech does not take namespace vision" in pods.out

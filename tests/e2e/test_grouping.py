@@ -118,7 +118,7 @@ def lacking(story: Scene) -> None:
 def job(story: Scene, name: str, pods: int, **annotations: str) -> Tree:
     """A Job whose pods take one cpu each."""
     container = {"name": "main", "image": "example", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": "dovetail", "restartPolicy": "Never", "containers": [container]}
+    spec: Tree = {"schedulerName": "dovetail", "restartPolicy": "Never", "containers": [container]}
     spec |= {"nodeSelector": {SCENE: story.namespace}, "terminationGracePeriodSeconds": 1}
     template = {"metadata": {}, "spec": spec}
     return {

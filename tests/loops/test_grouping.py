@@ -16,6 +16,7 @@ from dovetail.model.workloads import owners
 from dovetail.ports import failures
 from dovetail.sim.clock import VirtualClock
 from dovetail.world.world import World
+from tests.loops.stage import Stage, play
 
 TRAIN_JOB, RAY_JOB, _ = kinds.PARENTS
 
@@ -221,3 +222,19 @@ def test_a_watch_that_ends_by_itself_ends_everything() -> None:
         assert [str(one) for one in ended.value.exceptions] == ["a bug"]
 
     asyncio.run(main())
+
+
+def test_what_is_left_out_is_told_once_however_many_pods_ask_for_it() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.template("one")
+        for name in ("a", "b"):
+            stage.pod(name, templates=("one",), annotations={"dovetail.dev/max-runtime": "soon"})
+        async with stage.scheduling():
+            await stage.pass_time(5)
+        [event] = stage.events("AnnotationIgnored")
+        assert event.type == "Warning"
+        assert 'dovetail.dev/max-runtime: "soon" is left out' in event.note
+        assert len(stage.events("Scheduled")) == 2
+
+    play(story)

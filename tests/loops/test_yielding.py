@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dovetail.loops import evicting, nominating
@@ -39,6 +39,7 @@ class Script:
         *,
         among: Collection[str] | None,
         spared: Collection[str],
+        toward: Mapping[str, str],
     ) -> plan.Plan:
         self.spared.append(frozenset(spared))
         self.asked.append(among)

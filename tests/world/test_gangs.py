@@ -108,6 +108,16 @@ def test_groups_of_a_labelled_gang_are_what_their_pods_say() -> None:
     assert known.min_groups == 2
 
 
+def test_problems_are_the_owners_and_the_pods() -> None:
+    found = Gangs()
+    found.put(LOOSE, told(LOOSE, is_loose=True, problems=("owner",)))
+    found.join("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
+    owner, own = found.problems("a")
+    assert owner == "owner"
+    assert own.startswith("dovetail.dev/max-runtime")
+    assert found.problems("nobody") == ()
+
+
 PODS = st.sampled_from("abc")
 KINDS = st.sampled_from(["job", "asking", "jobset", "bare", "gone"])
 SAID = st.sampled_from(["tied", "loose", "gone"])

@@ -20,7 +20,7 @@ COMMANDS = {
     "up": ("dovetail.cli.up:command", "Start a cluster in memory from a fleet, and show it."),
     "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, nodes, classes, slices, pods."),
     "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
-    "migrate": ("dovetail.cli.migrate:group", "Convert queues of Kueue or KAI into ours, and account for every field."),
+    "migrate": ("dovetail.cli.migrate:group", "Convert queues of Kueue or KAI, field by field."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
     "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
     "decide": ("dovetail.cli.decide:command", "Decide scenarios given in a file: who starts, waits, yields."),

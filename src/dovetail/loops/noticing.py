@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from dovetail.loops import awaited, flights, meaning, quarantine, report, tell, waiting
+from dovetail.loops import awaited, complaints, flights, meaning, quarantine, report, tell, waiting
 from dovetail.model import claims, gangs, kinds, nodes, pods
 from dovetail.ports import clock as clocks
 from dovetail.schedule import order
@@ -41,6 +41,7 @@ class Notices:
         self._queue = queue
         self._clock = clock
         self._teller = teller
+        self._complaints = complaints.Complaints(world, teller)
         self._report = report_
         self._quarantine = quarantine_
         self._names = scheduler_names
@@ -85,6 +86,7 @@ class Notices:
             return
         if self.flights is not None and id_ in self.flights:
             return
+        self._complaints.about(pod)
         self._queue.ready(id_, order.rank(pod))
         self._report.queued(id_, "active", "PodAdd")
         self.wake.set()

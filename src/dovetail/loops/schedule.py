@@ -84,6 +84,7 @@ class Decide(Protocol):
         *,
         among: Collection[str] | None,
         spared: Collection[str],
+        toward: Mapping[str, str],
     ) -> plan.Plan:
         """The plan."""
         ...
@@ -375,9 +376,13 @@ class Scheduler:
         """How many more may be in flight; who waits for others to make something ready keeps nobody from writing."""
         return self._settings.in_flight_pods - len(self._flights) + self._gate.aside
 
-    def _ask(self, among: Collection[str] | None, *, spared: Collection[str] = ()) -> plan.Plan:
-        settings = self._settings
-        return self._decide(self.world, settings.policy, self._clock.now(), settings.budget, among=among, spared=spared)
+    def _ask(
+        self, among: Collection[str] | None, *, spared: Collection[str] = (), toward: Mapping[str, str] | None = None
+    ) -> plan.Plan:
+        settings, now = self._settings, self._clock.now()
+        return self._decide(
+            self.world, settings.policy, now, settings.budget, among=among, spared=spared, toward=toward or {}
+        )
 
     # For those who write
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dovetail.model import claims, gangs, plan, pods
+from dovetail.model import claims, gangs, plan, pods, requests
 from dovetail.world.events import pod_id
 from dovetail.world.world import World
 
@@ -61,6 +61,16 @@ class Slots:
             self._vacate(id_, slot)
         return lifted
 
+    def nodes_for(self, lifted: Mapping[str, Slot], waiting: Mapping[str, Kin]) -> dict[str, str]:
+        """By the id of a pod that waits, the node kept for it: of its kin one that asks for as much, else any."""
+        found: dict[str, str] = {}
+        for slot in lifted.values():
+            able = [id_ for id_, kin in waiting.items() if kin == slot.kin and id_ not in found]
+            same = (id_ for id_ in able if _asks_alike(self._world.pods[id_], slot.ghost))
+            if (chosen := next(same, able[0] if able else None)) is not None:
+                found[chosen] = slot.node
+        return found
+
     def put_back(self, lifted: Mapping[str, Slot], used: Iterable[tuple[Kin, str]]) -> None:
         """Keeps again what was not used: each placement uses up one slot, at best that of its node."""
         left = dict(lifted)
@@ -97,6 +107,10 @@ def kin_of(pod: pods.Pod, gang: gangs.GangKey) -> Kin | None:
         return gang
     owner = next((one.uid for one in pod.metadata.owner_references if one.controller), "")
     return ("", owner) if owner else None
+
+
+def _asks_alike(one: pods.Pod, other: pods.Pod) -> bool:
+    return requests.pod_request(one) == requests.pod_request(other)
 
 
 def _ghost(pod: pods.Pod) -> pods.Pod:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, waiting
@@ -28,8 +28,10 @@ MOST_IN_BATCH: Final = 512
 class Ask(Protocol):
     """Asks for a plan."""
 
-    def __call__(self, among: Collection[str] | None, *, spared: Collection[str] = ()) -> plan.Plan:
-        """The plan for these pods, or for all, in which nobody spared yields."""
+    def __call__(
+        self, among: Collection[str] | None, *, spared: Collection[str] = (), toward: Mapping[str, str] | None = None
+    ) -> plan.Plan:
+        """The plan for these pods, or for all, in which nobody spared yields and nodes are tried that are kept."""
         ...
 
 
@@ -153,7 +155,8 @@ class Turns:
         wanted = {slot.kin for slot in lifted.values()}
         used: list[tuple[slots.Kin, str]] = []
         try:
-            decided = self._ask([id_ for id_, one in kin.items() if one in wanted], spared=spared)
+            asked = {id_: one for id_, one in kin.items() if one is not None and one in wanted}
+            decided = self._ask([*asked], spared=spared, toward=self._slots.nodes_for(lifted, asked))
             used = [(one, made.node) for made in decided.placements if (one := kin.get(made.pod.uid)) is not None]
             self._start(decided.placements, known)
         except Exception:

@@ -129,6 +129,33 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangRef
 
 
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, and devices there, kept for a pod from a promised hour on."""
+
+    pod: PodRef
+    node: str
+    devices: tuple[str, ...] = ()  # driver/pool/device
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """When a gang that finds no room starts at the latest, as far as others run no longer than they state.
+
+    Without a start nobody can know it, and the cause says why. A promise that moved says from when, and why.
+    """
+
+    gang: GangRef
+    start: Instant | None = None
+    latest: Instant | None = None  # should everybody in its way take all the time they may; None: nobody knows
+    seats: tuple[Seat, ...] = ()
+    moved_from: Instant | None = None  # the hour it was promised before, if that was earlier
+    cause: str = ""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where it will run."""
+        return tuple(dict.fromkeys(seat.node for seat in self.seats))
+
+
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """A reason and the number of nodes it rules out; 0 nodes if it is about the pod alone."""
 
@@ -154,6 +181,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    promises: tuple[Promise, ...] = ()
     queues: dict[str, queues.QueueStatus] = {}  # the numbers it was decided with, where there are queues
     wake_at: Instant | None = None  # when time alone would change the answer
 

@@ -58,6 +58,7 @@ class Step(StrEnum):
     RECLAIM = "reclaim"  # who can start if other queues give back
     PREEMPT = "preempt"  # who can start if less important work of its queue yields
     STALE = "stale_gang_eviction"  # which gangs fell below their minimum for too long
+    OVERTIME = "overtime"  # which gangs ran for longer than they may
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     stale_grace_seconds: int = 60
     claims_need_queue: bool = False  # a shared claim for GPUs is usable only by the queue it is labelled for
     gpu_prices: dict[str, int] = {}  # thousandths of a GPU per unit of an extended resource, instead of the ledger's
+    promises: int = 4  # gangs without room, first in line, that are promised a start; 0: nobody is promised anything
     lost_work_cap_seconds: int = 24 * 3600  # of work since the last checkpoint that an eviction is charged with
 
 

@@ -7,22 +7,23 @@ The steps of a policy in their order, on one stage. Given a world inside a trial
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from dovetail.model import gangs, plan, pods, policy, queuetree, queueuse
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import draft, order, ready, refuse
+from dovetail.schedule import draft, likeness, order, ready, refuse, ties
+from dovetail.schedule.backfill import promises
 from dovetail.schedule.claims import Needs
-from dovetail.schedule.gangs.jobs import Job, State, job_of
+from dovetail.schedule.gangs.jobs import Job, Lone, State, job_of
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Given, Stage, Yielded
 from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers
 from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
-from dovetail.schedule.yielding import idleness, rules, stale
+from dovetail.schedule.yielding import idleness, overtime, rules, stale
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -39,12 +40,13 @@ class Batch:
         *,
         among: Collection[str] | None,
         spared: Collection[str],
+        toward: Mapping[str, str],
     ) -> None:
         known = queuetree.usable(world.queues)
         named = {name for queue in known.values() for name in queue.spec.resources}
         tariff = Tariff(world, policy_.batch, named)
         self._refused: dict[str, Reason] = {}  # by job, why it is not considered
-        jobs = {job.id: job for job in self._jobs(world, policy_, tariff)}
+        jobs = {job.id: job for job in self._jobs(world, policy_, known)}
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff)
         for job in jobs.values():
@@ -52,10 +54,12 @@ class Batch:
         self._steps = policy_.steps
         self._among = frozenset(among) if among is not None else None
         self._spared = frozenset(spared)
+        self._stage.toward = toward
         self._wake: datetime.datetime | None = None
+        self._promises: promises.Promises | None = None
         for job in jobs.values():
             for id_, state in job.state.items():
-                if state is State.WAITING:
+                if state is State.WAITING and job.id not in self._refused:
                     accounts.wait(job.queue, self._stage.waits_for(id_)[1])
         weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
         used = history.parts(known, accounts.capacity, now=now, half_life=half_life) if weight > 0 else None
@@ -65,7 +69,7 @@ class Batch:
         """What a pod that waits costs at most."""
         return self._stage.waits_for(id_)[1]
 
-    def _jobs(self, world: World, policy_: policy.Policy, tariff: Tariff) -> Iterator[Job]:
+    def _jobs(self, world: World, policy_: policy.Policy, known: Collection[str]) -> Iterator[Job]:
         doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
         names = policy_.scheduler_names
         for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
@@ -77,7 +81,7 @@ class Batch:
             if not members:
                 continue
             gang = world.gangs.known(key)
-            queue, reason = _queue(doors, gang)
+            queue, reason = _queue(doors, gang, known)
             job = job_of(gang, members, queue=queue)
             if gang.is_preemptible is not None:
                 job.is_preemptible = gang.is_preemptible
@@ -97,6 +101,9 @@ class Batch:
         """Everything, step by step."""
         stage = self._stage
         placer = Placer(stage)
+        self._promises = promises.begun(stage, placer)
+        if self._promises is not None:
+            stage.guards.append(self._promises)
         for step in self._steps:
             match step:
                 case policy.Step.ALLOCATE:
@@ -109,6 +116,8 @@ class Batch:
                     self._make_yield(placer, rules.Preemption(stage))
                 case policy.Step.STALE:
                     self._wake_by(stale.take_back(stage))
+                case policy.Step.OVERTIME:
+                    self._wake_by(overtime.end(stage, self._spared))
         return self._plan()
 
     def _waiting(self) -> Line:
@@ -148,6 +157,8 @@ class Batch:
             reason = self._gate(job, ids)
             if reason is not None:
                 self._refuse(job, reason)
+                if self._promises is not None:
+                    self._promises.closed(job)
                 continue
             refusal = placer.step(job, ids)
             if refusal is None:
@@ -157,6 +168,8 @@ class Batch:
                     line.put_back(job)
             else:
                 self._refuse_with(job, refusal)
+                if self._promises is not None:
+                    self._promises.blocked(job, ids)
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
         least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
@@ -174,20 +187,35 @@ class Batch:
             if self._may_start(job):
                 waiting.setdefault(job.queue, []).append(job)
         solver = Solver(self._stage, placer, ruling, spared=self._spared, waiting=waiting)
+        failed: dict[Hashable, Reason] = {}
         line = self._waiting()
         for job in line:
             ids = job.next_pods()
             if not ids:
                 continue
-            reason = solver.solve(job)
+            kind = self._likeness(job, ids)
+            reason = failed.get(kind) or solver.solve(job)
             if reason is None:
+                failed.clear()  # others lost what they had, and somebody may fit beside it
                 for id_ in ids:
                     self._stage.refusals.pop(id_, None)
                 line.key_all()  # others lost what they had
                 if job.next_pods():
                     line.put_back(job)
             else:
+                failed[kind] = reason
                 self._refuse(job, reason, keeps_known=True)
+
+    def _likeness(self, job: Job, ids: Sequence[str]) -> Hashable:
+        """Equal for jobs of which one cannot make room where the other cannot; the job's own where that is unsure."""
+        if not isinstance(job, Lone) or job.gang.may_evict_after:
+            return job.id
+        pod = job.pods[ids[0]]
+        needs = ready.needs(pod, self._stage.books)
+        if not isinstance(needs, Needs) or ties.of(pod, self._stage.world) is not None:
+            return job.id
+        own = likeness.pod_key(pod, needs, self._stage.world.images)
+        return job.queue, job.priority, job.is_preemptible, pod.spec.preemption_policy, own
 
     # What is told
 
@@ -226,12 +254,16 @@ class Batch:
         needs = ready.needs(pod, self._stage.books)
         return refuse.of_pod(pod, needs if not isinstance(needs, Needs) else (_UNASKED,))
 
+    def _starts_together(self, job: Job) -> bool:
+        """Whether what starts of a job is nothing without the rest of it; what is beyond a minimum starts alone."""
+        return len(job.pods) > 1 and not job.is_satisfied(job.root, without=self._stage.given)
+
     def _plan(self) -> plan.Plan:
         stage = self._stage
         made = draft.Draft()
         for id_, one in stage.given.items():
             if one.is_now:
-                ref = gang_ref(one.job) if len(one.job.pods) > 1 else None
+                ref = gang_ref(one.job) if self._starts_together(one.job) else None
                 made.start(one.pod, one.found, one.needs, books=stage.books, gang=ref)
             elif id_ not in stage.yielded:
                 made.nominate(one.pod, one.found.node, gang_ref(one.job))
@@ -240,7 +272,10 @@ class Batch:
         for refusal in self._refusals():
             made.wait(refusal)
         told = numbers.numbers(stage.accounts, stage.jobs.values())
-        return msgspec.structs.replace(made.finish(wake_at=self._wake), queues=told)
+        promised = self._promises.told() if self._promises is not None else ()
+        if self._promises is not None:
+            self._wake_by(self._promises.wake_at())
+        return msgspec.structs.replace(made.finish(wake_at=self._wake), promises=promised, queues=told)
 
 
 def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:
@@ -268,7 +303,7 @@ def _too_few(job: Job) -> str:
     return f"only {there} of its pods are there and free to start; its minimum cannot be reached"
 
 
-def _queue(doors: queueuse.Doors | None, gang: gangs.Gang) -> tuple[str, Reason | None]:
+def _queue(doors: queueuse.Doors | None, gang: gangs.Gang, known: Collection[str]) -> tuple[str, Reason | None]:
     """The queue a gang uses, or is charged to; and why it may start nothing."""
     if doors is None:
         return NO_QUEUE, None
@@ -277,4 +312,5 @@ def _queue(doors: queueuse.Doors | None, gang: gangs.Gang) -> tuple[str, Reason 
         return found.queue, None
     if found.verdict is queueuse.Verdict.NONE:
         return NO_QUEUE, None
-    return NO_QUEUE, Reason(code=ReasonCode.QUEUE_UNUSABLE, detail=found.reason)
+    charged = found.named if found.named in known else None
+    return charged or NO_QUEUE, Reason(code=ReasonCode.QUEUE_UNUSABLE, detail=found.reason)

@@ -6,7 +6,7 @@ Leaves the world as it found it: whoever carries the plan out assumes it there.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from dovetail.model import plan as plans
 from dovetail.model import policy as policies
@@ -24,17 +24,18 @@ def decide(
     *,
     among: Collection[str] | None = None,
     spared: Collection[str] = (),
+    toward: Mapping[str, str] | None = None,
 ) -> plans.Plan:
     """Who starts, where, on which devices, who waits and who yields; of all pods that wait, or of those with these ids.
 
-    Leaves the world as it found it. Nobody spared has to yield. With neither queues nor gangs, and nobody to yield, not
-    linear in pods that are not asked about.
+    Leaves the world as it found it. Nobody spared has to yield. Pods, by id, try a node given in `toward` before others:
+    it is kept for them. With neither queues nor gangs, and nobody to yield, not linear in pods that are not asked about.
     """
     if world.queues or not world.gangs.is_trivial:
-        return _together(world, policy, now, budget, among=among, spared=spared)
+        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)
     alone = _one_by_one(world, policy, budget, among)
     if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, alone):
-        return _together(world, policy, now, budget, among=among, spared=spared)
+        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)
     return alone
 
 
@@ -46,10 +47,11 @@ def _together(
     *,
     among: Collection[str] | None,
     spared: Collection[str],
+    toward: Mapping[str, str] | None,
 ) -> plans.Plan:
     """With queues, gangs, or somebody who may have to yield."""
     with world.trial():  # undone on exit, whatever happens
-        return batch.Batch(world, policy, now, budget, among=among, spared=spared).decide()
+        return batch.Batch(world, policy, now, budget, among=among, spared=spared, toward=toward or {}).decide()
 
 
 def _could_preempt(world: World, policy: policies.Policy, alone: plans.Plan) -> bool:

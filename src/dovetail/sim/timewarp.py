@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import heapq
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -187,8 +187,9 @@ class Timewarp:
         *,
         among: Collection[str] | None,
         spared: Collection[str],
+        toward: Mapping[str, str],
     ) -> plan.Plan:
-        made = cycle.decide(world, policy, now, budget, among=among, spared=spared)
+        made = cycle.decide(world, policy, now, budget, among=among, spared=spared, toward=toward)
         self.plans += 1
         self.evictions += [(self.clock.monotonic(), one) for one in made.evictions]
         if self._decided is not None:

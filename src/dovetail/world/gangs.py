@@ -70,6 +70,13 @@ class Gangs:
         """The pods of a gang by id, each with its group."""
         return self._members.get(key, {})
 
+    def problems(self, id_: str) -> tuple[str, ...]:
+        """What a pod and its owner ask for in vain. Cheap, however large the gang is."""
+        owner = self._owners.get(id_)
+        told = self._told.get(owner) if owner is not None else None
+        said = gangs.implied(self._pods[id_]).problems if id_ in self._pods else ()
+        return said if told is None else tuple(dict.fromkeys((*told.problems, *said)))
+
     def owned(self, key: GangKey) -> Collection[str]:
         """The pods, by id, to whom it matters what is told about a gang, be they part of it or not."""
         return self._owned.get(key, {}).keys()

@@ -7,7 +7,7 @@ confirmed) are a layer of their own: trials make them and take them back, events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -72,6 +72,7 @@ class World:
         self.crowd = Crowd()  # the pods on nodes, as others see them
         self.storage = Storage()  # volumes, their claims and what is decided about them
         self.assumed: dict[str, Assumption] = {}
+        self.promises: dict[plan.GangRef, plan.Promise] = {}  # starts promised before, as last told
         self.held: dict[str, claims.AllocationResult] = {}  # kept out of use, by the name it was held under
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
@@ -353,6 +354,10 @@ class World:
         if claim is None or claim.status.allocation is None or key in self._freed:
             return False
         return all(user.uid in self._vacated for user in claim.status.reserved_for)
+
+    def promise(self, promises: Iterable[plan.Promise]) -> None:
+        """Takes note of what gangs are promised from now on; what was promised before is forgotten."""
+        self.promises = {one.gang: one for one in promises if one.start is not None}
 
     def hold(self, name: str, allocation: claims.AllocationResult) -> None:
         """Keeps devices out of use until they are released; what was held under the name before is released."""

@@ -80,6 +80,7 @@ class Stage:
         self._kept: Counter[str] = Counter()  # by node, pods nominated for it
         self.yielded: dict[str, Yielded] = {}
         self.guards: list[Guard] = []
+        self.toward: Mapping[str, str] = {}  # by pod, a node that is kept for it
         self.is_later = False
         self.refusals: dict[str, plan.Refusal] = {}
         self._leaving = [id_ for job in jobs.values() for id_, state in job.state.items() if state is State.LEAVING]
@@ -174,6 +175,8 @@ class Stage:
     def place(self, job: Job, id_: str, *, within: Collection[str] | None = None) -> plan.Refusal | None:
         """Gives a pod the best node now, or, where all is later, then. A refusal if there is none."""
         pod = stand_in(job.pods[id_])
+        if node := self.toward.get(id_):
+            pod = _nominated(pod, node)
         needs = self._needs(job, pod)
         if not isinstance(needs, Needs):
             return refuse.of_pod(pod, needs)
@@ -403,6 +406,11 @@ def stand_in(pod: pods.Pod) -> pods.Pod:
         return pod
     status = msgspec.structs.replace(pod.status, extended_resource_claim_status=None, nominated_node_name="")
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+
+
+def _nominated(pod: pods.Pod, node: str) -> pods.Pod:
+    """The pod as if this node were kept for it."""
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
 def _is_own(claim: claims.ResourceClaim, pod: pods.Pod) -> bool:

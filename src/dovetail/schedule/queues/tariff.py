@@ -80,7 +80,10 @@ class Tariff:
         id_ = pod_id(pod)
         known = self._requests.get(id_)
         if known is None:
-            known = self._requests[id_] = requests.pod_request(pod)
+            held = self._world.running().get(id_)  # counted once already, unless a claim serves part of it
+            is_served = pod.status.extended_resource_claim_status is not None
+            known = requests.pod_request(pod) if held is None or is_served else held[1]
+            self._requests[id_] = known
         return known
 
     def _of_scalar(self, name: str, count: int) -> Price:

@@ -24,7 +24,7 @@ class Company:
     def of(self, job: Job, ids: tuple[str, ...], *, may: May) -> Mapping[str, tuple[Job, tuple[str, ...]]] | None:
         """By job, the pods that go; the one asked about first. None if that cannot be."""
         if not any(self._others(job, (id_,)) for id_ in ids):
-            return {job.id: (job, ids)}
+            return {job.id: (job, ids)} if may(job, ids) else None
         found = {job.id: (job, ids)}
         waiting = [job.id]
         while waiting:

@@ -96,8 +96,8 @@ class Consolidation:
         return None
 
     def victims(self, job: Job) -> Iterator[Job]:
-        """Whoever may be made to yield."""
-        return running(self._stage, job)
+        """Whoever may be made to yield and turns up again: nothing else can move."""
+        return (one for one in running(self._stage, job) if one.gang.is_recreated)
 
     def min_runtime(self, job: Job, victim: Job) -> int:
         """Moving is not losing."""

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage, Yielded
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.precedence import Line, Victims
 from dovetail.schedule.yielding import rules as ruling
 from dovetail.schedule.yielding.bounds import Bounds, Portion, Room, nodes_of
+from dovetail.schedule.yielding.company import Company
+from dovetail.schedule.yielding.losses import Losses
 from dovetail.schedule.yielding.rules import Gone, Rules
 
 WIDER: Final = 8  # nodes tried beyond the fewest that could do
@@ -57,6 +59,9 @@ class Solver:
         self._room = Room(stage)
         self._doubtful: list[Portion] = []  # of the scenario that was tried last
         self._portions: dict[str, list[Portion]] = {}  # by job, those offered so far
+        self._bundles: dict[tuple[str, ...], list[Portion]] = {}  # by pods, those who share devices
+        self._losses = Losses(stage)
+        self._company = Company(stage)
         self._placer = placer
         self._rules = rules
         self._spared = spared
@@ -107,27 +112,47 @@ class Solver:
         stage = self._stage
         taken: dict[str, set[str]] = {}
         self._portions = {}
-        for one, ids in Victims(stage.accounts, self._rules.victims(job), cost=stage.cost_of):
+        self._bundles = {}
+        listed = list(self._rules.victims(job))
+        known = {one.id for one in listed}
+
+        def may(one: Job, going: tuple[str, ...]) -> bool:
             so_far = taken.setdefault(one.id, set())
-            so_far.update(ids)
-            if not self._spared.isdisjoint(ids):
+            so_far.update(going)
+            if one.id not in known or not self._spared.isdisjoint(going):
+                return False
+            # What runs for too short a time, or is spared in part, may lose what is beyond its minimum.
+            return one.is_satisfied(one.root, so_far) or (
+                self._spared.isdisjoint(so_far) and not self._is_young(job, one)
+            )
+
+        for one, ids in Victims(stage.accounts, listed, cost=stage.cost_of, toll=self._losses.toll):
+            left = tuple(id_ for id_ in ids if id_ not in taken.get(one.id, ()))
+            together = self._company.of(one, left, may=may) if left else None
+            if together is None:
                 continue
-            if not one.is_satisfied(one.root, so_far) and (
-                self._is_young(job, one) or not self._spared.isdisjoint(so_far)
-            ):
-                continue  # what runs for too short a time, or is spared in part, may lose what is beyond its minimum
-            portion = Portion(one, ids)
-            self._portions.setdefault(one.id, []).append(portion)
-            yield portion
+            portions = [Portion(*entry) for entry in together.values()]
+            for portion in portions:
+                self._portions.setdefault(portion.job.id, []).append(portion)
+                if len(portions) > 1:
+                    self._bundles[portion.ids] = portions
+            yield from portions
 
     def _whole(self, chosen: Sequence[Portion]) -> Sequence[Portion]:
-        """The same with what their jobs lose before: a minimum goes only after all that is beyond it."""
-        if all(len(self._portions[one.job.id]) == 1 for one in chosen):
+        """The same with what their jobs lose before, and with all who share devices with them.
+
+        A minimum goes only after all that is beyond it.
+        """
+        if not self._bundles and all(len(self._portions[one.job.id]) == 1 for one in chosen):
             return chosen
         found: dict[tuple[str, ...], Portion] = {}
-        for one in chosen:
-            own = self._portions[one.job.id]
-            found.update((other.ids, other) for other in own[: own.index(one) + 1])
+        more = list(chosen)
+        while more:
+            one = more.pop(0)
+            if one.ids not in found:
+                found[one.ids] = one
+                own = self._portions[one.job.id]
+                more += [*own[: own.index(one)], *self._bundles.get(one.ids, ())]
         return list(found.values())
 
     def _is_young(self, job: Job, victim: Job) -> bool:
@@ -164,7 +189,8 @@ class Solver:
         """Lets go of victims without whom it does as well, then keeps the scenario."""
         left = list(chosen)
         for one in self._last_first(self._doubtful[:MOST_SPARED]):
-            fewer = [other for other in left if other != one]
+            bundle = self._bundles.get(one.ids, ())
+            fewer = [other for other in left if other != one and other not in bundle]
             if (
                 fewer
                 and len(self._whole(fewer)) == len(fewer)
@@ -239,9 +265,10 @@ class Solver:
         why = self._rules.told(job)
         costs = {}
         for one in chosen:
+            note = self._losses.note(one.job)
             for id_ in one.ids:
                 costs[id_] = self._stage.cost_of(one.job, (id_,))
-                self._stage.take_off(one.job, id_, Yielded(one.job, self._rules.rule, job, why))
+                self._stage.take_off(one.job, id_, Yielded(one.job, self._rules.rule, job, why + note))
         return costs
 
     def _starts_next(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> bool:
@@ -300,12 +327,15 @@ class Solver:
         ids = victim.next_pods()
         if not ids:
             return False
+        if victim.gang.evicts_whole:
+            return self._reseat_whole(victim)
+        may_move = self._rules.may_move and victim.gang.is_recreated  # nothing would turn up where there is room
         with self._stage.attempt() as attempt:
             moving = [id_ for id_ in ids if not self._stage.put_back(victim, id_)]
-            if not moving or (self._rules.may_move and self._placer.step(victim, moving) is None):
+            if not moving or (may_move and self._placer.step(victim, moving) is None):
                 attempt.commit()
                 return True
-        if not self._rules.may_move or len(moving) == len(ids):
+        if not may_move or len(moving) == len(ids):
             return False
         return self._placer.step(victim, ids) is None
 
@@ -323,6 +353,16 @@ def _gathered(offered: Offered, bounds: Bounds, count: int) -> Iterator[Sequence
             slots[node] = more
             if bounds.slots + sum(slots.values()) >= count:
                 yield _merged((), [one for ripe in slots for one in on_node[ripe]])
+
+    def _reseat_whole(self, victim: Job) -> bool:
+        """All pods of a victim stay, or all move."""
+        ids = tuple(id_ for id_, state in victim.state.items() if state is State.TAKEN)
+        with self._stage.attempt() as attempt:
+            if all(self._stage.put_back(victim, id_) for id_ in ids):
+                attempt.commit()
+                return True
+        may_move = self._rules.may_move and victim.gang.is_recreated
+        return may_move and self._placer.step(victim, ids) is None
 
 
 def _nodes(portion: Portion) -> dict[str, None]:

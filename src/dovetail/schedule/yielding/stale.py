@@ -9,7 +9,7 @@ import datetime
 
 from dovetail.model import plan
 from dovetail.schedule import order
-from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.stage import Stage, Yielded
 
 _ALIVE = (State.ACTIVE, State.STARTING, State.NOMINATED, State.LEAVING, State.STUCK)
@@ -39,6 +39,8 @@ def take_back(stage: Stage) -> datetime.datetime | None:
 
 
 def _is_incomplete(job: Job) -> bool:
+    if isinstance(job, Lone):
+        return False  # it is there or it is not
     states = job.state.values()
     if State.SUCCEEDED in states or not any(state in _ALIVE for state in states):
         return False

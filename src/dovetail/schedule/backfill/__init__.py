@@ -1,0 +1,1 @@
+"""Promises to those who find no room, and who may run ahead of them."""

@@ -1,0 +1,233 @@
+"""Finds the first moment at which a gang fits: walks the ends of running work and tries the gang in what is free then.
+
+Given a stage, whose running pods state how long they take, and what is promised to others meanwhile. Counting rules
+out most moments; each that is left is tried with nodes and devices, in a trial. Never decides who is promised anything.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from dovetail.schedule.backfill.runtimes import Runtimes
+from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule.gangs.placing import Placer
+from dovetail.schedule.gangs.stage import Stage
+from dovetail.schedule.placement import Found
+from dovetail.schedule.yielding.bounds import Bounds, Room
+
+
+class Held(NamedTuple):
+    """Room kept for a gang from an hour on."""
+
+    job: Job
+    start: datetime.datetime
+    end: datetime.datetime | None  # None: nobody knows
+    seats: Mapping[str, Found]  # by pod
+
+    def overlaps(self, start: datetime.datetime, end: datetime.datetime | None) -> bool:
+        """Whether it is kept at any time between these."""
+        return (self.end is None or self.end > start) and (end is None or self.start < end)
+
+    def on(self, node: str) -> list[str]:
+        """The pods that are to be there."""
+        return [id_ for id_, found in self.seats.items() if found.node == node]
+
+
+class Unknown(NamedTuple):
+    """A gang whose start nobody can tell."""
+
+    holders: int  # in its way, and nobody knows for how long; 0: it would not fit if everybody were gone
+    why: str
+
+
+class Leavers:
+    """Pods on nodes by the hour at which they end, and those of which nobody knows it."""
+
+    def __init__(self, stage: Stage, times: Runtimes) -> None:
+        found = []
+        self.staying: list[str] = []
+        self.unsure: list[str] = []
+        for job in stage.jobs.values():
+            for id_, state in job.state.items():
+                if state is not State.ACTIVE and (state is not State.STARTING or id_ not in stage.world.assumed):
+                    continue
+                end = times.end_of(job, id_)
+                if end is None:
+                    self.staying.append(id_)
+                else:
+                    found.append((end.at, id_))
+                    if end.is_unsure:
+                        self.unsure.append(id_)
+        found.sort()
+        self._hours = [at for at, _ in found]
+        self._ids = [id_ for _, id_ in found]
+
+    def moments(self) -> set[datetime.datetime]:
+        """The hours at which somebody ends."""
+        return set(self._hours)
+
+    def by(self, at: datetime.datetime) -> list[str]:
+        """Who has ended by then."""
+        return self._ids[: bisect.bisect_right(self._hours, at)]
+
+    def all(self) -> list[str]:
+        """Everybody who ends."""
+        return self._ids
+
+
+class Profile:
+    """What is free when, in one decision."""
+
+    def __init__(self, stage: Stage, placer: Placer, times: Runtimes) -> None:
+        self._stage = stage
+        self._placer = placer
+        self._times = times
+
+    def leavers(self) -> Leavers:
+        """Who ends when, as things stand now."""
+        return Leavers(self._stage, self._times)
+
+    def first_start(self, job: Job, ids: Sequence[str], kept: Sequence[Held]) -> Held | Unknown:
+        """When and where these pods of a job start at the earliest. Tries a few moments, not all."""
+        leavers = self.leavers()
+        hours = leavers.moments() | {one.end for one in kept if one.end is not None and one.end > self._times.now}
+        moments = sorted(hours)
+        bounds = Bounds(self._stage, Room(self._stage), ids)
+        low = _first(0, len(moments), lambda index: bounds.could_fit(len(ids), leavers.by(moments[index])))
+        found: dict[int, Held] = {}
+
+        def fits(index: int) -> bool:
+            seats = self._tried(job, ids, moments[index], leavers.by(moments[index]), kept)
+            if seats is not None:
+                found[index] = Held(job, moments[index], self._end(job, moments[index]), seats)
+            return seats is not None
+
+        if (index := _first_by_leaps(low, len(moments), fits)) is not None:
+            return found[index]
+        return self._never(job, ids, leavers)
+
+    def seats_at(self, job: Job, at: datetime.datetime, wanted: Mapping[str, str], kept: Sequence[Held]) -> Held | None:
+        """The same pods on the same nodes at that hour, if they still fit there, on whichever devices."""
+        nodes = set(wanted.values())
+        with self.at(at, on=nodes), self._keeping(kept, at, self._end(job, at)):
+            for id_, node in wanted.items():
+                if node not in self._stage.world.nodes or self._stage.place(job, id_, within=(node,)) is not None:
+                    return None
+            return Held(job, at, self._end(job, at), self._given(wanted))
+
+    @contextmanager
+    def at(self, hour: datetime.datetime, *, on: Collection[str]) -> Iterator[None]:
+        """The world, on these nodes, once those who end by then are gone. Everything done inside is taken back."""
+        stage = self._stage
+        with stage.attempt(), stage.later():
+            for job, id_ in self._there(on):
+                end = self._times.end_of(job, id_)
+                if end is not None and end.at <= hour:
+                    self._take_off(id_)
+            yield
+
+    def _there(self, nodes: Collection[str]) -> list[tuple[Job, str]]:
+        stage = self._stage
+        found = [(stage.job_of(id_), id_) for node in nodes for id_ in self.on_node(node)]
+        given = [(one.job, id_) for id_, one in stage.given.items() if one.is_now and one.found.node in nodes]
+        return [*found, *given]
+
+    def on_node(self, node: str) -> Sequence[str]:
+        """The pods of our jobs that were bound to a node when the decision began."""
+        if self._by_node is None:
+            self._by_node = {}
+            for job in self._stage.jobs.values():
+                for id_, state in job.state.items():
+                    if state is State.ACTIVE:
+                        self._by_node.setdefault(job.pods[id_].spec.node_name, []).append(id_)
+        return self._by_node.get(node, ())
+
+    _by_node: dict[str, list[str]] | None = None
+
+    def _tried(
+        self, job: Job, ids: Sequence[str], at: datetime.datetime, gone: Sequence[str], kept: Sequence[Held]
+    ) -> dict[str, Found] | None:
+        with self._stage.attempt(), self._stage.later():
+            for id_ in gone:
+                self._take_off(id_)
+            with self._keeping(kept, at, self._end(job, at)):
+                if self._placer.step(job, ids) is not None:
+                    return None
+                return self._given(ids)
+
+    def _given(self, ids: Collection[str]) -> dict[str, Found]:
+        return {id_: self._stage.given[id_].found for id_ in ids}
+
+    def _take_off(self, id_: str) -> None:
+        world = self._stage.world
+        if (assumed := world.assumed.get(id_)) is not None:
+            world.forget(assumed.pod)
+        else:
+            world.vacate(id_)
+
+    @contextmanager
+    def _keeping(self, kept: Sequence[Held], start: datetime.datetime, end: datetime.datetime | None) -> Iterator[None]:
+        """The world with what is kept for others in these hours. Taken back with the attempt around it."""
+        for one in kept:
+            if one.overlaps(start, end):
+                self.seat(one, one.seats)
+        yield
+
+    def seat(self, held: Held, ids: Collection[str]) -> None:
+        """Puts these pods where room is kept for them."""
+        for id_ in ids:
+            if id_ not in self._stage.world.assumed:
+                pod, found = held.job.pods[id_], held.seats[id_]
+                self._stage.world.assume(pod, found.node, found.taken(pod))
+
+    def _end(self, job: Job, start: datetime.datetime) -> datetime.datetime | None:
+        seconds = self._times.longest(job)
+        return None if seconds is None else start + datetime.timedelta(seconds=seconds)
+
+    def _never(self, job: Job, ids: Sequence[str], leavers: Leavers) -> Unknown:
+        """Whether it is others' silence that nobody knows when, or the job itself."""
+        with self._stage.attempt(), self._stage.later():
+            for id_ in (*leavers.all(), *leavers.staying):
+                self._take_off(id_)
+            refusal = self._placer.step(job, ids)
+            nodes = set() if refusal is not None else {found.node for found in self._given(ids).values()}
+        if refusal is not None:
+            return Unknown(0, f"never, as things are: {refusal.summary}")
+        silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._stage.node_of(id_) in nodes}
+        return Unknown(len(silent), unbounded(len(silent)))
+
+
+def unbounded(holders: int) -> str:
+    """What is said where nobody knows when others end."""
+    states = "holder states" if holders == 1 else "holders state"
+    return f"unbounded: {holders} {states} no runtime"
+
+
+def _first(low: int, high: int, is_so: Callable[[int], bool]) -> int:
+    """The first index from which on it is so; the last one plus one if it never is."""
+    while low < high:
+        middle = (low + high) // 2
+        if is_so(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _first_by_leaps(low: int, high: int, is_so: Callable[[int], bool]) -> int | None:
+    """The same from a lower bound that is near, found by steps that double; None if it never is."""
+    leap, below = 1, low
+    index = low
+    while index < high:
+        if is_so(index):
+            return _first(below, index, is_so)
+        below = index + 1
+        if index == high - 1:
+            return None
+        index = min(index + leap, high - 1)
+        leap *= 2
+    return None

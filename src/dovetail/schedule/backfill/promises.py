@@ -1,0 +1,257 @@
+"""Decides who is promised a start, and keeps others from taking what is promised: backfill.
+
+The first in line that find no room are promised the moment at which they will, with nodes and devices. Others may run
+ahead if they end before that, or if what is promised still fits beside them. A promise once made is kept: it moves
+later only for more important work, for a queue within its quota, or because nodes or stated runtimes did not hold; it
+then says why. Given a stage and what was promised before. Never starts anybody.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+from dovetail.model import plan, pods
+from dovetail.schedule.backfill.profile import Held, Profile, Unknown
+from dovetail.schedule.backfill.runtimes import Runtimes
+from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.gangs.placing import Placer
+from dovetail.schedule.gangs.stage import Stage
+from dovetail.schedule.placement import Found
+
+
+def begun(stage: Stage, placer: Placer) -> Promises | None:
+    """The promises of a decision; None where nobody could be promised anything: no work states how long it takes."""
+    if stage.now is None or stage.policy.batch.promises <= 0 or not _states_any(stage):
+        return None
+    return Promises(stage, placer, stage.now)
+
+
+class Promises:
+    """What is promised, in one decision. A guard of its stage."""
+
+    def __init__(self, stage: Stage, placer: Placer, now: plan.Instant) -> None:
+        self._stage = stage
+        self._now = now
+        self._times = Runtimes(stage.accounts, now)
+        self._profile = Profile(stage, placer, self._times)
+        self._held: dict[str, Held] = {}  # by job
+        self._unknown: dict[str, Unknown] = {}
+        self._before: dict[str, plan.Promise] = {}
+        self._made = 0  # to those first in line
+        for ref, promise in stage.world.promises.items():
+            job = stage.jobs.get(str(ref))
+            if job is not None and promise.start is not None and _waits(job):
+                self._before[job.id] = promise
+                self._restore(job, promise)
+
+    def _restore(self, job: Job, promise: plan.Promise) -> None:
+        """Keeps what was promised before, if it still can be had at that hour or by now."""
+        assert promise.start is not None
+        wanted = {seat.pod.uid: seat.node for seat in promise.seats if seat.pod.uid in job.pods}
+        if len(wanted) < len(promise.seats) or set(wanted) != set(job.next_pods()):
+            return
+        found = self._profile.seats_at(job, max(promise.start, self._now), wanted, [*self._held.values()])
+        if found is not None:
+            self._held[job.id] = found
+
+    # Asked while others are placed
+
+    def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
+        """Whether the place may be taken now: everybody else still gets what was promised, at that time."""
+        seconds = self._times.longest(job)
+        end = None if seconds is None else self._now + datetime.timedelta(seconds=seconds)
+        for held in self._held.values():
+            seats = held.on(found.node)
+            if not seats or held.job is job or self._comes_before(job, held.job):
+                continue
+            if (end is None or end > held.start) and not self._survives(held, seats, pod, found):
+                return False
+        return True
+
+    def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
+        """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
+        stage, world, node = self._stage, self._stage.world, found.node
+        with self._profile.at(held.start, on=(node,)):
+            taken = found.taken(pod)
+            world.assume(pod, node, taken)
+            for other in self._held.values():
+                if other is not held and other.overlaps(held.start, held.end):
+                    self._profile.seat(other, other.on(node))
+            with world.trial():
+                self._profile.seat(held, seats)
+                every = dict(taken)
+                for id_ in seats:
+                    every |= held.seats[id_].taken(held.job.pods[id_])
+                if world.sound(node, every) is None:
+                    return True
+            return world.sound(node, taken) is None and all(
+                stage.place(held.job, id_, within=(node,)) is None for id_ in seats
+            )
+
+    def blocked(self, job: Job, ids: Sequence[str]) -> None:
+        """A job whose turn it was found no room: is it promised a start."""
+        if job.is_satisfied(job.root) or (self._made >= self._stage.policy.batch.promises and job.id not in self._held):
+            return
+        self._made += 1
+        self._promise(job, ids)
+
+    def closed(self, job: Job) -> None:
+        """A job may start nothing: what was promised is no longer kept."""
+        self._held.pop(job.id, None)
+
+    def _promise(self, job: Job, ids: Sequence[str]) -> None:
+        """The first start that moves nobody's promise but of those it comes before."""
+        before = self._held.pop(job.id, None)
+        kept = [one for one in self._held.values() if not self._comes_before(job, one.job)]
+        found = self._profile.first_start(job, ids, kept)
+        if isinstance(found, Unknown):
+            if before is None:
+                self._unknown[job.id] = found
+                return
+            found = before
+        if before is not None and before.start <= found.start:
+            found = before
+        self._held[job.id] = found
+        for other in [one for one in self._held.values() if one is not found and one not in kept]:
+            if not self._stands(other):
+                self._promise(other.job, [*other.seats])
+
+    def _stands(self, held: Held) -> bool:
+        """Whether a promise can still be kept beside all others."""
+        others = [one for one in self._held.values() if one is not held]
+        wanted = {id_: found.node for id_, found in held.seats.items()}
+        found = self._profile.seats_at(held.job, held.start, wanted, others)
+        if found is not None:
+            self._held[held.job.id] = found
+        return found is not None
+
+    def _comes_before(self, job: Job, other: Job) -> bool:
+        """Whether a job may have what was promised to another: more important, or due to a queue within its quota."""
+        if job.queue == other.queue:
+            return job.priority > other.priority
+        return self._is_within_quota(job) and not self._is_within_quota(other)
+
+    def _is_within_quota(self, job: Job) -> bool:
+        account = self._stage.accounts.by_name[job.queue]
+        asked = job.asked()
+        return all(
+            one.charged.get(name, 0) + amount <= one.quota_of(name)
+            for one in account.lineage()
+            for name, amount in asked.items()
+            if amount > 0
+        )
+
+    # What is told
+
+    def told(self) -> tuple[plan.Promise, ...]:
+        """Every promise, after everything else was decided; those that others made impossible are made anew."""
+        for held in [*self._held.values()]:
+            if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
+                del self._held[held.job.id]
+            elif not self._stands(held):
+                self._promise(held.job, [*held.seats])
+        made = [self._told(held) for held in self._held.values()]
+        silent = [
+            plan.Promise(gang=_ref(self._stage.jobs[id_]), cause=unknown.why)
+            for id_, unknown in self._unknown.items()
+            if id_ not in self._held and _waits(self._stage.jobs[id_])
+        ]
+        return (*made, *silent)
+
+    def wake_at(self) -> datetime.datetime | None:
+        """The next hour at which somebody is to start."""
+        return min((held.start for held in self._held.values() if held.start > self._now), default=None)
+
+    def _told(self, held: Held) -> plan.Promise:
+        seats = tuple(
+            plan.Seat(
+                pod=plan.pod_ref(held.job.pods[id_]), node=found.node, devices=_devices(held.job.pods[id_], found)
+            )
+            for id_, found in held.seats.items()
+        )
+        before = self._before.get(held.job.id)
+        made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=seats)
+        if before is None or before.start is None:
+            return made
+        if held.start > max(before.start, self._now):
+            return _moved(made, before.start, self._cause(held, before))
+        return _moved(made, before.moved_from, before.cause)
+
+    def _latest(self, held: Held) -> datetime.datetime | None:
+        """The start, should everybody who is on its nodes take as long as they may."""
+        latest = held.start
+        for node in {found.node for found in held.seats.values()}:
+            for id_ in self._profile.on_node(node):
+                job = self._stage.job_of(id_)
+                sooner, late = self._times.end_of(job, id_), self._times.end_of(job, id_, is_late=True)
+                if sooner is not None and late is not None and sooner.at <= held.start:
+                    latest = max(latest, late.at)
+        return latest
+
+    def _cause(self, held: Held, before: plan.Promise) -> str:
+        """Why a promise is later than before."""
+        nodes = set(before.nodes)
+        if gone := sorted(nodes - self._stage.world.nodes.keys()):
+            return f"node {gone[0]} is gone"
+        if shut := sorted(node for node in nodes if self._stage.world.nodes[node].spec.unschedulable):
+            return f"node {shut[0]} takes no more pods"
+        if any(seat.pod.uid not in held.job.pods for seat in before.seats):
+            return "its pods were made anew"
+        for other in self._newcomers(held.job, nodes):
+            if other.queue != held.job.queue:
+                return f"queue {other.queue} is due what {other.id} takes"
+            if other.priority > held.job.priority:
+                return f"{other.id} of priority {other.priority} comes first"
+        for node in sorted(nodes):
+            for id_ in self._profile.on_node(node):
+                end = self._times.end_of(self._stage.job_of(id_), id_)
+                if end is not None and end.is_unsure:
+                    return f"{self._stage.job_of(id_).id} runs longer than it stated"
+        return "less is free on its nodes than was stated"
+
+    def _newcomers(self, job: Job, nodes: set[str]) -> Iterable[Job]:
+        """Others that were given, or promised, room on these nodes in this decision, or hold it without having to."""
+        for given in self._stage.given.values():
+            if given.job is not job and given.found.node in nodes:
+                yield given.job
+        for held in self._held.values():
+            if held.job is not job and nodes.intersection(found.node for found in held.seats.values()):
+                yield held.job
+        for node in sorted(nodes):
+            for id_ in self._profile.on_node(node):
+                yield self._stage.job_of(id_)
+
+
+def _states_any(stage: Stage) -> bool:
+    """Whether any work says how long it takes, or any queue how long it may."""
+    if any(one.queue is not None and one.queue.spec.max_runtime_seconds for one in stage.accounts.by_name.values()):
+        return True
+    return any(job.gang.expected_runtime is not None or job.gang.max_runtime is not None for job in stage.jobs.values())
+
+
+def _waits(job: Job) -> bool:
+    return bool(job.next_pods()) and not job.is_satisfied(job.root)
+
+
+def _ref(job: Job) -> plan.GangRef:
+    return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
+
+
+def _devices(pod: pods.Pod, found: Found) -> tuple[str, ...]:
+    return tuple(
+        f"{one.driver}/{one.pool}/{one.device}"
+        for result in found.taken(pod).values()
+        for one in result.devices.results
+    )
+
+
+def _moved(promise: plan.Promise, moved_from: datetime.datetime | None, cause: str) -> plan.Promise:
+    return plan.Promise(
+        gang=promise.gang,
+        start=promise.start,
+        latest=promise.latest,
+        seats=promise.seats,
+        moved_from=moved_from,
+        cause=cause,
+    )

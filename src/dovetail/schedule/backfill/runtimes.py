@@ -1,0 +1,74 @@
+"""Says when work ends, by what it states: its expected runtime, else its longest, else the longest its queue allows.
+
+Given the gangs and queues of one decision, and the time. What runs for longer than it stated ends any moment now, and
+nobody is sure of it. Never ends anything.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final, NamedTuple
+
+from dovetail.model import gangs, plan
+from dovetail.schedule import order
+from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.queues.accounts import Accounts
+
+OVERDUE_SECONDS: Final = 60  # what should have ended is expected to do so within that time, over and over
+
+
+class End(NamedTuple):
+    """When a pod leaves its node."""
+
+    at: datetime.datetime
+    is_unsure: bool  # it should have ended before
+
+
+class Runtimes:
+    """What jobs state, in one decision."""
+
+    def __init__(self, accounts: Accounts, now: plan.Instant) -> None:
+        self._accounts = accounts
+        self.now = now
+
+    def expected(self, job: Job) -> int | None:
+        """Seconds it says it takes."""
+        return _first(job.gang.expected_runtime, job.gang.max_runtime, self.allowed(job))
+
+    def longest(self, job: Job) -> int | None:
+        """Seconds it takes at most, by what it says and what its queue allows."""
+        return _first(limit(job.gang, self.allowed(job)), job.gang.expected_runtime)
+
+    def allowed(self, job: Job) -> int | None:
+        """Seconds work of its queue may run: the first that is set from the queue upwards."""
+        return allowed(self._accounts, job.queue)
+
+    def end_of(self, job: Job, id_: str, *, is_late: bool = False) -> End | None:
+        """When a pod that runs, or starts now, ends; by the longest time it may take if it is to be late."""
+        seconds = self.longest(job) if is_late else self.expected(job)
+        if seconds is None:
+            return None
+        began = job.pods[id_].status.start_time
+        start = order.instant(began) if began is not None and job.pods[id_].spec.node_name else self.now
+        end = start + datetime.timedelta(seconds=seconds) if start is not order.NEVER else self.now
+        if end > self.now:
+            return End(end, False)
+        return End(self.now + datetime.timedelta(seconds=OVERDUE_SECONDS), True)
+
+
+def allowed(accounts: Accounts, queue: str) -> int | None:
+    """Seconds that work of a queue may run: the first that is set from the queue upwards."""
+    for account in accounts.by_name[queue].lineage():
+        if account.queue is not None and account.queue.spec.max_runtime_seconds is not None:
+            return account.queue.spec.max_runtime_seconds
+    return None
+
+
+def limit(gang: gangs.Gang, by_queue: int | None) -> int | None:
+    """Seconds after which a gang has to end."""
+    given = [seconds for seconds in (gang.max_runtime, by_queue) if seconds is not None]
+    return min(given, default=None)
+
+
+def _first(*choices: int | None) -> int | None:
+    return next((one for one in choices if one is not None), None)

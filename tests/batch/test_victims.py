@@ -1,0 +1,322 @@
+"""Who yields where several could: the rules first, then lost work, failures that count, and who shares devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dovetail.model import gangs, policy, wishes
+from dovetail.world.world import World
+from tests.batch import stories
+from tests.schedule import build
+
+
+def full(*queues: Any, gpus: int = 2) -> World:
+    """One node whose GPUs a device plugin offers."""
+    return stories.world(stories.plugin_node("n0", gpus), *queues)
+
+
+def checkpoint(seconds_ago: float) -> dict[str, str]:
+    return {wishes.LAST_CHECKPOINT: stories.stamp(seconds_ago)}
+
+
+# Lost work
+
+
+def test_without_checkpoints_the_youngest_yields() -> None:
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("old", "a", gpus=1, node="n0", since=7200))
+    build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"young": "Preempted"}
+
+
+def test_with_a_checkpoint_the_one_that_loses_least_yields() -> None:
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("saved", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(60)))
+    build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"saved": "Preempted"}
+    assert "loses 1 GPU-minutes since its checkpoint" in stories.detail(done, "saved")
+
+
+def test_a_checkpoint_of_the_future_is_none() -> None:
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("liar", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(-3600)))
+    build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"young": "Preempted"}
+
+
+def test_lost_work_is_capped() -> None:
+    """Beyond the cap both lose the same, and age decides again."""
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("longest", "a", gpus=1, node="n0", since=9000))
+    build.put(made, stories.pod("long", "a", gpus=1, node="n0", since=8000, annotations=checkpoint(7000)))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    capped = policy.Policy(batch=policy.Batch(lost_work_cap_seconds=600))
+    assert stories.evicted(stories.decided(made, policy=capped)) == {"long": "Preempted"}
+    assert stories.evicted(stories.decided(made)) == {"long": "Preempted"}
+    build.put(made, stories.pod("long", "a", gpus=1, node="n0", since=9500, annotations=checkpoint(9200)))
+    assert stories.evicted(stories.decided(made)) == {"longest": "Preempted"}
+    assert stories.evicted(stories.decided(made, policy=capped)) == {"longest": "Preempted"}
+
+
+def test_priority_comes_before_lost_work() -> None:
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("saved", "a", gpus=1, node="n0", priority=5, annotations=checkpoint(1)))
+    build.put(made, stories.pod("unsaved", "a", gpus=1, node="n0", since=90_000))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"unsaved": "Preempted"}
+
+
+def test_a_checkpoint_in_one_queue_changes_nothing_in_another() -> None:
+    made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=1), gpus=3)
+    build.put(made, stories.pod("elsewhere", "b", gpus=1, node="n0", annotations=checkpoint(60)))
+    build.put(made, stories.pod("large-young", "a", gpus=1, node="n0", since=60, age=60))
+    build.put(made, stories.pod("old", "a", gpus=1, node="n0", since=30, age=7200))  # restarted a moment ago
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"large-young": "Preempted"}
+
+
+# Jobs that count failures
+
+
+def counted(made: World, name: str, *, counts: bool) -> None:
+    """Something told of this pod's owner."""
+    known = made.gangs.known(made.gangs.of(f"uid-of-{name}").gang)
+    build.put(made, build.replaced(known, counts_failures=counts))
+
+
+def test_an_eviction_that_counts_as_a_failure_comes_later_and_says_so() -> None:
+    made = full(stories.queue("a", gpu=2))
+    build.put(made, stories.pod("counts", "a", gpus=1, node="n0", since=60))
+    build.put(made, stories.pod("ignores", "a", gpus=1, node="n0", since=7200))
+    counted(made, "counts", counts=True)
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"ignores": "Preempted"}
+    build.put(made, stories.pod("ignores", "a", gpus=1, node="n0", since=7200, priority=20))
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"counts": "Preempted"}
+    assert "backoffLimit" in stories.detail(done, "counts")
+
+
+# What nothing makes anew
+
+
+def bare(name: str, **facts: Any) -> Any:
+    return stories.pod(name, "a", gpus=1, node="n0", metadata={"ownerReferences": []}, **facts)
+
+
+def test_a_pod_nothing_makes_anew_is_left_alone_unless_that_is_acceptable() -> None:
+    made = full(stories.queue("a", gpu=1), gpus=1)
+    build.put(made, bare("precious"), stories.pod("urgent", "a", gpus=1, priority=10))
+    assert not stories.decided(made).evictions
+    build.put(made, bare("precious", annotations={wishes.WHEN_EVICTED: "end"}))
+    assert stories.evicted(stories.decided(made)) == {"precious": "Preempted"}
+
+
+def test_a_pod_nothing_makes_anew_cannot_move() -> None:
+    made = stories.world(stories.plugin_node("n0", 2), stories.plugin_node("n1", 2), stories.queue("a", gpu=4))
+    build.put(made, stories.pod("small", "a", gpus=1, node="n0"))
+    build.put(made, bare("other", annotations={wishes.WHEN_EVICTED: "end"}))
+    build.put(
+        made,
+        build.replaced(made.pods["uid-of-other"], spec=build.replaced(made.pods["uid-of-other"].spec, node_name="n1")),
+    )
+    build.put(made, stories.pod("whole", "a", gpus=2))
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"small": "Consolidated"}
+
+
+# Elastic gangs
+
+
+def test_what_is_beyond_a_minimum_goes_before_anything_is_ended() -> None:
+    made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=2), gpus=4)
+    for number in range(3):
+        build.put(made, stories.member(f"elastic-{number}", "b", "elastic", 1, gpus=1, node="n0"))
+    build.put(made, stories.pod("rigid", "b", gpus=1, node="n0", since=10))
+    build.put(made, stories.pod("due", "a", gpus=1), stories.pod("due-too", "a", gpus=1))
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"elastic-2": "Reclaimed", "elastic-1": "Reclaimed"}
+
+
+def test_a_gang_that_goes_whole_loses_nothing_singly() -> None:
+    made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=0), gpus=3)
+    for number in range(3):
+        build.put(made, stories.member(f"tied-{number}", "b", "tied", 1, gpus=1, node="n0"))
+    key = made.gangs.of("uid-of-tied-0").gang
+    build.put(made, build.replaced(made.gangs.known(key), evicts_whole=True))
+    build.put(made, stories.pod("due", "a", gpus=1))
+    done = stories.decided(made)
+    assert set(stories.evicted(done)) == {"tied-0", "tied-1", "tied-2"}
+
+
+# Shared claims
+
+
+def sharing(*owners: tuple[str, str], **facts: Any) -> World:
+    """One GPU, held by one claim, used by several pods of these queues."""
+    made = stories.world(
+        build.node("n0"), build.gpu_slice("n0", 1), stories.queue("a", gpu=1), stories.queue("b", gpu=0)
+    )
+    build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=[name for name, _ in owners]))
+    for name, of in owners:
+        build.put(made, stories.pod(name, of, uses=["shared"], node="n0", **facts.get(name, {})))
+    return made
+
+
+def test_all_who_share_a_claim_go_together() -> None:
+    made = stories.waits(sharing(("one", "b"), ("two", "b")), "due", "a")
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"one": "Reclaimed", "two": "Reclaimed"}
+    assert stories.nominated(done) == {"due": "n0"}
+
+
+def test_nobody_goes_where_one_who_shares_may_not_be_asked() -> None:
+    kept = {"two": {"priority": 50, "annotations": {wishes.PREEMPTIBLE: "false"}}}
+    made = stories.waits(sharing(("one", "b"), ("two", "b"), **kept), "due", "a")
+    done = stories.decided(made)
+    assert not done.evictions
+    assert not done.nominations
+
+
+def test_half_of_a_shared_claim_is_no_room() -> None:
+    """The claim is used by a pod of another scheduler too: its devices stay where they are."""
+    made = stories.waits(sharing(("one", "b"), ("foreign", "b"), foreign={"schedulerName": "other"}), "due", "a")
+    ours = policy.Policy(scheduler_names=("default-scheduler", ""))
+    done = stories.decided(made, policy=ours)
+    assert not done.evictions
+
+
+def test_a_gang_whose_member_shares_a_claim_goes_as_a_whole() -> None:
+    made = stories.world(
+        build.node("n0"), build.gpu_slice("n0", 2), stories.queue("a", gpu=1), stories.queue("b", gpu=0)
+    )
+    build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=["lone", "m0"]))
+    build.put(made, stories.holding("own", ("n0", "gpu-1"), users=["m1"]))
+    build.put(made, stories.pod("lone", "b", uses=["shared"], node="n0", since=5))
+    build.put(made, stories.member("m0", "b", "pair", 2, uses=["shared"], node="n0"))
+    build.put(made, stories.member("m1", "b", "pair", 2, uses=["own"], node="n0"))
+    made = stories.waits(made, "due", "a", 2)
+    build.put(made, stories.queue("a", gpu=2))
+    done = stories.decided(made)
+    assert set(stories.evicted(done)) == {"lone", "m0", "m1"}
+
+
+# Time
+
+
+@pytest.mark.parametrize(("since", "evicted"), [(59, False), (61, True)])
+def test_work_runs_for_a_while_before_it_yields_within_its_queue(since: int, evicted: bool) -> None:
+    made = full(stories.queue("a", gpu=1, min_runtime_seconds=60), gpus=1)
+    build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=since))
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert bool(stories.decided(made).evictions) is evicted
+
+
+def test_preemption_and_reclaim_may_wait_for_different_times() -> None:
+    patient = stories.queue("b", gpu=0, preempt_min_runtime_seconds=10, reclaim_min_runtime_seconds=600)
+    made = full(stories.queue("a", gpu=1), patient, gpus=1)
+    build.put(made, stories.pod("runs", "b", gpus=1, node="n0", since=60))
+    build.put(made, stories.pod("due", "a", gpus=1))
+    assert not stories.decided(made).evictions
+    build.put(made, stories.pod("urgent", "b", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"runs": "Preempted"}
+
+
+@pytest.mark.parametrize(
+    ("minimums", "evicted"),
+    [
+        ({"dept-b": 600}, False),  # the two departments are where the branches part: theirs counts
+        ({"b": 600}, True),  # below that nobody asks
+        ({"dept-a": 600}, True),
+        ({"top": 600}, False),  # above it counts where nothing nearer is set
+        ({"dept-b": 10, "top": 600}, True),
+    ],
+)
+def test_reclaim_asks_the_branch_of_the_victim_for_its_minimum(minimums: dict[str, int], evicted: bool) -> None:
+    tree = {"top": "", "dept-a": "top", "dept-b": "top", "a": "dept-a", "b": "dept-b"}
+    queues = [
+        stories.queue(
+            name, gpu=0 if name in ("b", "dept-b") else 1, parent=parent, reclaim_min_runtime_seconds=minimums.get(name)
+        )
+        for name, parent in tree.items()
+    ]
+    made = full(*queues, gpus=1)
+    build.put(made, stories.pod("runs", "b", gpus=1, node="n0", since=60))
+    build.put(made, stories.pod("due", "a", gpus=1))
+    assert bool(stories.decided(made).evictions) is evicted
+
+
+def test_an_elastic_gang_may_lose_what_is_beyond_its_minimum_however_young() -> None:
+    made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=0, min_runtime_seconds=600), gpus=2)
+    for number in range(2):
+        build.put(made, stories.member(f"e-{number}", "b", "e", 1, gpus=1, node="n0", since=5))
+    build.put(made, stories.pod("due-0", "a", gpus=1), stories.pod("due-1", "a", gpus=1))
+    assert stories.evicted(stories.decided(made)) == {"e-1": "Reclaimed"}
+
+
+def test_a_job_may_have_to_wait_before_it_makes_others_yield() -> None:
+    made = full(stories.queue("a", gpu=1), gpus=1)
+    build.put(made, stories.pod("runs", "a", gpus=1, node="n0"))
+    later = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}}
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10, age=200, **later))
+    done = stories.decided(made)
+    assert not done.evictions
+    build.put(made, stories.pod("urgent", "a", gpus=1, priority=10, age=301, **later))
+    assert stories.evicted(stories.decided(made)) == {"runs": "Preempted"}
+
+
+# Between queues
+
+
+def test_of_two_queues_the_less_important_gives() -> None:
+    made = full(
+        stories.queue("a", gpu=1),
+        stories.queue("low", gpu=0, priority=1),
+        stories.queue("high", gpu=0, priority=9),
+        gpus=2,
+    )
+    build.put(made, stories.pod("of-low", "low", gpus=1, node="n0"), stories.pod("of-high", "high", gpus=1, node="n0"))
+    build.put(made, stories.pod("due", "a", gpus=1))
+    assert stories.evicted(stories.decided(made)) == {"of-low": "Reclaimed"}
+
+
+def test_of_two_queues_above_their_share_the_one_further_above_gives() -> None:
+    made = full(stories.queue("a", gpu=1), stories.queue("b", gpu=1), stories.queue("c", gpu=1), gpus=6)
+    for number in range(2):
+        build.put(made, stories.pod(f"b{number}", "b", gpus=1, node="n0"))
+    for number in range(4):
+        build.put(made, stories.pod(f"c{number}", "c", gpus=1, node="n0"))
+    build.put(made, stories.pod("due", "a", gpus=1))
+    done = stories.decided(made)
+    assert [name[0] for name in stories.evicted(done)] == ["c"]
+    assert "queue a has 0 of the 1 gpu it is due" in stories.detail(done, next(iter(stories.evicted(done))))
+
+
+def test_nobody_yields_for_a_slice_that_would_not_be_free() -> None:
+    """A slice is taken back exactly where the beneficiary then starts: devices, not counts."""
+    made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"))
+    build.put(made, stories.queue("a", gpu=1), stories.queue("b", gpu=0))
+    big = 'device.attributes["gpu.example.com"].?profile.orValue("") == "3g.40gb"'
+    whole = '!("profile" in device.attributes["gpu.example.com"])'
+    stories.runs(made, "left", "b", ("one", "gpu-0-3g-0"), when=big)
+    stories.runs(made, "right", "b", ("one", "gpu-0-3g-4"), when=big, annotations={wishes.PREEMPTIBLE: "false"})
+    stories.runs(made, "alone", "b", ("two", "gpu-0-3g-0"), when=big)
+    stories.waits(made, "due", "a", when=whole)
+    done = stories.decided(made)
+    assert stories.evicted(done) == {"alone": "Reclaimed"}
+    assert stories.nominated(done) == {"due": "two"}
+
+
+def test_gangs_say_where_pods_belong() -> None:
+    """The stories above stand on this."""
+    made = full(stories.queue("b"))
+    build.put(made, stories.member("m0", "b", "g", 2))
+    assert made.gangs.of("uid-of-m0").gang == ("default", "gang/g")
+    assert made.gangs.known(("default", "gang/g")).groups[0].min == 2
+    assert gangs.membership(made.pods["uid-of-m0"]).gang == ("default", "gang/g")
