@@ -1,7 +1,7 @@
 """Judges a plan by counting for itself: what it breaks, in sentences; none if it is sound.
 
-Given a cluster and a plan that is not carried out yet. Reads facts only (pods, claims, nodes, slices as they arrived) and
-counts them in its own way: neither the World's sums nor the brain's accounts.
+Given a cluster and a plan that is not carried out yet. Reads facts only (pods, claims, nodes, slices as they arrived)
+and counts them in its own way: neither the World's sums nor the brain's accounts.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def stamp(second: int) -> str:
 def queue(
     name: str, *, parent: str = "", priority: int = 0, age: int = 0, **shares: tuple[float | None, ...]
 ) -> Object:
-    """A queue everybody may use: by resource (quota, limit, weight), all but the quota left out where they need not be."""
+    """A queue everybody may use: by resource (quota, limit, weight), of which the last two may be left out."""
     resources = {}
     for resource, numbers in shares.items():
         quota, limit, weight = (*numbers, None, None)[:3]

@@ -123,6 +123,7 @@ def queue(story: Scene) -> None:
     selector = {"matchLabels": {"kubernetes.io/metadata.name": story.namespace}}
     head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": story.namespace}}
     story.put("queues", head | {"spec": {"namespaceSelector": selector}})
+    story.wait("the queue to be known", lambda: story.rest.read("queues", story.namespace).get("status"))
 
 
 def _counted(story: Scene) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 READS: Final = ("list", "watch", "get")
-PLACING: Final = ("claim-create", "claim", "claim-status", "volume", "pod-status", "binding")  # what places a pod
+# what places a pod, and makes room for it
+PLACING: Final = ("claim-create", "claim", "claim-status", "volume", "pod-status", "binding", "intent", "eviction")
 WRITES: Final = (*PLACING, "pod-delete", "event", "lease", "other-write")
 CLASSES: Final = (*READS, *WRITES)
 
@@ -22,7 +23,9 @@ _BY_PATH: Final = {
     ("pods", "status", "PATCH"): "pod-status",
     ("pods", "status", "PUT"): "pod-status",
     ("pods", "", "DELETE"): "pod-delete",
-    ("pods", "eviction", "POST"): "pod-delete",
+    ("pods", "eviction", "POST"): "eviction",
+    ("intents", "", "POST"): "intent",
+    ("intents", "", "DELETE"): "intent",
 }
 
 

@@ -111,7 +111,7 @@ def signed(history: History, requests: Iterable[Request]) -> History:
         if revision.number in writers or revision.kind not in SIGNED or revision.is_deleted:
             continue
         act = _act(before, revision.object)
-        users = {one.user for one in others.get(place, ()) if one.act == act and _could_be(one, revision)}
+        users = {one.user for one in others.get(place, ()) if _does(one, act) and _could_be(one, revision)}
         if len(users) == 1:
             writers[revision.number] = users.pop()
         else:
@@ -129,6 +129,11 @@ def _act(before: Tree | None, after: Tree) -> str:
         if any(before["metadata"].get(name) != after["metadata"].get(name) for name in names):
             return "delete"
     return "write"
+
+
+def _does(request: Request, act: str) -> bool:
+    """An eviction also writes the condition that says so, before it deletes."""
+    return request.act == act or (act == "write" and request.subresource == "eviction")
 
 
 def _could_be(request: Request, revision: Revision) -> bool:

@@ -1,11 +1,27 @@
-"""What is known about work whose devices stay nearly unused: since when, and how far that has gone."""
+"""What is known about work whose devices stay nearly unused: measurements, since when, and how far that has gone."""
 
 from __future__ import annotations
 
 import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
+
+
+class Device(NamedTuple):
+    """A device as slices publish it."""
+
+    driver: str
+    pool: str
+    name: str
+
+
+class Sample(NamedTuple):
+    """How busy a device was, in percent."""
+
+    at: datetime.datetime
+    percent: float
 
 
 class Stage(StrEnum):

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.model import objects, trees, yaml_text
+from dovetail.model import kinds, objects, trees, yaml_text
 
 _OLD_VERSIONS: Final = frozenset(f"resource.k8s.io/{version}" for version in ("v1alpha3", "v1beta1", "v1beta2"))
+_OWNERS: Final = frozenset((kind.api_version.partition("/")[0], kind.name) for kind in (*kinds.OWNERS, *kinds.PARENTS))
 
 
 class ManifestProblem(msgspec.Struct, frozen=True):
@@ -144,7 +145,9 @@ class _Reader:
         found = ManifestObject(self.file, self._document, self._line, subject, stored)
         self.objects.append(found)
         if isinstance(stored.struct, objects.Generic):
-            self.notes.append(found.problem("", f"{stored.struct.api_version}: kept, not used"))
+            is_owner = (stored.struct.api_version.partition("/")[0], stored.struct.kind) in _OWNERS
+            kept = "kept, read for gangs; makes no pods" if is_owner else "kept, not used"
+            self.notes.append(found.problem("", f"{stored.struct.api_version}: {kept}"))
 
     def _refuse_misfits(self, subject: str, misfits: tuple[trees.Misfit, ...]) -> None:
         for misfit in misfits:

@@ -21,6 +21,7 @@ MIN: Final = "dovetail.dev/gang-min"
 MAX: Final = "dovetail.dev/gang-max"
 EXPECTED_RUNTIME: Final = "dovetail.dev/expected-runtime"
 MAX_RUNTIME: Final = "dovetail.dev/max-runtime"
+RUNTIMES: Final = frozenset({EXPECTED_RUNTIME, MAX_RUNTIME})
 LAST_CHECKPOINT: Final = "dovetail.dev/last-checkpoint"
 PREEMPTIBLE: Final = "dovetail.dev/preemptible"
 TOPOLOGY: Final = "dovetail.dev/topology"

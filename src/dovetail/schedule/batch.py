@@ -89,8 +89,8 @@ class Batch:
                 job.is_preemptible = job.priority < policy_.batch.preemptible_below
             job.idle_since = idleness.since(world, job)
             for id_ in job.pods.keys() & world.assumed.keys():
-                if job.state[id_] is State.WAITING:
-                    job.mark(id_, State.STARTING)  # decided before, and not confirmed yet
+                if job.state[id_] in (State.WAITING, State.ACTIVE):
+                    job.mark(id_, State.STARTING)  # decided before, and not confirmed yet, or not its claims
             if reason is not None:
                 self._refused[job.id] = reason
             yield job

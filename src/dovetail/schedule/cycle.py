@@ -28,8 +28,9 @@ def decide(
 ) -> plans.Plan:
     """Who starts, where, on which devices, who waits and who yields; of all pods that wait, or of those with these ids.
 
-    Leaves the world as it found it. Nobody spared has to yield. Pods, by id, try a node given in `toward` before others:
-    it is kept for them. With neither queues nor gangs, and nobody to yield, not linear in pods that are not asked about.
+    Leaves the world as it found it. Nobody spared has to yield. Pods, by id, try a node given in `toward` before
+    others: it is kept for them. With neither queues nor gangs, and nobody to yield, not linear in pods that are not
+    asked about.
     """
     if world.queues or not world.gangs.is_trivial:
         return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)

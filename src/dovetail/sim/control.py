@@ -31,7 +31,7 @@ from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
 from dovetail.sim import cluster as clusters
 from dovetail.sim import queues as queue_status
-from dovetail.sim import rulings, volumes, yielding
+from dovetail.sim import owners, rulings, volumes, yielding
 from dovetail.world.events import Changed, Deleted, ObjectKey
 from dovetail.world.world import World
 
@@ -90,17 +90,22 @@ class _Mirror:
 
     def __init__(self) -> None:
         self._world = World()
+        self._owners = owners.Owners(self._world)
         self._shown: dict[clusters.Key, clusters.Record] = {}
 
     def world_of(self, cluster: clusters.Cluster) -> World:
         """The world as this cluster describes it, until the next one is shown."""
         before, after = self._shown, cluster.records
         for key in sorted(before.keys() - after.keys()):
-            if isinstance(gone := clusters.decoded(before[key]).struct, _SEEN):
-                self._world.apply(Deleted(gone))
+            gone = clusters.decoded(before[key])
+            self._owners.gone(gone)
+            if isinstance(gone.struct, _SEEN):
+                self._world.apply(Deleted(gone.struct))
         for key in sorted(key for key, record in after.items() if before.get(key) is not record):
-            if isinstance(found := clusters.decoded(after[key]).struct, _SEEN):
-                self._world.apply(Changed(found))
+            found = clusters.decoded(after[key])
+            self._owners.seen(found)
+            if isinstance(found.struct, _SEEN):
+                self._world.apply(Changed(found.struct))
         self._shown = after
         return self._world
 

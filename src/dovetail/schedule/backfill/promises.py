@@ -100,10 +100,10 @@ class Promises:
         """A job may start nothing: what was promised is no longer kept."""
         self._held.pop(job.id, None)
 
-    def _promise(self, job: Job, ids: Sequence[str]) -> None:
-        """The first start that moves nobody's promise but of those it comes before."""
+    def _promise(self, job: Job, ids: Sequence[str], *, is_last: bool = False) -> None:
+        """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
         before = self._held.pop(job.id, None)
-        kept = [one for one in self._held.values() if not self._comes_before(job, one.job)]
+        kept = [one for one in self._held.values() if is_last or not self._comes_before(job, one.job)]
         found = self._profile.first_start(job, ids, kept)
         if isinstance(found, Unknown):
             if before is None:
@@ -115,7 +115,8 @@ class Promises:
         self._held[job.id] = found
         for other in [one for one in self._held.values() if one is not found and one not in kept]:
             if not self._stands(other):
-                self._promise(other.job, [*other.seats])
+                del self._held[other.job.id]
+                self._promise(other.job, [*other.seats], is_last=True)
 
     def _stands(self, held: Held) -> bool:
         """Whether a promise can still be kept beside all others."""
@@ -146,10 +147,12 @@ class Promises:
 
     def told(self) -> tuple[plan.Promise, ...]:
         """Every promise, after everything else was decided; those that others made impossible are made anew."""
-        for held in [*self._held.values()]:
+        for id_ in [*self._held]:
+            held = self._held[id_]
             if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
-                del self._held[held.job.id]
+                del self._held[id_]
             elif not self._stands(held):
+                del self._held[id_]
                 self._promise(held.job, [*held.seats])
         made = [self._told(held) for held in self._held.values()]
         silent = [

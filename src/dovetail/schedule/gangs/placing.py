@@ -6,16 +6,16 @@ it. Given a stage; everything is an attempt on it. Never chooses who is next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import order, refuse
 from dovetail.schedule.gangs import topology
 from dovetail.schedule.gangs.jobs import PLACED, Job, Lone, State, Team
+from dovetail.schedule.gangs.roominess import Roominess
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.queues import amounts
-from dovetail.world import ledger
 
 Within = Collection[str] | None
 
@@ -26,7 +26,7 @@ class Placer:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._domains = {name: topology.Domains(one, stage.world.nodes) for name, one in stage.world.topologies.items()}
-        self._ledger = ledger.Ledger()
+        self._roominess = Roominess(stage)
 
     def step(self, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
         """Places these pods of a job, or none of them and why."""
@@ -71,6 +71,8 @@ class Placer:
             found = topology.candidates(chosen, depth, present=present, within=within)
             for nodes in sorted(found, key=self._room):
                 tried += 1
+                if nodes is not None and not self._roominess.could_hold(nodes, mine):
+                    continue
                 refusal = self._try(job, team, mine, within=nodes)
                 if refusal is None:
                     return None
@@ -100,10 +102,7 @@ class Placer:
         """The fullest first."""
         if nodes is None:
             return 0, 0, []
-        world = self._stage.world
-        gpus = sum(self._ledger.free_milli_gpu(pool) for node in nodes for pool in world.view(node).pools)
-        gpus += sum(ledger.plugin_cost(name, count, {}) for node in nodes for name, count in world.free(node).scalars)
-        return gpus, sum(world.free(node).milli_cpu for node in nodes), sorted(nodes)
+        return *self._roominess.free(nodes), sorted(nodes)
 
     def _try(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
         with self._stage.attempt() as attempt:
@@ -130,7 +129,7 @@ class Placer:
         """All pods of a group; one that fails goes first the next time, each of them once."""
         size = self._size(job)
         line = sorted(ids, key=lambda id_: -size(id_)) if len(ids) > 1 else list(ids)
-        failed: set[str] = set()
+        failed: set[Hashable] = set()
         while True:
             with self._stage.attempt() as attempt:
                 for id_ in line:
@@ -139,9 +138,10 @@ class Placer:
                 else:
                     attempt.commit()
                     return None
-            if id_ in failed or id_ == line[0]:
+            kind = self._stage.kind_of(job, id_)
+            if kind in failed or kind == self._stage.kind_of(job, line[0]):
                 return refusal
-            failed.add(id_)
+            failed.add(kind)
             line.remove(id_)
             line.insert(0, id_)
 

@@ -7,7 +7,7 @@ is seen only `later`: there pods that leave are gone, and pods nominated for the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.model import claims, plan, pods, policy
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import ready, refuse, ties
+from dovetail.schedule import likeness, ready, refuse, ties
 from dovetail.schedule.claims import Books, Needs
 from dovetail.schedule.gangs.jobs import PLACED, Job, State
 from dovetail.schedule.placement import Found, Search
@@ -115,6 +115,14 @@ class Stage:
         if known is None:
             known = self._waits[id_] = self.tariff.waiting(self._job_of[id_].pods[id_])
         return known
+
+    def kind_of(self, job: Job, id_: str) -> Hashable:
+        """Equal for pods of which one finds no place where the other does not, as far as can be told."""
+        pod = stand_in(job.pods[id_])
+        needs = ready.needs(pod, self.books)
+        if not isinstance(needs, Needs):
+            return id_
+        return likeness.pod_key(pod, needs, self.world.images)
 
     def running_jobs(self) -> list[Job]:
         """Jobs that ran when the decision began, and may be made to yield; some may have nothing left that runs."""
@@ -296,6 +304,8 @@ class Stage:
         assert self.is_later
         self.release(job, id_, why, state=State.TAKEN)
         self.world.vacate(id_)
+        if id_ in self.world.assumed:  # taken off before in this step, and put back
+            self.world.forget(job.pods[id_])
 
     def release(self, job: Job, id_: str, why: Yielded, *, state: State = State.LEAVING) -> None:
         """A running pod has to go: it is charged no more, and holds its node until it is gone."""

@@ -11,19 +11,13 @@ import datetime
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dovetail.model import queues
-from dovetail.model.idling import IdleState, Stage
+from dovetail.model import pods, queues
+from dovetail.model.idling import Device, IdleState, Sample, Stage
 from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.world import ledger
 from dovetail.world.world import World
 
 MAX_GAP_SECONDS: Final = 300.0  # between two samples, and since the last one
-
-
-class Sample(NamedTuple):
-    """How busy a device was, in percent."""
-
-    at: datetime.datetime
-    percent: float
 
 
 class Track(NamedTuple):
@@ -40,7 +34,7 @@ def followed(track: Track, samples: Iterable[Sample], *, threshold: float) -> Tr
         if seen is not None and one.at <= seen:
             continue
         has_hole = seen is None or (one.at - seen).total_seconds() > MAX_GAP_SECONDS
-        if one.percent >= threshold:
+        if not one.percent < threshold:  # what is no number is no evidence either
             since = None
         elif since is None or has_hole:
             since = one.at
@@ -64,9 +58,21 @@ def advanced(
     """The state of a pod that is idle since a moment: first warned, and preemptible a while after that."""
     if since is None or (now - since).total_seconds() < policy.window_seconds:
         return None
-    warned = state.warned if state is not None and state.since == since else now
-    is_over = (now - warned).total_seconds() >= policy.grace_seconds and state is not None
-    return IdleState(since=since, warned=warned, stage=Stage.PREEMPTIBLE if is_over else Stage.WARNED)
+    if state is None or state.since != since:
+        return IdleState(since=since, warned=now, stage=Stage.WARNED)
+    is_over = (now - state.warned).total_seconds() >= policy.grace_seconds
+    return IdleState(since=since, warned=state.warned, stage=Stage.PREEMPTIBLE if is_over else Stage.WARNED)
+
+
+def devices_of(world: World, pod: pods.Pod) -> tuple[Device, ...]:
+    """The GPUs a pod holds through claims. Of GPUs a device plugin counts nobody knows which they are."""
+    found: dict[Device, None] = {}
+    for key in world.claims_used(pod):
+        allocation = world.allocation(key)
+        for one in allocation.devices.results if allocation is not None else ():
+            if not one.admin_access and ledger.publishes_gpus(one.driver):
+                found[Device(one.driver, one.pool, one.device)] = None
+    return tuple(found)
 
 
 def since(world: World, job: Job) -> datetime.datetime | None:
@@ -80,6 +86,6 @@ def since(world: World, job: Job) -> datetime.datetime | None:
         known = world.idle.get(id_)
         if known is not None and known.stage is Stage.PREEMPTIBLE:
             moments.append(known.since)
-        elif world.claims_used(job.pods[id_]):
+        elif devices_of(world, job.pods[id_]):
             return None
     return max(moments, default=None)

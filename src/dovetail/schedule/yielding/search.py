@@ -339,6 +339,16 @@ class Solver:
             return False
         return self._placer.step(victim, ids) is None
 
+    def _reseat_whole(self, victim: Job) -> bool:
+        """All pods of a victim stay, or all move."""
+        ids = tuple(id_ for id_, state in victim.state.items() if state is State.TAKEN)
+        with self._stage.attempt() as attempt:
+            if all(self._stage.put_back(victim, id_) for id_ in ids):
+                attempt.commit()
+                return True
+        may_move = self._rules.may_move and victim.gang.is_recreated
+        return may_move and self._placer.step(victim, ids) is None
+
 
 def _gathered(offered: Offered, bounds: Bounds, count: int) -> Iterator[Sequence[Portion]]:
     """Victims on nodes that would each take one pod more, as soon as there are nodes for all pods; then again."""
@@ -353,16 +363,6 @@ def _gathered(offered: Offered, bounds: Bounds, count: int) -> Iterator[Sequence
             slots[node] = more
             if bounds.slots + sum(slots.values()) >= count:
                 yield _merged((), [one for ripe in slots for one in on_node[ripe]])
-
-    def _reseat_whole(self, victim: Job) -> bool:
-        """All pods of a victim stay, or all move."""
-        ids = tuple(id_ for id_, state in victim.state.items() if state is State.TAKEN)
-        with self._stage.attempt() as attempt:
-            if all(self._stage.put_back(victim, id_) for id_ in ids):
-                attempt.commit()
-                return True
-        may_move = self._rules.may_move and victim.gang.is_recreated
-        return may_move and self._placer.step(victim, ids) is None
 
 
 def _nodes(portion: Portion) -> dict[str, None]:
