@@ -184,6 +184,8 @@ def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 
 def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     """Gangs whose pods could all have stayed, everything else as it is planned."""
+    if cluster.is_keeping or _has_limits(cluster):
+        return  # kept room is in nobody's sums; a limit may want somebody gone
     where = after(cluster, done)
     present = where.stays | where.starts | where.moves | where.nominated
     victims: dict[str, dict[str, str]] = {}
@@ -194,8 +196,8 @@ def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     for name, own in victims.items():
         stays = present | own
         nodes = set(own.values())
-        if any(not _is_plain(cluster, node) for node in nodes) or _has_limits(cluster):
-            continue  # whether a share or a partition fits is more than a sum; a limit may want somebody gone
+        if any(not _is_plain(cluster, node) for node in nodes):
+            continue  # whether a share or a partition fits is more than a sum
         if not [*_overfull(cluster, stays, ""), *_too_many_gpus(cluster, stays)]:
             yield f"gang {name} has to yield {len(own)} pods, though they are in nobody's way"
 

@@ -224,6 +224,11 @@ class Cluster:
     def now(self) -> datetime.datetime:
         return EPOCH + datetime.timedelta(seconds=self.second)
 
+    @property
+    def is_keeping(self) -> bool:
+        """Whether room is kept for pods that move."""
+        return len(self._slots) > 0
+
     def put(self, *facts: Object) -> None:
         """Facts arrive."""
         for one in facts:

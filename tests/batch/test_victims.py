@@ -53,15 +53,12 @@ def test_a_checkpoint_of_the_future_is_none() -> None:
 def test_lost_work_is_capped() -> None:
     """Beyond the cap both lose the same, and age decides again."""
     made = full(stories.queue("a", gpu=2))
-    build.put(made, stories.pod("longest", "a", gpus=1, node="n0", since=9000))
-    build.put(made, stories.pod("long", "a", gpus=1, node="n0", since=8000, annotations=checkpoint(7000)))
+    build.put(made, stories.pod("less", "a", gpus=1, node="n0", since=9000, age=20_000))
+    build.put(made, stories.pod("younger", "a", gpus=1, node="n0", since=9500, annotations=checkpoint(9200)))
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
+    assert stories.evicted(stories.decided(made)) == {"less": "Preempted"}
     capped = policy.Policy(batch=policy.Batch(lost_work_cap_seconds=600))
-    assert stories.evicted(stories.decided(made, policy=capped)) == {"long": "Preempted"}
-    assert stories.evicted(stories.decided(made)) == {"long": "Preempted"}
-    build.put(made, stories.pod("long", "a", gpus=1, node="n0", since=9500, annotations=checkpoint(9200)))
-    assert stories.evicted(stories.decided(made)) == {"longest": "Preempted"}
-    assert stories.evicted(stories.decided(made, policy=capped)) == {"longest": "Preempted"}
+    assert stories.evicted(stories.decided(made, policy=capped)) == {"younger": "Preempted"}
 
 
 def test_priority_comes_before_lost_work() -> None:

@@ -23,8 +23,14 @@ from dovetail.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+SINGLE = ("one-gpu", "mig-slice", "h100-or-a100", "eight-gpus-one-node")  # examples of one pod, or of a claim alone
 PROGRAM = [sys.executable, "-c", "import sys; from dovetail.cli.main import main; sys.exit(main())"]
 PATIENCE_SECONDS = 60.0  # for a terminal to answer; only a broken program waits so long
+
+
+def single() -> list[str]:
+    """Options that name the examples of one pod."""
+    return [part for name in SINGLE for part in ("-f", str(EXAMPLES / f"{name}.yaml"))]
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -191,7 +191,7 @@ def test_a_broken_state_file_is_named_and_kept(state: Path) -> None:
 
 
 def apply_all(state: Path) -> None:
-    run = running.inside(state, "apply", "-f", str(running.EXAMPLES))
+    run = running.inside(state, "apply", *running.single())
     assert run.code == 0, run.err
 
 

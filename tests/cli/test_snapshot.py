@@ -21,7 +21,7 @@ EXAMPLE = str(running.EXAMPLES / "one-gpu.yaml")
 @pytest.fixture
 def used(state: Path) -> Path:
     """The sample fleet with the examples on it."""
-    assert running.inside(state, "apply", "-f", str(running.EXAMPLES)).code == 0
+    assert running.inside(state, "apply", *running.single()).code == 0
     return state
 
 

@@ -1,7 +1,8 @@
 """Runs the scheduler against a real control plane while everything around it breaks, then has the history judged.
 
-Phases: a storm of broken requests; processes killed between two writes; the store restarted; two replicas, the leader
-of which is stopped past its lease or killed; a rival that allocates the same devices. After each phase the faults
+Phases: a storm of broken requests; processes killed between two writes; the same with gangs, some of which make others
+yield; the store restarted; two replicas, the leader of which is stopped past its lease or killed; a rival that
+allocates the same devices. After each phase the faults
 cease and the field must come to rest. All choices follow from a seed, except what the machine's own timing decides.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dovetail.boot import controlplane, kubeparts
-from tests.faults import checker, checker_scene, estate, field, plans, records, signatures, workload
+from tests.faults import checker, checker_scene, estate, field, gangs, plans, records, signatures, workload
 from tests.faults.checker_scene import Judge, Violation
 from tests.faults.field import KILLED_AFTER, KILLED_BEFORE, NODE_LOST, REPUBLISHED, TAINTED, USERS
 from tests.faults.instances import Command, Instance, ours
@@ -42,6 +43,7 @@ class Sizes(NamedTuple):
 
     storm_faults: int = 460
     kills: int = 36
+    gang_kills: int = 24
     restarts: int = 2
     stops: int = 3
     replica_kills: int = 4
@@ -110,6 +112,7 @@ class Campaign:
         chosen: list[tuple[str, float, Phase]] = [
             ("storm", sizes.storm_faults, lambda: self._storm(sizes)),
             ("kills", sizes.kills, lambda: self._kills(sizes)),
+            ("gangs", sizes.gang_kills, lambda: self._gangs(sizes)),
             ("restarts", sizes.restarts, lambda: self._restarts(sizes)),
             ("replicas", sizes.stops + sizes.replica_kills, lambda: self._replicas(sizes)),
             ("rival", sizes.rival_seconds, lambda: self._rival(sizes)),
@@ -181,6 +184,21 @@ class Campaign:
         await self._field.rest()
         await one.end()
 
+    async def _gangs(self, sizes: Sizes) -> None:
+        """The process dies while gangs are being started and others yield to them."""
+        at, (one, *_) = self._field, self._field.instances
+        await gangs.furnish(at.api)
+        users = gangs.Gangs(at.api, at.recorder, chance=random.Random(self._chance.random()))
+        await at.start(one)
+        async with self._load(sizes._replace(actions_per_second=3), users):
+            one.proxy.plan = MILD
+            for number in range(sizes.gang_kills):
+                await at.kill_at_write(one, is_before=number % 2 == 0)
+                await at.start(one)
+        await at.rest()
+        await gangs.clear(at.api)
+        await one.end()
+
     async def _restarts(self, sizes: Sizes) -> None:
         """The store goes away under everybody, in good order or not."""
         (one, *_) = self._field.instances
@@ -240,7 +258,7 @@ class Campaign:
         await one.end()
 
     @contextlib.asynccontextmanager
-    async def _load(self, sizes: Sizes, users: workload.Workload | None = None) -> AsyncIterator[None]:
+    async def _load(self, sizes: Sizes, users: workload.Workload | gangs.Gangs | None = None) -> AsyncIterator[None]:
         async def act() -> None:
             while True:
                 await (users or self._field.workload).act()

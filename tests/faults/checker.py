@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from tests.faults import checker_devices, checker_lead, checker_leaks, checker_pods, checker_words
+from tests.faults import checker_devices, checker_gangs, checker_lead, checker_leaks, checker_pods, checker_words
 from tests.faults.checker_scene import Bounds, Judge, Scene, Step, Violation
 from tests.faults.records import History
 
@@ -24,6 +24,10 @@ RULES: Final[dict[str, str]] = {
     "unready": "a pod was bound before its claims were allocated on the node and reserved for it",
     "overcommitted": "a node's resources are promised twice",
     "beside": "two pods that cannot share a node are bound to it: a host port, or anti-affinity",
+    "half-bound": "a gang that never ran stays bound below its minimum",
+    "apart": "a pod of a gang was bound before the claims of enough others had their devices",
+    "greedy": "more pods were made to yield to a gang than it could have needed",
+    "in vain": "pods yielded to a gang that then did not start",
     "moved": "a pod is bound again, or one that asks for another scheduler",
     "changed": "an allocation changes in place, or is taken from a pod that runs",
     "noisy": "the same refusal is told twice in a row",
@@ -53,6 +57,7 @@ def violations(history: History, judge: Judge, *, bounds: Bounds | None = None) 
         checker_pods.Bindings(judge, limits),
         checker_pods.Allocations(judge),
         checker_leaks.Leaks(judge, limits),
+        checker_gangs.Gangs(judge, limits),
         checker_lead.Leaders(judge),
         checker_words.Words(judge),
     ]

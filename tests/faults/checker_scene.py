@@ -29,6 +29,7 @@ class Bounds(NamedTuple):
 
     visible: float = 10.0  # to see and act on what others wrote
     hold: float = 60.0  # to clean up, with the controllers' help
+    gang: float = 40.0  # to start all of a gang or none: 30 s for a new leader, and the time it takes to be one
 
 
 class Judge(NamedTuple):

@@ -86,10 +86,18 @@ def read(path: Path) -> list[Request]:
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found.append(_request(json.loads(line)))
+            entry = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if not _is_rehearsal(entry):
+            found.append(_request(entry))
     return found
+
+
+def _is_rehearsal(entry: Tree) -> bool:
+    """Whether it only asked what would happen."""
+    options = (entry.get("requestObject") or {}).get("deleteOptions") or {}
+    return bool(options.get("dryRun"))
 
 
 def signed(history: History, requests: Iterable[Request]) -> History:

@@ -40,7 +40,7 @@ def unfenced(files: instances.Files) -> list[str]:
 
 @pytest.mark.slow
 def test_a_scheduler_without_its_fence_is_caught(tmp_path: Path) -> None:
-    sizes = campaign.Sizes(storm_faults=0, kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0)
+    sizes = campaign.Sizes(storm_faults=0, kills=0, gang_kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0)
     report = fought(tmp_path, sizes, seed=1, command=unfenced)
     assert "two leaders" in {found.rule for found in report.violations}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import checker, checker_pods, checker_scene, harm, records
+from tests.faults import checker, checker_pods, checker_scene, harm, harm_gangs, records
 from tests.faults.tale import Tale, partition, selector, share, shareable
 
 JUDGE = checker_scene.Judge(frozenset({"one", "two"}))
@@ -320,6 +320,10 @@ MUTATIONS: dict[str, list[Change]] = {
         harm.a_binding_away_from_its_disk,
     ],
     "overcommitted": [too_much_of_a_processor, too_many_counted_devices, too_many_pods],
+    "half-bound": [harm_gangs.half_a_gang_for_long, harm_gangs.half_a_gang_at_the_end],
+    "apart": [harm_gangs.a_binding_before_the_claims_of_its_gang],
+    "greedy": [harm_gangs.a_gang_that_takes_too_much],
+    "in vain": [harm_gangs.a_gang_that_does_not_start_after_all],
     "beside": [harm.two_pods_with_one_port, harm.a_pod_beside_one_that_wants_to_be_alone],
     "moved": [a_second_binding, a_pod_of_another_scheduler],
     "changed": [another_allocation_in_place, devices_taken_from_a_bound_pod, a_reservation_taken_from_a_bound_pod],
@@ -441,6 +445,11 @@ HARMLESS: list[Change] = [
     a_pod_that_others_forgot,
     extended_resources_served_by_a_claim,
     the_controllers_take_back,
+    harm_gangs.a_gang_that_starts_as_a_whole,
+    harm_gangs.half_a_gang_that_is_taken_back,
+    harm_gangs.a_gang_that_lost_a_pod_after_it_ran,
+    harm_gangs.a_gang_that_somebody_yields_to,
+    harm_gangs.a_gang_that_is_gone_before_it_starts,
 ]
 
 

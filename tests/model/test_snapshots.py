@@ -51,6 +51,8 @@ LEFT_AS_IT_IS = """
     reservedFor.resource
     csiDriver.name drivers.name .provisioner spec.attacher .volumeBindingMode spec.accessModes spec.volumeMode
     claimRef.kind claimRef.apiVersion claimRef.resourceVersion matchLabelExpressions.key azureDisk.kind
+    levels.nodeLabel levels.alias resources.charged resources.chargedNonPreemptible resources.requested
+    resources.fairShare resources.allocatable status.dominantShare status.usage status.usageTime
 """
 LEFT_OUT = """
     metadata.generateName metadata.annotations metadata.finalizers spec.providerID conditions.message
@@ -190,6 +192,43 @@ def test_relations_survive() -> None:
     assert allocation["devices"]["results"][0]["pool"] == host["metadata"]["name"]
     (test,) = allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"]
     assert test["values"] == [host["metadata"]["name"]]
+
+
+def test_queues_are_named_alike_wherever_they_are_named() -> None:
+    head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue"}
+    spec = {"parent": "org", "aliases": ["team-x/local", "kai"], "resources": {"gpu": {"quota": "4"}}}
+    labels = {
+        "dovetail.dev/queue": "vision",
+        "kueue.x-k8s.io/queue-name": "local",
+        "kai.scheduler/queue": "kai",
+        "dovetail.dev/gang-min": "4",
+    }
+    wishes = {
+        "dovetail.dev/topology": "racks",
+        "dovetail.dev/topology-required": "example.com/rack",
+        "dovetail.dev/max-runtime": "1h30m",
+        "dovetail.dev/note": "of-a-person",
+    }
+    level = {"nodeLabel": "example.com/rack", "alias": "rack"}
+    topology = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}}
+    queue, user, levels = redacted(
+        head | {"metadata": {"name": "vision"}, "spec": spec},
+        pod("a", metadata={"labels": labels, "annotations": wishes}),
+        topology | {"spec": {"levels": [level]}},
+    )
+    named = user["metadata"]["labels"]
+    assert named["dovetail.dev/queue"] == queue["metadata"]["name"] != "vision"
+    place = user["metadata"]["namespace"]
+    assert queue["spec"]["aliases"] == [f"{place}/{named['kueue.x-k8s.io/queue-name']}", named["kai.scheduler/queue"]]
+    assert queue["spec"]["parent"] != "org"
+    assert queue["spec"]["resources"] == {"gpu": {"quota": "4"}}
+    assert named["dovetail.dev/gang-min"] == "4"
+    said = user["metadata"]["annotations"]
+    assert said["dovetail.dev/topology"] == levels["metadata"]["name"] != "racks"
+    assert said["dovetail.dev/topology-required"] == "example.com/rack"
+    assert said["dovetail.dev/max-runtime"] == "1h30m"
+    assert said["dovetail.dev/note"] != "of-a-person"
+    assert levels["spec"]["levels"] == [level]
 
 
 def test_labels_and_what_selects_them_map_alike() -> None:

@@ -296,6 +296,15 @@ def test_a_native_group() -> None:
     assert (singly.is_loose, singly.evicts_whole) == (True, False)
 
 
+def test_nulls_are_nothing_as_everywhere_in_kubernetes() -> None:
+    text = POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}, basic: null", "{all: {}, single: null}")
+    found = gang(text + "  resourceClaims: null\n")
+    assert (shape(found), found.evicts_whole) == ([("default", 3)], True)
+    assert not gang(text.replace("all: {}", "all: null")).evicts_whole
+    empty = gang(JOB_SET.replace("replicas: 2", "replicas: null") % ("startupPolicy: null", "")).groups
+    assert [group.name for group in empty if group.parent] == ["driver/0", "workers/0"]
+
+
 def test_parts_of_a_native_group_that_are_not_served_are_told() -> None:
     text = POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{single: {}}")
     found = gang(text + "  parentCompositePodGroupName: above\n  resourceClaims: [{name: shared}]\n")

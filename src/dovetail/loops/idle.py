@@ -97,8 +97,11 @@ class Idle:
             pod = world.pods[id_]
             if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
                 continue
-            gang = world.gangs.known(world.gangs.of(id_).gang)
-            queue = doors.resolve(gang.labels, gang.metadata.namespace, named=gang.queue).named
+            member = world.gangs.of(id_)
+            if member is None:
+                continue
+            gang = world.gangs.known(member.gang)
+            queue = doors.resolve(gang.labels, gang.metadata.namespace, named=gang.queue).named or ""
             policy = self._policy(queue)
             devices = idleness.devices_of(world, pod) if policy is not None else ()
             if policy is not None and devices and pod.status.start_time is not None:

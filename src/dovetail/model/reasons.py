@@ -66,6 +66,7 @@ class ReasonCode(StrEnum):
     # About queues and gangs:
     QUEUE_LIMIT = "QueueLimitReached"
     QUEUE_QUOTA = "NonPreemptibleOverQuota"
+    POWER_CAP = "PowerCapReached"  # of a rack, or whatever a Topology caps
     QUEUE_SHARE = "QueueAtFairShare"
     QUEUE_UNUSABLE = "QueueUnusable"  # it does not exist, is not for this namespace, or is broken
     GANG_INCOMPLETE = "GangIncomplete"  # too few pods are there to reach its minimum

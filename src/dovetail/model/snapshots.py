@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from dovetail.model import kinds, meta, objects, volumes
+from dovetail.model import durations, gangs, kinds, meta, objects, volumes, wishes
 
 FORMAT: Final = "dovetail-snapshot"
 VERSION: Final = 1
@@ -28,6 +28,7 @@ KINDS: Final = (  # in the order a reader wants them
     kinds.TEMPLATE,
     kinds.POD,
     kinds.NAMESPACE,
+    *kinds.OURS,
 )
 
 Tree = dict[str, Any]
@@ -108,6 +109,8 @@ _CATEGORY_OF_KIND: Final = {
     "CSINode": _NODE,
     "CSIStorageCapacity": "capacity",
     "VolumeAttachment": "attachment",
+    "Queue": _VALUE,  # labels of any scheduler name queues, so they are renamed as label values are
+    "Topology": _VALUE,
 }
 # Texts by the field they stand in, or by that and the field around it.
 _RENAMED: Final = {
@@ -145,6 +148,7 @@ _RENAMED: Final = {
     "priorityClassName": "priority",
     "runtimeClassName": "runtime",
     "schedulingGates.name": "gate",
+    "spec.parent": _VALUE,
     "uid": _UID,
     "shareID": _UID,
 }
@@ -158,10 +162,11 @@ _KEPT: Final = _set(
     " perPod perContainer constraints.requests config.requests claims.name resourceClaims.name"
     " resourceClaimStatuses.name requests.name firstAvailable.name derivedAttributes.name devices.name"
     " sharedCounters.name mapping.name overhead.name accessModes volumeMode volumeBindingMode provisioner attacher"
-    " drivers.name maximumVolumeSize capacity bindMountOptions restartPolicyRules.action"
+    " drivers.name maximumVolumeSize capacity bindMountOptions restartPolicyRules.action nodeLabel alias usageTime"
+    " dominantShare charged chargedNonPreemptible requested fairShare allocatable quota limit"
 )
 _AMOUNTS: Final = _set(
-    "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources"
+    "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources usage"
 )
 _EMPTIED: Final = _set("parameters volumeClaimTemplate")  # must be there, may hold anything
 _LEFT_OUT: Final = _set("data networkData volumesInUse volumesAttached")
@@ -181,6 +186,22 @@ _KEPT_DOMAINS: Final = frozenset(  # labels, taints and annotations whose values
     }
 )
 _OWN_DOMAIN: Final = "dovetail.dev"
+_READ_DOMAINS: Final = frozenset({_OWN_DOMAIN, "kueue.x-k8s.io", "kai.scheduler"})
+_LEVELS: Final = frozenset(  # their values are keys of labels, or aliases for them
+    {
+        wishes.TOPOLOGY_REQUIRED,
+        wishes.TOPOLOGY_PREFERRED,
+        wishes.KUEUE_REQUIRED,
+        wishes.KUEUE_PREFERRED,
+        wishes.KUEUE_SLICE_LEVEL,
+        wishes.KAI_REQUIRED,
+        wishes.KAI_PREFERRED,
+        wishes.KAI_SEGMENT_REQUIRED,
+    }
+)
+_NAMING: Final = frozenset({gangs.QUEUE_LABEL, gangs.GANG_LABEL, gangs.GROUP_LABEL})  # a number there is a name
+_WORDS: Final = frozenset({"yes", "no", "end", "restart", "all", "never", "preemptible", "non-preemptible"})
+_MOMENT: Final = re.compile(meta.TIME_PATTERN)
 _CATEGORY_OF_LABEL: Final = {
     "kubernetes.io/hostname": _NODE,
     "kubernetes.io/metadata.name": _NAMESPACE,
@@ -274,8 +295,9 @@ class _Numbering:
             return value
         if category := _CATEGORY_OF_LABEL.get(key):
             return self.name(category, value)
-        is_count = _domain(key) == _OWN_DOMAIN and value.isdecimal()
-        return value if is_count or key in self._compared or _is_well_known(key) else self.name(_VALUE, value)
+        return (
+            value if _is_wish(key, value) or key in self._compared or _is_well_known(key) else self.name(_VALUE, value)
+        )
 
     def attribute(self, driver: str, name: str, *, value: str) -> str:
         return self.literal(value)  # as in expressions, or what they compare would no longer be equal
@@ -338,6 +360,14 @@ class _Walk:
         kept = {key: value for key, value in annotations.items() if _is_read(key)}
         return self._labels(kept, tree)
 
+    def _aliases(self, aliases: list[str], tree: Tree) -> Any:
+        """As the labels that name them: with a namespace in front, or alone."""
+        parts = [alias.rpartition("/") for alias in aliases]
+        return [
+            (self._namer.name(_NAMESPACE, space) + slash if slash else "") + self._namer.name(_VALUE, name)
+            for space, slash, name in parts
+        ]
+
     def _finalizers(self, finalizers: list[str], tree: Tree) -> Any:
         return [name for name in finalizers if _is_well_known(name)]
 
@@ -379,6 +409,7 @@ _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "matchLabels": _Walk._labels,
     "annotations": _Walk._annotations,
     "finalizers": _Walk._finalizers,
+    "spec.aliases": _Walk._aliases,
     "nodeSelector": _Walk._node_selector,
     "matchExpressions.values": _Walk._test_values,
     "matchLabelExpressions.values": _Walk._test_values,
@@ -418,7 +449,15 @@ def _name_ephemeral_claims(pod: Tree) -> None:
 
 
 def _is_read(annotation: str) -> bool:
-    return annotation in _READ_ANNOTATIONS or _is_well_known(annotation) or _domain(annotation) == _OWN_DOMAIN
+    return annotation in _READ_ANNOTATIONS or _is_well_known(annotation) or _domain(annotation) in _READ_DOMAINS
+
+
+def _is_wish(key: str, value: str) -> bool:
+    """Whether a label or annotation says something about scheduling that is nobody's name."""
+    if _domain(key) not in _READ_DOMAINS or key in _NAMING:
+        return False
+    is_said = value in _WORDS or durations.seconds(value) is not None or bool(_MOMENT.fullmatch(value))
+    return is_said or key in _LEVELS
 
 
 def _domain(key: str) -> str:

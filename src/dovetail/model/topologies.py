@@ -12,6 +12,7 @@ class Level(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel",
 
     node_label: str = ""
     alias: str = ""  # a short name gangs may use for it
+    power_cap_watts: meta.Int64 | None = None  # of the boards in use in each of its domains, by their rated power
 
 
 class TopologySpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

@@ -19,7 +19,7 @@ from dovetail.schedule.claims import Needs
 from dovetail.schedule.gangs.jobs import Job, Lone, State, job_of
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Given, Stage, Yielded
-from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers
+from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers, power
 from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
@@ -44,7 +44,7 @@ class Batch:
     ) -> None:
         known = queuetree.usable(world.queues)
         named = {name for queue in known.values() for name in queue.spec.resources}
-        tariff = Tariff(world, policy_.batch, named)
+        tariff = Tariff(world, policy_.batch, named, has_power=power.has_caps(world))
         self._refused: dict[str, Reason] = {}  # by job, why it is not considered
         jobs = {job.id: job for job in self._jobs(world, policy_, known)}
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())

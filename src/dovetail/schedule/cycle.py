@@ -13,6 +13,7 @@ from dovetail.model import policy as policies
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import batch, draft, order, placement, ready, refuse
 from dovetail.schedule.claims import Books, Needs
+from dovetail.schedule.queues import power
 from dovetail.world.world import World
 
 
@@ -32,7 +33,7 @@ def decide(
     others: it is kept for them. With neither queues nor gangs, and nobody to yield, not linear in pods that are not
     asked about.
     """
-    if world.queues or not world.gangs.is_trivial:
+    if world.queues or not world.gangs.is_trivial or power.has_caps(world):
         return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)
     alone = _one_by_one(world, policy, budget, among)
     if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, alone):

@@ -30,8 +30,8 @@ from dovetail.model import (
 from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
 from dovetail.sim import cluster as clusters
-from dovetail.sim import queues as queue_status
 from dovetail.sim import owners, rulings, volumes, yielding
+from dovetail.sim import queues as queue_status
 from dovetail.world.events import Changed, Deleted, ObjectKey
 from dovetail.world.world import World
 

@@ -60,6 +60,8 @@ def check_topology(problems: Problems, topology: topologies.Topology) -> None:
             fields.invalid(problems, f"{path}.alias", "an alias must be a label value")
         if one.alias and (aliases.count(one.alias) > 1 or one.alias in labels):
             fields.duplicate(problems, f"{path}.alias", one.alias)
+        if one.power_cap_watts is not None and one.power_cap_watts < 1:
+            fields.invalid(problems, f"{path}.powerCapWatts", "must be at least 1")
         if one.node_label == HOSTNAME and index != len(levels) - 1:
             fields.invalid(
                 problems, f"{path}.nodeLabel", f"{HOSTNAME} is the node itself and can only be the last level"

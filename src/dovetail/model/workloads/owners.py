@@ -339,7 +339,7 @@ class PodGroupSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: Constraints | None = None
-    disruption_mode: str | dict[str, Any] | None = None
+    disruption_mode: Any = None  # a word, or an object with one key
     priority: int | None = None
     preemption_policy: str | None = None
     parent_composite_pod_group_name: str | None = None

@@ -235,7 +235,7 @@ def _native_topology(constraints: owners.Constraints | None) -> wishes.TopologyW
     return wishes.TopologyWish(topology="", required=keys[0]) if keys else None
 
 
-def _is_whole(mode: str | dict[str, Any] | None) -> bool:
+def _is_whole(mode: Any) -> bool:
     """v1alpha2 says PodGroup, later versions have a key `all`."""
     return mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None)
 

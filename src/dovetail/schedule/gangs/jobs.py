@@ -111,6 +111,10 @@ class Job:
     def _is_above(self, team: Team, gone: Collection[str]) -> bool:
         return self._count(team, gone) > team.min or any(self._is_above(child, gone) for child in team.teams)
 
+    def has_placed(self, gone: Collection[str]) -> bool:
+        """Whether any pod would run, or be given a node, were these gone."""
+        return any(state in PLACED and id_ not in gone for id_, state in self.state.items())
+
     @property
     def has_active(self) -> bool:
         """Whether any pod runs."""

@@ -22,6 +22,7 @@ from dovetail.schedule.placement import Found, Search
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.amounts import Amounts
+from dovetail.schedule.queues.power import Caps
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.world.events import ObjectKey
 from dovetail.world.trial import Trial
@@ -74,6 +75,7 @@ class Stage:
         self.jobs = jobs
         self.accounts = accounts
         self.tariff = tariff
+        self._caps = Caps(world)
         self.books = Books(world)
         self.search = Search(world, policy_, budget)
         self.given: dict[str, Given] = {}
@@ -198,17 +200,17 @@ class Stage:
     def _affordable(
         self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None
     ) -> Found | plan.Refusal:
-        """The best node whose price the queue may pay: another type of GPU may be within bounds where one is not."""
+        """The best node whose price the queue may pay: another type of GPU, or rack, may do where one does not."""
         first: Reason | None = None
         while True:
             found = self._found(job, pod, needs, within)
             if isinstance(found, plan.Refusal):
                 return found if first is None else refuse.of_pod(pod, (first,))
-            reason = self._over(job, pod, found.node, found.taken(pod))
-            if reason is None:
+            over = self._over(job, pod, found.node, found.taken(pod))
+            if over is None:
                 return found
-            first = first or reason
-            within = (self.world.nodes.keys() if within is None else set(within)) - self.tariff.alike(found.node)
+            first = first or over[0]
+            within = (self.world.nodes.keys() if within is None else set(within)) - over[1]
 
     def _found(self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
         """The best node on which nobody loses what is kept for them."""
@@ -284,13 +286,14 @@ class Stage:
 
     def _over(
         self, job: Job, pod: pods.Pod, node: str, taken: Mapping[ObjectKey, claims.AllocationResult]
-    ) -> Reason | None:
-        """Whether the pod, as placed, is more than its queue may take."""
+    ) -> tuple[Reason, frozenset[str]] | None:
+        """Whether the pod, as placed, is more than its queue or the rack may take; and on which nodes that is so."""
         cost = self.tariff.of_room(pod, node)
         for key, allocation in taken.items():
             amounts.add(cost, self.tariff.of_claim(key, allocation))
         account = self.accounts.by_name[job.queue]
-        return gate.refusal(account, cost, is_fixed=not job.is_preemptible)
+        reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible)
+        return self._caps.refusal(node, cost) if reason is None else (reason, self.tariff.alike(node))
 
     def mark(self, job: Job, id_: str, state: State, *, before: State) -> None:
         """A pod is doing something else."""

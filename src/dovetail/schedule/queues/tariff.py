@@ -41,14 +41,11 @@ FREE: Final = Price({}, {})
 class Tariff:
     """Prices pods in one world."""
 
-    def __init__(
-        self, world: World, batch: policy.Batch, named: Collection[str], *, has_power: bool | None = None
-    ) -> None:
+    def __init__(self, world: World, batch: policy.Batch, named: Collection[str], *, has_power: bool = False) -> None:
         self._world = world
         self._batch = batch
         self._ledger = ledger.Ledger()
-        counts_power = _caps_power(world) if has_power is None else has_power
-        self._silicon = silicon.Silicon(named, world.classes, has_power=counts_power)
+        self._silicon = silicon.Silicon(named, world.classes, has_power=has_power)
         self._books = Books(world)
         self._requests: dict[str, requests.Resources] = {}  # by pod
         self._asked: dict[ObjectKey, Price] = {}
@@ -292,10 +289,6 @@ class Tariff:
             if mask and key not in seen:
                 seen.add(key)
                 yield devices, mask
-
-
-def _caps_power(world: World) -> bool:
-    return any(queue.spec.power_cap_watts is not None for queue in world.queues.values())
 
 
 def _add(least: Amounts, most: Amounts, price: Price) -> None:

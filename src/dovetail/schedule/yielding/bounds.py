@@ -1,18 +1,22 @@
 """Says cheaply that a scenario cannot do: a node has at most what is free on it and what its victims hold.
 
-Only GPUs are counted, or cpu where no GPU is asked for; a yes proves nothing. What nodes have free is kept from job to
-job until somebody is told that it changed. Given a stage; never tries anything.
+GPUs, cpu and memory are counted, all pods being as small as the smallest; a yes proves nothing. What nodes have free is
+kept from job to job until somebody is told that it changed. Given a stage; never tries anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.queues import amounts
 from dovetail.world import ledger
+
+Offer = tuple[int, int, int]  # thousandths of GPUs and of cpus, bytes of memory
+NOTHING: Final[Offer] = (0, 0, 0)
+MANY: Final = 1 << 30  # pods that want nothing we count
 
 
 class Portion(NamedTuple):
@@ -23,55 +27,56 @@ class Portion(NamedTuple):
 
 
 class Room:
-    """What nodes have free once those who leave are gone, and what victims hold."""
+    """What nodes have free once those who leave are gone, and what victims hold: GPUs, cpu, memory."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._ledger = ledger.Ledger()
-        self._held: dict[tuple[str, str], int] = {}
-        self._free: dict[str, dict[str, int]] = {}
-        self._most: dict[str, dict[str, int]] = {}
+        self._held: dict[str, Offer] = {}
+        self._free: dict[str, Offer] | None = None
+        self._most: dict[str, Offer] | None = None
 
-    def free(self, name: str) -> dict[str, int]:
-        """By node, what is free of a resource."""
-        if name not in self._free:
+    def free(self) -> dict[str, Offer]:
+        """By node, what is free."""
+        if self._free is None:
             with self._stage.later():
-                self._free[name] = {node: self._on(node, name) for node in self._stage.world.nodes}
-        return self._free[name]
+                self._free = {node: self._on(node) for node in self._stage.world.nodes}
+        return self._free
 
-    def most(self, name: str) -> dict[str, int]:
+    def most(self) -> dict[str, Offer]:
         """By node, what would be free if everybody yielded who ever may."""
-        if name not in self._most:
-            offers = dict(self.free(name))
+        if self._most is None:
+            offers = dict(self.free())
             for job in self._stage.running_jobs():
                 for id_ in job.active():
                     node = self._stage.node_of(id_)
-                    offers[node] = offers.get(node, 0) + self.held(id_, name)
-            self._most[name] = offers
-        return self._most[name]
+                    if node in offers:
+                        offers[node] = _plus(offers[node], self.held(id_))
+            self._most = offers
+        return self._most
 
-    def held(self, id_: str, name: str) -> int:
-        """What a running pod holds of a resource."""
-        known = self._held.get((id_, name))
+    def held(self, id_: str) -> Offer:
+        """What a running pod holds."""
+        known = self._held.get(id_)
         if known is None:
-            job = self._stage.job_of(id_)
-            known = self._held[id_, name] = self._stage.most_of(job, id_).get(name, 0) + 1  # parts were rounded
+            cost = self._stage.most_of(self._stage.job_of(id_), id_)
+            gpus = cost.get(amounts.GPU, 0) + 1  # parts were rounded
+            known = self._held[id_] = (gpus, cost.get(amounts.CPU, 0), cost.get(amounts.MEMORY, 0))
         return known
 
     def changed(self, nodes: Iterable[str]) -> None:
         """Somebody came to these nodes, or has to leave them."""
-        touched = [node for node in set(nodes) if node in self._stage.world.nodes]
-        self._most.clear()
-        with self._stage.later():
-            for name, known in self._free.items():
-                known.update({node: self._on(node, name) for node in touched})
+        self._most = None
+        if self._free is not None:
+            with self._stage.later():
+                self._free.update({node: self._on(node) for node in set(nodes) if node in self._stage.world.nodes})
 
-    def _on(self, node: str, name: str) -> int:
+    def _on(self, node: str) -> Offer:
         world = self._stage.world
-        if name == amounts.CPU:
-            return world.free(node).milli_cpu
-        found = sum(self._ledger.free_milli_gpu(pool) for pool in world.view(node).pools)
-        return found + self._stage.tariff.gpus_of(world.free(node), world.nodes[node].metadata.labels)
+        free = world.free(node)
+        gpus = sum(self._ledger.free_milli_gpu(pool) for pool in world.view(node).pools)
+        gpus += self._stage.tariff.gpus_of(free, world.nodes[node].metadata.labels)
+        return gpus, free.milli_cpu, free.memory_bytes
 
 
 class Bounds:
@@ -80,57 +85,60 @@ class Bounds:
     def __init__(self, stage: Stage, room: Room, ids: Sequence[str]) -> None:
         self._stage = stage
         self._room = room
-        asked = [stage.waits_for(id_)[0] for id_ in ids]
-        self._name = amounts.GPU if any(one.get(amounts.GPU) for one in asked) else amounts.CPU
-        self._asked = [one.get(self._name, 0) for one in asked]
-        self._smallest = min(self._asked)
-        self._free = room.free(self._name)
+        costs = [stage.waits_for(id_)[0] for id_ in ids]
+        names = (amounts.GPU, amounts.CPU, amounts.MEMORY)
+        self._least: Offer = tuple(min(one.get(name, 0) for one in costs) for name in names)  # type: ignore[assignment]
+        self._main = 0 if any(one.get(amounts.GPU) for one in costs) else 1
+        self._asked = [one.get(names[self._main], 0) for one in costs]
+        self._free = room.free()
         self.slots = self._slots_in(self._free.values())
-        self._total = sum(offer for offer in self._free.values() if offer > 0)
-        self._largest = max(self._free.values(), default=0)
+        self._total = sum(offer[self._main] for offer in self._free.values() if offer[self._main] > 0)
+        self._largest = max((offer[self._main] for offer in self._free.values()), default=0)
 
-    def _slots_in(self, offers: Iterable[int]) -> int:
-        return sum(offer // self._smallest for offer in offers if offer > 0) if self._smallest > 0 else 0
+    def _slots(self, offer: Offer) -> int:
+        """How many of the smallest pods an offer might hold."""
+        found = MANY
+        for have, need in zip(offer, self._least, strict=True):
+            if need > 0:
+                found = min(found, have // need if have > 0 else 0)
+        return found
+
+    def _slots_in(self, offers: Iterable[Offer]) -> int:
+        return sum(map(self._slots, offers))
 
     def could_ever_fit(self) -> bool:
         """Whether the pods might fit if everybody yielded who ever may."""
-        offers = self._room.most(self._name).values()
-        if self._smallest <= 0:
-            return True
-        return max(offers, default=0) >= max(self._asked) and self._slots_in(offers) >= len(self._asked)
+        offers = self._room.most().values()
+        largest = max((offer[self._main] for offer in offers), default=0)
+        return largest >= max(self._asked) and self._slots_in(offers) >= len(self._asked)
 
     def could_fit(self, count: int, victims: Iterable[str]) -> bool:
         """Whether so many of the pods might fit once these victims are gone."""
-        if self._smallest <= 0:
-            return True
-        freed: dict[str, int] = {}
+        freed: dict[str, Offer] = {}
         for id_ in victims:
             node = self._stage.node_of(id_)
             if node in self._free:
-                freed[node] = freed.get(node, 0) + self._room.held(id_, self._name)
+                freed[node] = _plus(freed.get(node, self._free[node]), self._room.held(id_))
         asked = self._asked[:count]
-        largest = max((self._free[node] + more for node, more in freed.items()), default=0)
-        if max(largest, self._largest) < max(asked) or self._total + sum(freed.values()) < sum(asked):
+        largest = max((offer[self._main] for offer in freed.values()), default=0)
+        if max(largest, self._largest) < max(asked):
             return False
-        before = self._slots_in(self._free[node] for node in freed)
-        return self.slots - before + self._slots_in(self._free[n] + more for n, more in freed.items()) >= count
+        return self.slots - self._slots_in(self._free[node] for node in freed) + self._slots_in(freed.values()) >= count
 
     def is_ripe(self, node: str, victims: Iterable[Portion]) -> bool:
         """Whether one of the pods might fit on a node once these victims are gone from it."""
-        return self._smallest <= 0 or self._offer(node, victims) >= self._smallest
+        return self._slots(self._offer(node, victims)) > 0
 
     def slots_gained(self, node: str, victims: Iterable[Portion]) -> int:
         """How many more of the smallest pods might fit on a node once these victims are gone from it."""
-        if self._smallest <= 0:
-            return 0
-        return self._offer(node, victims) // self._smallest - max(self._free.get(node, 0), 0) // self._smallest
+        return self._slots(self._offer(node, victims)) - self._slots(self._free.get(node, NOTHING))
 
-    def _offer(self, node: str, victims: Iterable[Portion]) -> int:
-        offer = self._free.get(node, 0)
+    def _offer(self, node: str, victims: Iterable[Portion]) -> Offer:
+        offer = self._free.get(node, NOTHING)
         for one in victims:
             for id_ in one.ids:
                 if self._stage.node_of(id_) == node:
-                    offer += self._room.held(id_, self._name)
+                    offer = _plus(offer, self._room.held(id_))
         return offer
 
     def is_free_in_total(self) -> bool:
@@ -139,7 +147,11 @@ class Bounds:
 
     def by_promise(self, nodes: Iterable[str]) -> list[str]:
         """Nodes with victims, those that have most free already first."""
-        return sorted(nodes, key=lambda node: (-self._free.get(node, 0), node))
+        return sorted(nodes, key=lambda node: (-self._free.get(node, NOTHING)[self._main], node))
+
+
+def _plus(one: Offer, other: Offer) -> Offer:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def nodes_of(stage: Stage, job: Job) -> list[str]:

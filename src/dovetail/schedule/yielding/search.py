@@ -121,9 +121,9 @@ class Solver:
             so_far.update(going)
             if one.id not in known or not self._spared.isdisjoint(going):
                 return False
-            # What runs for too short a time, or is spared in part, may lose what is beyond its minimum.
-            return one.is_satisfied(one.root, so_far) or (
-                self._spared.isdisjoint(so_far) and not self._is_young(job, one)
+            # What runs for too short a time, or would be left in part, may lose what is beyond its minimum.
+            return one.is_satisfied(one.root, so_far) or not (
+                self._stays_in_part(one, so_far) or self._is_young(job, one)
             )
 
         for one, ids in Victims(stage.accounts, listed, cost=stage.cost_of, toll=self._losses.toll):
@@ -154,6 +154,10 @@ class Solver:
                 own = self._portions[one.job.id]
                 more += [*own[: own.index(one)], *self._bundles.get(one.ids, ())]
         return list(found.values())
+
+    def _stays_in_part(self, victim: Job, gone: set[str]) -> bool:
+        """Whether something of it would be left behind: spared, or given a place in this decision."""
+        return not self._spared.isdisjoint(gone) or victim.has_placed(gone)
 
     def _is_young(self, job: Job, victim: Job) -> bool:
         least = self._rules.min_runtime(job, victim)

@@ -1,0 +1,1 @@
+"""Questions put to the engine, answered by asking it again."""

@@ -1,0 +1,97 @@
+"""Users whose pods start together: gangs of two importances on a cluster too small for them, created and deleted whole.
+
+Also what such a phase needs of a cluster: our own kinds, a queue, a priority. All choices follow from a seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, Final
+
+from tests.faults import client, estate, history
+from tests.faults.records import Tree
+from tests.support import live
+
+HIGH: Final = "chaos-high"
+GROUP: Final = "/apis/dovetail.dev/v1alpha1"
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PRIORITIES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+QUEUE: Final = f"{GROUP}/queues"
+SIZES: Final = (2, 3, 4)
+
+
+class Gangs:
+    """The users."""
+
+    def __init__(self, api: client.Client, recorder: history.Recorder, *, chance: random.Random) -> None:
+        self._api = api
+        self._recorder = recorder
+        self._chance = chance
+        self._count = 0
+        self.created = 0
+
+    async def act(self) -> None:
+        """One thing a user does: more gangs than fit, so that some wait, and others yield."""
+        living = self._living()
+        if len(living) < 4 or (len(living) < 7 and self._chance.random() < 0.5):
+            await self._create()
+            return
+        gang = self._chance.choice(sorted(living))
+        for name in living[gang]:
+            await self._api.delete(estate.path_of("pods", name))
+
+    def _living(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for pod in history.find(self._recorder, "pods", estate.NAMESPACE):
+            labels = pod["metadata"].get("labels") or {}
+            if labels.get("shape") == "gang" and not pod["metadata"].get("deletionTimestamp"):
+                found.setdefault(labels["dovetail.dev/gang"], []).append(pod["metadata"]["name"])
+        return found
+
+    async def _create(self) -> None:
+        self._count += 1
+        size = self._chance.choice(SIZES)
+        is_high = self._chance.random() < 0.3
+        gang = f"g{self._count}"
+        for number in range(size):
+            await self._api.create(estate.path_of("pods"), _pod(f"{gang}-{number}", gang, size, is_high=is_high))
+            self.created += 1
+
+
+def _pod(name: str, gang: str, size: int, *, is_high: bool) -> Tree:
+    claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
+    resources = {"requests": {"cpu": "250m", "memory": "1Gi"}, "claims": [{"name": "c"}]}
+    spec: dict[str, Any] = {
+        "schedulerName": estate.SCHEDULER,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+        "resourceClaims": claims,
+    }
+    if is_high:
+        spec["priorityClassName"] = HIGH
+    labels = {"shape": "gang", "dovetail.dev/gang": gang, "dovetail.dev/gang-min": str(size)}
+    notes = {"dovetail.dev/when-evicted": "end"}
+    meta = {"name": name, "namespace": estate.NAMESPACE, "labels": labels, "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+async def furnish(api: client.Client) -> None:
+    """Our own kinds, a queue for everybody, and an importance above the others'."""
+    for tree in live.installed():
+        if tree["kind"] == "CustomResourceDefinition":
+            await api.create(DEFINITIONS, tree)
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    await api.create(PRIORITIES, head | {"metadata": {"name": HIGH}, "value": 50})
+    queue = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "everybody"}}
+    while True:  # a definition is served a moment after it was made
+        try:
+            await api.create(QUEUE, queue | {"spec": {"namespaceSelector": {}}})
+            return
+        except client.Refused:
+            await asyncio.sleep(0.5)
+
+
+async def clear(api: client.Client) -> None:
+    """Without the queue everybody is decided about as before."""
+    await api.delete(f"{QUEUE}/everybody")
