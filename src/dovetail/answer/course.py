@@ -53,7 +53,9 @@ class Course:
         *,
         seconds: Seconds = expected,
         promises: Iterable[plan.Promise] = (),
+        told: Callable[[plan.Plan, plan.Instant], None] | None = None,
     ) -> None:
+        self._told = told
         self.world = World()
         self.now = now
         self.plan = plan.Plan()
@@ -74,12 +76,15 @@ class Course:
     # Going on
 
     def go_on(self, until: datetime.datetime | None = None) -> None:
-        """Until nobody waits, nothing changes any more, or that hour."""
+        """Until nobody waits or nothing changes any more; or to that hour."""
         while self.turns < MOST_TURNS:
             while self._turn() and self.turns < MOST_TURNS:
                 pass
             hour = self._next_hour()
-            if hour is None or not self.world.pending() or (until is not None and hour > until):
+            if until is not None and (hour is None or hour > until):
+                self._jump(until)
+                return
+            if hour is None or (until is None and not self.world.pending()):
                 return
             self._jump(hour)
 
@@ -92,11 +97,17 @@ class Course:
         for fact in facts:
             self.world.apply(Changed(fact))
 
+    def withdraw(self, fact: Object) -> None:
+        """Something is gone."""
+        self.world.apply(Deleted(fact))
+
     def _turn(self) -> bool:
         """One decision, carried out; whether it changed anything."""
         self.turns += 1
         self.plan = cycle.decide(self.world, self._policy, self.now)
         self.world.promise(self.plan.promises)
+        if self._told is not None:
+            self._told(self.plan, self.now)
         for eviction in self.plan.evictions:
             self._evict(eviction.pod.uid)
         for placement in self.plan.placements:
@@ -188,10 +199,13 @@ class Course:
             return
         gang = self.world.gangs.known(member.gang)
         seconds = self._seconds(gang, self._allowed(gang))
-        if seconds is None:
+        leaving = pod.metadata.deletion_timestamp
+        if seconds is None and leaving is None:
             return
         start = order.instant(pod.status.start_time) if pod.status.start_time else self.now
-        at = self.now if start is order.NEVER else start + datetime.timedelta(seconds=seconds)
+        at = self.now if start is order.NEVER else start + datetime.timedelta(seconds=seconds or 0)
+        if leaving is not None:
+            at = order.instant(leaving)
         if at <= self.now:  # it should have ended before
             at = self.now + datetime.timedelta(seconds=runtimes.OVERDUE_SECONDS)
         self._known[id_] = at

@@ -35,6 +35,7 @@ _TYPE_WORDS: Final = (  # msgspec's words for types, and ours
     ("object", "a mapping"),
 )
 _WEIGHTS: Final = policy.Weights()
+_BATCH: Final = policy.Batch()
 
 
 class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -100,6 +101,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     second_choice: Annotated[int, _WEIGHT, Meta(description="for each step down a `firstAvailable` list")] = (
         _WEIGHTS.second_choice
     )
+    gpu_node: Annotated[int, _WEIGHT, Meta(description="for a node with free GPUs, where the pod uses none")] = (
+        _WEIGHTS.gpu_node
+    )
     cpu_fit_per_128_cores: Annotated[
         int, _WEIGHT, Meta(description="for cpu that stays free, so that near-ties fill nodes up")
     ] = _WEIGHTS.cpu_fit_per_128_cores
@@ -130,6 +134,32 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         int, Meta(ge=1, le=2**31 - 1, description="steps per pod and node, in the search for devices")
     ] = policy.LIVE_SEARCH_STEPS
     weights: Weights = Weights()
+
+
+class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How queues share, and who yields to whom: `policy.Batch` as the file writes it."""
+
+    preemptible_below: Annotated[
+        int, Meta(ge=-(2**31), le=2**31 - 1, description="work of a lower priority may be made to yield by default")
+    ] = _BATCH.preemptible_below
+    consolidation_victims: Annotated[
+        int, Meta(ge=0, le=10_000, description="at most so many pods move so that one gang fits; 0: none")
+    ] = _BATCH.consolidation_victims or 0
+    reclaim_may_move: Annotated[
+        bool, Meta(description="work that has to yield to another queue moves instead, where it fits elsewhere")
+    ] = _BATCH.reclaim_may_move
+    usage_weight: Annotated[
+        float, Meta(ge=0, le=100, description="how much use in the past lowers a queue's part; 0: not at all")
+    ] = _BATCH.usage_weight
+    usage_half_life_seconds: Annotated[
+        int, Meta(ge=60, le=366 * DAY_SECONDS, description="after so long past use counts half")
+    ] = _BATCH.usage_half_life_seconds
+    stale_grace_seconds: Annotated[
+        int, Meta(ge=0, le=DAY_SECONDS, description="a gang below its minimum for so long is taken back")
+    ] = _BATCH.stale_grace_seconds
+    lost_work_cap_seconds: Annotated[
+        int, Meta(ge=0, le=366 * DAY_SECONDS, description="work since a checkpoint counts no more than so much")
+    ] = _BATCH.lost_work_cap_seconds
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -197,6 +227,7 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="
     client_connection: ClientConnection = ClientConnection()
     serving: Serving = Serving()
     decide: Decide = Decide()
+    queues: Queues = Queues()
     writes: Writes = Writes()
     events: Events = Events()
     binding_conditions_timeout_seconds: Annotated[
@@ -230,7 +261,10 @@ def policy_of(configuration: SchedulerConfiguration) -> policy.Policy:
     ownership = policy.Ownership(
         node_labels=ours.node_labels, node_taint=ours.node_taint, device_rules=ours.device_taint_rules
     )
-    return policy.Policy(weights=weights, ownership=ownership, scheduler_names=configuration.scheduler_names)
+    batch = policy.Batch(**msgspec.structs.asdict(configuration.queues))
+    return policy.Policy(
+        weights=weights, ownership=ownership, batch=batch, scheduler_names=configuration.scheduler_names
+    )
 
 
 def fields(kind: type[msgspec.Struct] = SchedulerConfiguration, *, path: str = "") -> Iterator[Field]:

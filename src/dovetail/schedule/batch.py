@@ -118,6 +118,7 @@ class Batch:
                     self._wake_by(stale.take_back(stage))
                 case policy.Step.OVERTIME:
                     self._wake_by(overtime.end(stage, self._spared))
+        self._wake_by(placer.wake)
         return self._plan()
 
     def _waiting(self) -> Line:

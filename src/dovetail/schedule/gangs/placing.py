@@ -6,6 +6,8 @@ it. Given a stage; everything is an attempt on it. Never chooses who is next.
 
 from __future__ import annotations
 
+import datetime
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 
 from dovetail.model import plan
@@ -15,6 +17,7 @@ from dovetail.schedule.gangs import topology
 from dovetail.schedule.gangs.jobs import PLACED, Job, Lone, State, Team
 from dovetail.schedule.gangs.roominess import Roominess
 from dovetail.schedule.gangs.stage import Stage
+from dovetail.schedule.gangs.topology import Choice
 from dovetail.schedule.queues import amounts
 
 Within = Collection[str] | None
@@ -25,7 +28,8 @@ class Placer:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._domains = {name: topology.Domains(one, stage.world.nodes) for name, one in stage.world.topologies.items()}
+        self._atlas = topology.Atlas(stage.world.topologies, stage.world.nodes)
+        self.wake: datetime.datetime | None = None  # when a wish that is not met is next relaxed
         self._roominess = Roominess(stage)
 
     def step(self, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
@@ -61,10 +65,18 @@ class Placer:
             return None
         if team.wish is None:
             return self._inside(job, team, mine, within=within)
-        chosen = topology.choice(team.wish, self._domains, is_relaxed=self._is_relaxed(job, team))
+        chosen = topology.choice(team.wish, self._atlas, is_relaxed=self._is_relaxed(job, team))
         if isinstance(chosen, Reason):
             return refuse.of_pod(job.pods[mine[0]], (chosen,))
-        present = [node for id_ in own if (node := self._node_of(job, id_)) is not None]
+        present = [node for id_ in sorted(own) if (node := self._node_of(job, id_)) is not None]
+        if team.wish.segment or team.wish.spread:
+            return self._apart(job, team, mine, chosen=chosen, present=present, within=within)
+        return self._near(job, team, mine, chosen=chosen, present=present, within=within)
+
+    def _near(
+        self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
+    ) -> plan.Refusal | None:
+        """All in one domain."""
         refusal: plan.Refusal | None = None
         tried = 0
         for depth in chosen.depths:
@@ -78,16 +90,90 @@ class Placer:
                     return None
         return self._unmet(job, mine[0], team, tried, refusal)
 
+    def _apart(
+        self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
+    ) -> plan.Refusal | None:
+        """In several domains, which may have to be in one of a wider level."""
+        assert team.wish is not None
+        refusal: plan.Refusal | None = None
+        there = frozenset(present)
+        for depth in chosen.around:
+            held = present if team.wish.spread else ()  # lots only prefer to be near each other
+            found = topology.candidates(chosen, depth, present=held, within=within)
+            for nodes in sorted(found, key=lambda one: (one is None or one.isdisjoint(there), *self._room(one))):
+                with self._stage.attempt() as attempt:
+                    if team.wish.segment:
+                        refusal = self._lots(job, team, mine, chosen=chosen, present=present, within=nodes)
+                    else:
+                        refusal = self._even(job, team, mine, chosen=chosen, present=present, within=nodes)
+                    if refusal is None:
+                        attempt.commit()
+                        return None
+        return refusal if refusal is not None else self._unmet(job, mine[0], team, 0, None)
+
+    def _lots(
+        self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
+    ) -> plan.Refusal | None:
+        """Lot by lot, each in one domain."""
+        assert team.wish is not None and team.wish.segment is not None
+        for lot in topology.lots(mine, team.wish.segment, chosen=chosen, present=present):
+            refusal = self._near(job, team, lot.ids, chosen=chosen, present=lot.present, within=within)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _even(
+        self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
+    ) -> plan.Refusal | None:
+        """Pod by pod, each in the domain that has the fewest of them, of equal ones the emptiest."""
+        assert chosen.level is not None
+        inside = None if within is None else frozenset(within)
+        domains = {
+            one.path: one.nodes if inside is None else one.nodes & inside for one in chosen.domains.at(chosen.level)
+        }
+        count = Counter(chosen.domains.of(node, chosen.level) for node in present)
+        for id_ in mine:
+            free = {path: self._roominess.free(nodes) for path, nodes in domains.items() if nodes}
+            ranked = sorted(free, key=lambda path: (count[path], [-amount for amount in free[path]], path))
+            refusal = self._first(job, team, id_, [domains[path] for path in ranked])
+            if refusal is not None and chosen.required is None:
+                refusal = self._try(job, team, (id_,), within=within)
+            if refusal is not None:
+                return self._unmet(job, id_, team, len(ranked), refusal)
+            count[chosen.domains.of(self._node_of(job, id_) or "", chosen.level)] += 1
+        return None
+
+    def _first(self, job: Job, team: Team, id_: str, among: Sequence[frozenset[str]]) -> plan.Refusal | None:
+        """The first of these domains that takes the pod; a refusal if none does."""
+        refusal = self._unmet(job, id_, team, len(among), None)
+        for nodes in among:
+            if self._roominess.could_hold(nodes, (id_,)):
+                if (last := self._try(job, team, (id_,), within=nodes)) is None:
+                    return None
+                refusal = last
+        return refusal
+
     def _is_relaxed(self, job: Job, team: Team) -> bool:
         wish, now = team.wish, self._stage.now
         if wish is None or wish.relax_after_seconds is None or now is None or job.created is order.NEVER:
             return False
-        return (now - job.created).total_seconds() >= wish.relax_after_seconds
+        return now >= self._relaxes_at(job, wish.relax_after_seconds)
+
+    def _relaxes_at(self, job: Job, seconds: int) -> datetime.datetime:
+        try:
+            return job.created + datetime.timedelta(seconds=seconds)
+        except OverflowError:
+            return order.NEVER
 
     def _unmet(self, job: Job, id_: str, team: Team, tried: int, last: plan.Refusal | None) -> plan.Refusal:
         assert team.wish is not None
+        if team.wish.relax_after_seconds is not None and not self._is_relaxed(job, team):
+            at = self._relaxes_at(job, team.wish.relax_after_seconds)
+            self.wake = at if self.wake is None else min(self.wake, at)
         level = team.wish.required or team.wish.preferred or ""
-        detail = f"none of {tried} domains of topology {team.wish.topology} down to {level} has room for it"
+        place = f"topology {team.wish.topology} down to {level}" if team.wish.topology else level
+        what = f"a lot of {team.wish.segment} pods" if team.wish.segment else "it"
+        detail = f"none of {tried} domains of {place} has room for {what}"
         if last is not None:
             detail += f"; in the last one: {last.summary}"
         return refuse.of_pod(job.pods[id_], (Reason(code=ReasonCode.TOPOLOGY, detail=detail),))
