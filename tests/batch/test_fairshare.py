@@ -198,6 +198,11 @@ def test_of_what_cannot_be_divided_the_older_queue_has_one_more() -> None:
     assert fair(3, Asks("young", 9, age=5), Asks("old", 9, age=1)) == {"young": 1, "old": 2}
 
 
+def test_the_example_of_the_documentation() -> None:
+    asked = (Asks("a", 10, quota=2), Asks("b", 10, quota=2, weight=2), Asks("c", 1))
+    assert fair(10, *asked) == {"a": 3, "b": 6, "c": 1}
+
+
 def test_higher_bands_come_first() -> None:
     assert fair(6, Asks("a", 4, priority=1), Asks("b", 9)) == {"a": 4, "b": 2}
 

@@ -216,7 +216,7 @@ def _run(rng: random.Random, found: Cluster, work: Work, rooms: list[Room]) -> N
         given.append((pod.metadata.uid, room.name, allocation))
     for uid, node, allocation in given:
         keys = found.world.claims_used(found.world.pods[uid])
-        found.bind(uid, node, {key: allocation for key in keys} if allocation is not None else {})
+        found.bind(uid, node, dict.fromkeys(keys, allocation) if allocation is not None else {})
 
 
 def _shuffled(rng: random.Random, rooms: list[Room]) -> Iterator[Room]:

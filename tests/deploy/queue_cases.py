@@ -71,12 +71,13 @@ REFUSED: dict[str, tuple[Spec, str]] = {
     "priority out of range": ({"priority": 2_000_000_000}, "should be less than or equal to 1000000000"),
 }
 
-LEVELS: list[dict[str, str]] = [
+LEVELS: list[dict[str, Any]] = [
     {"nodeLabel": "topology.kubernetes.io/zone"},
-    {"nodeLabel": "example.com/rack", "alias": "rack"},
+    {"nodeLabel": "example.com/rack", "alias": "rack", "powerCapWatts": 40_000},
     {"nodeLabel": "kubernetes.io/hostname", "alias": "host"},
 ]
-REFUSED_LEVELS: dict[str, tuple[list[dict[str, str]], str]] = {
+REFUSED_LEVELS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "no power": ([{"nodeLabel": "a", "powerCapWatts": 0}], "should be greater than or equal to 1"),
     "none": ([], "should have at least 1 items"),
     "too many": ([{"nodeLabel": f"level-{n}"} for n in range(17)], "must have at most 16 items"),
     "a label twice": ([LEVELS[1], {"nodeLabel": "example.com/rack"}], "each level needs a label of its own"),

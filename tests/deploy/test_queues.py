@@ -145,7 +145,7 @@ def _name_of(tree: dict[str, Any]) -> str:
     return name
 
 
-def _topology(name: str, levels: list[dict[str, str]]) -> dict[str, Any]:
+def _topology(name: str, levels: list[dict[str, Any]]) -> dict[str, Any]:
     head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Topology", "metadata": {"name": name}}
     return head | {"spec": {"levels": levels}}
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 READS: Final = ("list", "watch", "get")
 # what places a pod, and makes room for it
 PLACING: Final = ("claim-create", "claim", "claim-status", "volume", "pod-status", "binding", "intent", "eviction")
-WRITES: Final = (*PLACING, "pod-delete", "event", "lease", "other-write")
+WRITES: Final = (*PLACING, "rehearsal", "pod-delete", "event", "lease", "other-write")
 CLASSES: Final = (*READS, *WRITES)
 
 _BY_PATH: Final = {
@@ -57,6 +57,8 @@ def read(method: str, path: str, query: Mapping[str, str]) -> Asked:
     if len(rest) > 2 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource = (*rest, "", "", "")[:3]
+    if "dryRun" in query:
+        return Asked("rehearsal", resource, namespace, name, path)
     what = _class(method, resource, name=name, subresource=subresource, is_watch=_is_true(query.get("watch", "")))
     return Asked(what, resource, namespace, name, path)
 

@@ -32,6 +32,8 @@ RIVAL: Final = "rival scheduler"
 IN_STORMS: Final = (*plans.ALL, NODE_LOST, REPUBLISHED, TAINTED)
 KINDS: Final = (*IN_STORMS, KILLED_BEFORE, KILLED_AFTER, STOPPED, RESTARTED, RIVAL)
 
+GANG_WRITES: Final = ("binding", "eviction", "intent", "binding", "eviction", "claim-status", "pod-status")
+
 MILD: Final = plans.stormy(0.03, openings=0.1, lines=0.01)  # so that nothing happens under a clear sky only
 
 Phase = Callable[[], Awaitable[None]]
@@ -190,10 +192,11 @@ class Campaign:
         await gangs.furnish(at.api)
         users = gangs.Gangs(at.api, at.recorder, chance=random.Random(self._chance.random()))
         await at.start(one)
-        async with self._load(sizes._replace(actions_per_second=3), users):
+        async with self._load(sizes._replace(actions_per_second=1.5), users):
             one.proxy.plan = MILD
             for number in range(sizes.gang_kills):
-                await at.kill_at_write(one, is_before=number % 2 == 0)
+                what = GANG_WRITES[number % len(GANG_WRITES)]
+                await at.kill_at_write(one, is_before=number % 2 == 0, what=what)
                 await at.start(one)
         await at.rest()
         await gangs.clear(at.api)

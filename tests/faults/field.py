@@ -30,6 +30,7 @@ BEARERS: Final = tuple(
     controlplane.Bearer(token, user, () if user in USERS else ("system:masters",)) for user, token in TOKENS.items()
 )
 REST_SECONDS: Final = 90.0
+SOON_SECONDS: Final = 15.0
 KILLED_BEFORE: Final = "killed before a write"
 KILLED_AFTER: Final = "killed after a write"
 NODE_LOST: Final = "node lost"
@@ -122,13 +123,16 @@ class Field:
         if not await one.ready():
             self.object("crashed", f"{one.user} did not come up, exit code {one.exit_code()}")
 
-    async def kill_at_write(self, *ones: Instance, is_before: bool) -> Instance:
-        """One of them is dead at one of the next writes, whichever it is; who."""
+    async def kill_at_write(self, *ones: Instance, is_before: bool, what: str = "") -> Instance:
+        """One of them is dead at one of the next writes, whichever it is, or of a class if there is one soon; who."""
         killed: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
         for one in ones:
             spring = functools.partial(self._kill, one, killed, KILLED_BEFORE if is_before else KILLED_AFTER)
-            one.proxy.trap = Trap(one.proxy.writes + self._chance.randint(1, 6), is_before, spring)
+            one.proxy.trap = Trap(one.proxy.writes + self._chance.randint(1, 6), is_before, spring, what)
         try:
+            if what and (await asyncio.wait([killed], timeout=SOON_SECONDS))[1]:
+                for one in ones:
+                    one.proxy.trap = one.proxy.trap and one.proxy.trap._replace(what="")
             async with asyncio.timeout(REST_SECONDS):
                 return await killed
         except TimeoutError:

@@ -38,6 +38,7 @@ class Trap(NamedTuple):
     write: int  # counted from the start of the proxy
     is_before: bool
     spring: Callable[[str], None]  # told the class and target of the write
+    what: str = ""  # only at a write of this class
 
 
 class Answer(NamedTuple):
@@ -186,7 +187,7 @@ class Proxy:
 
     def _springs(self, wanted: asked.Asked, number: int, *, is_before: bool) -> bool:
         trap = self.trap
-        if trap is None or trap.is_before != is_before or number < trap.write:
+        if trap is None or trap.is_before != is_before or number < trap.write or trap.what not in ("", wanted.what):
             return False
         self.trap = None
         trap.spring(f"{wanted.what} {wanted.target}")

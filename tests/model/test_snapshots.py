@@ -406,7 +406,7 @@ def decided(found: list[Any]) -> plan.Plan:
 def test_a_redacted_world_is_decided_alike(seed: int) -> None:
     before = objects_of(seed)
     trees = redacted(*(objects.encode_struct(one) for one in before))
-    after = [objects.decode(tree).struct for tree in trees]
+    after: list[Any] = [objects.decode(tree).struct for tree in trees]
     renamed = {(one.kind, one.metadata.name): other.metadata.name for one, other in zip(before, after, strict=True)}
     pools = {
         one.spec.pool.name: other.spec.pool.name

@@ -150,6 +150,12 @@ def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
     assert reading.gang_of(owner(JOB_SET % ("", "") + "status: {terminalState: Completed}\n")) is None
 
 
+def test_a_number_anybody_can_write_makes_no_million_groups() -> None:
+    found = gang((JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2147483647"))
+    assert (found.is_loose, len(found.groups)) == (True, 1)
+    assert "starts pod by pod" in found.problems[0]
+
+
 def test_a_template_asks_for_its_own_group() -> None:
     notes = "kueue.x-k8s.io/podset-required-topology: block, kueue.x-k8s.io/podset-slice-required-topology: rack"
     found = gang(JOB_SET % ("", f"{notes}, dovetail.dev/gang-min: '3'"))
@@ -312,7 +318,7 @@ def test_parts_of_a_native_group_that_are_not_served_are_told() -> None:
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
-COUNTS = st.one_of(st.none(), st.integers(-3, 40))
+COUNTS = st.one_of(st.none(), st.integers(-3, 40), st.just(2**31 - 1))
 NOTES = st.dictionaries(st.sampled_from([wishes.MIN, wishes.MAX, wishes.TOPOLOGY_REQUIRED]), st.text(max_size=5))
 
 

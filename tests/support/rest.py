@@ -32,7 +32,11 @@ PREFIXES = {
     "csidrivers": "apis/storage.k8s.io/v1",
     "csinodes": "apis/storage.k8s.io/v1",
     "queues": "apis/dovetail.dev/v1alpha1",
+    "topologies": "apis/dovetail.dev/v1alpha1",
     "intents": "apis/dovetail.dev/v1alpha1",
+    "priorityclasses": "apis/scheduling.k8s.io/v1",
+    "jobsets": "apis/jobset.x-k8s.io/v1alpha2",
+    "pytorchjobs": "apis/kubeflow.org/v1",
 }
 SECONDS = 60.0
 Tree = dict[str, Any]

@@ -25,10 +25,11 @@ from dovetail.boot import clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
 from dovetail.kube import arriving, config, discovery, reviews, transport, watch
-from dovetail.loops import consistency, election, grouping, picture, queues, schedule, shadow
+from dovetail.loops import consistency, election, grouping, idle, picture, queues, schedule, shadow, usage
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
 from dovetail.ports import failures, tracing
+from dovetail.ports import metrics as gauges
 from dovetail.telemetry import metrics, traces
 from dovetail.world.world import World
 
@@ -58,6 +59,8 @@ class Process:
         self.election: election.Election | None = None
         self.picture: picture.Picture | None = None
         self.scheduler: schedule.Scheduler | None = None
+        self.measured: gauges.Metrics = gauges.NoMetrics()  # who knows how busy devices are
+        self.settings = settings_of(configuration)  # what the loop is told
         self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
         self._turned = self.clock.monotonic()
         self._working: asyncio.Task[None] | None = None
@@ -134,24 +137,42 @@ class Process:
                 },
             )
             told = queues.Statuses(seen, api, clock=self.clock, meter_=self.metrics)
+            settings = self.settings
+            used = usage.Usage(
+                seen.world.queues,
+                told.publish,
+                clock=self.clock,
+                half_life_seconds=settings.policy.batch.usage_half_life_seconds,
+            )
+            keeps_use = settings.policy.batch.usage_weight > 0
             self.scheduler = schedule.Scheduler(
                 seen,
                 api,
                 clock=self.clock,
                 meter_=self.metrics,
-                settings=settings_of(self.configuration),
+                settings=settings,
                 tracer=self.tracer,
                 begun=self._begun,
-                numbers=told.publish,
+                numbers=used.publish if keeps_use else told.publish,
             )
-            statuses = asyncio.create_task(told.run())
-            statuses.add_done_callback(self._feed_ended)
+            idlers = idle.Idle(
+                seen.world,
+                self.measured,
+                clock=self.clock,
+                tell=self.scheduler.teller.about_pod,
+                changed=self.scheduler.ask_again,
+            )
+            beside = [told.run(), idlers.run(), *([used.run()] if keeps_use else [])]
+            tasks = [asyncio.create_task(one) for one in beside]
+            for task in tasks:
+                task.add_done_callback(self._feed_ended)
             try:
                 await self.scheduler.run()
             finally:
                 self.scheduler = None
-                statuses.cancel()
-                await asyncio.gather(statuses, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begun(self) -> list[Any]:
         """What a predecessor began for gangs and did not end."""
@@ -163,7 +184,7 @@ class Process:
                 seen,
                 clock=self.clock,
                 meter_=self.metrics,
-                settings=settings_of(self.configuration),
+                settings=self.settings,
                 report=report,
             )
             await compared.run()

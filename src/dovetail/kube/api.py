@@ -7,6 +7,7 @@ waits no longer than it holds. Never repeats anything: callers know what a repet
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -101,8 +102,6 @@ class KubeApi:
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        if is_rehearsal:
-            options["dryRun"] = ["All"]
         document = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -110,7 +109,9 @@ class KubeApi:
             "deleteOptions": options,
         }
         place = target._replace(subresource="eviction")
-        answer = await self._write("POST", place, msgspec.json.encode(document), doing="evict", accept=_JSON)
+        more = {"dryRun": "All"} if is_rehearsal else {}
+        body = msgspec.json.encode(document)
+        answer = await self._write("POST", place, body, doing="evict", accept=_JSON, params=more)
         if (failure := failures_of.failure_inside(answer, doing=f"evict {target}")) is not None:
             raise failure
 
@@ -123,6 +124,7 @@ class KubeApi:
         doing: str,
         accept: str,
         content_type: str = _JSON,
+        params: Mapping[str, str] | None = None,
     ) -> bytes:
         fence = self._fence
         seconds = self._timeout
@@ -133,7 +135,7 @@ class KubeApi:
             answer = await self._transport.request(
                 method,
                 paths.of(target),
-                params=_params(method, seconds),
+                params=_params(method, seconds) | dict(params or {}),
                 body=body,
                 content_type=content_type,
                 accept=accept,

@@ -231,6 +231,10 @@ class Scheduler:
         """Takes a claim's devices back from a user that does not run."""
         self._flights.release(key, user_uid, why=why)
 
+    def ask_again(self) -> None:
+        """Something changed that decisions read and no object tells, such as who is idle."""
+        self._notices.ask_to_stir()
+
     async def run(self) -> None:
         """Schedules until cancelled, or until writing is no longer allowed (raises Fenced)."""
         await self.picture.synced.wait()

@@ -126,21 +126,23 @@ class Batch:
         return Line(self._stage.accounts, (job for job in self._stage.jobs.values() if self._may_start(job)))
 
     def _may_start(self, job: Job) -> bool:
-        ids = job.next_pods()
-        if not ids or job.id in self._refused:
+        if job.id in self._refused:
             return False
+        ids = job.next_pods()
         if not job.can_reach_minimum():
             self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
             return False
-        if not job.gang.is_known and self._is_new(job):
+        if ids and not job.gang.is_known and self._is_unseen(job):
             self._refuse(
                 job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail="what it belongs to has not been seen yet")
             )
             return False
-        return self._among is None or self._among.issuperset(ids)
+        return bool(ids) and (self._among is None or self._among.issuperset(ids))
 
-    def _is_new(self, job: Job) -> bool:
-        """Whether its owner may still turn up; when that is over is a time to ask again."""
+    def _is_unseen(self, job: Job) -> bool:
+        """Whether its owner may still turn up; when that is over is a time to ask again. A PodGroup has to exist."""
+        if gangs.source_of((job.gang.metadata.namespace, job.gang.metadata.name)) == gangs.POD_GROUP:
+            return True
         if self._stage.now is None or job.created is order.NEVER:
             return False
         until = job.created + datetime.timedelta(seconds=gangs.UNKNOWN_SECONDS)

@@ -17,6 +17,7 @@ from dovetail.model.gangs import Gang, Group
 from dovetail.model.workloads import owners
 
 NEVER_SECONDS: Final = durations.LONGEST_SECONDS
+MOST_JOBS: Final = 10_000  # of a JobSet: anybody can write a larger number, and each Job is a group
 HEAD_GROUP: Final = "headgroup"  # KubeRay: the label of the head's pod
 IN_ORDER: Final = "InOrder"
 LEADER_READY: Final = "LeaderReady"
@@ -78,6 +79,10 @@ def _job_set(owner: owners.JobSet, above: meta.ObjectMeta | None) -> Gang | None
     problems = [*asked.problems, *inner.problems]
     if asked.min is not None:
         problems.append(f"{wishes.MIN} is left out: on a JobSet it belongs on the pod template of a replicated job")
+    is_loose = sum(_count(job.replicas, 1) for job in jobs) > MOST_JOBS
+    if is_loose:
+        problems.append(f"starting together is left out: a JobSet of more than {MOST_JOBS} Jobs starts pod by pod")
+        jobs = []
     ended = {one.name: one.succeeded for one in owner.status.replicated_jobs_status}
     groups = [group for job in jobs for group in _replicated(job, ended=ended.get(job.name, 0))]
     startup = owner.spec.startup_policy
@@ -89,6 +94,7 @@ def _job_set(owner: owners.JobSet, above: meta.ObjectMeta | None) -> Gang | None
         min_groups=1 if in_order else max(1, sum(not job.depends_on for job in jobs)),
         max_runtime=_least(*(job.template.spec.active_deadline_seconds for job in jobs)),
         counts_failures=any(_counts_failures(job.template.spec) for job in jobs),
+        is_loose=is_loose,
     )
     return _finished(gang, asked, inner=inner, problems=problems)
 

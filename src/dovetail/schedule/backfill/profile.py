@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dovetail.schedule.backfill.runtimes import Runtimes
-from dovetail.schedule.gangs.jobs import Job, State
+from dovetail.schedule.gangs.jobs import PLACED, Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
@@ -50,18 +50,17 @@ class Leavers:
     def __init__(self, stage: Stage, times: Runtimes) -> None:
         found = []
         self.staying: list[str] = []
-        self.unsure: list[str] = []
+        self.has_nominated = False  # some only come once others left: they are not where a count would look for them
         for job in stage.jobs.values():
             for id_, state in job.state.items():
-                if state is not State.ACTIVE and (state is not State.STARTING or id_ not in stage.world.assumed):
+                if state not in PLACED:
                     continue
                 end = times.end_of(job, id_)
                 if end is None:
                     self.staying.append(id_)
                 else:
                     found.append((end.at, id_))
-                    if end.is_unsure:
-                        self.unsure.append(id_)
+                self.has_nominated |= state is State.NOMINATED
         found.sort()
         self._hours = [at for at, _ in found]
         self._ids = [id_ for _, id_ in found]
@@ -97,7 +96,11 @@ class Profile:
         hours = leavers.moments() | {one.end for one in kept if one.end is not None and one.end > self._times.now}
         moments = sorted(hours)
         bounds = Bounds(self._stage, Room(self._stage), ids)
-        low = _first(0, len(moments), lambda index: bounds.could_fit(len(ids), leavers.by(moments[index])))
+
+        def could_fit(index: int) -> bool:
+            return leavers.has_nominated or bounds.could_fit(len(ids), leavers.by(moments[index]))
+
+        low = _first(0, len(moments), could_fit)
         found: dict[int, Held] = {}
 
         def fits(index: int) -> bool:
@@ -133,7 +136,7 @@ class Profile:
     def _there(self, nodes: Collection[str]) -> list[tuple[Job, str]]:
         stage = self._stage
         found = [(stage.job_of(id_), id_) for node in nodes for id_ in self.on_node(node)]
-        given = [(one.job, id_) for id_, one in stage.given.items() if one.is_now and one.found.node in nodes]
+        given = [(one.job, id_) for id_, one in stage.given.items() if one.found.node in nodes]
         return [*found, *given]
 
     def on_node(self, node: str) -> Sequence[str]:
@@ -161,6 +164,10 @@ class Profile:
 
     def _given(self, ids: Collection[str]) -> dict[str, Found]:
         return {id_: self._stage.given[id_].found for id_ in ids}
+
+    def _node_of(self, id_: str) -> str:
+        given = self._stage.given.get(id_)
+        return given.found.node if given is not None else self._stage.node_of(id_)
 
     def _take_off(self, id_: str) -> None:
         world = self._stage.world
@@ -197,7 +204,7 @@ class Profile:
             nodes = set() if refusal is not None else {found.node for found in self._given(ids).values()}
         if refusal is not None:
             return Unknown(0, f"never, as things are: {refusal.summary}")
-        silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._stage.node_of(id_) in nodes}
+        silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._node_of(id_) in nodes}
         return Unknown(len(silent), unbounded(len(silent)))
 
 

@@ -9,7 +9,8 @@ then says why. Given a stage and what was promised before. Never starts anybody.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from dovetail.model import plan, pods
 from dovetail.schedule.backfill.profile import Held, Profile, Unknown
@@ -39,6 +40,7 @@ class Promises:
         self._unknown: dict[str, Unknown] = {}
         self._before: dict[str, plan.Promise] = {}
         self._made = 0  # to those first in line
+        self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
         for ref, promise in stage.world.promises.items():
             job = stage.jobs.get(str(ref))
             if job is not None and promise.start is not None and _waits(job):
@@ -51,7 +53,8 @@ class Promises:
         wanted = {seat.pod.uid: seat.node for seat in promise.seats if seat.pod.uid in job.pods}
         if len(wanted) < len(promise.seats) or set(wanted) != set(job.next_pods()):
             return
-        found = self._profile.seats_at(job, max(promise.start, self._now), wanted, [*self._held.values()])
+        with self._trying():
+            found = self._profile.seats_at(job, max(promise.start, self._now), wanted, [*self._held.values()])
         if found is not None:
             self._held[job.id] = found
 
@@ -59,15 +62,27 @@ class Promises:
 
     def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
         """Whether the place may be taken now: everybody else still gets what was promised, at that time."""
+        if self._is_trying:
+            return True
         seconds = self._times.longest(job)
         end = None if seconds is None else self._now + datetime.timedelta(seconds=seconds)
         for held in self._held.values():
             seats = held.on(found.node)
             if not seats or held.job is job or self._comes_before(job, held.job):
                 continue
-            if (end is None or end > held.start) and not self._survives(held, seats, pod, found):
-                return False
+            if end is None or end > held.start:
+                with self._trying():
+                    if not self._survives(held, seats, pod, found):
+                        return False
         return True
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        before, self._is_trying = self._is_trying, True
+        try:
+            yield
+        finally:
+            self._is_trying = before
 
     def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
         """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
@@ -104,7 +119,8 @@ class Promises:
         """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
         before = self._held.pop(job.id, None)
         kept = [one for one in self._held.values() if is_last or not self._comes_before(job, one.job)]
-        found = self._profile.first_start(job, ids, kept)
+        with self._trying():
+            found = self._profile.first_start(job, ids, kept)
         if isinstance(found, Unknown):
             if before is None:
                 self._unknown[job.id] = found
@@ -122,7 +138,8 @@ class Promises:
         """Whether a promise can still be kept beside all others."""
         others = [one for one in self._held.values() if one is not held]
         wanted = {id_: found.node for id_, found in held.seats.items()}
-        found = self._profile.seats_at(held.job, held.start, wanted, others)
+        with self._trying():
+            found = self._profile.seats_at(held.job, held.start, wanted, others)
         if found is not None:
             self._held[held.job.id] = found
         return found is not None

@@ -115,8 +115,8 @@ class Placer:
         self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
     ) -> plan.Refusal | None:
         """Lot by lot, each in one domain."""
-        assert team.wish is not None and team.wish.segment is not None
-        for lot in topology.lots(mine, team.wish.segment, chosen=chosen, present=present):
+        size = team.wish.segment if team.wish is not None else None
+        for lot in topology.lots(mine, size or len(mine), chosen=chosen, present=present):
             refusal = self._near(job, team, lot.ids, chosen=chosen, present=lot.present, within=within)
             if refusal is not None:
                 return refusal
@@ -135,23 +135,23 @@ class Placer:
         for id_ in mine:
             free = {path: self._roominess.free(nodes) for path, nodes in domains.items() if nodes}
             ranked = sorted(free, key=lambda path: (count[path], [-amount for amount in free[path]], path))
-            refusal = self._first(job, team, id_, [domains[path] for path in ranked])
-            if refusal is not None and chosen.required is None:
-                refusal = self._try(job, team, (id_,), within=within)
-            if refusal is not None:
-                return self._unmet(job, id_, team, len(ranked), refusal)
+            offers: list[Within] = [domains[path] for path in ranked]
+            if chosen.required is None:
+                offers.append(within)
+            if (refusal := self._first(job, team, id_, offers)) is not None:
+                return refusal
             count[chosen.domains.of(self._node_of(job, id_) or "", chosen.level)] += 1
         return None
 
-    def _first(self, job: Job, team: Team, id_: str, among: Sequence[frozenset[str]]) -> plan.Refusal | None:
-        """The first of these domains that takes the pod; a refusal if none does."""
-        refusal = self._unmet(job, id_, team, len(among), None)
+    def _first(self, job: Job, team: Team, id_: str, among: Sequence[Within]) -> plan.Refusal | None:
+        """Into the first of these domains that takes the pod; a refusal if none does."""
+        last: plan.Refusal | None = None
         for nodes in among:
-            if self._roominess.could_hold(nodes, (id_,)):
-                if (last := self._try(job, team, (id_,), within=nodes)) is None:
-                    return None
-                refusal = last
-        return refusal
+            if nodes is not None and not self._roominess.could_hold(nodes, (id_,)):
+                continue
+            if (last := self._try(job, team, (id_,), within=nodes)) is None:
+                return None
+        return self._unmet(job, id_, team, len(among), last)
 
     def _is_relaxed(self, job: Job, team: Team) -> bool:
         wish, now = team.wish, self._stage.now

@@ -216,9 +216,10 @@ class Stage:
         """The best node on which nobody loses what is kept for them."""
         while True:
             found = self.search.find(pod, needs, within=within)
-            if isinstance(found, plan.Refusal) or self.is_later:
+            if isinstance(found, plan.Refusal):
                 return found
-            if self._leaves_promises(pod, found) and all(one.allows(job, pod, found) for one in self.guards):
+            is_free = self.is_later or self._leaves_promises(pod, found)
+            if is_free and all(one.allows(job, pod, found) for one in self.guards):
                 return found
             within = (self.world.nodes.keys() if within is None else set(within)) - {found.node}
 

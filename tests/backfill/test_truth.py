@@ -1,0 +1,69 @@
+"""Properties on random yards: as long as everybody tells the truth, no promise moves later but for what outranks it."""
+
+from __future__ import annotations
+
+import hypothesis
+from hypothesis import strategies as st
+
+from tests.backfill.yard import NOON, Work, Yard
+
+MINUTE = 60
+
+
+@st.composite
+def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
+    """Work that arrives within an hour, takes no longer than it says, or says nothing."""
+    found = []
+    for number in range(draw(st.integers(3, 10))):
+        stated = draw(st.integers(1, 40))
+        is_silent = draw(st.integers(0, 9)) == 0
+        found.append(
+            Work(
+                name=f"w{number}",
+                pods=draw(st.sampled_from((1, 1, 1, 2, 3))),
+                gpus=draw(st.sampled_from((1, 1, 2, 3, 4))),
+                seconds=draw(st.integers(1, stated)) * MINUTE,
+                states=None if is_silent else stated * MINUTE,
+                at=draw(st.integers(0, 60)),
+                priority=draw(st.sampled_from(priorities)),
+            )
+        )
+    return found
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(works(), st.integers(1, 3), st.sampled_from((1, 4)))
+def test_no_backfilled_work_moves_a_promise_later(drawn: list[Work], nodes: int, promises: int) -> None:
+    yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*drawn)
+    yard.go_on()
+    for name, told in yard.promised.items():
+        starts = [one.start for one in told if one.start is not None]
+        assert starts == sorted(starts, reverse=True), (name, [(one.start, one.cause) for one in told])
+        began = yard.started(name)
+        if starts:
+            assert began is not None
+            assert NOON.timestamp() + began * MINUTE <= starts[0].timestamp()
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(works(priorities=(0, 0, 50)), st.integers(1, 2))
+def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: int) -> None:
+    yard = Yard(nodes=nodes, gpus=4).arrive(*drawn)
+    yard.go_on()
+    important = {work.name for work in drawn if work.priority}
+    for told in yard.promised.values():
+        dated = [one for one in told if one.start is not None]
+        for before, after in zip(dated, dated[1:], strict=False):
+            assert before.start is not None
+            assert after.start is not None
+            if after.start > before.start:
+                assert after.moved_from == before.start
+                assert any(f"/{name}" in after.cause for name in important), after.cause
+
+
+@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.given(works(), st.integers(1, 3))
+def test_the_same_yard_goes_on_the_same_way(drawn: list[Work], nodes: int) -> None:
+    one, other = (Yard(nodes=nodes, gpus=4).arrive(*drawn).go_on() for _ in range(2))
+    assert one.promised == other.promised
+    assert one.course.started == other.course.started

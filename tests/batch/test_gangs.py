@@ -1,0 +1,167 @@
+"""Stories about gangs: all or nothing down to the devices, groups, growing and shrinking, and giving up."""
+
+from __future__ import annotations
+
+from dovetail.model import gangs, plan
+from tests.batch import living
+from tests.batch.living import Ask, Cluster
+from tests.schedule import build
+
+NUMA = f"{build.DRIVER}/root"  # two GPUs each
+
+
+def nodes(*gpus: int, cpu: str = "16") -> Cluster:
+    """A node for each number of GPUs."""
+    found = Cluster()
+    for index, count in enumerate(gpus):
+        found.put(build.node(f"n{index}", allocatable={"cpu": cpu}), build.gpu_slice(f"n{index}", count))
+    return found
+
+
+def evicted(found: Cluster) -> list[tuple[str, plan.Rule]]:
+    return [(one.victim, one.rule) for one in found.evictions]
+
+
+def test_a_gang_starts_whole_or_not_at_all() -> None:
+    found = nodes(2, 1)
+    found.submit(living.gang("four", *[Ask(gpus=1)] * 4))
+    found.settle()
+    assert not found.running("gang/four")
+    found.put(build.node("n2", allocatable={"cpu": "16"}), build.gpu_slice("n2", 1))
+    found.settle()
+    assert len(found.running("gang/four")) == 4
+
+
+def test_a_gang_that_never_completes_holds_nothing() -> None:
+    found = nodes(2)
+    found.submit(living.gang("never", *[Ask(gpus=1)] * 3))
+    found.settle()
+    found.submit(living.gang("small", Ask(gpus=2)))
+    found.settle()
+    assert not found.running("gang/never")
+    assert len(found.running("gang/small")) == 1
+
+
+def test_members_of_different_shapes_are_fitted_around_each_other() -> None:
+    """Small ones first would take what only the large one can use."""
+    found = nodes(4, 2)
+    found.submit(living.gang("mixed", Ask(gpus=1), Ask(gpus=1), Ask(gpus=4)))
+    found.settle()
+    assert found.nodes_of("gang/mixed") == ["n1", "n1", "n0"]
+
+
+def test_a_member_that_needs_linked_devices_goes_before_one_that_does_not() -> None:
+    """Both ask for two GPUs; only one of them needs two behind one root, and only one node has such two left."""
+    found = nodes(2, 4)
+    found.submit(living.gang("odd", Ask(gpus=1), Ask(gpus=1), is_preemptible=False))
+    found.settle()
+    spread = found.nodes_of("gang/odd")
+    found.submit(living.gang("pair", Ask(gpus=2), Ask(gpus=2, same=NUMA)))
+    found.settle()
+    assert len(found.running("gang/pair")) == 2, spread
+
+
+def test_what_fails_late_is_tried_first_the_next_time() -> None:
+    """The cpu-hungry member fits on one node only, where its equals in GPUs go by themselves."""
+    found = Cluster()
+    found.put(build.node("big", allocatable={"cpu": "9"}), build.gpu_slice("big", 2))
+    found.put(build.node("thin", allocatable={"cpu": "3"}), build.gpu_slice("thin", 2))
+    found.submit(living.gang("mixed", *[Ask(gpus=1, cpu=1)] * 2, Ask(gpus=1, cpu=8)))
+    found.settle()
+    assert len(found.running("gang/mixed")) == 3
+    assert found.nodes_of("gang/mixed")[2] == "big"
+
+
+def test_a_group_without_its_minimum_holds_the_whole_gang_back() -> None:
+    groups = (gangs.Group(name="driver", min=1), gangs.Group(name="workers", min=2))
+    found = nodes(2)
+    work = living.gang("ray", Ask(), *[Ask(gpus=1)] * 3, groups=groups, seats=("driver", *("workers",) * 3))
+    found.submit(work)
+    found.settle()
+    assert len(found.running("gang/ray")) == 3  # the third worker is beyond the minimum
+    tight = nodes(1)
+    tight.submit(work)
+    tight.settle()
+    assert not tight.running("gang/ray")
+
+
+def test_one_of_two_groups_may_be_enough() -> None:
+    groups = (gangs.Group(name="left", min=2), gangs.Group(name="right", min=2))
+    found = nodes(3)
+    seats = ("left", "left", "right", "right")
+    found.submit(living.gang("either", *[Ask(gpus=1)] * 4, groups=groups, seats=seats, min_groups=1))
+    found.settle()
+    # One group has its minimum; of the other no pod starts alone, since two are needed and one GPU is left.
+    assert len(found.running("gang/either")) == 2
+
+
+def test_an_elastic_gang_grows_into_what_is_idle() -> None:
+    found = nodes(4)
+    found.submit(living.gang("wide", *[Ask(gpus=1)] * 4, least=1))
+    found.submit(living.gang("job", Ask(gpus=2), runtime=100))
+    found.settle()
+    assert len(found.running("gang/wide")) == 2
+    found.live()
+    assert found.ended == {"gang/job": 100}
+    assert len(found.running("gang/wide")) == 4
+
+
+def test_an_elastic_gang_shrinks_before_anybody_is_killed() -> None:
+    found = nodes(4)
+    found.put(living.queue("a", gpu=(1,)), living.queue("b", gpu=(3,)))
+    found.submit(living.gang("wide", *[Ask(gpus=1)] * 4, least=1, queue="a"))
+    found.settle()
+    assert len(found.running("gang/wide")) == 4
+    found.submit(living.gang("due", Ask(gpus=1), Ask(gpus=1), queue="b"))
+    found.live()
+    assert evicted(found) == [("gang/wide", plan.Rule.RECLAIMED)] * 2
+    assert len(found.running("gang/wide")) == 2
+    assert len(found.running("gang/due")) == 2
+
+
+def test_what_is_beyond_a_minimum_starts_with_it_or_after_it() -> None:
+    """A gang whose minimum waits for room does not start what is beyond it meanwhile."""
+    found = nodes(2, 1)
+    found.submit(living.gang("old", Ask(gpus=2), priority=0))
+    found.settle()
+    found.submit(living.gang("new", Ask(gpus=2), Ask(gpus=1), Ask(gpus=1), least=2, priority=100))
+    done = found.decided()
+    assert not done.placements
+    assert {one.gang.name for one in done.nominations} == {"gang/new"}
+    found.live()
+    assert len(found.running("gang/new")) == 2
+
+
+def test_what_is_left_of_a_gang_below_its_minimum_is_taken_back() -> None:
+    found = nodes(2, 2)
+    found.submit(living.gang("four", *[Ask(gpus=1)] * 4))
+    found.settle()
+    lost = found.running("gang/four")[0]
+    found.put(living.queue("q", gpu=(0,)))
+    found.delete(lost.metadata.uid)
+    found.submit(living.gang("thief", Ask(gpus=1), priority=1000, is_preemptible=False))
+    found.advance(living.GRACE)
+    assert len(found.running("gang/four")) == 3
+    found.live()
+    assert len(found.running("gang/four")) in (0, 4)
+
+
+def test_a_gang_that_lost_a_pod_is_whole_again_where_there_is_room() -> None:
+    found = nodes(2, 3)
+    found.submit(living.gang("four", *[Ask(gpus=1)] * 4))
+    found.settle()
+    found.delete(found.running("gang/four")[0].metadata.uid)
+    found.live()
+    assert len(found.running("gang/four")) == 4
+    assert not found.evictions
+
+
+def test_shares_and_partitions_are_ganged_as_whole_gpus_are() -> None:
+    found = Cluster()
+    found.put(build.node("shared"), living.shared_pool("shared", 1))
+    found.put(build.node("parted"), *living.parted_pool("parted"))
+    found.submit(living.gang("mix", Ask(share_gib=12), Ask(share_gib=12), Ask(part=2), Ask(part=1), Ask(part=1)))
+    found.submit(living.gang("more", Ask(part=1)))
+    found.settle()
+    assert found.nodes_of("gang/mix") == ["shared", "shared", "parted", "parted", "parted"]
+    assert not found.running("gang/more")

@@ -1,0 +1,181 @@
+"""How users would say what a scenario's job is: an object that owns its pods, with labels and annotations.
+
+A job of one group is a Job, one of several groups a PyTorchJob with a role each, one whose groups hold equal groups a
+JobSet. Nobody runs controllers for them here. Times are told by what they come to: a scenario has no clock. Given jobs
+of a scenario; gives trees. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from dovetail.model import gangs, wishes
+from dovetail.model.workloads import reading as workloads
+from dovetail.sim.scenarios import reading
+
+Tree = dict[str, Any]
+MANAGER = "example.com/stand-in"  # whoever is named here makes a Job's pods, and the real controller does not
+LONG = "8760h"  # longer than any test
+ROLE = gangs.KUBEFLOW_TYPE
+
+
+class Seat(NamedTuple):
+    """What a pod says about where it belongs: its labels, and who controls it."""
+
+    labels: dict[str, str]
+    owner: tuple[str, str]  # plural and name
+
+
+class Told(NamedTuple):
+    """A job as objects, the first of which carries its age."""
+
+    source: str
+    objects: list[tuple[str, Tree]]  # plural and tree
+    seats: dict[str, Seat]  # by group
+
+
+def problem(scenario: reading.Scenario) -> str:
+    """Why a server cannot be told this scenario; nothing if it can."""
+    if any(claim.other_consumers for claim in scenario.claims):
+        return "a claim has users that do not exist: the server takes them off"
+    for job in scenario.jobs:
+        if _kind(job) is None:
+            return f"no kind of owner has the groups of job {job.name}"
+    return ""
+
+
+def told(job: reading.Job, scenario: reading.Scenario) -> Told:
+    """The objects that say what the job is."""
+    match _kind(job):
+        case gangs.JOB:
+            return _job(job, scenario)
+        case gangs.JOBSET:
+            return _job_set(job, scenario)
+        case _:
+            return _training(job, scenario)
+
+
+def _kind(job: reading.Job) -> str | None:
+    roots = [group for group in job.groups if group.parent is None]
+    if job.min_groups != len(roots):
+        return None
+    if all(group.kind == "pods" for group in roots):
+        is_plain = len(job.groups) == 1 and not _asks_place(roots[0].topology)
+        return gangs.JOB if is_plain else gangs.KUBEFLOW["PyTorchJob"]
+    return gangs.JOBSET if all(_is_replicated(group, job) for group in roots) else None
+
+
+def _is_replicated(group: reading.Group, job: reading.Job) -> bool:
+    """Whether its children are all alike and all needed."""
+    below = _children(group, job)
+    alike = {(one.kind, one.min, one.topology) for one in below}
+    return group.kind == "groups" and group.min == len(below) and alike == {("pods", below[0].min, None)}
+
+
+def _children(group: reading.Group, job: reading.Job) -> list[reading.Group]:
+    return [one for one in job.groups if one.parent == group.name]
+
+
+def _job(job: reading.Job, scenario: reading.Scenario) -> Told:
+    (group,) = job.groups
+    tree = _batch(job.name, pods=max(group.min, len(job.pods)))
+    tree["metadata"] |= _whole(job, scenario)
+    tree["metadata"]["annotations"][wishes.MIN] = str(group.min)
+    return Told(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
+
+
+def _training(job: reading.Job, scenario: reading.Scenario) -> Told:
+    counts = Counter(pod.group for pod in job.pods)
+    roles = {
+        group.name: {
+            "replicas": max(group.min, counts[group.name]),
+            "template": {"metadata": {"annotations": {wishes.MIN: str(group.min)} | _place(group.topology)}},
+        }
+        for group in job.groups
+    }
+    tree = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": job.name} | _whole(job, scenario),
+        "spec": {"pytorchReplicaSpecs": roles},
+    }
+    owner = ("pytorchjobs", job.name)
+    seats = {group.name: Seat({ROLE: group.name}, owner) for group in job.groups}
+    return Told(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
+
+
+def _job_set(job: reading.Job, scenario: reading.Scenario) -> Told:
+    seats: dict[str, Seat] = {}
+    made: list[tuple[str, Tree]] = []
+    replicated = []
+    for group in (one for one in job.groups if one.parent is None):
+        below = _children(group, job)
+        notes = {wishes.MIN: str(below[0].min)}
+        template = {"metadata": {"annotations": _place(group.topology)}, "spec": _job_spec(below[0].min, notes)}
+        replicated.append({"name": group.name, "replicas": len(below), "template": template})
+        for index, child in enumerate(below):
+            name = f"{job.name}-{group.name}-{index}"
+            made.append(("jobs", _batch(name, pods=below[0].min)))
+            labels = {
+                gangs.JOBSET_LABEL: job.name,
+                gangs.JOBSET_JOB: group.name,
+                gangs.JOBSET_INDEX: str(index),
+            }
+            seats[child.name] = Seat(labels, ("jobs", name))
+    tree = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": job.name} | _whole(job, scenario),
+        "spec": {"replicatedJobs": replicated},
+    }
+    return Told(gangs.JOBSET, [("jobsets", tree), *made], seats)
+
+
+def _batch(name: str, *, pods: int) -> Tree:
+    """A Job whose pods somebody else makes."""
+    spec = _job_spec(pods, {}) | {"managedBy": MANAGER}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def _job_spec(pods: int, annotations: dict[str, str]) -> Tree:
+    container = {"name": "main", "image": "example"}
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    # Who is made to yield is not a failure: else such Jobs would yield after others.
+    ignored = {"action": "Ignore", "onPodConditions": [{"type": workloads.DISRUPTED, "status": "True"}]}
+    spec = {"parallelism": pods, "completions": pods, "podFailurePolicy": {"rules": [ignored]}}
+    return spec | {"template": template}
+
+
+def _whole(job: reading.Job, scenario: reading.Scenario) -> Tree:
+    """What is said about the job as a whole."""
+    notes = {wishes.PREEMPTIBLE: str(job.preemptible).lower(), wishes.STALE_GRACE: _grace(job, scenario)}
+    if job.may_evict_after_s > job.age_s:
+        notes[wishes.MAY_EVICT_AFTER] = LONG
+    return {"labels": {wishes.QUEUE: job.queue}, "annotations": notes | _place(job.topology)}
+
+
+def _grace(job: reading.Job, scenario: reading.Scenario) -> str:
+    """Whether the job is below its minimum for too long already, as a length of time that begins now."""
+    grace = scenario.settings.stale_grace_s if job.stale_grace_s is None else job.stale_grace_s
+    is_over = job.stale_for_s is not None and 0 <= grace <= job.stale_for_s
+    return "0s" if is_over else "never"
+
+
+def _place(wish: reading.Wish | None) -> dict[str, str]:
+    if not _asks_place(wish):
+        return {}
+    assert wish is not None
+    words = {
+        wishes.TOPOLOGY: wish.topology,
+        wishes.TOPOLOGY_REQUIRED: wish.required,
+        wishes.TOPOLOGY_PREFERRED: wish.preferred,
+    }
+    return {key: word for key, word in words.items() if word}
+
+
+def _asks_place(wish: reading.Wish | None) -> bool:
+    return wish is not None and bool(wish.required or wish.preferred)

@@ -1,0 +1,95 @@
+"""Which scenarios are played on a real server: every fifth of each area, by a rule that never asks how they end.
+
+Given the shared scenarios. Names a server would refuse are replaced by ones it takes, in the scenario and in what is
+expected of it alike. Never runs anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dovetail.sim.scenarios import reading
+from tests.e2e.batch import asking
+from tests.support import shared
+
+PUBLIC = "scenarios/kai_public.jsonl.gz"
+EVERY = 5
+UNFIT = re.compile(r"[^a-z0-9.-]")
+Document = dict[str, Any]
+
+
+class Story(NamedTuple):
+    """A scenario a server can be told, and what is expected of it."""
+
+    scenario: reading.Scenario
+    document: Document
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether what is expected is meant for cycle after cycle, as a live scheduler works."""
+        return self.scenario.run.mode == "cycles"
+
+
+class Choice(NamedTuple):
+    """What is played, and what was chosen and cannot be told a server: its id, and why."""
+
+    stories: list[Story]
+    left_out: dict[str, str]
+
+
+def chosen() -> Choice:
+    """Every fifth scenario of each area, in the order of a digest of their ids."""
+    return choice([one for one in shared.lines(PUBLIC)])
+
+
+def choice(documents: list[Document]) -> Choice:
+    """The same among given ones."""
+    areas: dict[str, list[Document]] = {}
+    for document in sorted(documents, key=lambda one: hashlib.sha256(one["id"].encode()).hexdigest()):
+        areas.setdefault(document["area"], []).append(document)
+    stories = [told(one) for area in sorted(areas) for one in areas[area][::EVERY]]
+    problems = {one.scenario.id: problem for one in stories if (problem := asking.problem(one.scenario))}
+    return Choice([one for one in stories if one.scenario.id not in problems], problems)
+
+
+def told(document: Document) -> Story:
+    """The scenario under names a server takes."""
+    document = dict(document)
+    jobs = document["jobs"]
+    words = _names([job["name"] for job in jobs]) | _names([pod["name"] for job in jobs for pod in job["pods"]])
+    for part in ("jobs", "expect"):
+        document[part] = _said(document[part], words)
+    document["claims"] = [
+        one
+        | {"reserved_for": _said(one.get("reserved_for", []), words), "device_class": _fit(one["device_class"])}
+        for one in document.get("claims", ())
+    ]
+    document["device_classes"] = [one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())]
+    scenario = reading.read(msgspec.json.encode(document), place=document["id"])
+    return Story(scenario, document)
+
+
+def _names(names: list[str]) -> dict[str, str]:
+    found = {name: _fit(name) for name in names}
+    assert len(set(found.values())) == len(found), f"two of these become one: {sorted(found)}"
+    return found
+
+
+def _fit(name: str) -> str:
+    return UNFIT.sub("-", name.lower())
+
+
+def _said(tree: Any, words: dict[str, str]) -> Any:
+    match tree:
+        case dict():
+            return {_said(key, words): _said(value, words) for key, value in tree.items()}
+        case list():
+            return [_said(one, words) for one in tree]
+        case str():
+            return words.get(tree, tree)
+        case _:
+            return tree

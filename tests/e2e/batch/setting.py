@@ -1,0 +1,327 @@
+"""Puts a scenario on a real server as its users and nodes would have left it, makes lost pods anew, and wipes it all.
+
+Nodes, slices, queues and topologies are created; pods that hold something are bound and have their claims' devices
+written as a scheduler would have; the real controllers make claims of templates. Ages are told by the order in which
+things are created. Given a connection. Never schedules.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dovetail.model import claims, gangs, objects, pods, queues, wishes
+from dovetail.sim.scenarios import building, claiming, reading, standing
+from dovetail.sim.scenarios.reading import State
+from tests.e2e.batch import asking
+from tests.support import rest
+
+Tree = dict[str, Any]
+NAMESPACE = claiming.NAMESPACE
+HOLLOW = "dovetail.dev/hollow"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+PATIENCE_SECONDS = 20.0
+PAUSE_SECONDS = 0.03
+PLURALS = {
+    "Node": "nodes",
+    "ResourceSlice": "resourceslices",
+    "DeviceClass": "deviceclasses",
+    "Topology": "topologies",
+}
+WIPED = ("intents", "jobs", "pytorchjobs", "jobsets", "resourceclaimtemplates")  # of the namespace, pods and claims apart
+CLUSTER_WIPED = ("queues", "topologies", "resourceslices", "deviceclasses", "nodes")
+
+
+class Setting:
+    """One scenario on one server."""
+
+    def __init__(self, asked: rest.Rest, scenario: reading.Scenario) -> None:
+        self.rest = asked
+        self.scenario = scenario
+        self._told = {job.name: asking.told(job, scenario) for job in scenario.jobs}
+        self._owners: dict[tuple[str, str], str] = {}  # uid by plural and name
+        self._pods: dict[str, Tree] = {}  # as they are made, by name
+        self._stays = {
+            pod.name
+            for job in scenario.jobs
+            for pod in job.pods
+            if job.after_eviction == "stays_terminating" or pod.state is State.STUCK
+        }
+
+    def put(self) -> None:
+        """Everything as the scenario begins."""
+        began = standing.begin(self.scenario)
+        made = list(building.objects(self.scenario, began))
+        for one in made:
+            tree = objects.tree_of(one) if not isinstance(one, gangs.Gang) else {}
+            if (plural := PLURALS.get(tree.get("kind", ""))) is not None:
+                self.rest.create(plural, _published(tree))
+        self._in_order([(_queue(one), one.spec.parent) for one in made if isinstance(one, queues.Queue)])
+        self._put_jobs()
+        found = [one for one in made if isinstance(one, claims.ResourceClaim)]
+        for one in found:
+            self._put_claim(one)
+        for one in made:
+            if isinstance(one, pods.Pod):
+                self._put_pod(one)
+        uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
+        self._wait_for_claims(uids)
+        self._give(found, uids)
+        for name, where in began.pods.items():
+            self._stand(name, where)
+
+    # What there is
+
+    def pods(self) -> list[Tree]:
+        """All pods."""
+        return self.rest.list("pods", NAMESPACE)
+
+    def claims(self) -> list[Tree]:
+        """All claims."""
+        return self.rest.list("resourceclaims", NAMESPACE)
+
+    def is_staying(self, name: str) -> bool:
+        """Whether the pod never ends once it was told to."""
+        return name in self._stays
+
+    def renew(self, present: Iterable[str]) -> bool:
+        """Makes pods that are gone anew, as their owners' controllers would; whether there were any."""
+        gone = sorted(set(self._pods).difference(present))
+        for name in gone:
+            self._create(name)
+        return bool(gone)
+
+    def has_claims(self, pod: Tree, found: list[Tree]) -> bool:
+        """Whether every claim the pod is to have of its own is there."""
+        wanted = {one["name"] for one in pod["spec"].get("resourceClaims", ()) if "resourceClaimTemplateName" in one}
+        known = {one["name"] for one in pod["status"].get("resourceClaimStatuses", ())}
+        mine = {role_of(one) for one in found if owner_of(one) == pod["metadata"]["uid"]}
+        return wanted <= known and wanted <= mine
+
+    # Putting it there
+
+    def _put_jobs(self) -> None:
+        """Owners by age: whoever comes later is younger, or of a name that comes later."""
+        jobs = sorted(self.scenario.jobs, key=lambda job: (-job.age_s, job.name))
+        firsts = []
+        for job in jobs:
+            told = self._told[job.name]
+            (plural, tree), *others = told.objects
+            firsts.append((_Owned(plural, tree, f"{told.source}/{job.name}"), job.queue))
+            for other, below in others:
+                self._own(other, below)
+            self._classed(job.priority)
+        self._in_order(firsts)
+
+    def _in_order(self, wanted: list[tuple[_Owned, str]]) -> None:
+        """Creates these so that their ages, and for equal ages their names, have the given order among equals."""
+        last: dict[str, tuple[str, str]] = {}  # by whom they are compared with: age and name of the last
+        for one, circle in wanted:
+            before = last.get(circle)
+            if before is not None and one.key <= before[1]:
+                _until_after(before[0])
+            made = self._own(one.plural, one.tree)
+            last[circle] = (made["metadata"]["creationTimestamp"], one.key)
+
+    def _own(self, plural: str, tree: Tree) -> Tree:
+        namespace = "" if plural == "queues" else NAMESPACE
+        made = self.rest.create(plural, tree, namespace)
+        self._owners[plural, tree["metadata"]["name"]] = made["metadata"]["uid"]
+        return made
+
+    def _classed(self, priority: int) -> None:
+        tree = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": priority}
+        try:
+            self.rest.create("priorityclasses", tree | {"metadata": {"name": f"p{priority}"}})
+        except rest.RefusedError as refused:
+            if refused.status != 409:  # there already, from another scenario
+                raise
+
+    def _put_claim(self, claim: claims.ResourceClaim) -> None:
+        """What pods name is created, what they bring along becomes the template of it."""
+        tree = objects.tree_of(claim)
+        head = {"name": claim.metadata.name, "labels": claim.metadata.labels}
+        if not claim.metadata.owner_references:
+            self.rest.create("resourceclaims", {**tree, "metadata": head, "status": {}}, NAMESPACE)
+            return
+        spec = {"metadata": {"annotations": claim.metadata.annotations}, "spec": tree["spec"]}
+        template = {"apiVersion": tree["apiVersion"], "kind": "ResourceClaimTemplate", "metadata": head, "spec": spec}
+        self.rest.create("resourceclaimtemplates", template, NAMESPACE)
+
+    def _put_pod(self, pod: pods.Pod) -> None:
+        tree = objects.tree_of(pod)
+        name = pod.metadata.name
+        job = next(job for job in self.scenario.jobs for one in job.pods if one.name == name)
+        seat = self._told[job.name].seats[next(one.group for one in job.pods if one.name == name)]
+        spec = tree["spec"]
+        del spec["priority"]
+        for one in spec.get("resourceClaims", ()):
+            if "resourceClaimTemplateName" in one:
+                one["resourceClaimTemplateName"] = claiming.own_name(name, one["name"])
+        resources = spec["containers"][0]["resources"]
+        whole = {key: much for key, much in resources["requests"].items() if "/" in key}  # counted ones have limits
+        spec["containers"][0] |= {"image": "example", "resources": resources | {"limits": whole} if whole else resources}
+        if pod.metadata.name in self._qos():
+            spec["containers"][0]["resources"]["limits"] = resources["requests"]
+        spec |= {"schedulerName": "dovetail", "priorityClassName": f"p{job.priority}", "restartPolicy": "Never"}
+        labels = {
+            key: word for key, word in pod.metadata.labels.items() if key not in (gangs.GANG_LABEL, gangs.GROUP_LABEL)
+        }
+        metadata = {
+            "name": name,
+            "labels": labels | seat.labels,
+            "annotations": pod.metadata.annotations,
+            "finalizers": list(pod.metadata.finalizers),
+            "ownerReferences": [self._owner(seat)],
+        }
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        self.rest.create("pods", made, NAMESPACE)
+        again = dict(spec)
+        again.pop("nodeName", None)
+        self._pods[name] = made | {"metadata": metadata | {"finalizers": []}, "spec": again}
+
+    def _qos(self) -> set[str]:
+        return {pod.name for job in self.scenario.jobs for pod in job.pods if pod.qos == claiming.GUARANTEED}
+
+    def _owner(self, seat: asking.Seat) -> Tree:
+        plural, name = seat.owner
+        version, kind = {"jobs": ("batch/v1", "Job"), "pytorchjobs": ("kubeflow.org/v1", "PyTorchJob")}[plural]
+        return {"apiVersion": version, "kind": kind, "name": name, "uid": self._owners[seat.owner], "controller": True}
+
+    def _create(self, name: str) -> None:
+        try:
+            self.rest.create("pods", self._pods[name], NAMESPACE)
+        except rest.RefusedError as refused:
+            if refused.status != 409:  # on its way out still
+                raise
+
+    def _wait_for_claims(self, uids: dict[str, str]) -> None:
+        def there() -> bool:
+            found = self.claims()
+            return all(self.has_claims(pod, found) for pod in self.pods())
+
+        _wait("claims of templates", there)
+
+    def _give(self, made: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
+        """Devices to claims, as a scheduler would have written them."""
+        found = {(owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.claims()}
+        for one in made:
+            tree = objects.tree_of(one)
+            status = tree.get("status", {})
+            if "allocation" not in status and "reservedFor" not in status:
+                continue
+            name = one.metadata.name
+            if one.metadata.owner_references:
+                pod = one.metadata.owner_references[0].name
+                name = found[uids[pod], name.removeprefix(f"own.{pod}.")]
+            for result in status.get("allocation", {}).get("devices", {}).get("results", ()):
+                if "shareID" in result:
+                    result["shareID"] = str(uuid.uuid4())
+            for user in status.get("reservedFor", ()):
+                user["uid"] = uids[user["name"]]
+            self.rest.patch("resourceclaims", name, {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+            self.rest.patch("resourceclaims", name, {"status": status}, NAMESPACE, "status")
+
+    def _stand(self, name: str, where: standing.Standing) -> None:
+        """The pod's state, as its node would have told it."""
+        phases = {State.SUCCEEDED: "Succeeded", State.FAILED: "Failed"}
+        if where.state in (State.RUNNING, State.TERMINATING, State.STUCK):
+            phases[where.state] = "Running"
+        status: Tree = {}
+        if where.state in phases:
+            began = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=where.started_s_ago or 0)
+            status = {"phase": phases[where.state], "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        if where.state is State.NOMINATED:
+            status["nominatedNodeName"] = where.node
+        if status:
+            self.rest.patch("pods", name, {"status": status}, NAMESPACE, "status")
+        if where.state in (State.TERMINATING, State.STUCK):
+            self.rest.delete("pods", name, NAMESPACE)
+
+
+class _Owned:
+    def __init__(self, plural: str, tree: Tree, key: str) -> None:
+        self.plural = plural
+        self.tree = tree
+        self.key = key
+
+
+def wipe(asked: rest.Rest) -> None:
+    """Removes every scenario's objects, pods first, and waits until they are gone."""
+    for pod in asked.list("pods", NAMESPACE):
+        name = pod["metadata"]["name"]
+        if pod["metadata"].get("finalizers"):
+            asked.patch("pods", name, {"metadata": {"finalizers": None}}, NAMESPACE)
+        asked.delete("pods", name, NAMESPACE, gracePeriodSeconds=0)
+    for plural in WIPED:
+        for one in asked.list(plural, NAMESPACE):
+            asked.delete(plural, one["metadata"]["name"], NAMESPACE, propagationPolicy="Background")
+    for plural in CLUSTER_WIPED:
+        for one in asked.list(plural):
+            asked.delete(plural, one["metadata"]["name"])
+    _wait("an empty server", lambda: _is_empty(asked))
+
+
+def _is_empty(asked: rest.Rest) -> bool:
+    for claim in asked.list("resourceclaims", NAMESPACE):
+        name = claim["metadata"]["name"]
+        asked.delete("resourceclaims", name, NAMESPACE)
+        if claim["metadata"].get("finalizers"):
+            _let_go(asked, name)
+    left = [asked.list(plural, NAMESPACE) for plural in ("pods", "resourceclaims", *WIPED)]
+    return not any(left) and not any(asked.list(plural) for plural in CLUSTER_WIPED)
+
+
+def _let_go(asked: rest.Rest, name: str) -> None:
+    try:
+        asked.patch("resourceclaims", name, {"metadata": {"finalizers": None}}, NAMESPACE)
+    except rest.RefusedError as refused:
+        if refused.status != 404:
+            raise
+
+
+def owner_of(claim: Tree) -> str:
+    """The uid of the pod a claim was made for; nothing where users name it."""
+    return next((str(one["uid"]) for one in claim["metadata"].get("ownerReferences", ())), "")
+
+
+def role_of(claim: Tree) -> str:
+    """What its pod calls a claim."""
+    return str(claim["metadata"].get("annotations", {}).get(CLAIM_NAME, ""))
+
+
+def _published(tree: Tree) -> Tree:
+    """A node is ready and has no kubelet."""
+    if tree["kind"] != "Node":
+        return tree
+    status = tree["status"]
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return tree | {
+        "metadata": tree["metadata"] | {"annotations": {HOLLOW: "true"}},
+        "status": status | {"capacity": status["allocatable"], "conditions": [ready]},
+    }
+
+
+def _queue(queue: queues.Queue) -> _Owned:
+    tree = objects.tree_of(queue)
+    tree["metadata"] = {"name": queue.metadata.name}
+    tree["spec"]["namespaceSelector"] = {}  # everybody
+    return _Owned("queues", tree, queue.metadata.name)
+
+
+def _until_after(moment: str) -> None:
+    """Waits for the next second: objects tell their ages in whole ones."""
+    wanted = datetime.datetime.fromisoformat(moment).timestamp() + 1
+    while (left := wanted - time.time()) > 0:
+        time.sleep(left)
+
+
+def _wait(what: str, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s for {what}"
+        time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,193 @@
+"""Plays one scenario on a real server until nothing changes any more: our scheduler, nodes, and whoever makes pods anew.
+
+The scheduler is the whole process as it is shipped, under the chart's rights, with the scenario's policy; nodes are
+played by the hollow player. It is over when everything is calm on the server, the scheduler's picture shows just that,
+and the engine, asked once more, would change nothing. Never decides anything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from dovetail.boot import clocks, player, scheduler
+from dovetail.kube import api as kube_api
+from dovetail.kube import config, transport, watch
+from dovetail.loops import play, stages
+from dovetail.model import configuration, kinds, policy
+from dovetail.ports import api as apis
+from dovetail.schedule import cycle
+from dovetail.sim.scenarios import building, reading, standing
+from dovetail.sim.scenarios.reading import State
+from tests.e2e.batch import setting
+
+Tree = dict[str, Any]
+PATIENCE_SECONDS = 30.0
+PAUSE_SECONDS = 0.05
+SOON_SECONDS = 10.0  # what time alone changes later than that is not waited for
+STEPS = tuple(policy.Step(action.value) for action in reading.Action)
+
+
+class End(NamedTuple):
+    """How a scenario ended, and what nodes found wrong meanwhile."""
+
+    situation: standing.Situation
+    violations: list[str]
+    calm: str  # what is not calm yet; nothing if all is
+
+
+def played(made: setting.Setting, scheduling: config.Connection, playing: config.Connection) -> End:
+    """Runs until nothing changes, or for long enough."""
+    thresholds = gc.get_threshold()
+    try:
+        return asyncio.run(_played(made, scheduling, playing))
+    finally:
+        gc.unfreeze()  # the process froze what it found, in the belief that it stays
+        gc.set_threshold(*thresholds)
+
+
+def policy_of(scenario: reading.Scenario) -> policy.Policy:
+    """The scenario's policy, as a scheduler that goes on for ever has it: all steps, and no past before this one."""
+    asked = building.policy_of(scenario)
+    # Past use would be kept from now on; on paper nobody keeps any.
+    batch = {name: getattr(asked.batch, name) for name in asked.batch.__struct_fields__} | {"usage_weight": 0.0}
+    return policy.Policy(
+        weights=asked.weights,
+        allocation=asked.allocation,
+        steps=STEPS,
+        batch=policy.Batch(**batch),
+        scheduler_names=("dovetail",),
+    )
+
+
+async def _played(made: setting.Setting, scheduling: config.Connection, playing: config.Connection) -> End:
+    given = configuration.SchedulerConfiguration(
+        leader_election=configuration.LeaderElection(enabled=False), serving=configuration.Serving(port=0)
+    )
+    process = scheduler.Process(scheduling, given)
+    process.settings = process.settings._replace(policy=policy_of(made.scenario))
+    async with _nodes(made, playing) as nodes, _running(process):
+        calm = "nothing was looked at"
+        async with asyncio.timeout(PATIENCE_SECONDS * 4):
+            deadline = process.clock.monotonic() + PATIENCE_SECONDS
+            while calm and process.clock.monotonic() < deadline:
+                await asyncio.sleep(PAUSE_SECONDS)
+                calm = await _unrest(made, process)
+        pods = await asyncio.to_thread(made.pods)
+        violations = [f"{one.pod}: {one.message}" for one in nodes.violations]
+    return End(situation_of(pods), violations, calm)
+
+
+@contextlib.asynccontextmanager
+async def _running(process: scheduler.Process) -> AsyncIterator[None]:
+    task = asyncio.create_task(process.run())
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncIterator[play.Player]:
+    """Hollow nodes; pods that are to stay are never let go."""
+    clock = clocks.SystemClock()
+    async with transport.Transport(connection, concurrency=16, user_agent="dovetail-player") as opened:
+        let_go = player.letting_go(opened)
+
+        async def let_go_of_most(target: apis.Target, uid: str) -> None:
+            if not made.is_staying(target.name):
+                await let_go(target, uid)
+
+        nodes = play.Player(
+            kube_api.KubeApi(opened), clock, let_go=let_go_of_most, walk=stages.Stages(terminate_seconds=0)
+        )
+        feeds = {kind: nodes.feed(kind) for kind in play.WATCHED}
+        tasks = [asyncio.create_task(_fed(opened, kind, feed, clock)) for kind, feed in feeds.items()]
+        for feed in feeds.values():
+            await feed.synced.wait()
+        tasks.append(asyncio.create_task(nodes.run()))
+        try:
+            yield nodes
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: play.Feed, clock: clocks.SystemClock) -> None:
+    params = player.BOUND if kind is kinds.POD else None
+    await watch.follow(opened, kind, feed, clock=clock, params=params)
+
+
+async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
+    """What is not calm; nothing if all is. Makes pods anew that are gone."""
+    pods = await asyncio.to_thread(made.pods)
+    if await asyncio.to_thread(made.renew, [pod["metadata"]["name"] for pod in pods]):
+        return "pods were made anew"
+    found = await asyncio.to_thread(made.claims)
+    if restless := unrest_of(made, pods, found):
+        return restless
+    seen, loop = process.picture, process.scheduler
+    if seen is None or loop is None or not seen.synced.is_set():
+        return "the scheduler has not looked around"
+    if not loop.is_idle:
+        return "the scheduler is busy"
+    known = {uid: pod.metadata.resource_version for uid, pod in seen.world.pods.items()}
+    if known != {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods}:
+        return "the scheduler does not know all pods as they are"
+    claims = {claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()}
+    if claims != {claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in found}:
+        return "the scheduler does not know all claims as they are"
+    now = process.clock.now()
+    plan = cycle.decide(seen.world, process.settings.policy, now, process.settings.budget)
+    if plan.placements or plan.evictions:
+        return f"the engine would go on: {plan.placements or plan.evictions}"
+    if plan.wake_at is not None and (plan.wake_at - now).total_seconds() < SOON_SECONDS:
+        return "time alone changes something soon"
+    return ""
+
+
+def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> str:
+    """What is under way on the server."""
+    uids = {pod["metadata"]["uid"] for pod in pods}
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        if pod["metadata"].get("deletionTimestamp") and not made.is_staying(name):
+            return f"pod {name} is ending"
+        if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
+            return f"pod {name} is starting"
+        if pod["status"]["phase"] == "Pending" and not made.has_claims(pod, claims):
+            return f"pod {name} waits for its claims"
+    for claim in claims:
+        users = [one["uid"] for one in claim.get("status", {}).get("reservedFor", ())]
+        owner = setting.owner_of(claim)
+        if (owner and owner not in uids) or not uids.issuperset(users):
+            return f"claim {claim['metadata']['name']} is of a pod that is gone"
+        if "allocation" in claim.get("status", {}) and not users:
+            return f"claim {claim['metadata']['name']} has devices and no users"
+    return ""
+
+
+def situation_of(pods: list[Tree]) -> standing.Situation:
+    """Where everybody stands, in the words of scenarios. Who is nominated waits, as between two cycles."""
+    found = {
+        pod["metadata"]["name"]: standing.Standing(_state(pod), pod["spec"].get("nodeName", "")) for pod in pods
+    }
+    return standing.Situation(found, {})
+
+
+def _state(pod: Tree) -> State:
+    phase = pod["status"]["phase"]
+    if phase in ("Succeeded", "Failed"):
+        return State(phase.lower())
+    if pod["metadata"].get("deletionTimestamp"):
+        return State.STUCK if pod["metadata"].get("finalizers") else State.TERMINATING
+    if pod["spec"].get("nodeName"):
+        return State.RUNNING
+    return State.GATED if pod["spec"].get("schedulingGates") else State.PENDING

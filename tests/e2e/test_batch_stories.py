@@ -1,0 +1,116 @@
+"""Scenarios with a known answer on a real API server: queues and topologies as objects, gangs by what owns their pods.
+
+Every fifth public scenario of each area is put on one server after the other. It has to end where the same scenario
+ends on paper, cycle after cycle; where the scenario itself says how cycles end, as it says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.kube import config
+from dovetail.sim.scenarios import reading, running, standing
+from dovetail.sim.scenarios.reading import State
+from tests.e2e.batch import choosing, setting, tenure
+from tests.scenarios import comparing
+from tests.support import cluster as planes
+from tests.support import live, rest
+from tests.support.live import Live
+
+CYCLES = 6  # of which the last three must change nothing
+STABLE = 3
+OWNERS = {"PyTorchJob": ("kubeflow.org", "v1"), "JobSet": ("jobset.x-k8s.io", "v1alpha2")}
+
+
+def definition(kind: str, group: str, version: str) -> dict[str, Any]:
+    """As little of the real definition as a server needs."""
+    plural = f"{kind.lower()}s"
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    notes = {"api-approved.kubernetes.io": "unapproved, a test"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "annotations": notes},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Live]:
+    """A server with our kinds and those that own pods; no nodes, no scheduler."""
+    with live.private() as made:
+        found = [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"]
+        found += [definition(kind, *where) for kind, where in OWNERS.items()]
+        planes.apply(made.plane, found)
+        names = [f"crd/{one['metadata']['name']}" for one in found]
+        planes.kubectl(made.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
+        made.wait_for("all kinds to be served", lambda: _are_served(made))
+        yield made
+
+
+def _are_served(made: Live) -> bool:
+    try:
+        for plural in (*setting.WIPED, *setting.CLUSTER_WIPED):
+            made.rest.list(plural)
+    except rest.RefusedError:  # their storage is being made
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_every_fifth_scenario_ends_on_a_real_server_as_on_paper(server: Live) -> None:
+    chosen = choosing.chosen()
+    deviations: dict[str, list[str]] = {}
+    for story in chosen.stories:
+        if found := deviations_of(server, story):
+            deviations[story.scenario.id] = found
+    told = "\n".join(f"{id_}: {one}" for id_, found in deviations.items() for one in found)
+    print(f"{len(chosen.stories)} played, {len(chosen.left_out)} left out: {chosen.left_out}")
+    assert not deviations, f"{len(deviations)} of {len(chosen.stories)} deviate\n{told}"
+
+
+def deviations_of(server: Live, story: choosing.Story) -> list[str]:
+    """What differs between the server and paper, and between the server and what is expected."""
+    scheduling = config.load(str(server.plane.write_kubeconfig("stories", token=server.token)))
+    playing = config.load(str(server.plane.kubeconfig))
+    made = setting.Setting(server.rest, story.scenario)
+    setting.wipe(server.rest)
+    made.put()
+    end = tenure.played(made, scheduling, playing)
+    found = [*end.violations, *([end.calm] if end.calm else []), *unlike_paper(story.scenario, end.situation)]
+    if story.is_judged:
+        outcome = running.Outcome(end.situation, (), (), (), (end.situation,), ())
+        found += map(str, comparing.compare(story.document, story.scenario, outcome))
+    return found
+
+
+def unlike_paper(scenario: reading.Scenario, live_end: standing.Situation) -> Iterator[str]:
+    """Jobs and groups of which not as many pods run and wait as on paper."""
+    cycles = reading.Run(mode="cycles", cycles_until=CYCLES - STABLE, cycles_stable=STABLE)
+    paper = running.run(msgspec.structs.replace(scenario, run=cycles))
+    if not paper.is_settled:
+        yield "on paper it does not come to rest"
+    for job in scenario.jobs:
+        for group in dict.fromkeys(pod.group for pod in job.pods):
+            members = [pod.name for pod in job.pods if pod.group == group]
+            there, here = (Counter(_word(one, name) for name in members) for one in (paper.end, live_end))
+            if there != here:
+                yield f"{job.name}/{group}: {dict(there)} on paper, {dict(here)} on the server"
+
+
+def _word(situation: standing.Situation, pod: str) -> str:
+    state = situation.pods[pod].state
+    return str(State.RUNNING if state is State.BOUND else state)
