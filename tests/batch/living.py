@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -206,8 +206,10 @@ class Cluster:
         self.second = 0
         self.turn = 0
         self.policy = rules
+        self.judge: Callable[[Cluster, plan.Plan], list[str]] = lambda _, __: []  # what is wrong with a plan
         self.grace = grace
         self.slices: list[slices.ResourceSlice] = []
+        self._fixed: list[Object] = []
         self.works: dict[str, Work] = {}
         self.seats: dict[str, tuple[str, int]] = {}  # by pod, its work and which member it is
         self.evictions: list[Happened] = []
@@ -234,7 +236,13 @@ class Cluster:
         for one in facts:
             if isinstance(one, slices.ResourceSlice):
                 self.slices.append(one)
+            self._fixed.append(one)
             self.world.apply(Changed(one))
+
+    def facts(self) -> list[Object]:
+        """Everything that is true of the cluster now, as events would tell a new World."""
+        told = (self.world.gangs.told((SPACE, name)) for name in self.works)
+        return [*self._fixed, *filter(None, told), *self.world.claims.values(), *self.world.pods.values()]
 
     def expect(self, *works: Work) -> None:
         """Work that comes when its time has come."""
@@ -344,6 +352,7 @@ class Cluster:
     def carry_out(self, done: plan.Plan) -> bool:
         """Does it; whether anybody started or has to go."""
         self.turn += 1
+        assert not (wrong := self.judge(self, done)), wrong
         self._start(done)
         self._nominate({one.pod.uid: one.node for one in done.nominations})
         for gone in done.evictions:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.loops import usage
@@ -67,6 +67,7 @@ def test_a_quota_is_sure_however_much_was_used() -> None:
     assert found == {"a": 4, "b": 8}
 
 
+@settings(max_examples=15)
 @given(st.floats(0, 0.9))
 def test_shares_even_out(ahead: float) -> None:
     """One queue used more: the other has more until both used the same, and then they have the same."""

@@ -128,3 +128,17 @@ def test_work_that_may_not_use_its_queue_waits_and_says_what_to_do(state: Path) 
     pods = running.inside(state, "get", "pods", "-n", "vision", "-o", "wide")
     assert set(pods.column("STATUS")) == {"Pending"}
     assert "queue speech does not take namespace vision" in pods.out
+
+
+def test_a_gang_waits_as_a_whole_for_what_its_queue_may_have(state: Path) -> None:
+    """Two pods of eight GPUs, and a queue that may have twelve; then one that may have sixteen."""
+    queue = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: all}\n"
+    spec = "spec: {namespaceSelector: {}, resources: {gpu: {quota: 8, limit: %d}}}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=queue + spec % 12).code == 0
+    assert running.inside(state, "apply", "-f", str(running.EXAMPLES / "gang.yaml")).code == 0
+    assert running.inside(state, "get", "pods").column("STATUS") == ["Pending", "Pending"]
+    assert running.inside(state, "get", "queues").column("PENDING") == ["1"], "one gang"
+    assert running.inside(state, "apply", "-f", "-", stdin=queue + spec % 16).code == 0
+    assert running.inside(state, "get", "pods").column("STATUS") == ["Running", "Running"]
+    shown = running.inside(state, "get", "queues")
+    assert (shown.column("GPUS"), shown.column("RUNNING"), shown.column("PENDING")) == (["16"], ["1"], ["0"])

@@ -118,7 +118,7 @@ def signed(history: History, requests: Iterable[Request]) -> History:
         if revision.number in writers or revision.kind not in SIGNED or revision.is_deleted:
             continue
         act = _act(before, revision.object)
-        users = {one.user for one in others.get(place, ()) if _does(one, act) and _could_be(one, revision)}
+        users = _users(others.get(place, ()), revision, act)
         if len(users) == 1:
             writers[revision.number] = users.pop()
         else:
@@ -136,6 +136,15 @@ def _act(before: Tree | None, after: Tree) -> str:
         if any(before["metadata"].get(name) != after["metadata"].get(name) for name in names):
             return "delete"
     return "write"
+
+
+def _users(requests: Iterable[Request], revision: Revision, act: str) -> set[str]:
+    """Who could have written it. Of two deletions the one that began last: kubelets end what they saw evicted."""
+    able = [one for one in requests if _does(one, act) and _could_be(one, revision)]
+    begun = [one for one in able if one.began <= revision.seconds]
+    if act == "delete" and begun:
+        return {max(begun, key=lambda one: one.began).user}
+    return {one.user for one in able}
 
 
 def _does(request: Request, act: str) -> bool:

@@ -15,6 +15,7 @@ DEFAULT_SEARCH_STEPS: Final = 200_000
 # five more of them. A step costs 7 microseconds as a rule, 25 at worst.
 LIVE_SEARCH_STEPS: Final = 2_000
 LIVE_KIND_STEPS: Final = 30_000
+LIVE_PODS: Final = 2_000  # a turn with queues holds the event loop: half a second for so many
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -104,4 +105,4 @@ class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 DEFAULT_ALLOCATION: Final = AllocationPolicy()
 DEFAULT: Final = Policy()
 UNLIMITED: Final = Budget()
-LIVE: Final = Budget(search_steps=LIVE_SEARCH_STEPS, kind_steps=LIVE_KIND_STEPS)
+LIVE: Final = Budget(search_steps=LIVE_SEARCH_STEPS, kind_steps=LIVE_KIND_STEPS, pods=LIVE_PODS)

@@ -49,9 +49,13 @@ class Batch:
         jobs = {job.id: job for job in self._jobs(world, policy_, known)}
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff)
+        most = 0
         for job in jobs.values():
             job.prices = self._price
+            most = max(most, len(job.pods))
         self._steps = policy_.steps
+        self._pods_left = max(budget.pods, most) if budget.pods is not None else None  # no gang is too large for a turn
+        self._is_cut = False
         self._among = frozenset(among) if among is not None else None
         self._spared = frozenset(spared)
         self._stage.toward = toward
@@ -105,6 +109,8 @@ class Batch:
         if self._promises is not None:
             stage.guards.append(self._promises)
         for step in self._steps:
+            if self._is_cut:
+                break
             match step:
                 case policy.Step.ALLOCATE:
                     self._allocate(placer)
@@ -163,16 +169,27 @@ class Batch:
                 if self._promises is not None:
                     self._promises.closed(job)
                 continue
+            if self._pods_left is not None and self._pods_left < len(ids):
+                self._is_cut = True  # what is free is not all given yet: nobody yields this time
+                self._put_off(job)
+                continue
             refusal = placer.step(job, ids)
             if refusal is None:
                 for id_ in ids:
                     self._stage.refusals.pop(id_, None)
+                if self._pods_left is not None:
+                    self._pods_left -= len(ids)
                 if job.next_pods():
                     line.put_back(job)
             else:
                 self._refuse_with(job, refusal)
                 if self._promises is not None:
                     self._promises.blocked(job, ids)
+
+    def _put_off(self, job: Job) -> None:
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (_NO_TURN,), is_undecided=True)
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
         least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
@@ -298,6 +315,7 @@ def gang_ref(job: Job) -> plan.GangRef:
     return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
 
 
+_NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")
 _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
 
 

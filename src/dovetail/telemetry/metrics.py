@@ -99,6 +99,7 @@ DECLARED: Final = (
     Metric("dovetail_write_retries_total", "counter", "Writes that were repeated, by why.", ("reason",)),
     Metric("dovetail_gangs_total", "counter", "Gangs whose start was written, by how that ended.", ("result",)),
     Metric("dovetail_evictions_total", "counter", "Pods that were to yield, by rule and result.", ("rule", "result")),
+    Metric("dovetail_queue_status_writes_total", "counter", "Statuses of queues that were written."),
     Metric("dovetail_events_dropped_total", "counter", "Events for people that were not written.", ("reason",)),
     # Ours: reading
     Metric("dovetail_watch_lists_total", "counter", "Kinds listed anew from the API server.", ("kind",)),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from dovetail.model import claims, gangs, objects, pods, queues, wishes
@@ -21,6 +22,7 @@ from tests.support import rest
 
 Tree = dict[str, Any]
 NAMESPACE = claiming.NAMESPACE
+STANDS_FOR = "example.com/stands-for"  # label: the pod of the scenario that this one is, or is in place of
 HOLLOW = "dovetail.dev/hollow"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -39,9 +41,11 @@ CLUSTER_WIPED = ("queues", "topologies", "resourceslices", "deviceclasses", "nod
 class Setting:
     """One scenario on one server."""
 
-    def __init__(self, asked: rest.Rest, scenario: reading.Scenario) -> None:
+    def __init__(self, asked: rest.Rest, scenario: reading.Scenario, *, is_prompt: bool = True) -> None:
         self.rest = asked
         self.scenario = scenario
+        self._is_prompt = is_prompt  # controllers make a pod anew when it begins to end; else when it is gone
+        self._times: Counter[str] = Counter()  # that a pod was made anew
         self._told = {job.name: asking.told(job, scenario) for job in scenario.jobs}
         self._owners: dict[tuple[str, str], str] = {}  # uid by plural and name
         self._pods: dict[str, Tree] = {}  # as they are made, by name
@@ -84,16 +88,25 @@ class Setting:
         """All claims."""
         return self.rest.list("resourceclaims", NAMESPACE)
 
-    def is_staying(self, name: str) -> bool:
+    def is_staying(self, pod: Tree) -> bool:
         """Whether the pod never ends once it was told to."""
-        return name in self._stays
+        return stands_for(pod) in self._stays
 
-    def renew(self, present: Iterable[str]) -> bool:
-        """Makes pods that are gone anew, as their owners' controllers would; whether there were any."""
-        gone = sorted(set(self._pods).difference(present))
-        for name in gone:
-            self._create(name)
-        return bool(gone)
+    def renew(self, present: list[Tree]) -> bool:
+        """Makes pods anew that are lost, as their owners' controllers would; whether there were any."""
+        is_there = {stands_for(pod) for pod in present if self._counts(pod)}
+        lost = [name for name in self._pods if name not in is_there]
+        for name in lost:
+            self._times[name] += 1
+            tree = self._pods[name]
+            made = f"{name}-{self._times[name]}"
+            self.rest.create("pods", tree | {"metadata": tree["metadata"] | {"name": made}}, NAMESPACE)
+        return bool(lost)
+
+    def _counts(self, pod: Tree) -> bool:
+        """Whether a controller takes the pod for one it has."""
+        is_ending = bool(pod["metadata"].get("deletionTimestamp"))
+        return not is_ending or self.is_staying(pod) or not self._is_prompt
 
     def has_claims(self, pod: Tree, found: list[Tree]) -> bool:
         """Whether every claim the pod is to have of its own is there."""
@@ -173,7 +186,7 @@ class Setting:
         }
         metadata = {
             "name": name,
-            "labels": labels | seat.labels,
+            "labels": labels | seat.labels | {STANDS_FOR: name},
             "annotations": pod.metadata.annotations,
             "finalizers": list(pod.metadata.finalizers),
             "ownerReferences": [self._owner(seat)],
@@ -191,13 +204,6 @@ class Setting:
         plural, name = seat.owner
         version, kind = {"jobs": ("batch/v1", "Job"), "pytorchjobs": ("kubeflow.org/v1", "PyTorchJob")}[plural]
         return {"apiVersion": version, "kind": kind, "name": name, "uid": self._owners[seat.owner], "controller": True}
-
-    def _create(self, name: str) -> None:
-        try:
-            self.rest.create("pods", self._pods[name], NAMESPACE)
-        except rest.RefusedError as refused:
-            if refused.status != 409:  # on its way out still
-                raise
 
     def _wait_for_claims(self, uids: dict[str, str]) -> None:
         def there() -> bool:
@@ -282,6 +288,11 @@ def _let_go(asked: rest.Rest, name: str) -> None:
     except rest.RefusedError as refused:
         if refused.status != 404:
             raise
+
+
+def stands_for(pod: Tree) -> str:
+    """The pod of the scenario that this one is, or is in place of."""
+    return str(pod["metadata"]["labels"][STANDS_FOR])
 
 
 def owner_of(claim: Tree) -> str:

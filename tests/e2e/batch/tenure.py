@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from dovetail.boot import clocks, player, scheduler
@@ -18,7 +18,7 @@ from dovetail.kube import api as kube_api
 from dovetail.kube import config, transport, watch
 from dovetail.loops import play, stages
 from dovetail.model import configuration, kinds, policy
-from dovetail.ports import api as apis
+from dovetail.model import pods as pods_
 from dovetail.schedule import cycle
 from dovetail.sim.scenarios import building, reading, standing
 from dovetail.sim.scenarios.reading import State
@@ -69,16 +69,27 @@ async def _played(made: setting.Setting, scheduling: config.Connection, playing:
     )
     process = scheduler.Process(scheduling, given)
     process.settings = process.settings._replace(policy=policy_of(made.scenario))
-    async with _nodes(made, playing) as nodes, _running(process):
-        calm = "nothing was looked at"
-        async with asyncio.timeout(PATIENCE_SECONDS * 4):
-            deadline = process.clock.monotonic() + PATIENCE_SECONDS
-            while calm and process.clock.monotonic() < deadline:
-                await asyncio.sleep(PAUSE_SECONDS)
-                calm = await _unrest(made, process)
-        pods = await asyncio.to_thread(made.pods)
+    async with _running(process):
+        # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
+        await _until(process, lambda: _has_looked(process))
+        async with _nodes(made, playing) as nodes:
+            calm = await _until(process, lambda: _unrest(made, process))
+            pods = await asyncio.to_thread(made.pods)
         violations = [f"{one.pod}: {one.message}" for one in nodes.violations]
     return End(situation_of(pods), violations, calm)
+
+
+async def _until(process: scheduler.Process, unrest: Callable[[], Awaitable[str]]) -> str:
+    """Waits until nothing is left to wait for, or for long enough; what was left."""
+    deadline = process.clock.monotonic() + PATIENCE_SECONDS
+    while (left := await unrest()) and process.clock.monotonic() < deadline:
+        await asyncio.sleep(PAUSE_SECONDS)
+    return left
+
+
+async def _has_looked(process: scheduler.Process) -> str:
+    loop = process.scheduler
+    return "" if loop is not None and (loop.cycles or loop.is_idle) else "the scheduler has not looked around"
 
 
 @contextlib.asynccontextmanager
@@ -98,17 +109,14 @@ async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncI
     """Hollow nodes; pods that are to stay are never let go."""
     clock = clocks.SystemClock()
     async with transport.Transport(connection, concurrency=16, user_agent="dovetail-player") as opened:
-        let_go = player.letting_go(opened)
-
-        async def let_go_of_most(target: apis.Target, uid: str) -> None:
-            if not made.is_staying(target.name):
-                await let_go(target, uid)
-
         nodes = play.Player(
-            kube_api.KubeApi(opened), clock, let_go=let_go_of_most, walk=stages.Stages(terminate_seconds=0)
+            kube_api.KubeApi(opened),
+            clock,
+            let_go=player.letting_go(opened),
+            walk=stages.Stages(terminate_seconds=0),
         )
         feeds = {kind: nodes.feed(kind) for kind in play.WATCHED}
-        tasks = [asyncio.create_task(_fed(opened, kind, feed, clock)) for kind, feed in feeds.items()]
+        tasks = [asyncio.create_task(_fed(opened, kind, _Sparing(made, feed), clock)) for kind, feed in feeds.items()]
         for feed in feeds.values():
             await feed.synced.wait()
         tasks.append(asyncio.create_task(nodes.run()))
@@ -120,7 +128,35 @@ async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncI
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: play.Feed, clock: clocks.SystemClock) -> None:
+class _Sparing:
+    """What a watch tells nodes, without the end of pods that are to stay: those are never let go."""
+
+    def __init__(self, made: setting.Setting, feed: play.Feed) -> None:
+        self._made = made
+        self._feed = feed
+
+    def replaced(self, found: list[Any], resource_version: str) -> None:
+        self._feed.replaced([one for one in found if not self._is_spared(one)], resource_version)
+
+    def changed(self, found: Any) -> None:
+        if not self._is_spared(found):
+            self._feed.changed(found)
+
+    def deleted(self, found: Any) -> None:
+        self._feed.deleted(found)
+
+    def broken(self, reason: str) -> None:
+        self._feed.broken(reason)
+
+    def unreadable(self, name: str, problem: str) -> None:
+        self._feed.unreadable(name, problem)
+
+    def _is_spared(self, found: Any) -> bool:
+        is_ending = isinstance(found, pods_.Pod) and found.metadata.deletion_timestamp is not None
+        return is_ending and self._made.is_staying({"metadata": {"labels": found.metadata.labels}})
+
+
+async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: _Sparing, clock: clocks.SystemClock) -> None:
     params = player.BOUND if kind is kinds.POD else None
     await watch.follow(opened, kind, feed, clock=clock, params=params)
 
@@ -128,7 +164,7 @@ async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: play.Feed, c
 async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     """What is not calm; nothing if all is. Makes pods anew that are gone."""
     pods = await asyncio.to_thread(made.pods)
-    if await asyncio.to_thread(made.renew, [pod["metadata"]["name"] for pod in pods]):
+    if await asyncio.to_thread(made.renew, pods):
         return "pods were made anew"
     found = await asyncio.to_thread(made.claims)
     if restless := unrest_of(made, pods, found):
@@ -158,7 +194,7 @@ def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> st
     uids = {pod["metadata"]["uid"] for pod in pods}
     for pod in pods:
         name = pod["metadata"]["name"]
-        if pod["metadata"].get("deletionTimestamp") and not made.is_staying(name):
+        if pod["metadata"].get("deletionTimestamp") and not made.is_staying(pod):
             return f"pod {name} is ending"
         if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
             return f"pod {name} is starting"
@@ -176,9 +212,8 @@ def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> st
 
 def situation_of(pods: list[Tree]) -> standing.Situation:
     """Where everybody stands, in the words of scenarios. Who is nominated waits, as between two cycles."""
-    found = {
-        pod["metadata"]["name"]: standing.Standing(_state(pod), pod["spec"].get("nodeName", "")) for pod in pods
-    }
+    last = sorted(pods, key=lambda pod: not pod["metadata"].get("deletionTimestamp"))  # what is ending counts least
+    found = {setting.stands_for(pod): standing.Standing(_state(pod), pod["spec"].get("nodeName", "")) for pod in last}
     return standing.Situation(found, {})
 
 

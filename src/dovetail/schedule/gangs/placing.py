@@ -1,7 +1,8 @@
 """Decides where the next pods of a gang go, all of them or none: domains from the tightest, then nodes, then devices.
 
 A member that finds no place is tried before the others the next time, so that what only it can use is not taken from
-it. Given a stage; everything is an attempt on it. Never chooses who is next.
+it; where that is not enough, other nodes are tried for those before it, up to a bound. Given a stage; everything is an
+attempt on it. Never chooses who is next.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Final
 
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
@@ -21,6 +23,8 @@ from dovetail.schedule.gangs.topology import Choice
 from dovetail.schedule.queues import amounts
 
 Within = Collection[str] | None
+MOST_SEARCHED: Final = 16  # pods of a group for whom combinations of nodes are tried, once the plain order failed
+MOST_TRIES: Final = 100  # places given meanwhile
 
 
 class Placer:
@@ -225,11 +229,35 @@ class Placer:
                     attempt.commit()
                     return None
             kind = self._stage.kind_of(job, id_)
-            if kind in failed or kind == self._stage.kind_of(job, line[0]):
+            ahead = {self._stage.kind_of(job, other) for other in line[: line.index(id_)]}
+            if ahead <= {kind}:  # it could not come any earlier
                 return refusal
+            if kind in failed:
+                return None if self._elsewhere(job, line, within=within) else refusal
             failed.add(kind)
             line.remove(id_)
             line.insert(0, id_)
+
+    def _elsewhere(self, job: Job, line: Sequence[str], *, within: Within) -> bool:
+        """Whether other nodes for those who come first leave room for the rest: depth first, a few tries."""
+        tries = iter(range(MOST_TRIES))
+
+        def follow(place: int) -> bool:
+            if place == len(line):
+                return True
+            allowed = within
+            while next(tries, None) is not None:
+                with self._stage.attempt() as attempt:
+                    if self._one(job, line[place], within=allowed) is not None:
+                        return False
+                    node = self._node_of(job, line[place])
+                    if follow(place + 1):
+                        attempt.commit()
+                        return True
+                allowed = {*(self._stage.world.nodes if allowed is None else allowed)} - {node}
+            return False
+
+        return len(line) <= MOST_SEARCHED and follow(0)
 
     def _one(self, job: Job, id_: str, *, within: Within) -> plan.Refusal | None:
         stage = self._stage

@@ -33,22 +33,43 @@ class Caps:
         self._world = world
         self._ledger = ledger.Ledger()
         self._domains: dict[str, list[Domain]] = {}
+        self._drawn: dict[str, int] = {}  # by node
+        self._sums: dict[Domain, int] = {}
+        self._read = -1  # position in the world's journal
         for topology in world.topologies.values():
             for domain in _capped(topology, world.nodes):
+                self._sums[domain] = 0
                 for node in domain.nodes:
                     self._domains.setdefault(node, []).append(domain)
 
     def refusal(self, node: str, cost: Mapping[str, int]) -> tuple[Reason, frozenset[str]] | None:
         """Why so much more may not be drawn on a node, and on which nodes for the same reason."""
         more = cost.get(amounts.POWER, 0)
-        for domain in self._domains.get(node, ()) if more else ():
-            drawn = sum(map(self._drawn, domain.nodes))
+        domains = self._domains.get(node)
+        if not more or domains is None:
+            return None
+        self._bring_up()
+        for domain in domains:
+            drawn = self._sums[domain]
             if drawn + more > domain.cap:
                 detail = f"{drawn} W in use and {more} W wanted exceed its power cap, {domain.cap} W"
                 return Reason(code=ReasonCode.POWER_CAP, subject=domain.name, detail=detail), domain.nodes
         return None
 
-    def _drawn(self, node: str) -> int:
+    def _bring_up(self) -> None:
+        """Looks again at nodes that changed."""
+        noted = self._world.journal.since(self._read)
+        self._read = self._world.journal.end
+        for node in self._domains if noted is None else dict.fromkeys(noted):
+            domains = self._domains.get(node, ())
+            if domains:
+                drawn = self._on(node)
+                change = drawn - self._drawn.get(node, 0)
+                self._drawn[node] = drawn
+                for domain in domains:
+                    self._sums[domain] += change
+
+    def _on(self, node: str) -> int:
         known = self._world.nodes.get(node)
         if known is None:
             return 0

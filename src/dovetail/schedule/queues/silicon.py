@@ -47,6 +47,7 @@ class Silicon:
         self.has_classes = bool(self._by_measure[Measure.DEVICE_CLASS])
         self.matters = self.has_types or self.has_classes or has_power
         self._listed: dict[tuple[int, ...], tuple[tuple[Types, int], ...]] = {}
+        self._sizes: dict[tuple[int, ...], Amounts] = {}
         self._kept: list[object] = []  # what is known by identity has to stay
 
     def of_device(self, devices: Devices, index: int, cost: int) -> Amounts:
@@ -96,17 +97,23 @@ class Silicon:
         return self._by_measure[Measure.DEVICE_CLASS].get(device_class)
 
     def capacity(self, devices: Devices, prices: ledger.Ledger) -> Amounts:
-        """What a pool has of every type."""
-        found: Amounts = {}
-        masks: dict[str, int] = {}
+        """What a pool has of every type. Worked out once for all pools that look alike."""
+        subjects = self._by_measure[Measure.DEVICE_CLASS]
+        in_class = {name: self._in_class(devices, subject) for subject, name in subjects.items()}
+        key = (id(devices.templates), id(devices.counter_sets), id(self.listed(devices)), *in_class.values())
+        known = self._sizes.get(key)
+        if known is None:
+            self._kept += (devices.templates, devices.counter_sets)
+            masks = self._masks(devices) | in_class
+            known = {name: size_of(devices, mask, prices) for name, mask in masks.items() if mask}
+            self._sizes[key] = known
+        return known
+
+    def _masks(self, devices: Devices) -> dict[str, int]:
+        found: dict[str, int] = {}
         for index, (types, _) in enumerate(self.listed(devices)) if ledger.publishes_gpus(devices.driver) else ():
             for name in types:
-                masks[name] = masks.get(name, 0) | 1 << index
-        for subject, name in self._by_measure[Measure.DEVICE_CLASS].items():
-            masks[name] = self._in_class(devices, subject)
-        for name, mask in masks.items():
-            if mask:
-                found[name] = size_of(devices, mask, prices)
+                found[name] = found.get(name, 0) | 1 << index
         return found
 
     def _in_class(self, devices: Devices, name: str) -> int:
