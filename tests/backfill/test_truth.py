@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: in
     important = {work.name for work in drawn if work.priority}
     for told in yard.promised.values():
         dated = [one for one in told if one.start is not None]
-        for before, after in zip(dated, dated[1:], strict=False):
+        for before, after in itertools.pairwise(dated):
             assert before.start is not None
             assert after.start is not None
             if after.start > before.start:

@@ -175,6 +175,32 @@ def test_devices_behind_an_extended_resource_are_charged_once() -> None:
     assert not stories.decided(made).placements  # a second look charges the same
 
 
+def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
+    """Whole boards, slices, shares of a claim, counted GPUs, devices behind a resource: the books always agree."""
+    backed = build.gpu_class("gpu", extendedResourceName="example.com/gpu")
+    shares = {"gpu": {"limit": 6}, stories.H100_NAME: {"limit": 9}, "gpu/mig.3g.40gb": {}, CLASS_DEVICES: {}}
+    made = stories.world(
+        *stories.boards("hopper", 2, stories.H100, "Hopper"),
+        *stories.partitioned("cut"),
+        stories.plugin_node("counted", 2),
+        stories.queue("all", shares),
+        stories.queue("a", shares, parent="all", power_cap_watts=100_000),
+    )
+    build.put(made, backed)
+    stories.waits(made, "whole", "a", when=UNCUT + " && " + HOPPER)
+    stories.waits(made, "half", "a", when=BIG)
+    build.put(made, build.claim("shared", when=SMALL))
+    build.put(made, stories.pod("one", "a", uses=["shared"]), stories.pod("two", "a", uses=["shared"]))
+    build.put(made, stories.pod("counted", "a", gpus=1), stories.pod("behind", "a", gpus=1, resource="example.com/gpu"))
+    done = stories.decided(made)
+    assert len(done.placements) == 6
+    again = stories.decided(stories.carried_out(made, done))
+    for queue in ("a", "all"):
+        before = {name: share.charged for name, share in done.queues[queue].resources.items()}
+        after = {name: share.charged for name, share in again.queues[queue].resources.items()}
+        assert before == after
+
+
 def test_all_devices_of_a_node_are_priced_as_so_many() -> None:
     made = mixed()
     wanted = [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]

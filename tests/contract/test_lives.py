@@ -215,6 +215,24 @@ def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(p
     told(place, story)
 
 
+def test_an_eviction_is_of_one_pod_and_can_be_rehearsed(place: Place) -> None:
+    async def story(hand: Hand) -> None:
+        uid = (await hand.create(pod("a")))["metadata"]["uid"]
+        await hand.bind("a", hand.node)
+        await hand.patch("Pod", "a", {"status": {"phase": "Running"}}, sub="status")  # else a server tries for long
+        target = hand.at("Pod", "a")
+        with pytest.raises(failures.Conflict):
+            await hand.api.evict(target, uid="00000000-0000-4000-8000-000000000000")
+        await hand.api.evict(target, uid=uid, is_rehearsal=True)
+        assert "deletionTimestamp" not in (await hand.get("Pod", "a"))["metadata"]
+        await hand.api.evict(target, uid=uid)
+        assert (await hand.get("Pod", "a"))["metadata"]["deletionTimestamp"]
+        with pytest.raises(failures.Missing):
+            await hand.api.evict(hand.at("Pod", "nobody"), uid=uid)
+
+    told(place, story)
+
+
 def test_an_eviction_is_a_deletion(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("a"))

@@ -6,10 +6,8 @@ ends on paper, cycle after cycle; where the scenario itself says how cycles end,
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -74,19 +72,24 @@ def _are_served(made: Live) -> bool:
 def test_every_fifth_scenario_ends_on_a_real_server_as_on_paper(server: Live) -> None:
     chosen = choosing.chosen()
     deviations: dict[str, list[str]] = {}
-    for story in chosen.stories:
-        if found := deviations_of(server, story):
+    for number, story in enumerate(chosen.stories):
+        if found := deviations_of(server, story, is_prompt=number % 2 == 0):
             deviations[story.scenario.id] = found
     told = "\n".join(f"{id_}: {one}" for id_, found in deviations.items() for one in found)
     print(f"{len(chosen.stories)} played, {len(chosen.left_out)} left out: {chosen.left_out}")
     assert not deviations, f"{len(deviations)} of {len(chosen.stories)} deviate\n{told}"
 
 
-def deviations_of(server: Live, story: choosing.Story) -> list[str]:
-    """What differs between the server and paper, and between the server and what is expected."""
+def deviations_of(server: Live, story: choosing.Story, *, is_prompt: bool) -> list[str]:
+    """What differs between the server and paper, and between the server and what is expected.
+
+    Some controllers make a pod anew when it begins to end, others when it is gone: one story has these, the next those.
+    Who is ending as a scenario begins waits again, on paper, the moment it is gone: that is a prompt controller's way.
+    """
+    is_prompt = is_prompt or any(pod.state is State.TERMINATING for job in story.scenario.jobs for pod in job.pods)
     scheduling = config.load(str(server.plane.write_kubeconfig("stories", token=server.token)))
     playing = config.load(str(server.plane.kubeconfig))
-    made = setting.Setting(server.rest, story.scenario)
+    made = setting.Setting(server.rest, story.scenario, is_prompt=is_prompt)
     setting.wipe(server.rest)
     made.put()
     end = tenure.played(made, scheduling, playing)

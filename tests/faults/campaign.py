@@ -45,7 +45,7 @@ class Sizes(NamedTuple):
 
     storm_faults: int = 460
     kills: int = 36
-    gang_kills: int = 24
+    gang_kills: int = 14
     restarts: int = 2
     stops: int = 3
     replica_kills: int = 4
@@ -93,6 +93,7 @@ class Campaign:
         self._chance = random.Random(seed)
         self._say = say
         self._plane = plane
+        self._more_created = 0  # pods of gangs
         self._field = field.Field(plane, directory, chance=self._chance, command=command)
         # etcd's process ends with the thread that started it, so one thread must outlive the run.
         self._hands = futures.ThreadPoolExecutor(max_workers=1)
@@ -135,7 +136,7 @@ class Campaign:
             seed=self._seed,
             seconds=seconds,
             faults=dict(sorted(self._field.log.by_kind().items())),
-            pods_created=self._field.workload.created,
+            pods_created=self._field.workload.created + self._more_created,
             pods_placed=len(placed),
             revisions=len(whole.revisions),
             violations=[*self._field.found, *checker.violations(whole, judge)],
@@ -198,6 +199,7 @@ class Campaign:
                 what = GANG_WRITES[number % len(GANG_WRITES)]
                 await at.kill_at_write(one, is_before=number % 2 == 0, what=what)
                 await at.start(one)
+        self._more_created = users.created
         await at.rest()
         await gangs.clear(at.api)
         await one.end()

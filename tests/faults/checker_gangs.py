@@ -34,6 +34,7 @@ class Gangs:
         self._bounds = bounds
         self._members: dict[str, dict[str, Tree]] = {}  # gang -> pods by identity
         self._ran: set[str] = set()  # gangs that had their minimum once
+        self._lost: dict[str, float] = {}  # when a pod of it ended last
         self._half: dict[str, _Clock] = {}
         self._victims: dict[str, set[str]] = {}  # gang -> pods that yielded to it
         self._owed: dict[str, _Clock] = {}  # gangs that somebody yielded to and that have not started
@@ -48,6 +49,8 @@ class Gangs:
         if not gang or not self._judge.is_ours(step.object):
             return
         members = self._members.setdefault(gang, {})
+        if step.after is None or step.after["metadata"].get("deletionTimestamp"):
+            self._lost[gang] = step.revision.seconds
         if step.after is None:
             members.pop(checker_scene.uid_of(step.object), None)
         else:
@@ -65,6 +68,8 @@ class Gangs:
         return bool(is_new) and step.revision.writer in self._judge.ours
 
     def _apart(self, gang: str, step: Step, scene: Scene) -> Iterator[Violation]:
+        if step.revision.seconds - self._lost.get(gang, float("-inf")) < self._bounds.visible:
+            return  # somebody is deleting it
         members = self._members[gang].values()
         ready = sum(_is_ready(pod, scene) for pod in members)
         if gang not in self._ran and ready < least_of(step.object):

@@ -1,6 +1,7 @@
-"""Users whose pods start together: gangs of two importances on a cluster too small for them, created and deleted whole.
+"""Users whose pods start together: gangs of two queues and two importances on a cluster too small for them.
 
-Also what such a phase needs of a cluster: our own kinds, a queue, a priority. All choices follow from a seed.
+They are created and deleted whole. Also what such a phase needs of a cluster: our own kinds, queues that each are due
+half of the devices, a priority. All choices follow from a seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ HIGH: Final = "chaos-high"
 GROUP: Final = "/apis/dovetail.dev/v1alpha1"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PRIORITIES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
-QUEUE: Final = f"{GROUP}/queues"
+QUEUES: Final = f"{GROUP}/queues"
+NAMES: Final = ("left", "right")
+QUOTA: Final = {"whole.deviceclass.resource.k8s.io/devices": {"quota": "6"}}
 SIZES: Final = (2, 3, 4)
 
 
@@ -53,13 +56,14 @@ class Gangs:
         self._count += 1
         size = self._chance.choice(SIZES)
         is_high = self._chance.random() < 0.3
-        gang = f"g{self._count}"
+        gang, queue = f"g{self._count}", self._chance.choice(NAMES)
         for number in range(size):
-            await self._api.create(estate.path_of("pods"), _pod(f"{gang}-{number}", gang, size, is_high=is_high))
+            tree = _pod(f"{gang}-{number}", gang, size, queue=queue, is_high=is_high)
+            await self._api.create(estate.path_of("pods"), tree)
             self.created += 1
 
 
-def _pod(name: str, gang: str, size: int, *, is_high: bool) -> Tree:
+def _pod(name: str, gang: str, size: int, *, queue: str, is_high: bool) -> Tree:
     claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
     resources = {"requests": {"cpu": "250m", "memory": "1Gi"}, "claims": [{"name": "c"}]}
     spec: dict[str, Any] = {
@@ -71,27 +75,37 @@ def _pod(name: str, gang: str, size: int, *, is_high: bool) -> Tree:
     if is_high:
         spec["priorityClassName"] = HIGH
     labels = {"shape": "gang", "dovetail.dev/gang": gang, "dovetail.dev/gang-min": str(size)}
+    labels["dovetail.dev/queue"] = queue
     notes = {"dovetail.dev/when-evicted": "end"}
     meta = {"name": name, "namespace": estate.NAMESPACE, "labels": labels, "annotations": notes}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 async def furnish(api: client.Client) -> None:
-    """Our own kinds, a queue for everybody, and an importance above the others'."""
+    """Our own kinds, the queues, and an importance above the others'."""
     for tree in live.installed():
         if tree["kind"] == "CustomResourceDefinition":
             await api.create(DEFINITIONS, tree)
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     await api.create(PRIORITIES, head | {"metadata": {"name": HIGH}, "value": 50})
-    queue = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "everybody"}}
-    while True:  # a definition is served a moment after it was made
+    for name in NAMES:
+        queue = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}}
+        await _served(api, queue | {"spec": {"namespaceSelector": {}, "resources": QUOTA}})
+
+
+async def _served(api: client.Client, queue: Tree) -> None:
+    """A definition is served a moment after it was made."""
+    for _ in range(100):
         try:
-            await api.create(QUEUE, queue | {"spec": {"namespaceSelector": {}}})
+            await api.create(QUEUES, queue)
             return
-        except client.Refused:
+        except client.Refused as refused:
+            last = refused
             await asyncio.sleep(0.5)
+    raise last
 
 
 async def clear(api: client.Client) -> None:
-    """Without the queue everybody is decided about as before."""
-    await api.delete(f"{QUEUE}/everybody")
+    """Without queues everybody is decided about as before."""
+    for name in NAMES:
+        await api.delete(f"{QUEUES}/{name}")

@@ -79,6 +79,13 @@ def half_a_gang_that_is_taken_back(tale: Tale) -> None:
     tale.wait(90)
 
 
+def a_gang_that_is_deleted_while_it_starts(tale: Tale) -> None:
+    first, second = _gang(tale, "brief", 2)
+    tale.delete("pods", f"t/{first}")
+    tale.bind(second, "b", by="two")
+    tale.delete("pods", f"t/{second}")
+
+
 def a_gang_that_lost_a_pod_after_it_ran(tale: Tale) -> None:
     first, second = _gang(tale, "whole", 2)
     for name in (first, second):

@@ -447,6 +447,7 @@ HARMLESS: list[Change] = [
     the_controllers_take_back,
     harm_gangs.a_gang_that_starts_as_a_whole,
     harm_gangs.half_a_gang_that_is_taken_back,
+    harm_gangs.a_gang_that_is_deleted_while_it_starts,
     harm_gangs.a_gang_that_lost_a_pod_after_it_ran,
     harm_gangs.a_gang_that_somebody_yields_to,
     harm_gangs.a_gang_that_is_gone_before_it_starts,

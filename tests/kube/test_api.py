@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,6 +19,7 @@ from dovetail.ports import failures
 from tests.kube import script, serving
 
 POD = ports_api.Target(kinds.POD, "team", "a")
+TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 Call = Callable[[api.KubeApi], Awaitable[Any]]
 
 
@@ -91,6 +93,35 @@ def test_deleting_with_and_without_conditions() -> None:
     assert careful["preconditions"] == {"uid": "u", "resourceVersion": "7"}
 
 
+def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> None:
+    heard = Heard(lambda: serving.answer({"kind": "Status", "status": "Success"}))
+    call(lambda server: server.evict(POD, uid="u"), heard)
+    call(lambda server: server.evict(POD, uid="u", grace_seconds=5, is_rehearsal=True), heard)
+    (method, real, _, plain), (_, rehearsed, _, careful) = heard.requests
+    assert method == "POST"
+    assert real.startswith("/api/v1/namespaces/team/pods/a/eviction?")
+    assert "dryRun" not in real
+    assert "dryRun=All" in rehearsed
+    assert plain["deleteOptions"] == {"preconditions": {"uid": "u"}}
+    assert (plain["apiVersion"], plain["kind"]) == ("policy/v1", "Eviction")
+    assert careful["deleteOptions"] == {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 5}
+
+
+def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> None:
+    cause = {"reason": "DisruptionBudget", "message": "The disruption budget kept needs 2 healthy pods and has 2"}
+    said = {"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "no"}
+    budget = said | {"details": {"causes": [cause]}}
+    two = {"kind": "Status", "status": "Failure", "code": 500, "message": TWO_BUDGETS}  # with a code of success
+    for document, status, kind in (
+        (budget, 429, failures.Protected),
+        (said, 429, failures.Throttled),
+        (two, 201, failures.Protected),
+    ):
+        heard = Heard(functools.partial(web.json_response, document, status=status))
+        with pytest.raises(kind):
+            call(lambda server: server.evict(POD, uid="u"), heard)
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -137,6 +168,7 @@ class Fence:
         lambda server: server.create(POD, b"{}"),
         lambda server: server.patch(POD, b"{}"),
         lambda server: server.delete(POD),
+        lambda server: server.evict(POD, uid="u"),
     ],
 )
 def test_a_shut_fence_holds_every_write_back(write: Call, opens: int) -> None:

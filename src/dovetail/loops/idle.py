@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from dovetail.errors import DovetailError
@@ -24,6 +24,7 @@ from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.idle")
 EVERY_SECONDS: Final = 30.0
+PORTION: Final = 200  # pods looked at without letting others go on
 MOST_LINEAGE: Final = 64  # queues above one another; a circle is somebody else's problem
 WARNING: Final = "Warning"
 NORMAL: Final = "Normal"
@@ -74,7 +75,7 @@ class Idle:
 
     async def look(self) -> None:
         """Takes in what was measured, and notes who is idle."""
-        watched = dict(self._watched())
+        watched = {id_: one async for id_, one in self._watched()}
         if not watched and not self._world.idle:
             self._tracks.clear()
             return
@@ -87,15 +88,17 @@ class Idle:
         self._follow(watched, samples)
         self._note(watched)
 
-    def _watched(self) -> Iterator[tuple[str, _Watched]]:
-        """Pods with GPUs of their own in queues that ask for it."""
+    async def _watched(self) -> AsyncIterator[tuple[str, _Watched]]:
+        """Pods with GPUs of their own in queues that ask for it, a portion at a time."""
         world = self._world
         if not any(queue.spec.idle is not None for queue in world.queues.values()):
             return
         doors = queueuse.Doors(world.queues, world.namespaces)
-        for id_ in world.running():
-            pod = world.pods[id_]
-            if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+        for number, id_ in enumerate([*world.running()]):
+            if number % PORTION == PORTION - 1:
+                await asyncio.sleep(0)
+            pod = world.pods.get(id_)
+            if pod is None or not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
                 continue
             member = world.gangs.of(id_)
             if member is None:

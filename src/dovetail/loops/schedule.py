@@ -352,6 +352,7 @@ class Scheduler:
     def _follow(self, turn: turns.Turn, began: float) -> None:
         """Who yields is asked to, and when time alone would change the answer it is asked for again."""
         decided = turn.decided
+        self.world.promise(decided.promises)  # the next decision keeps them
         changes = self._nominator.changes(decided, turn.asked)
         if changes or decided.evictions:
             self._flights.begin(self._yielding(decided, changes))

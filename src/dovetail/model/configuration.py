@@ -154,6 +154,9 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     usage_half_life_seconds: Annotated[
         int, Meta(ge=60, le=366 * DAY_SECONDS, description="after so long past use counts half")
     ] = _BATCH.usage_half_life_seconds
+    promises: Annotated[
+        int, Meta(ge=0, le=1000, description="so many gangs without room, first in line, are promised a start")
+    ] = _BATCH.promises
     stale_grace_seconds: Annotated[
         int, Meta(ge=0, le=DAY_SECONDS, description="a gang below its minimum for so long is taken back")
     ] = _BATCH.stale_grace_seconds

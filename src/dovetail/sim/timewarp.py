@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.loops import picture, play, schedule
-from dovetail.model import intents, kinds, nodes, plan, policy
+from dovetail.model import intents, kinds, nodes, plan, policy, queues
 from dovetail.ports import api as apis
 from dovetail.ports import meter
 from dovetail.schedule import cycle
@@ -32,6 +32,7 @@ NO_LEASES: Final = 10.0**9  # nodes here never fall silent, so nobody needs thei
 MOMENT: Final = 1e-6
 
 Decided = Callable[[World, plan.Plan, datetime.datetime], None]
+Beside = Callable[[schedule.Scheduler], Iterable[Coroutine[Any, Any, None]]]  # loops that run beside the scheduler
 Tree = dict[str, Any]
 
 
@@ -85,6 +86,7 @@ class Timewarp:
         policy_: policy.Policy = policy.DEFAULT,
         decided: Decided | None = None,
         grace_seconds: int = 30,
+        beside: Beside | None = None,
     ) -> None:
         self.clock = clocks.VirtualClock()
         self.api = SimApi(self.clock)
@@ -97,6 +99,8 @@ class Timewarp:
         self.evictions: list[tuple[float, plan.Eviction]] = []
         self._policy = policy_
         self._decided = decided
+        self._beside = beside
+        self.numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda told: None  # of every decision
         self._drowsy = Drowsy(self.clock)
         self._settled = 0
         self.scheduler: schedule.Scheduler | None = None
@@ -124,8 +128,11 @@ class Timewarp:
             ),
             begun=self._begun,
             decide=self._decide,
+            numbers=lambda told: self.numbers(told),
         )
-        tasks = [asyncio.create_task(one) for one in (seen.pump(), player.run(), self.scheduler.run())]
+        beside = self._beside(self.scheduler) if self._beside is not None else ()
+        running = (seen.pump(), player.run(), self.scheduler.run(), *beside)
+        tasks = [asyncio.create_task(one) for one in running]
         try:
             await self._pass(works, until)
             for task in tasks:

@@ -342,6 +342,16 @@ class World:
         else:
             self.crowd.drop(id_)
 
+    def unclaim(self, key: ObjectKey) -> None:
+        """Takes a claim's devices as free for the rest of the trial: everybody who used it has ended."""
+        claim = self.claims.get(key)
+        if claim is None or (held := claim.status.allocation) is None or key in self._freed:
+            return
+        self._inventory.use(held, key, sign=-1)
+        self._freed.add(key)
+        self._undo[-1].append(lambda: self._freed.discard(key))
+        self._undo[-1].append(lambda: self._inventory.use(held, key, sign=1))
+
     def claims_used(self, pod: pods.Pod) -> tuple[ObjectKey, ...]:
         """The claims of a pod, one made for its extended resources included."""
         named = claims_of(pod)

@@ -43,7 +43,7 @@ class Choice(NamedTuple):
 
 def chosen() -> Choice:
     """Every fifth scenario of each area, in the order of a digest of their ids."""
-    return choice([one for one in shared.lines(PUBLIC)])
+    return choice(list(shared.lines(PUBLIC)))
 
 
 def choice(documents: list[Document]) -> Choice:
@@ -64,8 +64,7 @@ def told(document: Document) -> Story:
     for part in ("jobs", "expect"):
         document[part] = _said(document[part], words)
     document["claims"] = [
-        one
-        | {"reserved_for": _said(one.get("reserved_for", []), words), "device_class": _fit(one["device_class"])}
+        one | {"reserved_for": _said(one.get("reserved_for", []), words), "device_class": _fit(one["device_class"])}
         for one in document.get("claims", ())
     ]
     document["device_classes"] = [one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())]

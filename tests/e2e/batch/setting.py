@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.model import claims, gangs, objects, pods, queues, wishes
+from dovetail.model import claims, gangs, objects, pods, queues
 from dovetail.sim.scenarios import building, claiming, reading, standing
 from dovetail.sim.scenarios.reading import State
 from tests.e2e.batch import asking
@@ -34,7 +34,13 @@ PLURALS = {
     "DeviceClass": "deviceclasses",
     "Topology": "topologies",
 }
-WIPED = ("intents", "jobs", "pytorchjobs", "jobsets", "resourceclaimtemplates")  # of the namespace, pods and claims apart
+WIPED = (
+    "intents",
+    "jobs",
+    "pytorchjobs",
+    "jobsets",
+    "resourceclaimtemplates",
+)  # of the namespace, pods and claims apart
 CLUSTER_WIPED = ("queues", "topologies", "resourceslices", "deviceclasses", "nodes")
 
 
@@ -72,7 +78,7 @@ class Setting:
         for one in made:
             if isinstance(one, pods.Pod):
                 self._put_pod(one)
-        uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
+        uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.all_pods()}
         self._wait_for_claims(uids)
         self._give(found, uids)
         for name, where in began.pods.items():
@@ -80,11 +86,11 @@ class Setting:
 
     # What there is
 
-    def pods(self) -> list[Tree]:
+    def all_pods(self) -> list[Tree]:
         """All pods."""
         return self.rest.list("pods", NAMESPACE)
 
-    def claims(self) -> list[Tree]:
+    def all_claims(self) -> list[Tree]:
         """All claims."""
         return self.rest.list("resourceclaims", NAMESPACE)
 
@@ -166,39 +172,24 @@ class Setting:
         self.rest.create("resourceclaimtemplates", template, NAMESPACE)
 
     def _put_pod(self, pod: pods.Pod) -> None:
-        tree = objects.tree_of(pod)
         name = pod.metadata.name
-        job = next(job for job in self.scenario.jobs for one in job.pods if one.name == name)
-        seat = self._told[job.name].seats[next(one.group for one in job.pods if one.name == name)]
-        spec = tree["spec"]
-        del spec["priority"]
-        for one in spec.get("resourceClaims", ()):
-            if "resourceClaimTemplateName" in one:
-                one["resourceClaimTemplateName"] = claiming.own_name(name, one["name"])
-        resources = spec["containers"][0]["resources"]
-        whole = {key: much for key, much in resources["requests"].items() if "/" in key}  # counted ones have limits
-        spec["containers"][0] |= {"image": "example", "resources": resources | {"limits": whole} if whole else resources}
-        if pod.metadata.name in self._qos():
-            spec["containers"][0]["resources"]["limits"] = resources["requests"]
-        spec |= {"schedulerName": "dovetail", "priorityClassName": f"p{job.priority}", "restartPolicy": "Never"}
-        labels = {
-            key: word for key, word in pod.metadata.labels.items() if key not in (gangs.GANG_LABEL, gangs.GROUP_LABEL)
-        }
+        job = next(job for job in self.scenario.jobs if any(one.name == name for one in job.pods))
+        stated = next(one for one in job.pods if one.name == name)
+        seat = self._told[job.name].seats[stated.group]
+        unused = (gangs.GANG_LABEL, gangs.GROUP_LABEL)  # its owner says what they would
+        labels = {key: word for key, word in pod.metadata.labels.items() if key not in unused}
         metadata = {
             "name": name,
             "labels": labels | seat.labels | {STANDS_FOR: name},
             "annotations": pod.metadata.annotations,
-            "finalizers": list(pod.metadata.finalizers),
             "ownerReferences": [self._owner(seat)],
         }
-        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        self.rest.create("pods", made, NAMESPACE)
-        again = dict(spec)
-        again.pop("nodeName", None)
-        self._pods[name] = made | {"metadata": metadata | {"finalizers": []}, "spec": again}
-
-    def _qos(self) -> set[str]:
-        return {pod.name for job in self.scenario.jobs for pod in job.pods if pod.qos == claiming.GUARANTEED}
+        spec = _spec(pod, priority=job.priority)
+        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        again = {key: value for key, value in spec.items() if key != "nodeName"}
+        self._pods[name] = tree | {"spec": again}
+        held = {"finalizers": list(pod.metadata.finalizers)}
+        self.rest.create("pods", tree | {"metadata": metadata | held}, NAMESPACE)
 
     def _owner(self, seat: asking.Seat) -> Tree:
         plural, name = seat.owner
@@ -207,14 +198,14 @@ class Setting:
 
     def _wait_for_claims(self, uids: dict[str, str]) -> None:
         def there() -> bool:
-            found = self.claims()
-            return all(self.has_claims(pod, found) for pod in self.pods())
+            found = self.all_claims()
+            return all(self.has_claims(pod, found) for pod in self.all_pods())
 
         _wait("claims of templates", there)
 
     def _give(self, made: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
         """Devices to claims, as a scheduler would have written them."""
-        found = {(owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.claims()}
+        found = {(owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.all_claims()}
         for one in made:
             tree = objects.tree_of(one)
             status = tree.get("status", {})
@@ -254,6 +245,21 @@ class _Owned:
         self.plural = plural
         self.tree = tree
         self.key = key
+
+
+def _spec(pod: pods.Pod, *, priority: int) -> Tree:
+    """The pod's spec as a user would write it."""
+    spec: Tree = objects.tree_of(pod)["spec"]
+    del spec["priority"]  # the server's to say, by the class
+    for one in spec.get("resourceClaims", ()):
+        if "resourceClaimTemplateName" in one:
+            one["resourceClaimTemplateName"] = claiming.own_name(pod.metadata.name, one["name"])
+    (container,) = spec["containers"]
+    container["image"] = "example"
+    resources = container["resources"]
+    counted = {key: much for key, much in resources["requests"].items() if "/" in key}  # a server wants limits of these
+    resources["limits"] = counted | resources.get("limits", {})
+    return spec | {"schedulerName": "dovetail", "priorityClassName": f"p{priority}", "restartPolicy": "Never"}
 
 
 def wipe(asked: rest.Rest) -> None:

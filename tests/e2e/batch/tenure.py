@@ -1,4 +1,4 @@
-"""Plays one scenario on a real server until nothing changes any more: our scheduler, nodes, and whoever makes pods anew.
+"""Plays a scenario on a real server until nothing changes any more: our scheduler, nodes, and whoever makes pods anew.
 
 The scheduler is the whole process as it is shipped, under the chart's rights, with the scenario's policy; nodes are
 played by the hollow player. It is over when everything is calm on the server, the scheduler's picture shows just that,
@@ -27,6 +27,7 @@ from tests.e2e.batch import setting
 Tree = dict[str, Any]
 PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 0.05
+ENDING_SECONDS = 0.3  # that a pod takes to end: long enough for whoever makes another one at once
 SOON_SECONDS = 10.0  # what time alone changes later than that is not waited for
 STEPS = tuple(policy.Step(action.value) for action in reading.Action)
 
@@ -72,9 +73,10 @@ async def _played(made: setting.Setting, scheduling: config.Connection, playing:
     async with _running(process):
         # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
         await _until(process, lambda: _has_looked(process))
+        await asyncio.to_thread(made.renew, await asyncio.to_thread(made.all_pods))
         async with _nodes(made, playing) as nodes:
             calm = await _until(process, lambda: _unrest(made, process))
-            pods = await asyncio.to_thread(made.pods)
+            pods = await asyncio.to_thread(made.all_pods)
         violations = [f"{one.pod}: {one.message}" for one in nodes.violations]
     return End(situation_of(pods), violations, calm)
 
@@ -113,7 +115,7 @@ async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncI
             kube_api.KubeApi(opened),
             clock,
             let_go=player.letting_go(opened),
-            walk=stages.Stages(terminate_seconds=0),
+            walk=stages.Stages(terminate_seconds=ENDING_SECONDS),
         )
         feeds = {kind: nodes.feed(kind) for kind in play.WATCHED}
         tasks = [asyncio.create_task(_fed(opened, kind, _Sparing(made, feed), clock)) for kind, feed in feeds.items()]
@@ -163,10 +165,10 @@ async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: _Sparing, cl
 
 async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     """What is not calm; nothing if all is. Makes pods anew that are gone."""
-    pods = await asyncio.to_thread(made.pods)
+    pods = await asyncio.to_thread(made.all_pods)
     if await asyncio.to_thread(made.renew, pods):
         return "pods were made anew"
-    found = await asyncio.to_thread(made.claims)
+    found = await asyncio.to_thread(made.all_claims)
     if restless := unrest_of(made, pods, found):
         return restless
     seen, loop = process.picture, process.scheduler

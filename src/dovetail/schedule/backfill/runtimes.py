@@ -14,6 +14,7 @@ from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues.accounts import Accounts
 
+LATE_SECONDS: Final = 10  # after its hour, until the end of a pod is seen: nobody is late before that
 OVERDUE_SECONDS: Final = 60  # what should have ended is expected to do so within that time, over and over
 
 
@@ -53,6 +54,8 @@ class Runtimes:
         end = start + datetime.timedelta(seconds=seconds) if start is not order.NEVER else self.now
         if end > self.now:
             return End(end, False)
+        if end + datetime.timedelta(seconds=LATE_SECONDS) > self.now:
+            return End(self.now, False)
         return End(self.now + datetime.timedelta(seconds=OVERDUE_SECONDS), True)
 
 

@@ -206,6 +206,8 @@ class Stage:
             found = self._found(job, pod, needs, within)
             if isinstance(found, plan.Refusal):
                 return found if first is None else refuse.of_pod(pod, (first,))
+            if found.made is not None:
+                self.tariff.introduce(found.taken(pod), found.made.claim)
             over = self._over(job, pod, found.node, found.taken(pod))
             if over is None:
                 return found

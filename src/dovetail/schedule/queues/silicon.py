@@ -100,7 +100,8 @@ class Silicon:
         """What a pool has of every type. Worked out once for all pools that look alike."""
         subjects = self._by_measure[Measure.DEVICE_CLASS]
         in_class = {name: self._in_class(devices, subject) for subject, name in subjects.items()}
-        key = (id(devices.templates), id(devices.counter_sets), id(self.listed(devices)), *in_class.values())
+        is_gpu = ledger.publishes_gpus(devices.driver)
+        key = (is_gpu, id(devices.templates), id(devices.counter_sets), id(self.listed(devices)), *in_class.values())
         known = self._sizes.get(key)
         if known is None:
             self._kept += (devices.templates, devices.counter_sets)

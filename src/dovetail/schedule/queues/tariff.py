@@ -48,6 +48,7 @@ class Tariff:
         self._silicon = silicon.Silicon(named, world.classes, has_power=has_power)
         self._books = Books(world)
         self._requests: dict[str, requests.Resources] = {}  # by pod
+        self._made: dict[ObjectKey, claims.ResourceClaim] = {}
         self._asked: dict[ObjectKey, Price] = {}
         self._specs: dict[bytes, Price] = {}
         self._scalars: dict[tuple[str, int], Price] = {}
@@ -147,6 +148,10 @@ class Tariff:
                 amounts.add(found, self._typed(key, result, devices, cost))
         return found
 
+    def introduce(self, keys: Iterable[ObjectKey], claim: claims.ResourceClaim) -> None:
+        """A claim that is about to be made, under whichever of these keys is not known yet."""
+        self._made.update((key, claim) for key in keys if key not in self._world.claims)
+
     def gpus_of(self, free: requests.Resources, labels: Mapping[str, str]) -> int:
         """What extended resources of a device plugin are on the ledger."""
         return sum(self._of_plugin(name, count, labels).get(amounts.GPU, 0) for name, count in free.scalars)
@@ -208,7 +213,7 @@ class Tariff:
             found = self._silicon.of_device(devices, devices.names.index(result.device), cost)
         elif cost:
             found = self._silicon.of_plugin("", {}, cost)  # of a board that is gone nobody knows more than its power
-        claim = self._world.claims.get(key)
+        claim = self._world.claims.get(key) or self._made.get(key)
         for request in claim.spec.devices.requests if claim is not None and self._silicon.has_classes else ():
             for option in _options(request):
                 is_it = result.request in (request.name, f"{request.name}/{_name(option)}")
@@ -285,7 +290,8 @@ class Tariff:
                 mask = matching.selected(devices, texts)
             except ExpressionError:
                 return
-            key = (id(devices.templates), mask, id(self._silicon.listed(devices)) if self._silicon.matters else 0)
+            listed = id(self._silicon.listed(devices)) if self._silicon.matters else 0
+            key = (ledger.publishes_gpus(devices.driver), id(devices.templates), mask, listed)
             if mask and key not in seen:
                 seen.add(key)
                 yield devices, mask

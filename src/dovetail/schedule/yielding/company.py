@@ -12,6 +12,8 @@ from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.world.events import ObjectKey
 
+_THERE = (State.ACTIVE, State.STARTING, State.NOMINATED, State.STUCK)
+
 May = Callable[[Job, tuple[str, ...]], bool]
 
 
@@ -31,8 +33,8 @@ class Company:
             one, going = found[waiting.pop()]
             for id_ in self._others(one, going):
                 other = self._job_of(id_)
-                if other is None:
-                    return None
+                if other is None or other.state[id_] is not State.ACTIVE:
+                    return None  # not ours, about to start with these devices, or stuck on its node
                 before = found.get(other.id, (other, ()))[1]
                 if id_ in before:
                     continue
@@ -50,16 +52,20 @@ class Company:
         return list(found)
 
     def _users(self, key: ObjectKey) -> list[str]:
-        claim = self._stage.world.claims.get(key)
-        if claim is None or len(claim.status.reserved_for) < 2:
+        world = self._stage.world
+        claim = world.claims.get(key)
+        if claim is None:
             return []
-        return [user.uid for user in claim.status.reserved_for if self._is_there(user.uid)]
+        starting = world.assumed_users(key)
+        if len(claim.status.reserved_for) < 2 and not starting:
+            return []
+        return [id_ for id_ in (*(user.uid for user in claim.status.reserved_for), *starting) if self._is_there(id_)]
 
     def _is_there(self, id_: str) -> bool:
-        if id_ not in self._stage.world.running():
-            return False
         job = self._job_of(id_)
-        return job is None or job.state[id_] in (State.ACTIVE, State.STUCK)
+        if job is not None:
+            return job.state[id_] in _THERE
+        return id_ in self._stage.world.running() or id_ in self._stage.world.assumed
 
     def _job_of(self, id_: str) -> Job | None:
         return self._stage.jobs_by_pod.get(id_)

@@ -1,0 +1,99 @@
+"""Idle work and past use with the real loops, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import pytest
+
+from dovetail.loops import idle, queues, schedule, usage
+from dovetail.model import kinds, policy, wishes
+from dovetail.model.idling import Device
+from dovetail.sim import fleet, timewarp, utilisation, works
+
+Tree = dict[str, Any]
+HOUR = 3600.0
+SMALL = fleet.Fleet(name="small", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=2),))
+
+
+def queue(name: str, **spec: Any) -> Tree:
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, **spec},
+    }
+
+
+def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() -> None:
+    patient = {"thresholdPercent": 5, "windowSeconds": 1800, "graceSeconds": 600}
+    lab = queue("lab", resources={"gpu": {"quota": 2}}, idle=patient)
+    warp: timewarp.Timewarp
+
+    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        script = utilisation.Scripted(warp.clock, usual=90)
+        for number in range(2):
+            script.set(Device("gpu.nvidia.com", "n-0", f"gpu-{number}"), 0)
+        followed = idle.Idle(
+            scheduler.world, script, clock=warp.clock, tell=scheduler.teller.about_pod, changed=scheduler.ask_again
+        )
+        yield followed.run()
+
+    warp = timewarp.Timewarp(SMALL, objects=[lab], beside=beside)
+    fixed = {wishes.PREEMPTIBLE: "false"}
+    done = warp.run(
+        [
+            works.Work(name="notebook", gpus=2, seconds=100 * HOUR, queue="lab", annotations=fixed),
+            works.Work(name="urgent", at=HOUR / 4, gpus=1, seconds=600, queue="lab", priority=10),
+        ],
+        until=1.5 * HOUR,
+    )
+    moments = {(entry.work, entry.what): entry.at for entry in done.history}
+    assert len(warp.evictions) == 1
+    moment, eviction = warp.evictions[0]
+    assert eviction.pod.name.startswith("notebook")
+    assert 2400 <= moment < 2400 + 3 * idle.EVERY_SECONDS  # window and grace, and not before
+    assert "nearly unused for 40 min" in eviction.detail
+    assert moments["urgent", "bound"] >= moment
+    events = [event for event in warp.api.all(kinds.EVENT) if event.regarding.name == eviction.pod.name]
+    told = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
+    assert told == ["IdleDevices", "IdleMayYield", "Preempted"]
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -> None:
+    half_life = 4 * HOUR
+    batch = policy.Batch(usage_weight=weight, usage_half_life_seconds=int(half_life))
+    fleet_ = fleet.Fleet(name="f", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=8),))
+    shares = {"resources": {"gpu": {"quota": 0}}}
+    warp: timewarp.Timewarp
+
+    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        told = queues.Statuses(scheduler.picture, warp.api, clock=warp.clock)
+        kept = usage.Usage(scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life)
+        warp.numbers = kept.publish if weight else told.publish
+        yield told.run()
+        if weight:
+            yield kept.run()
+
+    warp = timewarp.Timewarp(
+        fleet_,
+        objects=[queue("day", **shares), queue("night", **shares)],
+        policy_=policy.Policy(batch=batch),
+        beside=beside,
+    )
+    day = works.Work(name="day", gpus=1, pods=8, least=0, seconds=8 * HOUR, queue="day")
+    again = works.Work(name="again", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="day")
+    night = works.Work(name="night", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="night")
+    done = warp.run([day, again, night], until=9.5 * HOUR)
+    evening = [entry.work for entry in done.history if entry.what == "bound" and entry.at > 8 * HOUR]
+    assert len(evening) == 8
+    shown = {one.metadata.name: one.status for one in warp.api.all(kinds.QUEUE)}
+    if not weight:
+        assert (evening.count("night"), evening.count("again")) == (4, 4)
+        assert all(not status.usage for status in shown.values())
+        return
+    assert evening.count("night") > evening.count("again") + 2
+    assert float(shown["day"].usage["gpu"]) > float(shown["night"].usage["gpu"]) > 0
+    assert shown["day"].usage_time
