@@ -7,6 +7,7 @@ keeps all of it in results/batch.json. Options pick cases and sizes; then nothin
 from __future__ import annotations
 
 import argparse
+import asyncio
 import platform
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench import batch_cases, batch_run
+from bench import batch_cases, batch_live, batch_run
 from bench.batch_worlds import Devices
 
 RESULT = Path(__file__).resolve().parent / "results" / "batch.json"
@@ -45,11 +46,13 @@ def main(arguments: list[str]) -> int:
     )
     if chosen.profile is not None:
         return _profile(plan, chosen.profile)
+    if chosen.live is not None:
+        return _live(chosen.live, chosen.pods, chosen.output)
     output = chosen.output or (RESULT if plan == Plan() else None)
     rows: Rows = {}
     for label, row in _measured(plan):
         rows[label] = row
-        print(f"{label}: {_shown(row)}", file=sys.stderr, flush=True)
+        _say(f"{label}: {_shown(row)}")
         if output is not None:
             _store(output, rows)
     print(text(rows))
@@ -82,6 +85,16 @@ def _run(case: str, nodes: int, devices: Devices, plan: Plan) -> dict[str, Any]:
     return found
 
 
+def _live(nodes: int, pods: int | None, output: Path | None) -> int:
+    """The same through a real API server, kept beside the other figures."""
+    rows = asyncio.run(batch_live.measured(nodes, pods=pods, say=_say))
+    for label, row in rows.items():
+        print(f"{label}: {_shown(row)}")
+    if output is not None or pods is None:
+        batch_live.store(output or RESULT, rows)
+    return 0
+
+
 def _profile(plan: Plan, directory: Path) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     for devices in plan.devices:
@@ -89,7 +102,7 @@ def _profile(plan: Plan, directory: Path) -> int:
             for nodes in plan.sizes:
                 file = directory / f"{case}-{nodes}-{devices}.txt"
                 batch_run.profiled(case, nodes, devices, output=file, limit_seconds=plan.limit_seconds)
-                print(file, file=sys.stderr, flush=True)
+                _say(str(file))
     return 0
 
 
@@ -131,7 +144,13 @@ def _store(output: Path, rows: Rows) -> None:
         "machine": "2 cores, shared; read ratios, not rates",
         "rows": rows,
     }
+    if output.exists() and (live := msgspec.json.decode(output.read_bytes()).get("live")):
+        found["live"] = live
     output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,5 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--devices", nargs="+", choices=[str(one) for one in Devices], help="how GPUs are asked for")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for one case at one size")
     parser.add_argument("--profile", type=Path, help="write profiles into this directory instead")
+    parser.add_argument("--live", type=int, metavar="NODES", help="a fill and a gang through a real API server")
+    parser.add_argument("--pods", type=int, help="with --live: so many pods at most; then nothing is kept")
     parser.add_argument("--output", type=Path, help="where to keep the result")
     return parser

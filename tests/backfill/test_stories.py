@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.backfill.yard import Work, Yard
+from tests.batch import stories
 
 HOUR = 3600
 
@@ -137,3 +138,34 @@ def test_so_many_are_promised_a_start_as_the_policy_says(count: int) -> None:
     assert len(yard.promised) == count
     for number in range(count):
         assert yard.starts(f"head-{number}x") == [60 + 10 * number]
+
+
+def test_who_waits_is_told_the_hour_beside_the_reason() -> None:
+    yard = Yard(gpus=4).arrive(work("running", 4, 10), work("head", 4, 10, at=1)).go_on(2)
+    (refusal,) = yard.course.plan.refusals
+    assert refusal.summary.endswith("(needs 4); starts by 2026-06-01T12:10:00Z")
+    silent = Yard(gpus=4).arrive(work("silent", 4), work("head", 2, 10, at=1)).go_on(2)
+    (refusal,) = silent.course.plan.refusals
+    assert refusal.summary.endswith("; its start is unbounded: 1 holder states no runtime")
+
+
+def test_nobody_is_moved_into_what_is_promised() -> None:
+    """What is free would do for the long one if others moved; the head would lose its node."""
+    yard = Yard(nodes=2, gpus=2).arrive(
+        work("one", 1, 10), work("two", 1, 10), work("head", 2, 10, pods=2, at=1), work("long", 2, 90, at=2)
+    )
+    yard.go_on()
+    assert yard.starts("head") == [10]
+    assert yard.started("head") == 10
+    assert yard.course.evicted == []
+
+
+def test_a_queue_within_its_quota_comes_before_what_was_promised_beyond_another() -> None:
+    queues = [stories.queue("rich", gpu=4), stories.queue("poor", gpu=0)]
+    yard = Yard(*stories.world().namespaces.values(), *queues, gpus=4)
+    yard.arrive(work("running", 4, 10, queue="poor"), work("head", 4, 10, at=1, queue="poor")).go_on(2)
+    assert yard.starts("head") == [10]
+    yard.arrive(work("due", 4, 10, at=2, queue="rich")).go_on(2)
+    moved = [one for one in yard.promised["head"] if one.moved_from is not None]
+    assert moved[0].cause == "queue rich is due what default/pod/due-0 takes"
+    assert yard.starts("head")[1] > 10

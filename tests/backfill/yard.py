@@ -62,6 +62,7 @@ class Yard:
     def __init__(self, *facts: Object, nodes: int = 1, gpus: int = 4, promises: int = 4) -> None:
         self._truth: dict[str, int | None] = {}
         self.promised: dict[str, list[plan.Promise]] = {}
+        self.turns: dict[str, list[int]] = {}  # of each promise, the decision it was told in
         machines: list[Object] = [build.gpu_class()]
         for index in range(nodes):
             machines += [build.node(f"n{index}"), build.gpu_slice(f"n{index}", gpus)]
@@ -79,6 +80,7 @@ class Yard:
     def _told(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for one in decided.promises:
             self.promised.setdefault(short(one.gang.name), []).append(one)
+            self.turns.setdefault(short(one.gang.name), []).append(self.course.turns)
 
     def arrive(self, *works: Work) -> Yard:
         """They arrive at their hours; between these the yard goes on."""

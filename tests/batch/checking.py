@@ -183,14 +183,19 @@ def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 
 
 def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
-    """Gangs whose pods could all have stayed, everything else as it is planned."""
+    """Gangs whose pods lose their place and could all have stayed, everything else as it is planned.
+
+    Who only moves may have been in the way of somebody who moved before: the order decides, and costs no place.
+    """
     if cluster.is_keeping or _has_limits(cluster):
         return  # kept room is in nobody's sums; a limit may want somebody gone
+    if len({one.beneficiary for one in done.evictions}) > 1:
+        return  # what one of them leaves over may do for the one before, who was served first
     where = after(cluster, done)
     present = where.stays | where.starts | where.moves | where.nominated
     victims: dict[str, dict[str, str]] = {}
     for one in done.evictions:
-        if one.rule not in _OWN_REASONS:
+        if one.rule not in _OWN_REASONS and not one.moves_to:
             uid = one.pod.uid
             victims.setdefault(one.gang.name, {})[uid] = cluster.world.pods[uid].spec.node_name
     for name, own in victims.items():

@@ -231,6 +231,11 @@ class Cluster:
         """Whether room is kept for pods that move."""
         return len(self._slots) > 0
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether somebody is on the way out."""
+        return bool(self._leaving)
+
     def put(self, *facts: Object) -> None:
         """Facts arrive."""
         for one in facts:
@@ -238,6 +243,10 @@ class Cluster:
                 self.slices.append(one)
             self._fixed.append(one)
             self.world.apply(Changed(one))
+
+    def facts_fixed(self) -> list[Object]:
+        """Nodes, devices, queues: everything but work."""
+        return [*self._fixed]
 
     def facts(self) -> list[Object]:
         """Everything that is true of the cluster now, as events would tell a new World."""

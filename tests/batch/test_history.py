@@ -123,6 +123,27 @@ def test_a_clock_that_was_set_back_loses_nothing() -> None:
     assert told[-1]["a"].usage == before
 
 
+def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
+    watch = Watch()
+    known = {"a": stories.queue("a"), "b": stories.queue("b")}
+    keeper, told = kept(watch, known)
+    one, other = queues.ShareStatus(charged="5"), queues.ShareStatus(charged="4")
+    for _ in range(60):
+        keeper.publish(
+            {"a": queues.QueueStatus(resources={"gpu": one}), "b": queues.QueueStatus(resources={"gpu": other})}
+        )
+        watch.seconds += 60
+    steps = [dict.fromkeys([status["a"].usage_counted.get("gpu", "") for status in told])]
+    assert 5 <= len(steps[0]) <= 12  # an hour is half of what lasts, counted in twentieths
+    last = told[-1]
+    assert float(last["a"].usage_counted["gpu"]) > float(last["b"].usage_counted["gpu"]) > 0
+
+    known["a"] = msgspec.structs.replace(known["a"], status=last["a"])
+    again, told = kept(watch, known)
+    again.publish({"a": queues.QueueStatus(resources={"gpu": one})})
+    assert told[-1]["a"].usage_counted == last["a"].usage_counted
+
+
 @pytest.mark.parametrize("text", ["", "a lot", "-1", "nan", "inf"])
 def test_what_nobody_can_read_is_no_use(text: str) -> None:
     status = queues.QueueStatus(usage={"gpu": text}, usage_time="2026-06-01T12:00:00Z")
@@ -135,7 +156,7 @@ def test_what_nobody_can_read_is_no_use(text: str) -> None:
 
 def used(name: str, gpu_seconds: float, **spec: Any) -> queues.Queue:
     made = stories.queue(name, **spec)
-    status = queues.QueueStatus(usage={"nvidia.com/gpu": str(gpu_seconds)}, usage_time=stories.stamp(0))
+    status = queues.QueueStatus(usage_counted={"nvidia.com/gpu": str(gpu_seconds)})
     return msgspec.structs.replace(made, status=status)
 
 
@@ -154,10 +175,12 @@ def test_who_used_less_is_due_more() -> None:
     assert plain.queues["a"].resources["gpu"].fair_share == "4"  # off unless somebody asks for it
 
 
-def test_parts_need_a_capacity_and_a_moment() -> None:
-    known = {"a": used("a", 100.0)}
-    assert history.parts(known, {}, now=stories.NOW, half_life=HALF_LIFE) == {"a": {}}
-    assert history.parts(known, {amounts.GPU: 8000}, now=None, half_life=HALF_LIFE) == {}
+def test_parts_need_a_capacity() -> None:
+    known = {"a": used("a", 100.0), "b": stories.queue("b")}
+    assert history.parts(known, {}, half_life=HALF_LIFE) == {"a": {}}
+    assert history.parts(known, {amounts.GPU: 1000}, half_life=HALF_LIFE)["a"]["gpu"] == pytest.approx(
+        100 / history.lasting(HALF_LIFE)
+    )
 
 
 # The numbers of a decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -97,3 +98,45 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
     assert evening.count("night") > evening.count("again") + 2
     assert float(shown["day"].usage["gpu"]) > float(shown["night"].usage["gpu"]) > 0
     assert shown["day"].usage_time
+
+
+@pytest.mark.slow
+def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
+    """Two queues that always want all of three GPUs: over time each has half of them, with few evictions."""
+    half_life = HOUR
+    batch = policy.Batch(usage_weight=1.0, usage_half_life_seconds=int(half_life))
+    fleet_ = fleet.Fleet(name="f", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=3),))
+    shares = {"resources": {"gpu": {"quota": 1}}}
+    held = {"a": 0.0, "b": 0.0}
+    last: dict[str, Any] = {"at": 0.0, "held": {"a": 0.0, "b": 0.0}}
+    warp: timewarp.Timewarp
+
+    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        told = queues.Statuses(scheduler.picture, warp.api, clock=warp.clock)
+        kept = usage.Usage(scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life)
+        warp.numbers = kept.publish
+        yield told.run()
+        yield kept.run()
+
+    def decided(world: Any, made: Any, now: Any) -> None:
+        for name, value in last["held"].items():
+            held[name] += value * (warp.clock.monotonic() - last["at"])
+        last["at"] = warp.clock.monotonic()
+        last["held"] = {name: float(made.queues[name].resources["gpu"].charged) for name in ("a", "b")}
+
+    warp = timewarp.Timewarp(
+        fleet_,
+        objects=[queue("a", **shares), queue("b", **shares)],
+        policy_=policy.Policy(batch=batch),
+        beside=beside,
+        decided=decided,
+    )
+    endless = [
+        works.Work(name=name, gpus=1, pods=3, least=0, seconds=1000 * HOUR, queue=name, at=at)
+        for name, at in (("a", 0.0), ("b", 60.0))
+    ]
+    warp.run(endless, until=8 * HOUR)
+    moments = [at for at, _ in warp.evictions if at > 120]
+    assert len(moments) > 10
+    assert min(later - at for at, later in itertools.pairwise(moments)) > 0.05 * half_life
+    assert held["a"] == pytest.approx(held["b"], rel=0.1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dovetail.model import policy
 from dovetail.schedule.queues import amounts, silicon, tariff
@@ -127,6 +129,8 @@ def test_a_quota_of_a_type_is_given_back_by_whoever_has_more_of_it() -> None:
     done = stories.decided(made)
     assert list(stories.evicted(done).values()) == ["Reclaimed"]
     assert stories.nominated(done) == {"due": "hopper"}
+    told = stories.detail(done, next(iter(stories.evicted(done))))
+    assert told == "queue first has 0 of the 1 gpu/product.nvidia-h100-80gb-hbm3 it is due"
 
 
 def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() -> None:
@@ -220,3 +224,56 @@ def test_rated_power_comes_from_the_catalogue_and_an_unknown_board_counts_as_the
         silicon.watts_of(name)
         for name in ("nvidia-h100-80gb-hbm3", "nvidia-b200", "nvidia-b300", "tesla-t4", "unheard")
     )
+
+
+LIMITED = ("gpu", stories.H100_NAME, stories.A100_NAME, "gpu/mig.1g.10gb", "gpu/mig.3g.40gb")
+ASKED = ("", HOPPER, UNCUT, SMALL, BIG, f"{SMALL} || {BIG}", f"{UNCUT} && {HOPPER}")
+
+
+def counted(node: str, device: str) -> dict[str, int]:
+    """What a device is, by hand."""
+    profile, cost = ("1g.10gb", 143) if "-1g-" in device else ("3g.40gb", 500) if "-3g-" in device else ("", 1000)
+    product = stories.A100_NAME if node == "ampere" else stories.H100_NAME
+    return {"gpu": cost, product: cost, **({f"gpu/mig.{profile}": cost} if profile else {})}
+
+
+@settings(max_examples=40)
+@given(
+    st.dictionaries(st.sampled_from(LIMITED), st.integers(0, 3), max_size=4),
+    st.lists(st.tuples(st.sampled_from(ASKED), st.integers(1, 2)), min_size=1, max_size=6),
+)
+def test_no_limit_of_any_type_is_ever_exceeded(limits: dict[str, int], asked: list[tuple[str, int]]) -> None:
+    made = mixed(stories.queue("a", {name: {"limit": limit} for name, limit in limits.items()}))
+    build.put(made, *stories.partitioned("cut"))
+    for number, (when, count) in enumerate(asked):
+        stories.waits(made, f"p{number}", "a", count, when=when)
+    done = stories.decided(made)
+    found: dict[str, int] = {}
+    for placement in done.placements:
+        for one in (result for given_ in placement.allocations for result in given_.result.devices.results):
+            for name, cost in counted(one.pool, one.device).items():
+                found[name] = found.get(name, 0) + cost
+    assert all(found.get(name, 0) <= 1000 * limit for name, limit in limits.items())
+    shown = done.queues["a"].resources
+    for name in limits:
+        assert float(shown[name].charged) * 1000 == pytest.approx(found.get(name, 0))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(ASKED), st.integers(1, 2)), min_size=1, max_size=4))
+def test_a_waiting_pod_is_never_placed_for_less_or_more_than_it_was_priced(asked: list[tuple[str, int]]) -> None:
+    made = mixed(stories.queue("a", {name: {} for name in LIMITED}))
+    build.put(made, *stories.partitioned("cut"))
+    for number, (when, count) in enumerate(asked):
+        stories.waits(made, f"p{number}", "a", count, when=when)
+    prices = {name: priced(made, name, *LIMITED) for name in (f"p{number}" for number in range(len(asked)))}
+    book = tariff.Tariff(made, policy.Batch(), LIMITED)
+    for placement in stories.decided(made).placements:
+        price = prices[placement.pod.name]
+        held: dict[str, int] = {}
+        for one in placement.allocations:
+            amounts.add(held, book.of_claim((one.claim.namespace, one.claim.name), one.result))
+        assert price.least.get("gpu", 0) <= held["gpu"] <= price.most["gpu"]
+        for name in map(amounts.named, LIMITED):
+            assert price.least.get(name, 0) <= held.get(name, 0)
+            assert name not in price.most or held[name] <= price.most[name]

@@ -17,6 +17,12 @@ def full(*queues: Any, gpus: int = 2) -> World:
     return stories.world(stories.plugin_node("n0", gpus), *queues)
 
 
+def gang_of(made: World, name: str) -> gangs.GangKey:
+    member = made.gangs.of(f"uid-of-{name}")
+    assert member is not None
+    return member.gang
+
+
 def checkpoint(seconds_ago: float) -> dict[str, str]:
     return {wishes.LAST_CHECKPOINT: stories.stamp(seconds_ago)}
 
@@ -83,7 +89,7 @@ def test_a_checkpoint_in_one_queue_changes_nothing_in_another() -> None:
 
 def counted(made: World, name: str, *, counts: bool) -> None:
     """Something told of this pod's owner."""
-    known = made.gangs.known(made.gangs.of(f"uid-of-{name}").gang)
+    known = made.gangs.known(gang_of(made, name))
     build.put(made, build.replaced(known, counts_failures=counts))
 
 
@@ -145,7 +151,7 @@ def test_a_gang_that_goes_whole_loses_nothing_singly() -> None:
     made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=0), gpus=3)
     for number in range(3):
         build.put(made, stories.member(f"tied-{number}", "b", "tied", 1, gpus=1, node="n0"))
-    key = made.gangs.of("uid-of-tied-0").gang
+    key = gang_of(made, "tied-0")
     build.put(made, build.replaced(made.gangs.known(key), evicts_whole=True))
     build.put(made, stories.pod("due", "a", gpus=1))
     done = stories.decided(made)
@@ -260,7 +266,7 @@ def test_an_elastic_gang_may_lose_what_is_beyond_its_minimum_however_young() -> 
 def test_a_job_may_have_to_wait_before_it_makes_others_yield() -> None:
     made = full(stories.queue("a", gpu=1), gpus=1)
     build.put(made, stories.pod("runs", "a", gpus=1, node="n0"))
-    later = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}}
+    later: dict[str, Any] = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}}
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10, age=200, **later))
     done = stories.decided(made)
     assert not done.evictions
@@ -314,6 +320,6 @@ def test_gangs_say_where_pods_belong() -> None:
     """The stories above stand on this."""
     made = full(stories.queue("b"))
     build.put(made, stories.member("m0", "b", "g", 2))
-    assert made.gangs.of("uid-of-m0").gang == ("default", "gang/g")
+    assert gang_of(made, "m0") == ("default", "gang/g")
     assert made.gangs.known(("default", "gang/g")).groups[0].min == 2
     assert gangs.membership(made.pods["uid-of-m0"]).gang == ("default", "gang/g")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, node_of, pod_tree, scene
+from tests.e2e.scene import SCENE, Scene, Tree, node_of, pod_tree, scene
 from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
@@ -75,6 +75,22 @@ def test_a_gang_starts_together_all_claims_before_any_binding(story: Scene) -> N
         assert len([version for version in allocated if version < min(bound)]) >= 4
         assert sorted(one["pod"] for one in made.object["spec"]["members"]) == names
     assert story.live.consistent()["consistent"]
+
+
+def test_people_can_read_an_intent_and_nobody_can_change_it(story: Scene) -> None:
+    member_ = {"pod": "llama-0", "uid": "u", "node": "n", "claims": ["llama-0-gpu"]}
+    spec = {"gang": "gang/llama", "attempt": 1, "deadline": "2026-11-16T08:20:00Z", "members": [member_]}
+    name = "gang-llama-5d0f3c9a1b"
+    head: Tree = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Intent", "metadata": {"name": name}}
+    story.rest.create("intents", head | {"spec": spec}, story.namespace)
+    shown = planes.kubectl(story.live.plane, "get", "intents", "-n", story.namespace).splitlines()
+    assert shown[0].split() == ["NAME", "GANG", "ATTEMPT", "DEADLINE", "AGE"]
+    assert shown[1].split()[:4] == [name, "gang/llama", "1", "2026-11-16T08:20:00Z"]
+    with pytest.raises(rest.RefusedError, match="an intent is written once"):
+        story.rest.patch("intents", name, {"spec": {"attempt": 2}}, story.namespace)
+    head["metadata"]["name"] = "empty"
+    with pytest.raises(rest.RefusedError, match="members"):
+        story.rest.create("intents", head | {"spec": spec | {"members": []}}, story.namespace)
 
 
 def test_a_gang_without_room_holds_nothing_and_starts_when_a_node_comes(story: Scene) -> None:

@@ -1,7 +1,7 @@
 """Runs the scheduler against a real control plane while everything around it breaks, then has the history judged.
 
-Phases: a storm of broken requests; processes killed between two writes; the same with gangs, some of which make others
-yield; the store restarted; two replicas, the leader of which is stopped past its lease or killed; a rival that
+Phases: a storm of broken requests; processes killed between two writes; the store restarted; two replicas, the leader
+of which is stopped past its lease or killed; the same with gangs, some of which make others yield; a rival that
 allocates the same devices. After each phase the faults
 cease and the field must come to rest. All choices follow from a seed, except what the machine's own timing decides.
 """
@@ -115,9 +115,9 @@ class Campaign:
         chosen: list[tuple[str, float, Phase]] = [
             ("storm", sizes.storm_faults, lambda: self._storm(sizes)),
             ("kills", sizes.kills, lambda: self._kills(sizes)),
-            ("gangs", sizes.gang_kills, lambda: self._gangs(sizes)),
             ("restarts", sizes.restarts, lambda: self._restarts(sizes)),
             ("replicas", sizes.stops + sizes.replica_kills, lambda: self._replicas(sizes)),
+            ("gangs", sizes.gang_kills, lambda: self._gangs(sizes)),
             ("rival", sizes.rival_seconds, lambda: self._rival(sizes)),
         ]
         return [(name, phase) for name, size, phase in chosen if size]
@@ -187,23 +187,6 @@ class Campaign:
         await self._field.rest()
         await one.end()
 
-    async def _gangs(self, sizes: Sizes) -> None:
-        """The process dies while gangs are being started and others yield to them."""
-        at, (one, *_) = self._field, self._field.instances
-        await gangs.furnish(at.api)
-        users = gangs.Gangs(at.api, at.recorder, chance=random.Random(self._chance.random()))
-        await at.start(one)
-        async with self._load(sizes._replace(actions_per_second=1.5), users):
-            one.proxy.plan = MILD
-            for number in range(sizes.gang_kills):
-                what = GANG_WRITES[number % len(GANG_WRITES)]
-                await at.kill_at_write(one, is_before=number % 2 == 0, what=what)
-                await at.start(one)
-        self._more_created = users.created
-        await at.rest()
-        await gangs.clear(at.api)
-        await one.end()
-
     async def _restarts(self, sizes: Sizes) -> None:
         """The store goes away under everybody, in good order or not."""
         (one, *_) = self._field.instances
@@ -245,6 +228,27 @@ class Campaign:
                     await self._field.start(killed, has_election=True)
         await self._field.rest()
         for one in self._field.instances:
+            await one.end()
+
+    async def _gangs(self, sizes: Sizes) -> None:
+        """The leader dies while gangs are being started and others yield to them; the other replica goes on."""
+        at = self._field
+        await gangs.furnish(at.api)
+        users = gangs.Gangs(at.api, at.recorder, chance=random.Random(self._chance.random()))
+        for one in at.instances:
+            await at.start(one, has_election=True)
+        async with self._load(sizes._replace(actions_per_second=1.5), users):
+            for one in at.instances:
+                one.proxy.plan = MILD._replace(slow_seconds=0.2)
+            for number in range(sizes.gang_kills):
+                await asyncio.sleep(self._chance.uniform(0, 3))
+                what = GANG_WRITES[number % len(GANG_WRITES)]
+                killed = await at.kill_at_write(*at.instances, is_before=number % 2 == 0, what=what)
+                await at.start(killed, has_election=True)
+        self._more_created = users.created
+        await at.rest()
+        await gangs.clear(at.api)
+        for one in at.instances:
             await one.end()
 
     async def _rival(self, sizes: Sizes) -> None:

@@ -7,6 +7,7 @@ before or right after one of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import ssl
@@ -290,6 +291,7 @@ async def _truncated(request: web.Request, whole: Answer) -> web.StreamResponse:
     """Half of what was announced, then the end."""
     answer = web.StreamResponse(status=whole.status, headers=whole.headers)
     answer.content_length = len(whole.body)
-    await answer.prepare(request)
-    await answer.write(whole.body[: len(whole.body) // 2])
+    with contextlib.suppress(ConnectionResetError):  # whoever asked may be dead by now
+        await answer.prepare(request)
+        await answer.write(whole.body[: len(whole.body) // 2])
     return _reset(request)

@@ -175,6 +175,33 @@ def test_nobody_else_has_to_yield_while_the_victims_are_ending_and_then_the_bene
     play(story)
 
 
+def test_single_victims_for_different_beneficiaries_go_at_the_same_time() -> None:
+    async def story() -> None:
+        stage = staged("a", "b")
+        found, listen = writes(stage)
+        scripts = (Script(stage, victims=("a",), gains="x"), Script(stage, victims=("b",), gains="y"))
+
+        def both(*given: Any, **more: Any) -> plan.Plan:
+            first, second = (script(*given, **more) for script in scripts)
+            nominations = {one.pod.uid: one for one in (*first.nominations, *second.nominations)}
+            return plan.Plan(
+                placements=tuple(one for one in first.placements if one.pod.uid not in nominations),
+                nominations=tuple(nominations.values()),
+                evictions=(*first.evictions, *second.evictions),
+            )
+
+        async with stage.scheduling(decide=both):
+            await stage.pass_time(3)
+            listen()
+            stage.pod("x", templates=("one",))
+            stage.pod("y", templates=("one",))
+            await stage.pass_time(3)
+            asked = [one.split()[0] for one in found if "eviction" in one]
+            assert asked == ["rehearse", "rehearse", "create", "create"]
+
+    play(story)
+
+
 def test_where_a_disruption_budget_says_no_nobody_yields_and_the_pod_is_spared_for_a_while() -> None:
     async def story() -> None:
         stage = staged("a", "b")

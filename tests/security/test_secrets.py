@@ -42,11 +42,12 @@ def test_the_rights_name_every_resource_and_no_secret() -> None:
     groups = {group for rule in rules for group in rule["apiGroups"]}
     assert not [one for one in named if "*" in one or "secret" in one or "configmap" in one or "exec" in one]
     assert "*" not in verbs | groups
-    assert not verbs & {"delete", "deletecollection", "impersonate", "bind", "escalate"}
+    assert not verbs & {"deletecollection", "impersonate", "bind", "escalate"}
+    assert {name for rule in rules if "delete" in rule["verbs"] for name in rule["resources"]} == {"intents"}
     assert {name for rule in rules if "update" in rule["verbs"] for name in rule["resources"]} == {"resourceclaims"}
     for rule in rules:
         if set(rule["verbs"]) & {"create", "patch"} and "pods" in rule["resources"]:
-            pytest.fail("a scheduler writes no pods, only their status and binding")
+            pytest.fail("a scheduler writes no pods, only their status, binding and eviction")
 
 
 def test_no_kind_we_watch_or_save_carries_secrets() -> None:

@@ -60,6 +60,7 @@ class Course:
         self.now = now
         self.plan = plan.Plan()
         self.started: dict[gangs.GangKey, Started] = {}
+        self.evicted: list[plan.Eviction] = []
         self.turns = 0
         self._policy = policy_
         self._seconds = seconds
@@ -78,7 +79,7 @@ class Course:
     def go_on(self, until: datetime.datetime | None = None) -> None:
         """Until nobody waits or nothing changes any more; or to that hour."""
         while self.turns < MOST_TURNS:
-            while self._turn() and self.turns < MOST_TURNS:
+            while self.turn() and self.turns < MOST_TURNS:
                 pass
             hour = self._next_hour()
             if until is not None and (hour is None or hour > until):
@@ -101,13 +102,14 @@ class Course:
         """Something is gone."""
         self.world.apply(Deleted(fact))
 
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         """One decision, carried out; whether it changed anything."""
         self.turns += 1
         self.plan = cycle.decide(self.world, self._policy, self.now)
         self.world.promise(self.plan.promises)
         if self._told is not None:
             self._told(self.plan, self.now)
+        self.evicted += self.plan.evictions
         for eviction in self.plan.evictions:
             self._evict(eviction.pod.uid)
         for placement in self.plan.placements:
@@ -203,11 +205,12 @@ class Course:
         if seconds is None and leaving is None:
             return
         start = order.instant(pod.status.start_time) if pod.status.start_time else self.now
-        at = self.now if start is order.NEVER else start + datetime.timedelta(seconds=seconds or 0)
         if leaving is not None:
-            at = order.instant(leaving)
-        if at <= self.now:  # it should have ended before
-            at = self.now + datetime.timedelta(seconds=runtimes.OVERDUE_SECONDS)
+            at = max(order.instant(leaving), self.now)
+        else:
+            began = self.now if start is order.NEVER else start
+            most = longest(gang, self._allowed(gang))
+            at = runtimes.ending(began, self.now, seconds=seconds or 0, most=most).at
         self._known[id_] = at
         heapq.heappush(self._ends, (at, id_))
 

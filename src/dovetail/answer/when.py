@@ -23,7 +23,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """When a gang starts."""
 
     gang: plan.GangRef
-    pods: int
+    members: tuple[str, ...]  # the pods that wait
     start: plan.Instant | None = None
     latest: plan.Instant | None = None  # None: nobody knows how late it may get
     why: str = ""
@@ -47,15 +47,15 @@ def when(
     late.go_on()
     unmet = _unmet(likely, [key for key in waiting if key not in likely.started], policy_)
     found = [
-        _expectation(key, count, likely.started.get(key), late.started.get(key), unmet.get(key, ""))
-        for key, count in waiting.items()
+        _expectation(key, members, likely.started.get(key), late.started.get(key), unmet.get(key, ""))
+        for key, members in waiting.items()
     ]
     return tuple(sorted(found, key=lambda one: (one.start is None, one.start or now, str(one.gang))))
 
 
-def _waiting(world: World, policy_: policy.Policy) -> dict[gangs.GangKey, int]:
-    """Gangs below their minimum that have pods to start, with how many."""
-    found: dict[gangs.GangKey, int] = {}
+def _waiting(world: World, policy_: policy.Policy) -> dict[gangs.GangKey, tuple[str, ...]]:
+    """Gangs below their minimum that have pods to start, with the names of these."""
+    found: dict[gangs.GangKey, tuple[str, ...]] = {}
     names = policy_.scheduler_names
     for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
         members = {id_: (world.pods[id_], group) for id_, group in world.gangs.members(key).items()}
@@ -64,18 +64,22 @@ def _waiting(world: World, policy_: policy.Policy) -> dict[gangs.GangKey, int]:
         job = jobs.job_of(world.gangs.known(key), members, queue="")
         waiting = [id_ for id_, state in job.state.items() if state in (jobs.State.WAITING, jobs.State.GATED)]
         if waiting and not job.is_satisfied(job.root):
-            found[key] = len(waiting)
+            found[key] = tuple(sorted(job.pods[id_].metadata.name for id_ in waiting))
     return found
 
 
 def _expectation(
-    key: gangs.GangKey, count: int, likely: course.Started | None, late: course.Started | None, unmet: str
+    key: gangs.GangKey,
+    members: tuple[str, ...],
+    likely: course.Started | None,
+    late: course.Started | None,
+    unmet: str,
 ) -> Expectation:
     ref = plan.GangRef(*key)
     if likely is None:
-        return Expectation(gang=ref, pods=count, why=unmet)
+        return Expectation(gang=ref, members=members, why=unmet)
     latest = max(late.at, likely.at) if late is not None else None
-    return Expectation(gang=ref, pods=count, start=likely.at, latest=latest, why=_after(likely.after))
+    return Expectation(gang=ref, members=members, start=likely.at, latest=latest, why=_after(likely.after))
 
 
 def _after(ended: Sequence[gangs.GangKey]) -> str:
@@ -110,6 +114,6 @@ def _reason(
     decided = cycle.decide(emptied.world, policy_, emptied.now, among=members)
     nodes = {one.node for one in decided.placements if one.pod.uid in members}
     if not nodes:
-        return f"never, as things are: {next((told[id_] for id_ in members if id_ in told), 'nobody says why')}"
+        return f"{profile.NEVER}: {next((told[id_] for id_ in members if id_ in told), 'nobody says why')}"
     near = sum(not nodes.isdisjoint(where) for where in homes.values())
     return profile.unbounded(near or len(homes))

@@ -24,6 +24,7 @@ COMMANDS = {
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
     "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
     "decide": ("dovetail.cli.decide:command", "Decide scenarios given in a file: who starts, waits, yields."),
+    "when": ("dovetail.cli.when:command", "Say when waiting work starts, and how late it may get."),
     "snapshot": ("dovetail.cli.snapshot:group", "Save a cluster to files, load it back, show what was saved."),
     "scheduler": ("dovetail.cli.scheduler:command", "Schedule pods on a real Kubernetes, or compare (--shadow)."),
     "install": ("dovetail.cli.install:install", "Install the scheduler on a cluster, or print the manifests."),

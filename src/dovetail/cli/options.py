@@ -47,6 +47,13 @@ def opened(state: str | None) -> local.Local:
     return _copy(Path(directory), context)
 
 
+def snapshot() -> Path | None:
+    """The saved cluster that --snapshot names, if it was given."""
+    context = click.get_current_context(silent=True)
+    named = context.meta.get(_SNAPSHOT) if context is not None else None
+    return None if named is None else Path(named)
+
+
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     context.meta[_SNAPSHOT] = value
 

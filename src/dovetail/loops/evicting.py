@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dovetail.loops import nominating, settle, tell
@@ -25,6 +25,7 @@ TARGET: Final = "DisruptionTarget"
 REASON: Final = "PreemptionByScheduler"  # core/v1's reasons of that condition
 FIRST_SPARE: Final = 10.0
 LONGEST_SPARE: Final = 120.0
+AT_ONCE: Final = 16  # gangs that gain by one victim each
 SEEN_SECONDS: Final = 10.0  # for so long news of a pod's end are waited for before anything else is decided
 
 Nominations = Mapping[str, str]
@@ -92,14 +93,35 @@ class Evictor:
     async def _carry(self, made: plan.Plan, changes: Nominations) -> None:
         try:
             failed = await self._nominator.write(changes, _gained(made.evictions))
-            for beneficiary, evictions in by_beneficiary(made.evictions).items():
-                gaining = () if beneficiary is None else nominating.uids_of(made.nominations, beneficiary)
-                if gaining and failed.issuperset(gaining):
-                    LOG.info("nobody is evicted", extra={"gang": str(beneficiary), "why": "it is gone"})
-                    continue
-                await self._evict_for(beneficiary, evictions)
+            found = {
+                beneficiary: evictions
+                for beneficiary, evictions in by_beneficiary(made.evictions).items()
+                if not self._is_gone(beneficiary, made, failed)
+            }
+            # A single victim cannot be taken in part. Of several some could: what others take from the same budget
+            # after a rehearsal is not in it.
+            single = [(who, evictions) for who, evictions in found.items() if len(evictions) == 1]
+            places = asyncio.Semaphore(AT_ONCE)
+            await asyncio.gather(*(self._in_place(places, who, evictions) for who, evictions in single))
+            for who, evictions in found.items():
+                if len(evictions) > 1:
+                    await self._evict_for(who, evictions)
         finally:
             self._busy -= 1
+
+    def _is_gone(self, beneficiary: plan.GangRef | None, made: plan.Plan, failed: Collection[str]) -> bool:
+        """Whether none of those who would gain could be nominated."""
+        gaining = () if beneficiary is None else nominating.uids_of(made.nominations, beneficiary)
+        if not gaining or not all(uid in failed for uid in gaining):
+            return False
+        LOG.info("nobody is evicted", extra={"gang": str(beneficiary), "why": "it is gone"})
+        return True
+
+    async def _in_place(
+        self, places: asyncio.Semaphore, beneficiary: plan.GangRef | None, evictions: Sequence[plan.Eviction]
+    ) -> None:
+        async with places:
+            await self._evict_for(beneficiary, evictions)
 
     async def take_back(self, gang: plan.GangRef, members: Sequence[pods.Pod], why: str) -> None:
         """Evicts what runs of a gang that could not start as a whole."""

@@ -7,6 +7,7 @@ again. Where nobody measures nobody is idle. Never decides who yields, never end
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -98,7 +99,7 @@ class Idle:
             if number % PORTION == PORTION - 1:
                 await asyncio.sleep(0)
             pod = world.pods.get(id_)
-            if pod is None or not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+            if pod is None or (not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None):
                 continue
             member = world.gangs.of(id_)
             if member is None:

@@ -113,16 +113,7 @@ class Scheduler:
         self._meter = meter_
         self._settings = settings
         self._report = report.Report(clock, meter_, tracer)
-        self.teller = tell.Teller(
-            api,
-            clock,
-            meter_,
-            latest=self.world.pods.get,
-            controller=settings.controller,
-            instance=settings.instance,
-            rate_per_second=settings.events_per_second,
-            tells_scheduled=settings.tells_scheduled,
-        )
+        self.teller = self._made_teller(api)
         self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
         self._notices = noticing.Notices(
             self.world,
@@ -143,16 +134,7 @@ class Scheduler:
         limit = settings.conditions_timeout_seconds + settings.volumes_timeout_seconds
         self._keeper = keeping.Keeper(settler, clock, listing=begun, seconds=limit)
         self._nominator = nominating.Nominator(settler, clock, self.world, saw=picture_.saw)
-        self._evictor = evicting.Evictor(
-            settler,
-            clock,
-            self.world,
-            teller=self.teller,
-            nominator=self._nominator,
-            meter_=meter_,
-            saw=picture_.saw,
-            went=self._went,
-        )
+        self._evictor = self._made_evictor(settler)
         self._flights = self._notices.flights = self._made_flights(settler)
         self._turns = turns.Turns(
             self.world,
@@ -166,6 +148,33 @@ class Scheduler:
             bounds=turns.Bounds(settings.loop_bound_seconds, settings.batch_pods),
         )
         self._broken: asyncio.Future[None] | None = None
+
+    def _made_teller(self, api: apis.Api) -> tell.Teller:
+        """Who tells owners how things stand."""
+        settings = self._settings
+        return tell.Teller(
+            api,
+            self._clock,
+            self._meter,
+            latest=self.world.pods.get,
+            controller=settings.controller,
+            instance=settings.instance,
+            rate_per_second=settings.events_per_second,
+            tells_scheduled=settings.tells_scheduled,
+        )
+
+    def _made_evictor(self, settler: settle.Settler) -> evicting.Evictor:
+        """Who makes pods yield."""
+        return evicting.Evictor(
+            settler,
+            self._clock,
+            self.world,
+            teller=self.teller,
+            nominator=self._nominator,
+            meter_=self._meter,
+            saw=self.picture.saw,
+            went=self._went,
+        )
 
     def _made_flights(self, settler: settle.Settler) -> flights.Flights:
         """Whoever writes, with what they need to know and whom they tell."""

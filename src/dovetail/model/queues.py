@@ -62,6 +62,7 @@ class QueueStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="c
     dominant_share: str = ""
     usage: dict[str, str] = {}  # decayed use, in unit-seconds by resource, as of usage_time
     usage_time: str = ""
+    usage_counted: dict[str, str] = {}  # what shares are lowered by: follows usage in steps, so that they keep still
     running: meta.Int64 = 0
     pending: meta.Int64 = 0
 

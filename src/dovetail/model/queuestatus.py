@@ -30,6 +30,7 @@ def told(
         conditions=(*others, _ready(queue, problem, now)),
         resources={_name(name): share for name, share in sorted(shown.resources.items())},
         usage={_name(name): used for name, used in sorted(shown.usage.items())},
+        usage_counted={_name(name): used for name, used in sorted(shown.usage_counted.items())},
     )
 
 

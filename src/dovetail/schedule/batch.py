@@ -66,7 +66,7 @@ class Batch:
                 if state is State.WAITING and job.id not in self._refused:
                     accounts.wait(job.queue, self._stage.waits_for(id_)[1])
         weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
-        used = history.parts(known, accounts.capacity, now=now, half_life=half_life) if weight > 0 else None
+        used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
         fairshare.divide(accounts, usage=used, usage_weight=weight)
 
     def _price(self, id_: str) -> amounts.Amounts:
@@ -102,7 +102,16 @@ class Batch:
     # The steps
 
     def decide(self) -> plan.Plan:
-        """Everything, step by step."""
+        """Everything. What was kept for those it is about is theirs no longer: they are given anew what is best."""
+        crowd = self._stage.world.crowd
+        with crowd.disregarding([id_ for id_ in crowd.expected() if self._is_about(id_)]):
+            return self._decided()
+
+    def _is_about(self, id_: str) -> bool:
+        return self._stage.knows(id_) and (self._among is None or id_ in self._among)
+
+    def _decided(self) -> plan.Plan:
+        """Step by step."""
         stage = self._stage
         placer = Placer(stage)
         self._promises = promises.begun(stage, placer)
@@ -289,12 +298,13 @@ class Batch:
                 made.nominate(one.pod, one.found.node, gang_ref(one.job))
         for id_, why in stage.yielded.items():
             made.evict(_eviction(why, id_, stage.given.get(id_)))
-        for refusal in self._refusals():
-            made.wait(refusal)
-        told = numbers.numbers(stage.accounts, stage.jobs.values())
         promised = self._promises.told() if self._promises is not None else ()
         if self._promises is not None:
             self._wake_by(self._promises.wake_at())
+        said = {id_: one for one in promised for id_ in stage.jobs[str(one.gang)].pods}
+        for refusal in self._refusals():
+            made.wait(promises.added(refusal, said.get(refusal.pod.uid)))
+        told = numbers.numbers(stage.accounts, stage.jobs.values())
         return msgspec.structs.replace(made.finish(wake_at=self._wake), promises=promised, queues=told)
 
 

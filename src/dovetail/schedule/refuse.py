@@ -82,6 +82,12 @@ def over_nodes(
     )
 
 
+def beside(refusal: plan.Refusal, reason: Reason) -> plan.Refusal:
+    """The same refusal where a bound ruled some nodes out before anybody looked at them."""
+    obstacles = (plan.Obstacle(reason=reason), *refusal.obstacles)
+    return msgspec.structs.replace(refusal, summary=f"{reason}; elsewhere: {refusal.summary}", obstacles=obstacles)
+
+
 def of_pod(pod: pods.Pod, reasons: tuple[Reason, ...], *, is_undecided: bool = False) -> plan.Refusal:
     """The refusal of a pod for reasons of its own."""
     return plan.Refusal(

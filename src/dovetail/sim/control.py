@@ -32,7 +32,7 @@ from dovetail.model.classes import DeviceClass
 from dovetail.sim import cluster as clusters
 from dovetail.sim import owners, rulings, volumes, yielding
 from dovetail.sim import queues as queue_status
-from dovetail.world.events import Changed, Deleted, ObjectKey
+from dovetail.world.events import Changed, Deleted, Object, ObjectKey
 from dovetail.world.world import World
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
@@ -80,6 +80,13 @@ def world_of(cluster: clusters.Cluster) -> World:
     return _Mirror().world_of(cluster)
 
 
+def facts_of(cluster: clusters.Cluster) -> list[Object]:
+    """What the stored objects say, for whoever builds a world of their own."""
+    mirror = _Mirror()
+    mirror.world_of(cluster)
+    return mirror.facts()
+
+
 def timestamp(now: datetime.datetime) -> str:
     """As the API server writes times."""
     return now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -108,6 +115,11 @@ class _Mirror:
                 self._world.apply(Changed(found.struct))
         self._shown = after
         return self._world
+
+    def facts(self) -> list[Object]:
+        """Everything that was shown, and the gangs read off it."""
+        found = [clusters.decoded(record).struct for _, record in sorted(self._shown.items())]
+        return [*(one for one in found if isinstance(one, _SEEN)), *self._owners.gangs()]
 
 
 def _caught_up(

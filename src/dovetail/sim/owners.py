@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dovetail import errors
 from dovetail.loops import grouping
-from dovetail.model import kinds, objects
+from dovetail.model import gangs, kinds, objects
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
 
@@ -46,6 +46,10 @@ class Owners:
         kind = kind_of(stored)
         if kind is not None:
             self._book.deleted(kind, stored.struct)
+
+    def gangs(self) -> list[gangs.Gang]:
+        """Every gang that was read."""
+        return self._book.all()
 
     # What the book tells
 

@@ -70,6 +70,7 @@ class Works:
         self._serial: dict[str, int] = {}
         self._bound: set[str] = set()  # by uid
         self._over: set[str] = set()
+        self._finished: dict[str, list[tuple[str, str]]] = {}  # by work: pods that ended stay until all of it has
         self._ended: list[tuple[str, str]] = []
         self._lost: list[Work] = []
         api.subscribe(kinds.POD, self._noticed)
@@ -83,7 +84,7 @@ class Works:
             self._make(work)
 
     def sweep(self) -> None:
-        """Takes away pods that ended and makes anew those that were lost."""
+        """Takes away the pods of work that is done and makes anew those that were lost."""
         while self._ended:
             self._api.shelf.delete(kinds.POD, self._ended.pop(0), grace_seconds=0)
         while self._lost:
@@ -112,7 +113,7 @@ class Works:
             if uid not in self._over:
                 self._over.add(uid)
                 self._note(ENDED if phase == stages.SUCCEEDED else FAILED, work.name, name, node)
-                self._ended.append((pod.metadata.namespace, name))
+                self._finished.setdefault(work.name, []).append((pod.metadata.namespace, name))
                 self._count_down(work)
         elif node and uid not in self._bound:
             self._bound.add(uid)
@@ -122,6 +123,7 @@ class Works:
         self.left[work.name] -= 1
         if not self.left[work.name]:
             self._note(DONE, work.name)
+            self._ended += self._finished.pop(work.name, [])
 
     def _note(self, what: str, work: str, pod: str = "", node: str = "") -> None:
         self.history.append(Entry(self._api.clock.monotonic(), what, work, pod, node))

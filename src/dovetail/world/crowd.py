@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -140,6 +141,15 @@ class Crowd:
             self._expected[id_] = pod
         else:
             self._expected.pop(id_, None)
+
+    @contextmanager
+    def disregarding(self, ids: Iterable[str]) -> Iterator[None]:
+        """Inside, no node is kept free for these: whoever decides about them all gives them theirs."""
+        kept = {id_: self._expected.pop(id_) for id_ in ids if id_ in self._expected}
+        try:
+            yield
+        finally:
+            self._expected.update(kept)
 
     def drop(self, id_: str) -> None:
         """A pod left, if it was anywhere."""

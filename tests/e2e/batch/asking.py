@@ -39,10 +39,18 @@ def problem(scenario: reading.Scenario) -> str:
     """Why a server cannot be told this scenario; nothing if it can."""
     if any(claim.other_consumers for claim in scenario.claims):
         return "a claim has users that do not exist: the server takes them off"
+    for queue in scenario.queues:
+        if any(_is_above(queue, resource) for resource in ("gpu", "cpu", "memory")):
+            return f"queue {queue.name} has a quota above its limit: the server refuses it"
     for job in scenario.jobs:
         if _kind(job) is None:
             return f"no kind of owner has the groups of job {job.name}"
     return ""
+
+
+def _is_above(queue: reading.Queue, resource: str) -> bool:
+    quota, limit = getattr(queue.quota, resource), getattr(queue.limit, resource)
+    return limit is not None and (quota is None or quota > limit)
 
 
 def told(job: reading.Job, scenario: reading.Scenario) -> Told:
@@ -159,10 +167,9 @@ def _whole(job: reading.Job, scenario: reading.Scenario) -> Tree:
 
 
 def _grace(job: reading.Job, scenario: reading.Scenario) -> str:
-    """Whether the job is below its minimum for too long already, as a length of time that begins now."""
+    """Whether the job, if it is below its minimum, is so for too long already: a length of time that begins now."""
     grace = scenario.settings.stale_grace_s if job.stale_grace_s is None else job.stale_grace_s
-    is_over = job.stale_for_s is not None and 0 <= grace <= job.stale_for_s
-    return "0s" if is_over else "never"
+    return "0s" if 0 <= grace <= (job.stale_for_s or 0) else "never"
 
 
 def _place(wish: reading.Wish | None) -> dict[str, str]:

@@ -61,12 +61,10 @@ def told(document: Document) -> Story:
     document = dict(document)
     jobs = document["jobs"]
     words = _names([job["name"] for job in jobs]) | _names([pod["name"] for job in jobs for pod in job["pods"]])
-    for part in ("jobs", "expect"):
-        document[part] = _said(document[part], words)
-    document["claims"] = [
-        one | {"reserved_for": _said(one.get("reserved_for", []), words), "device_class": _fit(one["device_class"])}
-        for one in document.get("claims", ())
-    ]
+    words |= _names([queue["name"] for queue in document["queues"]])
+    for part in ("queues", "jobs", "claims", "expect"):
+        document[part] = _said(document.get(part, []), words)
+    document["claims"] = [one | {"device_class": _fit(one["device_class"])} for one in document["claims"]]
     document["device_classes"] = [one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())]
     scenario = reading.read(msgspec.json.encode(document), place=document["id"])
     return Story(scenario, document)

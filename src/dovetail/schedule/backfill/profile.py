@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import bisect
 import datetime
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.model import pods
 from dovetail.schedule.backfill.runtimes import Runtimes
-from dovetail.schedule.gangs.jobs import PLACED, Job, State
+from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
 from dovetail.schedule.yielding.bounds import Bounds, Room
 from dovetail.world.events import ObjectKey
 from dovetail.world.world import TERMINAL
+
+NEVER: Final = "never, as things are"  # how it begins where a gang is in its own way
+_THERE: Final = (State.ACTIVE, State.STARTING)
 
 
 class Held(NamedTuple):
@@ -50,23 +53,11 @@ class Unknown(NamedTuple):
 class Leavers:
     """Pods on nodes by the hour at which they end, and those of which nobody knows it."""
 
-    def __init__(self, stage: Stage, times: Runtimes) -> None:
-        found = []
-        self.staying: list[str] = []
+    def __init__(self, ends: Sequence[tuple[datetime.datetime, str]], staying: Sequence[str]) -> None:
+        self.staying = staying
         self.has_nominated = False  # some only come once others left: they are not where a count would look for them
-        for job in stage.jobs.values():
-            for id_, state in job.state.items():
-                if state not in PLACED:
-                    continue
-                end = times.end_of(job, id_)
-                if end is None:
-                    self.staying.append(id_)
-                else:
-                    found.append((end.at, id_))
-                self.has_nominated |= state is State.NOMINATED
-        found.sort()
-        self._hours = [at for at, _ in found]
-        self._ids = [id_ for _, id_ in found]
+        self._hours = [at for at, _ in ends]
+        self._ids = [id_ for _, id_ in ends]
 
     def moments(self) -> set[datetime.datetime]:
         """The hours at which somebody ends."""
@@ -88,18 +79,43 @@ class Profile:
         self._stage = stage
         self._placer = placer
         self._times = times
+        self._bound: tuple[list[tuple[datetime.datetime, str]], list[str]] | None = None
         self._by_node: dict[str, list[str]] | None = None
         self._idle: list[ObjectKey] | None = None  # claims nobody uses any more
 
     def leavers(self) -> Leavers:
-        """Who ends when, as things stand now."""
-        return Leavers(self._stage, self._times)
+        """Who ends when, as things stand now. What is bound is looked at once."""
+        stage = self._stage
+        if self._bound is None:
+            there = [(job, id_) for job in stage.jobs.values() for id_ in job.pods if job.state[id_] in _THERE]
+            self._bound = self._ended(one for one in there if one[1] not in stage.given)
+        came = self._ended([(one.job, id_) for id_, one in stage.given.items()])
+        found = Leavers(sorted((*self._bound[0], *came[0])), [*self._bound[1], *came[1]])
+        found.has_nominated = any(not one.is_now for one in stage.given.values())
+        return found
 
-    def first_start(self, job: Job, ids: Sequence[str], kept: Sequence[Held]) -> Held | Unknown:
-        """When and where these pods of a job start at the earliest. Tries a few moments, not all."""
+    def _ended(self, pods_: Iterable[tuple[Job, str]]) -> tuple[list[tuple[datetime.datetime, str]], list[str]]:
+        ends: list[tuple[datetime.datetime, str]] = []
+        staying: list[str] = []
+        for job, id_ in pods_:
+            end = self._times.end_of(job, id_)
+            if end is None:
+                staying.append(id_)
+            else:
+                ends.append((end.at, id_))
+        return ends, staying
+
+    def first_start(
+        self, job: Job, ids: Sequence[str], kept: Sequence[Held], *, before: datetime.datetime | None = None
+    ) -> Held | Unknown | None:
+        """When and where these pods of a job start at the earliest; None if not before that hour.
+
+        Tries a few moments, not all.
+        """
         leavers = self.leavers()
         hours = leavers.moments() | {one.end for one in kept if one.end is not None and one.end > self._times.now}
-        moments = sorted(hours | {self._times.now})  # now: some have ended, and are about to give back what they held
+        hours.add(self._times.now)  # some have ended, and are about to give back what they held
+        moments = sorted(hour for hour in hours if before is None or hour < before)
         with self._stage.attempt(), self._stage.later():
             self._settle()
             bounds = Bounds(self._stage, Room(self._stage), ids)
@@ -118,7 +134,7 @@ class Profile:
 
         if (index := _first_by_leaps(low, len(moments), fits)) is not None:
             return found[index]
-        return self._never(job, ids, leavers)
+        return self._never(job, ids, leavers) if before is None else None
 
     def seats_at(self, job: Job, at: datetime.datetime, wanted: Mapping[str, str], kept: Sequence[Held]) -> Held | None:
         """The same pods on the same nodes at that hour, if they still fit there, on whichever devices."""
@@ -225,7 +241,7 @@ class Profile:
             refusal = self._placer.step(job, ids)
             nodes = set() if refusal is not None else {found.node for found in self._given(ids).values()}
         if refusal is not None:
-            return Unknown(0, f"never, as things are: {refusal.summary}")
+            return Unknown(0, f"{NEVER}: {refusal.summary}")
         silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._node_of(id_) in nodes}
         return Unknown(len(silent), unbounded(len(silent)))
 

@@ -12,8 +12,10 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
+
 from dovetail.model import plan, pods
-from dovetail.schedule.backfill.profile import Held, Profile, Unknown
+from dovetail.schedule.backfill.profile import NEVER, Held, Profile, Unknown
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.gangs.placing import Placer
@@ -28,6 +30,25 @@ def begun(stage: Stage, placer: Placer) -> Promises | None:
     return Promises(stage, placer, stage.now)
 
 
+def added(refusal: plan.Refusal, promise: plan.Promise | None) -> plan.Refusal:
+    """The refusal with what is promised to the pod all the same."""
+    if promise is None or (promise.start is None and promise.cause.startswith(NEVER)):
+        return refusal
+    return msgspec.structs.replace(refusal, summary=f"{refusal.summary}; {_sentence(promise)}")
+
+
+def _sentence(promise: plan.Promise) -> str:
+    if promise.start is None:
+        return f"its start is {promise.cause}"
+    if promise.moved_from is None:
+        return f"starts by {_stamp(promise.start)}"
+    return f"starts by {_stamp(promise.start)} instead of {_stamp(promise.moved_from)}: {promise.cause}"
+
+
+def _stamp(moment: plan.Instant) -> str:
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Promises:
     """What is promised, in one decision. A guard of its stage."""
 
@@ -39,12 +60,14 @@ class Promises:
         self._held: dict[str, Held] = {}  # by job
         self._unknown: dict[str, Unknown] = {}
         self._before: dict[str, plan.Promise] = {}
+        self._ranks: dict[str, int] = {}  # of promises made before, the first of them first
         self._made = 0  # to those first in line
         self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
         for ref, promise in stage.world.promises.items():
             job = stage.jobs.get(str(ref))
             if job is not None and promise.start is not None and _waits(job):
                 self._before[job.id] = promise
+                self._ranks[job.id] = len(self._ranks)
                 self._restore(job, promise)
 
     def _restore(self, job: Job, promise: plan.Promise) -> None:
@@ -62,7 +85,7 @@ class Promises:
 
     def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
         """Whether the place may be taken now: everybody else still gets what was promised, at that time."""
-        if self._is_trying or True:
+        if self._is_trying:
             return True
         seconds = self._times.longest(job)
         end = None if seconds is None else self._now + datetime.timedelta(seconds=seconds)
@@ -118,21 +141,28 @@ class Promises:
     def _promise(self, job: Job, ids: Sequence[str], *, is_last: bool = False) -> None:
         """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
         before = self._held.pop(job.id, None)
-        kept = [one for one in self._held.values() if is_last or not self._comes_before(job, one.job)]
+        kept = [one for one in self._held.values() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
         with self._trying():
-            found = self._profile.first_start(job, ids, kept)
+            found = self._profile.first_start(job, ids, kept, before=None if before is None else before.start)
         if isinstance(found, Unknown):
-            if before is None:
-                self._unknown[job.id] = found
-                return
-            found = before
-        if before is not None and before.start <= found.start:
+            self._unknown[job.id] = found
+            return
+        if found is None:
+            assert before is not None
             found = before
         self._held[job.id] = found
         for other in [one for one in self._held.values() if one is not found and one not in kept]:
             if not self._stands(other):
                 del self._held[other.job.id]
                 self._promise(other.job, [*other.seats], is_last=True)
+
+    def _is_kept(self, other: Job, job: Job, *, is_lost: bool) -> bool:
+        """Whether a job leaves another its promise: unless it comes before it, or lost its own, made earlier."""
+        if self._comes_before(job, other):
+            return False
+        if is_lost and job.id in self._before and other.id in self._before:
+            return self._ranks[other.id] < self._ranks[job.id]
+        return True
 
     def _stands(self, held: Held) -> bool:
         """Whether a promise can still be kept beside all others."""

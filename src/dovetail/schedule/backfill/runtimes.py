@@ -15,7 +15,8 @@ from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues.accounts import Accounts
 
 LATE_SECONDS: Final = 10  # after its hour, until the end of a pod is seen: nobody is late before that
-OVERDUE_SECONDS: Final = 60  # what should have ended is expected to do so within that time, over and over
+OVERDUE_SECONDS: Final = 60  # what should have ended is expected to take so much more, or a part of what it took,
+OVERDUE_PART: Final = 10  # over and over
 
 
 class End(NamedTuple):
@@ -51,12 +52,22 @@ class Runtimes:
             return None
         began = job.pods[id_].status.start_time
         start = order.instant(began) if began is not None and job.pods[id_].spec.node_name else self.now
-        end = start + datetime.timedelta(seconds=seconds) if start is not order.NEVER else self.now
-        if end > self.now:
-            return End(end, False)
-        if end + datetime.timedelta(seconds=LATE_SECONDS) > self.now:
-            return End(self.now, False)
-        return End(self.now + datetime.timedelta(seconds=OVERDUE_SECONDS), True)
+        if start is order.NEVER:
+            start = self.now
+        return ending(start, self.now, seconds=seconds, most=self.longest(job))
+
+
+def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | None) -> End:
+    """When work that began then ends: by what it says; else, where that is over, by the most it may take."""
+    end = start + datetime.timedelta(seconds=seconds)
+    if end > now:
+        return End(end, False)
+    if end + datetime.timedelta(seconds=LATE_SECONDS) > now:
+        return End(now, False)
+    last = start + datetime.timedelta(seconds=most) if most is not None else now
+    if last > now:
+        return End(last, True)
+    return End(now + max(datetime.timedelta(seconds=OVERDUE_SECONDS), (now - start) / OVERDUE_PART), True)
 
 
 def allowed(accounts: Accounts, queue: str) -> int | None:

@@ -24,7 +24,7 @@ from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.amounts import Amounts
 from dovetail.schedule.queues.power import Caps
 from dovetail.schedule.queues.tariff import Tariff
-from dovetail.world.events import ObjectKey
+from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.trial import Trial
 from dovetail.world.world import World
 
@@ -101,6 +101,10 @@ class Stage:
     def jobs_by_pod(self) -> Mapping[str, Job]:
         """The job of every pod that is part of the decision."""
         return self._job_of
+
+    def knows(self, id_: str) -> bool:
+        """Whether the pod is one of those that are decided about."""
+        return id_ in self._job_of
 
     def job_of(self, id_: str) -> Job:
         """The job of a pod."""
@@ -201,18 +205,20 @@ class Stage:
         self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None
     ) -> Found | plan.Refusal:
         """The best node whose price the queue may pay: another type of GPU, or rack, may do where one does not."""
-        first: Reason | None = None
+        over = self._caps.shut(self.waits_for(pod_id(pod))[0])
+        first = over[0] if over is not None else None
         while True:
-            found = self._found(job, pod, needs, within)
+            if over is not None:
+                within = (self.world.nodes.keys() if within is None else set(within)) - over[1]
+            found = self._found(job, pod, needs, within) if over is None or within else refuse.of_pod(pod, (over[0],))
             if isinstance(found, plan.Refusal):
-                return found if first is None else refuse.of_pod(pod, (first,))
+                return found if first is None or not within else refuse.beside(found, first)
             if found.made is not None:
                 self.tariff.introduce(found.taken(pod), found.made.claim)
             over = self._over(job, pod, found.node, found.taken(pod))
             if over is None:
                 return found
             first = first or over[0]
-            within = (self.world.nodes.keys() if within is None else set(within)) - over[1]
 
     def _found(self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
         """The best node on which nobody loses what is kept for them."""

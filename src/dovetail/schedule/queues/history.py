@@ -1,7 +1,8 @@
 """Decides what use in the past is still worth: it fades by half in every half-life, and what is held adds to it.
 
-Use is in unit-seconds: a GPU held for an hour is 3,600 at its end. Given what was written down and when; answers what
-it is worth now, and as a part of the cluster, which is what fair shares are lowered by. Never keeps it.
+Use is in unit-seconds: a GPU held for an hour is 3,600 at its end. Shares are not lowered by use as it is but by use as
+it was counted last, which is when somebody's had moved by a twentieth of what is held: else a GPU that cannot be
+divided would change hands with every look at the clock. Given what was written down. Never keeps it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from dovetail.model import queues
 from dovetail.schedule import order
 from dovetail.schedule.queues import amounts
 
-Parts = dict[str, dict[str, float]]  # by queue and resource
+BAND: Final = 0.05  # of what is held for ever
+
+Uses = Mapping[str, Mapping[str, float]]  # by queue and resource
+Parts = dict[str, dict[str, float]]
 
 
 def decayed(old: float, held: float, seconds: float, half_life: float) -> float:
@@ -38,34 +43,43 @@ def read(status: queues.QueueStatus) -> tuple[dict[str, float], datetime.datetim
     since = order.instant(status.usage_time or None)
     if since is order.NEVER or since.tzinfo is None:
         return {}, None
-    found: dict[str, float] = {}
-    for name, text in status.usage.items():
-        value = _number(text)
-        if value is not None:
-            found[amounts.named(name)] = value
-    return found, since
+    return _numbers(status.usage), since
 
 
-def parts(
-    known: Mapping[str, queues.Queue],
-    capacity: Mapping[str, int],
-    *,
-    now: datetime.datetime | None,
-    half_life: float,
-) -> Parts:
+def counted(status: queues.QueueStatus) -> dict[str, float]:
+    """Use as shares count it."""
+    return _numbers(status.usage_counted)
+
+
+def is_out_of_date(before: Uses, now: Uses, held: Uses, *, half_life: float) -> bool:
+    """Whether use has to be counted anew: by queue, as it was counted, as it is, and what is held."""
+    most: dict[str, float] = {}
+    for listed, worth in ((now, 1.0), (held, lasting(half_life))):
+        for one in listed.values():
+            for name, value in one.items():
+                most[name] = max(most.get(name, 0.0), value * worth)
+    return any(
+        abs(value - before.get(queue, {}).get(name, 0.0)) > BAND * most[name]
+        for queue, one in now.items()
+        for name, value in one.items()
+    )
+
+
+def parts(known: Mapping[str, queues.Queue], capacity: Mapping[str, int], *, half_life: float) -> Parts:
     """Past use of every queue as a part of the cluster: 1 for one that always held all of it."""
-    found: Parts = {}
-    for name, queue in known.items():
-        used, since = read(queue.status)
-        if not used or since is None or now is None or half_life <= 0:
-            continue
-        age = (now - since).total_seconds()
-        found[name] = {
-            resource: decayed(value, 0, age, half_life) / (there * lasting(half_life))
-            for resource, value in used.items()
+    return {
+        name: {
+            resource: value / (there * lasting(half_life))
+            for resource, value in counted(queue.status).items()
             if (there := capacity.get(resource, 0) / amounts.scale(resource)) > 0
         }
-    return found
+        for name, queue in known.items()
+        if queue.status.usage_counted
+    }
+
+
+def _numbers(listed: Mapping[str, str]) -> dict[str, float]:
+    return {amounts.named(name): value for name, text in listed.items() if (value := _number(text)) is not None}
 
 
 def _number(text: str) -> float | None:

@@ -35,6 +35,7 @@ class Caps:
         self._domains: dict[str, list[Domain]] = {}
         self._drawn: dict[str, int] = {}  # by node
         self._sums: dict[Domain, int] = {}
+        self._shut: tuple[tuple[Domain, ...], frozenset[str]] = ((), frozenset())  # asked last
         self._read = -1  # position in the world's journal
         for topology in world.topologies.values():
             for domain in _capped(topology, world.nodes):
@@ -49,12 +50,27 @@ class Caps:
         if not more or domains is None:
             return None
         self._bring_up()
-        for domain in domains:
-            drawn = self._sums[domain]
-            if drawn + more > domain.cap:
-                detail = f"{drawn} W in use and {more} W wanted exceed its power cap, {domain.cap} W"
-                return Reason(code=ReasonCode.POWER_CAP, subject=domain.name, detail=detail), domain.nodes
-        return None
+        return next(((self._reason(one, more), one.nodes) for one in domains if self._is_shut(one, more)), None)
+
+    def shut(self, cost: Mapping[str, int]) -> tuple[Reason, frozenset[str]] | None:
+        """The nodes on which so much more may not be drawn, and why for one of them. Linear in domains."""
+        more = cost.get(amounts.POWER, 0)
+        if not more or not self._domains:
+            return None
+        self._bring_up()
+        found = tuple(one for one in self._sums if self._is_shut(one, more))
+        if not found:
+            return None
+        if found != self._shut[0]:
+            self._shut = (found, frozenset().union(*(one.nodes for one in found)))
+        return self._reason(found[0], more), self._shut[1]
+
+    def _is_shut(self, domain: Domain, more: int) -> bool:
+        return self._sums[domain] + more > domain.cap
+
+    def _reason(self, domain: Domain, more: int) -> Reason:
+        detail = f"{self._sums[domain]} W in use and {more} W wanted exceed its power cap, {domain.cap} W"
+        return Reason(code=ReasonCode.POWER_CAP, subject=domain.name, detail=detail)
 
     def _bring_up(self) -> None:
         """Looks again at nodes that changed."""

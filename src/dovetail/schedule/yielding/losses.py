@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 
-from dovetail.model import gangs
+from dovetail.model import gangs, wishes
 from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.stage import Stage
@@ -72,6 +72,10 @@ class Losses:
         return self._weighs.get(queue, False)
 
     def _point(self, job: Job) -> datetime.datetime | None:
+        if job.gang.last_checkpoint is None and not any(
+            wishes.LAST_CHECKPOINT in pod.metadata.annotations for pod in job.pods.values()
+        ):
+            return None  # most say nothing
         if job.id not in self._points:
             text = gangs.checkpoint_of(job.gang, job.pods.values())
             point = order.instant(text)

@@ -253,7 +253,9 @@ class Reclaim:
     def told(self, job: Job) -> str:
         """The numbers."""
         account = self._accounts.by_name[job.queue]
-        name = amounts.GPU if job.asked().get(amounts.GPU) else amounts.CPU
+        asked = job.asked()
+        typed = (one for one in account.quota if one != amounts.GPU and amounts.is_silicon(one) and asked.get(one))
+        name = next(typed, amounts.GPU if asked.get(amounts.GPU) else amounts.CPU)
         held, due = account.charged.get(name, 0), account.fair[name]
         return f"queue {job.queue} has {gate.text(name, held)} of the {gate.text(name, due)} {name} it is due"
 

@@ -58,6 +58,7 @@ class Solver:
         self._waiting = waiting
         self._room = Room(stage)
         self._doubtful: list[Portion] = []  # of the scenario that was tried last
+        self._going: list[Portion] = []  # of the same, those who do not stay where they are
         self._portions: dict[str, list[Portion]] = {}  # by job, those offered so far
         self._bundles: dict[tuple[str, ...], list[Portion]] = {}  # by pods, those who share devices
         self._losses = Losses(stage)
@@ -76,6 +77,8 @@ class Solver:
             return Reason(code=ReasonCode.GANG_WAITS, detail="even if all who may ever have to yielded, it had no room")
         if self._rules.must_move and not bounds.is_free_in_total():
             return Reason(code=ReasonCode.GANG_WAITS, detail="what is free in total would not do, however others moved")
+        if self._stage.yielded and self._try(job, ids, (), is_kept=False):
+            return Reason(code=ReasonCode.GANG_WAITS, detail="there will be room for it once those who yield are gone")
         offered = Offered(self._offered(job))
         found = self._grown(job, ids, offered, bounds)
         if found is None:
@@ -185,7 +188,7 @@ class Solver:
                 continue
             if not is_final:
                 return tuple(chosen)
-            if self._rules.must_move or self._starts_next(job, ids, chosen):
+            if self._rules.must_move or self._starts_next(job, ids):
                 return self._carried_out(job, ids, chosen)
         return None
 
@@ -199,7 +202,7 @@ class Solver:
                 fewer
                 and len(self._whole(fewer)) == len(fewer)
                 and self._try(job, ids, fewer, is_kept=False)
-                and (self._rules.must_move or self._starts_next(job, ids, fewer))
+                and (self._rules.must_move or self._starts_next(job, ids))
             ):
                 left = fewer
         is_kept = self._try(job, ids, left, is_kept=True)
@@ -252,6 +255,9 @@ class Solver:
             if (self._rules.must_move and gone) or not self._rules.is_fair(job, gone, asked):
                 return False
             self._doubtful = list(self._unneeded(job, chosen)) if len(chosen) > 1 else []
+            self._going = [
+                Portion(one.job, left) for one in chosen if (left := tuple(i for i in one.ids if i in stage.yielded))
+            ]
             if is_kept:
                 attempt.commit()
         return True
@@ -275,8 +281,12 @@ class Solver:
                 self._stage.take_off(one.job, id_, Yielded(one.job, self._rules.rule, job, why + note))
         return costs
 
-    def _starts_next(self, job: Job, ids: Sequence[str], chosen: Sequence[Portion]) -> bool:
-        """Whether nobody else who waits in these queues would get the room instead: else it goes round and round."""
+    def _starts_next(self, job: Job, ids: Sequence[str]) -> bool:
+        """Whether nobody else who waits in these queues would get the room instead: else it goes round and round.
+
+        Asked right after a scenario was tried, about those who really have to go.
+        """
+        chosen = self._going
         queues = {job.queue, *(one.job.queue for one in chosen)}
         victims = {one.job.id: one.job for one in chosen}
         others = [one for queue in queues for one in self._waiting.get(queue, ()) if one.id not in victims]

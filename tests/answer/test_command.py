@@ -1,0 +1,69 @@
+"""`dovetail when`, with the example of a line before eight GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli import running
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The small fleet with the line of the example."""
+    place = tmp_path / "state"
+    fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
+    assert running.inside(place, "up", "--fleet", fleet).code == 0
+    assert running.inside(place, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
+    return place
+
+
+def test_short_work_runs_ahead_and_the_others_hear_when(state: Path) -> None:
+    pods = running.inside(state, "get", "pods")
+    assert dict(zip(pods.column("NAME"), pods.column("STATUS"), strict=True)) == {
+        "bert": "Running",
+        "llama": "Pending",
+        "mnist": "Running",
+        "opt": "Pending",
+    }
+    shown = running.inside(state, "when")
+    assert shown.code == 0
+    assert shown.column("GANG") == ["default/pod/llama", "default/pod/opt"]
+    assert shown.column("WHY") == ["when default/pod/bert ends", "when default/pod/llama ends"]
+    assert "next: dovetail get pods -A" in shown.err
+
+
+@pytest.mark.parametrize("name", ["llama", "pod/llama", "default/pod/llama"])
+def test_one_gang_by_any_of_its_names(state: Path, name: str) -> None:
+    told = running.inside(state, "when", name, "-o", "json")
+    (found,) = msgspec.json.decode(told.out)
+    assert found["gang"] == {"namespace": "default", "name": "pod/llama"}
+    assert found["start"] < found["latest"]
+    assert found["members"] == ["llama"]
+
+
+def test_a_name_that_does_not_wait(state: Path) -> None:
+    told = running.inside(state, "when", "bert")
+    assert told.code == 1
+    assert told.err == 'error: nothing called "bert" waits for its start\n'
+
+
+def test_another_namespace_waits_for_nothing(state: Path) -> None:
+    told = running.inside(state, "when", "-n", "elsewhere")
+    assert (told.code, told.out) == (0, "")
+    assert told.err.startswith("nothing waits\n")
+
+
+def test_a_snapshot_is_asked_as_of_the_time_it_was_saved(state: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    assert running.inside(state, "snapshot", "save", str(saved)).code == 0
+    shown = running.inside(tmp_path / "other", "when", "--snapshot", str(saved))
+    assert shown.column("GANG") == ["default/pod/llama", "default/pod/opt"]
+
+
+def test_without_a_cluster_there_is_nothing_to_ask(tmp_path: Path) -> None:
+    told = running.inside(tmp_path / "none", "when")
+    assert told.code == 1
+    assert "next: dovetail up" in told.err

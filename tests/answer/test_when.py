@@ -1,0 +1,98 @@
+"""When a gang starts: an hour and how late it may get, or how many say nothing, or why it never does."""
+
+from __future__ import annotations
+
+import datetime
+
+from dovetail.answer import when
+from dovetail.model import plan, policy
+from dovetail.world.events import Object
+from tests.backfill import yard
+from tests.backfill.yard import NOON, Work
+from tests.batch import stories
+from tests.schedule import build
+
+
+def machines(*, nodes: int = 1, gpus: int = 4) -> list[Object]:
+    found: list[Object] = [build.gpu_class()]
+    for index in range(nodes):
+        found += [build.node(f"n{index}"), build.gpu_slice(f"n{index}", gpus)]
+    return found
+
+
+def asked(facts: list[Object], *waiting: Work) -> dict[str, when.Expectation]:
+    every = [*facts, *(fact for work in waiting for fact in yard.facts_of(work))]
+    found = when.when(every, policy.DEFAULT, NOON)
+    return {yard.short(one.gang.name): one for one in found}
+
+
+def busy(*works: Work, nodes: int = 1) -> list[Object]:
+    """A cluster in which these run since noon."""
+    course = yard.Yard(nodes=nodes).arrive(*works).go_on(0).course
+    world = course.world
+    assert len(world.running()) == sum(work.pods for work in works)
+    return [*machines(nodes=nodes), *world.pods.values(), *world.claims.values(), *world.queues.values()]
+
+
+def minutes(moment: plan.Instant | None) -> float | None:
+    return None if moment is None else (moment - NOON).total_seconds() / 60
+
+
+def test_a_gang_starts_when_what_is_in_its_way_ends() -> None:
+    facts = busy(Work("a", 1, 4, 1, states=1200, most=3600))
+    found = asked(facts, Work("b", 2, 2, 1, states=600))["b"]
+    assert (minutes(found.start), minutes(found.latest)) == (20, 60)
+    assert found.why == "when default/pod/a-0 ends"
+    assert found.members == ("b-0", "b-1")
+
+
+def test_one_after_the_other() -> None:
+    facts = busy(Work("a", 1, 4, 1, states=600))
+    found = asked(facts, *(Work(f"w{number}", 1, 4, 1, states=600, at=number) for number in range(3)))
+    assert [minutes(found[f"w{number}"].start) for number in range(3)] == [10, 20, 30]
+
+
+def test_what_fits_now_starts_now() -> None:
+    found = asked(busy(Work("a", 1, 2, 1, states=600)), Work("b", 1, 2, 1, states=None))["b"]
+    assert found.start == found.latest == NOON
+    assert found.why == ""
+
+
+def test_work_that_says_nothing_makes_a_start_unbounded() -> None:
+    facts = busy(Work("a", 1, 2, None, states=None), Work("b", 1, 2, None, states=None))
+    found = asked(facts, Work("c", 1, 4, 1, states=600))["c"]
+    assert found.start is None
+    assert found.why == "unbounded: 2 holders state no runtime"
+
+
+def test_what_is_too_large_never_starts_and_says_why() -> None:
+    found = asked(busy(Work("a", 1, 4, 1, states=600)), Work("b", 1, 5, 1, states=600))["b"]
+    assert found.start is None
+    assert found.why.startswith("never, as things are: ")
+    assert "needs 5" in found.why
+
+
+def test_what_waits_behind_work_that_never_ends_is_unbounded_too() -> None:
+    facts = busy(Work("a", 1, 4, 1, states=600))
+    found = asked(facts, Work("b", 1, 4, 1, states=None, at=1), Work("c", 1, 4, 1, states=600, at=2))
+    assert minutes(found["b"].start) == 10
+    assert found["c"].why == "unbounded: 1 holder states no runtime"
+
+
+def test_what_should_have_ended_is_expected_to_any_moment() -> None:
+    facts = busy(Work("a", 1, 4, 1, states=600))
+    late = NOON + datetime.timedelta(minutes=30)
+    (found,) = when.when([*facts, *yard.facts_of(Work("b", 1, 4, 1, states=60))], policy.DEFAULT, late)
+    assert found.start == late + datetime.timedelta(minutes=3)  # a tenth of the time it took
+
+
+def test_a_queue_that_limits_runtimes_makes_starts_known() -> None:
+    space = stories.world().namespaces.values()
+    owned = [*busy(Work("a", 1, 4, None, states=None, queue="q")), stories.queue("q", max_runtime_seconds=1800)]
+    found = asked([*owned, *space], Work("b", 1, 4, 1, states=600, queue="q"))
+    assert minutes(found["b"].start) == 30
+
+
+def test_the_answer_changes_nothing() -> None:
+    facts = busy(Work("a", 1, 4, 1, states=600))
+    assert asked(facts, Work("b", 1, 4, 1, states=60)) == asked(facts, Work("b", 1, 4, 1, states=60))

@@ -1,0 +1,44 @@
+"""Devices of pods that ended are as good as free to whoever waits for them, though their claims still hold them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dovetail.world import dump
+from dovetail.world.events import Changed
+from tests.backfill.yard import Work, Yard
+
+
+def ended(yard: Yard, name: str) -> None:
+    """The pod has ended; nobody gave its devices back yet."""
+    world = yard.course.world
+    pod = next(one for one in world.pods.values() if one.metadata.name == name)
+    status = msgspec.structs.replace(pod.status, phase="Succeeded")
+    world.apply(Changed(msgspec.structs.replace(pod, status=status)))
+
+
+def test_a_claim_taken_as_free_in_a_trial_holds_its_devices_again_afterwards() -> None:
+    yard = Yard(gpus=4).arrive(Work("a", 1, 4, 600, states=600)).go_on(1)
+    world = yard.course.world
+    before = dump.dump(world)
+    with world.trial():
+        world.unclaim(("default", "a-0"))
+        world.unclaim(("default", "a-0"))
+        assert world.allocation(("default", "a-0")) is None
+        assert [pool.used for pool in world.view("n0").pools] == [0]
+    assert dump.dump(world) == before
+
+
+def test_nobody_runs_ahead_while_the_devices_of_ended_pods_are_given_back() -> None:
+    """Two of four GPUs are free; the other two are about to be, and then the head starts."""
+    yard = Yard(gpus=4).arrive(
+        Work("a", 1, 2, 600, states=600),
+        Work("head", 1, 4, 600, states=600, at=1),
+        Work("long", 1, 2, 9000, states=9000, at=2),
+    )
+    yard.go_on(9)
+    ended(yard, "a-0")
+    yard.course.turn()
+    assert yard.course.plan.placements == ()
+    assert next(one.start for one in yard.course.plan.promises) is not None
+    assert yard.started("long") is None

@@ -1,0 +1,89 @@
+"""Work that ran for longer than it may, by its own word or its queue's, yields: all of it, and nobody gains by it."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from dovetail.model import gangs, plan, policy, wishes
+from dovetail.schedule import cycle
+from dovetail.world.world import World
+from tests.backfill.yard import NOON, OWNER
+from tests.batch import stories
+from tests.schedule import build
+
+
+def running(name: str, minutes: int, *, gang: str = "", queue: str = "", most: int | None = None, **spec: Any) -> Any:
+    """A pod that runs for so long."""
+    labels = {gangs.GANG_LABEL: gang, gangs.MIN_LABEL: "2"} if gang else {}
+    labels |= {gangs.QUEUE_LABEL: queue} if queue else {}
+    notes = {wishes.MAX_RUNTIME: f"{most}m"} if most is not None else {}
+    began = (NOON - datetime.timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {"labels": labels, "annotations": notes, "ownerReferences": [OWNER]}
+    status = {"phase": "Running", "startTime": began}
+    return build.pod(name, nodeName="n0", metadata=metadata, status=status, **spec)
+
+
+def decided(world: World, **options: Any) -> plan.Plan:
+    return cycle.decide(world, policy.DEFAULT, NOON, **options)
+
+
+def ended(made: plan.Plan) -> list[str]:
+    assert all(one.rule is plan.Rule.OVERTIME and one.beneficiary is None for one in made.evictions)
+    return sorted(one.pod.name for one in made.evictions)
+
+
+def test_a_gang_that_ran_out_its_time_ends_as_a_whole() -> None:
+    world = build.world(running("a-0", 61, gang="a", most=60), running("a-1", 50, gang="a", most=60), nodes=1)
+    made = decided(world)
+    assert ended(made) == ["a-0", "a-1"]
+    assert made.evictions[0].detail == "it ran for the 3600 s it states as its longest"
+
+
+def test_a_gang_that_has_time_left_is_asked_about_again_when_it_is_over() -> None:
+    made = decided(build.world(running("a-0", 45, most=60), nodes=1))
+    assert ended(made) == []
+    assert made.wake_at == NOON + datetime.timedelta(minutes=15)
+
+
+def test_a_queue_says_how_long_its_work_may_run_and_so_does_the_one_above() -> None:
+    above = stories.queue("above", max_runtime_seconds=1800)
+    below = stories.queue("below", parent="above")
+    world = stories.world(
+        build.node("n0"), above, below, running("old", 31, queue="below"), running("new", 1, queue="below")
+    )
+    made = decided(world)
+    assert ended(made) == ["old"]
+    assert made.evictions[0].detail == "it ran for the 1800 s queue below allows"
+    assert made.wake_at == NOON + datetime.timedelta(minutes=29)
+
+
+def test_the_shorter_of_both_counts() -> None:
+    queue = stories.queue("q", max_runtime_seconds=1800)
+    world = stories.world(
+        build.node("n0"), queue, running("a", 20, queue="q", most=10), running("b", 20, queue="q", most=600)
+    )
+    assert ended(decided(world)) == ["a"]
+
+
+def test_work_that_says_nothing_in_a_queue_that_says_nothing_runs_for_ever() -> None:
+    world = stories.world(build.node("n0"), stories.queue("q"), running("a", 100_000, queue="q"))
+    made = decided(world)
+    assert ended(made) == []
+    assert made.wake_at is None
+
+
+def test_a_pod_its_node_ends_by_itself_is_left_to_it() -> None:
+    world = stories.world(build.node("n0"), stories.queue("q"), running("a", 61, queue="q", activeDeadlineSeconds=3600))
+    assert ended(decided(world)) == []
+
+
+def test_who_is_spared_stays() -> None:
+    world = build.world(running("a", 61, most=60), nodes=1)
+    assert ended(decided(world, spared=("uid-of-a",))) == []
+
+
+def test_the_step_can_be_left_out() -> None:
+    world = build.world(running("a", 61, most=60), nodes=1)
+    steps = tuple(step for step in policy.Step if step is not policy.Step.OVERTIME)
+    assert cycle.decide(world, policy.Policy(steps=steps), NOON).evictions == ()

@@ -1,0 +1,251 @@
+"""What holds over time: nobody yields in circles, everything gets its turn, quotas are met, and then it is quiet.
+
+First on a plain World that is driven by hand, then on the live loops with their clock warped.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from dovetail.model import plan, policy, queues
+from dovetail.sim import fleet, timewarp, works
+from tests.batch import checking, living, worlds
+from tests.batch.living import Ask, Cluster, Happened
+from tests.schedule import build
+
+DAY = 86_400.0
+Relation = dict[str, set[str]]  # who made whom yield
+
+
+def ranks(relation: Relation) -> dict[str, int]:
+    """A number for everybody, higher than those of all who had to yield to it. Raises where they go in circles."""
+    found: dict[str, int] = {}
+
+    def rank(name: str, above: tuple[str, ...]) -> int:
+        assert name not in above, f"they yield in a circle: {' > '.join((*above, name))}"
+        if name not in found:
+            lower = [rank(other, (*above, name)) for other in sorted(relation.get(name, ()))]
+            found[name] = max(lower, default=-1) + 1
+        return found[name]
+
+    for name in sorted(relation):
+        rank(name, ())
+    return found
+
+
+def yielding(evictions: Iterable[Happened]) -> Relation:
+    """Who made whom lose its place; moving is not losing."""
+    relation: Relation = collections.defaultdict(set)
+    for one in evictions:
+        if one.beneficiary and not one.is_move:
+            relation[one.beneficiary].add(one.victim)
+    return relation
+
+
+def quiet_moments(found: Cluster) -> Iterator[tuple[int, collections.Counter[str]]]:
+    """Whenever nobody is on the way out or in: how many evictions there were, and the pods of each gang that wait."""
+    for _ in range(400):
+        found.settle()
+        if not found.is_leaving and not found.is_keeping:
+            waiting = collections.Counter(found.seats[pod.metadata.uid][0] for pod in checking.waiting(found))
+            yield len(found.evictions), waiting
+        following = found.next_event()
+        if following is None:
+            return
+        found.advance(following)
+    raise AssertionError("it does not become quiet")
+
+
+def potential(waiting: collections.Counter[str], rank: dict[str, int], base: int) -> int:
+    """Falls with everything that starts, and with every eviction: who starts outweighs all that yielded to it."""
+    return sum(count * base ** rank.get(name, 0) for name, count in waiting.items())
+
+
+@pytest.mark.parametrize("seed", [99, *range(100, 130)])
+def test_while_nothing_comes_or_goes_evictions_run_out(seed: int) -> None:
+    found = worlds.seeded(seed, worlds.MEDIUM if seed == 99 else worlds.SMALL)
+    found.judge = checking.faults
+    moments = list(quiet_moments(found))
+    rank = ranks(yielding(found.evictions))
+    base = len(found.seats) + 1
+    for (before, waited), (after, waits) in itertools.pairwise(moments):
+        is_lower = potential(waits, rank, base) < potential(waited, rank, base)
+        moved = all(one.is_move or not one.beneficiary for one in found.evictions[before:after])
+        assert is_lower or moved, found.evictions[before:after]
+
+
+def fits_alone(found: Cluster, name: str) -> bool:
+    """Whether work could ever start: it does where nothing else is."""
+    alone = Cluster(found.facts_fixed())
+    alone.submit(found.works[name]._replace(arrives=0))
+    alone.settle()
+    return bool(alone.running(name))
+
+
+@pytest.mark.parametrize("seed", [0, 73, 238, *range(12)])
+def test_whatever_can_start_has_its_turn_and_ends(seed: int) -> None:
+    found = worlds.seeded(seed, worlds.LONG)
+    found.judge = checking.faults
+    found.live()
+    left = found.works.keys() - found.ended.keys()
+    assert not [name for name in sorted(left) if fits_alone(found, name)]
+    assert found.next_event() is None
+
+
+# Quotas
+
+
+def unmet(found: Cluster) -> Iterator[str]:
+    """Pods alone whose queue would stay within its quota, for whom others hold room beyond theirs.
+
+    Only where queues stand side by side and one resource counts, which can be judged by adding up.
+    """
+    held = checking.charged(found, [pod.metadata.uid for name in found.works for pod in found.running(name)])
+    quota = {name: quota_of(queue) for name, queue in found.world.queues.items()}
+    for name, work in found.works.items():
+        queue, ask = work.gang.queue, work.asks[0][1]
+        if len(work.asks) > 1 or name in found.ended or found.running(name) or not ask.gpus:
+            continue
+        if work.gang.topology is not None or work.gang.groups[0].topology is not None:
+            continue
+        if held.get(queue, 0) + checking.price(ask) > quota[queue]:
+            continue
+        for node in found.world.nodes:
+            if room(found, node, ask, held=held, quota=quota, queue=queue) >= ask.gpus:
+                yield f"{name} of queue {queue} waits, though others hold {node} beyond their quotas"
+
+
+def quota_of(queue: queues.Queue) -> float:
+    share = queue.spec.resources["gpu"]
+    if share.quota is None:
+        return 0
+    return float("inf") if share.quota.nanos >= queues.UNLIMITED.nanos else share.quota.milli_value()
+
+
+def room(found: Cluster, node: str, ask: Ask, *, held: dict[str, int], quota: dict[str, float], queue: str) -> int:
+    """GPUs of a node that are free, or held by lone preemptible pods of other queues as long as those exceed quota."""
+    left = checking.silicon(found, node) // checking.MILLI
+    cpu = found.world.nodes[node].status.allocatable["cpu"].milli_value() // checking.MILLI
+    spent = dict(held)
+    for pod in found.world.pods.values():
+        if pod.spec.node_name != node:
+            continue
+        work = found.works[found.seats[pod.metadata.uid][0]]
+        other = checking.ask_of(found, pod.metadata.uid)
+        may_go = len(work.asks) == 1 and work.gang.is_preemptible is not False and work.gang.queue != queue
+        if may_go and other.gpus and spent.get(work.gang.queue, 0) > quota[work.gang.queue]:
+            spent[work.gang.queue] -= checking.price(other)
+            continue
+        left -= other.gpus
+        cpu -= other.cpu
+    return left if cpu >= ask.cpu else 0
+
+
+def flat(seed: int) -> Cluster:
+    """Queues side by side with quotas for all GPUs, and pods alone that fill the cluster, most of them of one queue."""
+    rng = random.Random(seed)
+    found = Cluster()
+    gpus = 0
+    for index in range(rng.randint(1, 4)):
+        count = rng.choice((2, 4))
+        gpus += count
+        found.put(build.node(f"n{index}"), build.gpu_slice(f"n{index}", count))
+    names = [f"q{index}" for index in range(rng.randint(2, 4))]
+    for age, name in enumerate(names):
+        found.put(living.queue(name, age=age, gpu=(gpus // len(names), None, rng.choice((0, 1, 2)))))
+    for number in range(2 * gpus):
+        queue = names[0] if number < gpus else rng.choice(names)
+        ask = Ask(gpus=rng.choice((1, 1, 2)))
+        found.submit(living.gang(f"j{number:02d}", ask, queue=queue, priority=rng.choice((0, 50)), arrives=number))
+        if number == gpus:
+            found.settle()
+    return found
+
+
+def test_the_judge_of_quotas_sees_those_that_are_not_met() -> None:
+    assert sum(bool([*unmet(flat(seed))]) for seed in range(10)) >= 5
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_once_quiet_no_queue_is_below_its_quota_for_the_sake_of_one_above(seed: int) -> None:
+    found = flat(seed)
+    found.judge = checking.faults
+    found.live()
+    assert not [*unmet(found)]
+
+
+# On the live loops
+
+
+def trees(rng: random.Random, gpus: int) -> list[dict[str, object]]:
+    return [
+        {
+            "apiVersion": living.API,
+            "kind": "Queue",
+            "metadata": {"name": f"q{index}"},
+            "spec": {"resources": {"gpu": {"quota": gpus // 3, "weight": rng.choice((1, 2))}}, "namespaceSelector": {}},
+        }
+        for index in range(3)
+    ]
+
+
+def jobs(rng: random.Random) -> list[works.Work]:
+    """Work of half a day, more than there is room for at once."""
+    return [
+        works.Work(
+            name=f"j{number:02d}",
+            at=float(rng.randrange(0, 20_000)),
+            seconds=float(rng.choice((300, 1200, 5000))),
+            pods=(count := rng.choice((1, 1, 2, 4))),
+            least=rng.choice((count, 1)),
+            gpus=rng.choice((1, 2)) if count == 4 else rng.choice((1, 2, 4)),
+            queue=f"q{rng.randrange(3)}",
+            priority=rng.choice((0, 0, 100)),
+        )
+        for number in range(24)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> None:
+    rng = random.Random(seed)
+    machines = fleet.Fleet(name="small", pools=(fleet.Pool(name="n", count=3, gpu="H100-SXM5-80GB", gpus_per_node=4),))
+    plans: list[plan.Plan] = []
+    warp = timewarp.Timewarp(
+        machines,
+        objects=trees(rng, 12),
+        policy_=policy.DEFAULT,
+        decided=lambda _, made, __: plans.append(made),
+        grace_seconds=30,
+    )
+    wanted = jobs(rng)
+    done = warp.run(wanted, until=3 * DAY)
+    assert done.is_done, done.left
+    assert_never_overfull(done.history, {one.name: one for one in wanted}, gpus=4)
+    for made in plans:
+        gaining = {one.gang for one in made.nominations} | {one.gang for one in made.placements if one.gang is not None}
+        gaining |= {plan.GangRef(one.pod.namespace, f"pod/{one.pod.name}") for one in made.placements}
+        for gone in made.evictions:
+            assert gone.beneficiary is None or gone.beneficiary in gaining, gone
+
+
+def assert_never_overfull(history: list[works.Entry], known: dict[str, works.Work], *, gpus: int) -> None:
+    """Counts GPUs from what happened to pods alone."""
+    on: dict[str, tuple[str, int]] = {}
+    used: collections.Counter[str] = collections.Counter()
+    for entry in history:
+        if entry.what == works.BOUND:
+            assert entry.pod not in on, f"{entry.pod} was bound twice"
+            on[entry.pod] = (entry.node, known[entry.work].gpus)
+            used[entry.node] += known[entry.work].gpus
+            assert used[entry.node] <= gpus, entry
+        elif entry.what in (works.ENDED, works.FAILED, works.LOST) and entry.pod in on:
+            node, held = on.pop(entry.pod)
+            used[node] -= held
+    assert not on
