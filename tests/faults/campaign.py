@@ -2,8 +2,8 @@
 
 Phases: a storm of broken requests; processes killed between two writes; the store restarted; two replicas, the leader
 of which is stopped past its lease or killed; the same with gangs, some of which make others yield; a rival that
-allocates the same devices. After each phase the faults
-cease and the field must come to rest. All choices follow from a seed, except what the machine's own timing decides.
+allocates the same devices. After each phase the faults cease and the field must come to rest. All choices follow from
+a seed, except what the machine's own timing decides.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ raises.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -57,7 +58,10 @@ NEVER: Final = -1  # as a length of time
 MOST_PODS: Final = 1_000_000
 SHOWN: Final = 40  # letters of a value that is quoted in a problem
 
-_FOREIGN: Final = ("kueue.x-k8s.io/", "kai.scheduler/")
+_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/")
+REMEMBERED: Final = 4096  # ways of saying something
+_Said = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]  # by labels and by annotations
+_SILENT: Final[_Said] = ((), ())
 _TIME: Final = re.compile(meta.TIME_PATTERN)
 _YES_OR_NO: Final = {"true": True, "yes": True, "false": False, "no": False}
 _KAI_WORDS: Final = {"preemptible": True, "non-preemptible": False}
@@ -101,10 +105,14 @@ NOTHING: Final = Wishes()
 
 def read(*places: Place) -> Wishes:
     """What these places ask for, the first that names a thing deciding it. Cheap where nobody asks for anything."""
-    told = [place for place in places if _speaks(place)]
-    if not told:
-        return NOTHING
-    reader = _Reader(told)
+    said = tuple(one for labels, notes in places if (one := (_said(labels), _said(notes))) != _SILENT)
+    return _read(said) if said else NOTHING
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _read(said: tuple[_Said, ...]) -> Wishes:
+    """The same for pods of one kind, which say the same."""
+    reader = _Reader([(dict(labels), dict(notes)) for labels, notes in said])
     topology, segments = _topology(reader)
     return Wishes(
         queue=reader.word(QUEUE) or "",
@@ -204,8 +212,9 @@ def _own_topology(reader: _Reader) -> TopologyWish | None:
     )
 
 
-def _speaks(place: Place) -> bool:
-    return any(key.startswith((PREFIX, *_FOREIGN)) for found in place for key in found)
+def _said(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What is meant for a scheduler."""
+    return tuple((key, value) for key, value in found.items() if key.startswith(_PREFIXES))
 
 
 def _count(text: str) -> int | None:

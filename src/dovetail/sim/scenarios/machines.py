@@ -99,7 +99,7 @@ def _host_keys(scenario: reading.Scenario) -> set[str]:
     return named - {key for node in scenario.nodes for key in node.labels}
 
 
-def _node(node: reading.Node, apart: Mapping[str, str]) -> nodes.Node:
+def _node(node: reading.Node, apart: dict[str, str]) -> nodes.Node:
     return nodes.Node(
         api_version="v1",
         kind="Node",
