@@ -16,7 +16,7 @@ import msgspec
 from dovetail.model import claims, gangs, plan, pods, policy, queueuse
 from dovetail.schedule import cycle, order
 from dovetail.schedule.backfill import runtimes
-from dovetail.world.events import Changed, Deleted, Object, ObjectKey, key_of
+from dovetail.world.events import Changed, Deleted, Object, ObjectKey, claims_of, key_of
 from dovetail.world.world import World
 
 MOST_TURNS: Final = 5_000  # decisions of one course: a cluster in which nothing comes to rest is left at that
@@ -110,10 +110,12 @@ class Course:
         if self._told is not None:
             self._told(self.plan, self.now)
         self.evicted += self.plan.evictions
-        for eviction in self.plan.evictions:
-            self._evict(eviction.pod.uid)
+        moved = [pair for one in self.plan.evictions if (pair := self._evict(one)) is not None]
+        for pod, eviction in moved:  # once everybody who goes is gone: they take each other's place
+            self._move(pod, eviction)
         for placement in self.plan.placements:
             self._start(placement)
+        self._nominate({one.pod.uid: one.node for one in self.plan.nominations})
         return bool(self.plan.placements or self.plan.evictions)
 
     def _next_hour(self) -> datetime.datetime | None:
@@ -146,18 +148,38 @@ class Course:
         self.world.apply(Deleted(pod))
         self._give_back(pod)
 
-    def _evict(self, id_: str) -> None:
-        """The pod goes; something makes it anew, if anything does."""
-        pod = self.world.pods.get(id_)
+    def _evict(self, eviction: plan.Eviction) -> tuple[pods.Pod, plan.Eviction] | None:
+        """The pod goes; something makes it anew, if anything does. Whoever is to move is handed back."""
+        pod = self.world.pods.get(eviction.pod.uid)
         if pod is None or not pod.spec.node_name:
-            return
-        member = self.world.gangs.of(id_)
+            return None
+        member = self.world.gangs.of(eviction.pod.uid)
         is_back = member is not None and self.world.gangs.known(member.gang).is_recreated
-        self.end(id_)
-        if is_back:
-            status = msgspec.structs.replace(pod.status, phase="Pending", start_time=None, nominated_node_name="")
-            spec = msgspec.structs.replace(pod.spec, node_name="")
-            self.world.apply(Changed(msgspec.structs.replace(pod, spec=spec, status=status)))
+        self.end(eviction.pod.uid)
+        if not is_back:
+            return None
+        status = msgspec.structs.replace(pod.status, phase="Pending", start_time=None, nominated_node_name="")
+        spec = msgspec.structs.replace(pod.spec, node_name="")
+        anew = msgspec.structs.replace(pod, spec=spec, status=status)
+        self.world.apply(Changed(anew))
+        return (anew, eviction) if eviction.moves_to else None
+
+    def _move(self, pod: pods.Pod, eviction: plan.Eviction) -> None:
+        """The pod begins again where room is kept for it."""
+        named = [plan.ClaimRef(*key) for key in claims_of(pod)]
+        given = tuple(plan.Allocation(*pair) for pair in zip(named, eviction.keeps, strict=False))
+        placement = plan.Placement(
+            pod=eviction.pod, node=eviction.moves_to, allocations=given, reservations=tuple(named)
+        )
+        self._start(placement)
+
+    def _nominate(self, nodes: dict[str, str]) -> None:
+        """Pods that wait for others to leave say so; those that no longer do say nothing."""
+        for pod in self.world.pending():
+            node = nodes.get(pod.metadata.uid, "")
+            if pod.status.nominated_node_name != node:
+                status = msgspec.structs.replace(pod.status, nominated_node_name=node)
+                self.world.apply(Changed(msgspec.structs.replace(pod, status=status)))
 
     def _give_back(self, pod: pods.Pod) -> None:
         for key in self.world.claims_used(pod):

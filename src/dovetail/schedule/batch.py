@@ -149,14 +149,17 @@ class Batch:
             return False
         if ids and not job.gang.is_known and self._is_unseen(job):
             self._refuse(
-                job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail="what it belongs to has not been seen yet")
+                job,
+                Reason(
+                    code=ReasonCode.GANG_INCOMPLETE, detail=f"its {gangs.owner_name(_key(job))} has not been seen yet"
+                ),
             )
             return False
         return bool(ids) and (self._among is None or self._among.issuperset(ids))
 
     def _is_unseen(self, job: Job) -> bool:
         """Whether its owner may still turn up; when that is over is a time to ask again. A PodGroup has to exist."""
-        if gangs.source_of((job.gang.metadata.namespace, job.gang.metadata.name)) == gangs.POD_GROUP:
+        if gangs.source_of(_key(job)) == gangs.POD_GROUP:
             return True
         if self._stage.now is None or job.created is order.NEVER:
             return False
@@ -318,6 +321,10 @@ def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:
         moves_to=moved.found.node if moved is not None else "",
         keeps=tuple(moved.found.taken(moved.pod).values()) if moved is not None else (),
     )
+
+
+def _key(job: Job) -> gangs.GangKey:
+    return job.gang.metadata.namespace, job.gang.metadata.name
 
 
 def gang_ref(job: Job) -> plan.GangRef:
