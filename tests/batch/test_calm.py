@@ -37,6 +37,7 @@ def test_no_plan_breaks_anything(seed: int) -> None:
     lived(worlds.seeded(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(6), *BUSY])
 def test_no_plan_breaks_anything_where_many_wait(seed: int) -> None:
     lived(worlds.seeded(seed, worlds.MEDIUM))

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+
 from dovetail.model import gangs, plan
 from tests.batch import living
 from tests.batch.living import Ask, Cluster
@@ -165,3 +171,50 @@ def test_shares_and_partitions_are_ganged_as_whole_gpus_are() -> None:
     found.settle()
     assert found.nodes_of("gang/mix") == ["shared", "shared", "parted", "parted", "parted"]
     assert not found.running("gang/more")
+
+
+# Whatever can be fitted together is
+
+
+def fits(gpus: int, cpu: int, asks: Sequence[Ask]) -> bool:
+    """Whether a node holds these pods, every choice of devices tried."""
+    if sum(ask.cpu for ask in asks) > cpu:
+        return False
+
+    def follow(at: int, free: tuple[int, ...]) -> bool:
+        if at == len(asks):
+            return True
+        for chosen in itertools.combinations(free, asks[at].gpus):
+            is_linked = len({device // 2 for device in chosen}) == 1
+            if (is_linked or not asks[at].same) and follow(at + 1, tuple(one for one in free if one not in chosen)):
+                return True
+        return False
+
+    return follow(0, tuple(range(gpus)))
+
+
+def can_start(machines: Sequence[tuple[int, int]], asks: Sequence[Ask]) -> bool:
+    """Whether some way of giving nodes to pods holds them all."""
+    for where in itertools.product(range(len(machines)), repeat=len(asks)):
+        if all(
+            fits(gpus, cpu, [ask for ask, at in zip(asks, where, strict=True) if at == index])
+            for index, (gpus, cpu) in enumerate(machines)
+        ):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", [*range(60), 935])
+def test_a_gang_starts_exactly_if_there_is_a_way(seed: int) -> None:
+    rng = random.Random(seed)
+    machines = [(rng.choice((2, 3, 4)), rng.choice((4, 6, 8))) for _ in range(rng.randint(2, 3))]
+    asks = []
+    for _ in range(rng.randint(2, 5)):
+        ask = Ask(gpus=rng.choice((0, 1, 1, 2, 2, 3)), cpu=rng.choice((1, 1, 2, 3, 4)))
+        asks.append(ask._replace(same=NUMA) if rng.random() < 0.3 and ask.gpus else ask)
+    found = Cluster()
+    for index, (gpus, cpu) in enumerate(machines):
+        found.put(build.node(f"n{index}", allocatable={"cpu": str(cpu)}), build.gpu_slice(f"n{index}", gpus))
+    found.submit(living.gang("mixed", *asks))
+    found.settle()
+    assert bool(found.running("gang/mixed")) == can_start(machines, asks)

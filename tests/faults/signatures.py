@@ -66,6 +66,8 @@ class Request(NamedTuple):
         """Whether it may have written something that its answer does not number: bindings, deletions, failures."""
         if self.code >= 500 or not self.code:
             return True
+        if self.act == "bind" and self.code == 409:  # a server that lost its store tries again, and meets its own write
+            return True
         return self.code < 300 and self.act != "write"
 
 
@@ -144,6 +146,8 @@ def _users(requests: Iterable[Request], revision: Revision, act: str) -> set[str
     begun = [one for one in able if one.began <= revision.seconds]
     if act == "delete" and begun:
         return {max(begun, key=lambda one: one.began).user}
+    if act == "bind" and (done := {one.user for one in able if one.code < 300}):
+        return done
     return {one.user for one in able}
 
 

@@ -118,8 +118,18 @@ def test_whoever_changed_nothing_did_not_write() -> None:
 
 
 def test_a_refused_request_wrote_nothing() -> None:
-    _, gaps = writers(MADE, BOUND._replace(code=409), DELETED)
+    _, gaps = writers(MADE, BOUND._replace(code=404), DELETED)
     assert gaps
+
+
+def test_a_binding_that_met_itself_is_known_unless_another_succeeded() -> None:
+    """A server that lost its store for a moment tries again, and answers its own write with a conflict."""
+    signed, gaps = writers(MADE, BOUND._replace(code=409), DELETED)
+    assert not gaps
+    assert BOUND.user in signed
+    signed, gaps = writers(MADE, BOUND, BOUND._replace(code=409, user="late"), DELETED)
+    assert not gaps
+    assert "late" not in signed
 
 
 def test_a_failure_long_ago_explains_nothing() -> None:

@@ -1,7 +1,8 @@
 """Work for a cluster in memory: pods that arrive at an hour, run for their true time, and are made anew when evicted.
 
 A work is what a controller would own: it makes its pods, makes another one for each that did not end well, and takes
-them all away once every one did. Given a store of objects and told what becomes of its pods; keeps the history. Never places.
+them all away once every one did. Given a store of objects and told what becomes of its pods; keeps the history. Never
+places.
 """
 
 from __future__ import annotations

@@ -42,6 +42,10 @@ class Held(NamedTuple):
         """The pods that are to be there."""
         return [id_ for id_, found in self.seats.items() if found.node == node]
 
+    def nodes(self) -> set[str]:
+        """Where it is kept."""
+        return {found.node for found in self.seats.values()}
+
 
 class Unknown(NamedTuple):
     """A gang whose start nobody can tell."""

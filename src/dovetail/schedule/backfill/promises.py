@@ -17,7 +17,7 @@ import msgspec
 from dovetail.model import plan, pods
 from dovetail.schedule.backfill.profile import NEVER, Held, Profile, Unknown
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
-from dovetail.schedule.gangs.jobs import Job
+from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
@@ -62,6 +62,7 @@ class Promises:
         self._before: dict[str, plan.Promise] = {}
         self._ranks: dict[str, int] = {}  # of promises made before, the first of them first
         self._made = 0  # to those first in line
+        self._seen: dict[str, list[str]] = {}  # by node, who was given room there when promises were last looked at
         self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
         for ref, promise in stage.world.promises.items():
             job = stage.jobs.get(str(ref))
@@ -89,9 +90,13 @@ class Promises:
             return True
         seconds = self._times.longest(job)
         end = None if seconds is None else self._now + datetime.timedelta(seconds=seconds)
-        for held in self._held.values():
+        near = [held for held in self._held.values() if held.on(found.node)]
+        if near:
+            self._refresh((found.node,))
+            near = [self._held[held.job.id] for held in near]
+        for held in near:
             seats = held.on(found.node)
-            if not seats or held.job is job or self._comes_before(job, held.job):
+            if held.job is job or not _is_open(held) or self._comes_before(job, held.job):
                 continue
             if end is None or end > held.start:
                 with self._trying():
@@ -107,13 +112,31 @@ class Promises:
         finally:
             self._is_trying = before
 
+    def _refresh(self, nodes: Iterable[str]) -> None:
+        """Finds devices anew for promises on nodes where somebody was given room since: on others, at the same hour."""
+        given: dict[str, list[str]] = {node: [] for node in nodes}
+        for id_, one in self._stage.given.items():
+            if one.found.node in given:
+                given[one.found.node].append(id_)
+        changed = {node for node, ids in given.items() if self._seen.get(node, []) != ids}
+        if not changed:
+            return
+        self._seen |= given
+        fixed = [held for held in self._open() if changed.isdisjoint(held.nodes())]
+        with self._trying():
+            for held in [one for one in self._open() if one not in fixed]:
+                wanted = {id_: found.node for id_, found in held.seats.items()}
+                found = self._profile.seats_at(held.job, held.start, wanted, fixed)
+                self._held[held.job.id] = found or held
+                fixed.append(found or held)
+
     def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
         """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
         stage, world, node = self._stage, self._stage.world, found.node
         with self._profile.at(held.start, on=(node,)):
             taken = found.taken(pod)
             world.assume(pod, node, taken)
-            for other in self._held.values():
+            for other in self._open():
                 if other is not held and other.overlaps(held.start, held.end):
                     self._profile.seat(other, other.on(node))
             with world.trial():
@@ -141,7 +164,8 @@ class Promises:
     def _promise(self, job: Job, ids: Sequence[str], *, is_last: bool = False) -> None:
         """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
         before = self._held.pop(job.id, None)
-        kept = [one for one in self._held.values() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
+        self._refresh({node for held in self._open() for node in held.nodes()})
+        kept = [one for one in self._open() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
         with self._trying():
             found = self._profile.first_start(job, ids, kept, before=None if before is None else before.start)
         if isinstance(found, Unknown):
@@ -151,10 +175,14 @@ class Promises:
             assert before is not None
             found = before
         self._held[job.id] = found
-        for other in [one for one in self._held.values() if one is not found and one not in kept]:
-            if not self._stands(other):
+        for other in [one for one in self._open() if one is not found and one not in kept]:
+            if self._held.get(other.job.id) is other and not self._stands(other):
                 del self._held[other.job.id]
                 self._promise(other.job, [*other.seats], is_last=True)
+
+    def _open(self) -> list[Held]:
+        """Promises to those who still wait: others were given room in this decision."""
+        return [held for held in self._held.values() if _is_open(held)]
 
     def _is_kept(self, other: Job, job: Job, *, is_lost: bool) -> bool:
         """Whether a job leaves another its promise: unless it comes before it, or lost its own, made earlier."""
@@ -166,7 +194,7 @@ class Promises:
 
     def _stands(self, held: Held) -> bool:
         """Whether a promise can still be kept beside all others."""
-        others = [one for one in self._held.values() if one is not held]
+        others = [one for one in self._open() if one is not held]
         wanted = {id_: found.node for id_, found in held.seats.items()}
         with self._trying():
             found = self._profile.seats_at(held.job, held.start, wanted, others)
@@ -194,13 +222,14 @@ class Promises:
 
     def told(self) -> tuple[plan.Promise, ...]:
         """Every promise, after everything else was decided; those that others made impossible are made anew."""
-        for id_ in [*self._held]:
-            held = self._held[id_]
+        for id_, held in [*self._held.items()]:
             if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
                 del self._held[id_]
-            elif not self._stands(held):
+        for id_ in [*self._held]:
+            kept = self._held.get(id_)
+            if kept is not None and not self._stands(kept):
                 del self._held[id_]
-                self._promise(held.job, [*held.seats])
+                self._promise(kept.job, [*kept.seats])
         made = [self._told(held) for held in self._held.values()]
         silent = [
             plan.Promise(gang=_ref(self._stage.jobs[id_]), cause=unknown.why)
@@ -280,6 +309,10 @@ def _states_any(stage: Stage) -> bool:
     if any(one.queue is not None and one.queue.spec.max_runtime_seconds for one in stage.accounts.by_name.values()):
         return True
     return any(job.gang.expected_runtime is not None or job.gang.max_runtime is not None for job in stage.jobs.values())
+
+
+def _is_open(held: Held) -> bool:
+    return all(held.job.state[id_] is State.WAITING for id_ in held.seats)
 
 
 def _waits(job: Job) -> bool:
