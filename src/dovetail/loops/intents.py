@@ -20,6 +20,7 @@ from dovetail.ports import clock as clocks
 from dovetail.ports import failures
 
 LOG = logging.getLogger("dovetail.schedule")
+MOST_REMEMBERED: Final = 10_000  # gangs whose attempts are counted: many are gone without a word
 MAX_BASE: Final = 200  # of an object's name, so that what is appended still fits
 
 Listing = Callable[[], Awaitable[Sequence[intents.Intent]]]
@@ -53,6 +54,8 @@ class Keeper:
 
     async def write(self, gang: plan.GangRef, loads: Sequence[carry.Load]) -> intents.Intent | None:
         """Puts down what is about to be written. Raises Refused where that is not allowed."""
+        if len(self._attempts) >= MOST_REMEMBERED:
+            self._attempts.clear()
         attempt = self._attempts[gang] = self._attempts.get(gang, 0) + 1
         made = _intent(gang, loads, attempt=attempt, deadline=_stamp(self._clock.now(), self._seconds))
         place, body = apis.Target(kinds.INTENT, gang.namespace), objects.encode_struct(made)

@@ -104,6 +104,20 @@ class Promises:
                         return False
         return True
 
+    def stands(self, job: Job) -> bool:
+        """Whether everybody a job does not come before still gets what was promised, as things now are."""
+        stage = self._stage
+        touched = {one.found.node for one in stage.given.values()}
+        touched |= {why.job.pods[id_].spec.node_name for id_, why in stage.yielded.items()}
+        kept = [one for one in self._open() if one.job is not job and not self._comes_before(job, one.job)]
+        with self._trying():
+            for held in [one for one in kept if not touched.isdisjoint(one.nodes())]:
+                wanted = {id_: found.node for id_, found in held.seats.items()}
+                others = [one for one in kept if one is not held]
+                if self._profile.seats_at(held.job, held.start, wanted, others) is None:
+                    return False
+        return True
+
     @contextmanager
     def _trying(self) -> Iterator[None]:
         before, self._is_trying = self._is_trying, True
@@ -222,6 +236,7 @@ class Promises:
 
     def told(self) -> tuple[plan.Promise, ...]:
         """Every promise, after everything else was decided; those that others made impossible are made anew."""
+        nominated = [self._stage.jobs[id_] for id_ in {**self._held, **self._before}]
         for id_, held in [*self._held.items()]:
             if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
                 del self._held[id_]
@@ -230,13 +245,33 @@ class Promises:
             if kept is not None and not self._stands(kept):
                 del self._held[id_]
                 self._promise(kept.job, [*kept.seats])
-        made = [self._told(held) for held in self._held.values()]
+        self._take_up_again()
+        made = [*self._nominated(nominated)]
+        made += [self._told(held) for held in self._held.values()]
         silent = [
             plan.Promise(gang=_ref(self._stage.jobs[id_]), cause=unknown.why)
             for id_, unknown in self._unknown.items()
             if id_ not in self._held and _waits(self._stage.jobs[id_])
         ]
         return (*made, *silent)
+
+    def _take_up_again(self) -> None:
+        """Whoever gave way to somebody who then found room elsewhere has its old promise back, if it can be had."""
+        for id_, promise in self._before.items():
+            held = self._held.get(id_)
+            assert promise.start is not None
+            if held is not None and held.start > max(promise.start, self._now):
+                del self._held[id_]
+                self._restore(held.job, promise)
+                self._held.setdefault(id_, held)
+
+    def _nominated(self, jobs: Iterable[Job]) -> Iterator[plan.Promise]:
+        """Those who had a promise and are to start once others left: nobody takes that from them meanwhile."""
+        for job in jobs:
+            found = {id_: self._stage.given[id_].found for id_, state in job.state.items() if state is State.NOMINATED}
+            if found and not job.next_pods():
+                held = Held(job, self._now, None, found)
+                yield plan.Promise(gang=_ref(job), start=self._now, latest=self._now, seats=_seats(held))
 
     def wake_at(self) -> datetime.datetime | None:
         """The next hour at which somebody is to start."""
@@ -245,14 +280,8 @@ class Promises:
         return min((hour for hour in hours if hour > self._now), default=None)
 
     def _told(self, held: Held) -> plan.Promise:
-        seats = tuple(
-            plan.Seat(
-                pod=plan.pod_ref(held.job.pods[id_]), node=found.node, devices=_devices(held.job.pods[id_], found)
-            )
-            for id_, found in held.seats.items()
-        )
         before = self._before.get(held.job.id)
-        made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=seats)
+        made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=_seats(held))
         if before is None or before.start is None:
             return made
         if held.start > max(before.start, self._now) + datetime.timedelta(seconds=LATE_SECONDS):
@@ -321,6 +350,13 @@ def _waits(job: Job) -> bool:
 
 def _ref(job: Job) -> plan.GangRef:
     return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
+
+
+def _seats(held: Held) -> tuple[plan.Seat, ...]:
+    return tuple(
+        plan.Seat(pod=plan.pod_ref(held.job.pods[id_]), node=found.node, devices=_devices(held.job.pods[id_], found))
+        for id_, found in held.seats.items()
+    )
 
 
 def _devices(pod: pods.Pod, found: Found) -> tuple[str, ...]:

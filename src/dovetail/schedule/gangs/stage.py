@@ -35,6 +35,9 @@ class Guard(Protocol):
     def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
         """Whether the place may be taken: nobody loses what was promised."""
 
+    def stands(self, job: Job) -> bool:
+        """Whether nobody lost what was promised, once others yielded to a job, moved, or stayed after all."""
+
 
 class Given(NamedTuple):
     """A node given to a pod in this decision."""

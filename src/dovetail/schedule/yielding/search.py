@@ -254,6 +254,8 @@ class Solver:
             ]
             if (self._rules.must_move and gone) or not self._rules.is_fair(job, gone, asked):
                 return False
+            if not all(guard.stands(job) for guard in stage.guards):
+                return False
             self._doubtful = list(self._unneeded(job, chosen)) if len(chosen) > 1 else []
             self._going = [
                 Portion(one.job, left) for one in chosen if (left := tuple(i for i in one.ids if i in stage.yielded))
