@@ -284,7 +284,7 @@ class Promises:
         made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=_seats(held))
         if before is None or before.start is None:
             return made
-        if held.start > max(before.start, self._now) + datetime.timedelta(seconds=LATE_SECONDS):
+        if held.start > before.start + datetime.timedelta(seconds=LATE_SECONDS):
             return _moved(made, before.start, self._cause(held, before))
         return _moved(made, before.moved_from, before.cause)
 
@@ -313,12 +313,24 @@ class Promises:
                 return f"queue {other.queue} is due what {other.id} takes"
             if other.priority > held.job.priority:
                 return f"{other.id} of priority {other.priority} comes first"
+        if (first := self._promised_first(held.job, nodes)) is not None:
+            return f"{first.job.id}, promised before it, moved: {self._cause(first, self._before[first.job.id])}"
         for node in sorted(nodes):
             for id_ in self._profile.on_node(node):
                 end = self._times.end_of(self._stage.job_of(id_), id_)
                 if end is not None and end.is_unsure:
                     return f"{self._stage.job_of(id_).id} runs longer than it stated"
         return "less is free on its nodes than was stated"
+
+    def _promised_first(self, job: Job, nodes: set[str]) -> Held | None:
+        """Whoever was promised a start before this job and is now to have these nodes."""
+        rank = self._ranks[job.id]
+        for held in self._held.values():
+            if self._ranks.get(held.job.id, rank) < rank and not nodes.isdisjoint(held.nodes()):
+                before = self._before[held.job.id].start
+                if before is not None and held.start > before + datetime.timedelta(seconds=LATE_SECONDS):
+                    return held
+        return None
 
     def _newcomers(self, job: Job, nodes: set[str]) -> Iterable[Job]:
         """Others that were given, or promised, room on these nodes in this decision, or hold it without having to."""
