@@ -37,7 +37,7 @@ def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
     return found
 
 
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(deadline=None, max_examples=25, derandomize=True)
 @hypothesis.given(works(), st.integers(1, 3), st.sampled_from((1, 4)))
 def test_no_backfilled_work_moves_a_promise_later(drawn: list[Work], nodes: int, promises: int) -> None:
     yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*drawn)
@@ -51,7 +51,7 @@ def test_no_backfilled_work_moves_a_promise_later(drawn: list[Work], nodes: int,
             assert NOON.timestamp() + began * MINUTE <= starts[0].timestamp()
 
 
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(deadline=None, max_examples=25, derandomize=True)
 @hypothesis.given(works(priorities=(0, 0, 50)), st.integers(1, 2))
 def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: int) -> None:
     yard = Yard(nodes=nodes, gpus=4).arrive(*drawn)
@@ -68,7 +68,7 @@ def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: in
                 assert after.cause
 
 
-@hypothesis.settings(deadline=None, max_examples=8)
+@hypothesis.settings(deadline=None, max_examples=8, derandomize=True)
 @hypothesis.given(works(), st.integers(1, 3))
 def test_the_same_yard_goes_on_the_same_way(drawn: list[Work], nodes: int) -> None:
     one, other = (Yard(nodes=nodes, gpus=4).arrive(*drawn).go_on() for _ in range(2))

@@ -52,7 +52,7 @@ LEFT_AS_IT_IS = """
     csiDriver.name drivers.name .provisioner spec.attacher .volumeBindingMode spec.accessModes spec.volumeMode
     claimRef.kind claimRef.apiVersion claimRef.resourceVersion matchLabelExpressions.key azureDisk.kind
     levels.nodeLabel levels.alias resources.charged resources.chargedNonPreemptible resources.requested
-    resources.fairShare resources.allocatable status.dominantShare status.usage status.usageTime
+    resources.fairShare resources.allocatable status.dominantShare status.usage status.usageCounted status.usageTime
 """
 LEFT_OUT = """
     metadata.generateName metadata.annotations metadata.finalizers spec.providerID conditions.message

@@ -93,16 +93,20 @@ class Profile:
         if self._bound is None:
             there = [(job, id_) for job in stage.jobs.values() for id_ in job.pods if job.state[id_] in _THERE]
             self._bound = self._ended(one for one in there if one[1] not in stage.given)
-        came = self._ended([(one.job, id_) for id_, one in stage.given.items()])
-        found = Leavers(sorted((*self._bound[0], *came[0])), [*self._bound[1], *came[1]])
+        given = stage.given  # whoever moves begins anew
+        came = self._ended([(one.job, id_) for id_, one in given.items()], is_new=True)
+        ends = [one for one in self._bound[0] if one[1] not in given]
+        found = Leavers(sorted((*ends, *came[0])), [*(id_ for id_ in self._bound[1] if id_ not in given), *came[1]])
         found.has_nominated = any(not one.is_now for one in stage.given.values())
         return found
 
-    def _ended(self, pods_: Iterable[tuple[Job, str]]) -> tuple[list[tuple[datetime.datetime, str]], list[str]]:
+    def _ended(
+        self, pods_: Iterable[tuple[Job, str]], *, is_new: bool = False
+    ) -> tuple[list[tuple[datetime.datetime, str]], list[str]]:
         ends: list[tuple[datetime.datetime, str]] = []
         staying: list[str] = []
         for job, id_ in pods_:
-            end = self._times.end_of(job, id_)
+            end = self._times.end_of(job, id_, is_new=is_new)
             if end is None:
                 staying.append(id_)
             else:
@@ -170,14 +174,14 @@ class Profile:
         with stage.attempt(), stage.later():
             self._settle()
             for job, id_ in self._there(on):
-                end = self._times.end_of(job, id_)
+                end = self._times.end_of(job, id_, is_new=id_ in stage.given)
                 if end is not None and end.at <= hour:
                     self._take_off(id_)
             yield
 
     def _there(self, nodes: Collection[str]) -> list[tuple[Job, str]]:
         stage = self._stage
-        found = [(stage.job_of(id_), id_) for node in nodes for id_ in self.on_node(node)]
+        found = [(stage.job_of(id_), id_) for node in nodes for id_ in self.on_node(node) if id_ not in stage.given]
         given = [(one.job, id_) for id_, one in stage.given.items() if one.found.node in nodes]
         return [*found, *given]
 

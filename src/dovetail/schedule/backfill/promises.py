@@ -69,7 +69,12 @@ class Promises:
             if job is not None and promise.start is not None and _waits(job):
                 self._before[job.id] = promise
                 self._ranks[job.id] = len(self._ranks)
-                self._restore(job, promise)
+        for id_, promise in sorted(self._before.items(), key=_hour):  # who starts earlier has less to choose from
+            self._restore(stage.jobs[id_], promise)
+        due = {
+            id_: found.node for held in self._held.values() if held.start <= now for id_, found in held.seats.items()
+        }
+        stage.toward = {**due, **stage.toward}  # elsewhere it might be in the way of another promise
 
     def _restore(self, job: Job, promise: plan.Promise) -> None:
         """Keeps what was promised before, if it still can be had at that hour or by now."""
@@ -138,7 +143,7 @@ class Promises:
         self._seen |= given
         fixed = [held for held in self._open() if changed.isdisjoint(held.nodes())]
         with self._trying():
-            for held in [one for one in self._open() if one not in fixed]:
+            for held in sorted((one for one in self._open() if one not in fixed), key=lambda one: one.start):
                 wanted = {id_: found.node for id_, found in held.seats.items()}
                 found = self._profile.seats_at(held.job, held.start, wanted, fixed)
                 self._held[held.job.id] = found or held
@@ -148,21 +153,18 @@ class Promises:
         """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
         stage, world, node = self._stage, self._stage.world, found.node
         with self._profile.at(held.start, on=(node,)):
-            taken = found.taken(pod)
-            world.assume(pod, node, taken)
-            for other in self._open():
-                if other is not held and other.overlaps(held.start, held.end):
-                    self._profile.seat(other, other.on(node))
+            every = dict(found.taken(pod))
+            world.assume(pod, node, every)
             with world.trial():
                 self._profile.seat(held, seats)
-                every = dict(taken)
                 for id_ in seats:
                     every |= held.seats[id_].taken(held.job.pods[id_])
                 if world.sound(node, every) is None:
                     return True
-            return world.sound(node, taken) is None and all(
-                stage.place(held.job, id_, within=(node,)) is None for id_ in seats
-            )
+            for other in self._open():  # on other devices it must not be in their way; on its own it is not
+                if other is not held and other.overlaps(held.start, held.end):
+                    self._profile.seat(other, other.on(node))
+            return all(stage.place(held.job, id_, within=(node,)) is None for id_ in seats)
 
     def blocked(self, job: Job, ids: Sequence[str]) -> None:
         """A job whose turn it was found no room: is it promised a start."""
@@ -350,6 +352,11 @@ def _states_any(stage: Stage) -> bool:
     if any(one.queue is not None and one.queue.spec.max_runtime_seconds for one in stage.accounts.by_name.values()):
         return True
     return any(job.gang.expected_runtime is not None or job.gang.max_runtime is not None for job in stage.jobs.values())
+
+
+def _hour(entry: tuple[str, plan.Promise]) -> datetime.datetime:
+    assert entry[1].start is not None
+    return entry[1].start
 
 
 def _is_open(held: Held) -> bool:

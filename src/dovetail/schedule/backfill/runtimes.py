@@ -45,13 +45,14 @@ class Runtimes:
         """Seconds work of its queue may run: the first that is set from the queue upwards."""
         return allowed(self._accounts, job.queue)
 
-    def end_of(self, job: Job, id_: str, *, is_late: bool = False) -> End | None:
+    def end_of(self, job: Job, id_: str, *, is_late: bool = False, is_new: bool = False) -> End | None:
         """When a pod that runs, or starts now, ends; by the longest time it may take if it is to be late."""
         seconds = self.longest(job) if is_late else self.expected(job)
         if seconds is None:
             return None
         began = job.pods[id_].status.start_time
-        start = order.instant(began) if began is not None and job.pods[id_].spec.node_name else self.now
+        is_new = is_new or began is None or not job.pods[id_].spec.node_name
+        start = self.now if is_new else order.instant(began)
         if start is order.NEVER:
             start = self.now
         return ending(start, self.now, seconds=seconds, most=self.longest(job))

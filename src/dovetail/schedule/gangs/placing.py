@@ -80,12 +80,13 @@ class Placer:
     def _near(
         self, job: Job, team: Team, mine: Sequence[str], *, chosen: Choice, present: Collection[str], within: Within
     ) -> plan.Refusal | None:
-        """All in one domain."""
+        """All in one domain: one where room is kept for them, then the tightest."""
         refusal: plan.Refusal | None = None
         tried = 0
+        kept = frozenset(node for id_ in mine if (node := self._stage.kept_for(job, id_)))
         for depth in chosen.depths:
             found = topology.candidates(chosen, depth, present=present, within=within)
-            for nodes in sorted(found, key=self._room):
+            for nodes in sorted(found, key=lambda one: (one is None or one.isdisjoint(kept), *self._room(one))):
                 tried += 1
                 if nodes is not None and not self._roominess.could_hold(nodes, mine):
                     continue

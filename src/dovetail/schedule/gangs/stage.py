@@ -105,6 +105,11 @@ class Stage:
         """The job of every pod that is part of the decision."""
         return self._job_of
 
+    def kept_for(self, job: Job, id_: str) -> str:
+        """The node that is kept for a pod that waits, if any is."""
+        pod = job.pods[id_]
+        return "" if pod.spec.node_name else self.toward.get(id_) or pod.status.nominated_node_name
+
     def knows(self, id_: str) -> bool:
         """Whether the pod is one of those that are decided about."""
         return id_ in self._job_of
