@@ -166,7 +166,8 @@ _KEPT: Final = _set(
     " dominantShare charged chargedNonPreemptible requested fairShare allocatable quota limit"
 )
 _AMOUNTS: Final = _set(
-    "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources usage usageCounted"
+    "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources usage"
+    " usageCounted"
 )
 _EMPTIED: Final = _set("parameters volumeClaimTemplate")  # must be there, may hold anything
 _LEFT_OUT: Final = _set("data networkData volumesInUse volumesAttached")
