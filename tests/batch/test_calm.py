@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dovetail.model import gangs, plan, policy, quantity
+from dovetail.model import gangs, plan, policy
 from dovetail.schedule import cycle
 from dovetail.world import dump
 from dovetail.world.events import Changed
@@ -19,6 +15,7 @@ from dovetail.world.world import World
 from tests.batch import checking, living, worlds
 from tests.batch.living import Ask, Cluster
 from tests.schedule import build
+from tests.support import hashing
 
 FORGETFUL = policy.Policy(memo=False)
 SEEDS = range(40)
@@ -89,27 +86,14 @@ def test_a_quiet_cluster_stays_quiet(seed: int) -> None:
     assert (again.placements, again.evictions, again.nominations) == ((), (), ())
 
 
-def as_text(done: plan.Plan) -> str:
-    return msgspec.json.encode(done, enc_hook=quantity.encode_hook).decode()
-
-
 @pytest.mark.slow
 def test_two_hash_seeds_give_one_plan() -> None:
     code = (
-        "from tests.batch import test_calm as t, worlds\n"
-        "for seed in range(25): print(t.as_text(worlds.seeded(seed).decided()))\n"
-        "for seed in t.BUSY: print(t.as_text(worlds.seeded(seed, worlds.MEDIUM).decided()))"
+        "from tests.batch import test_calm as t, worlds\nfrom tests.support import hashing\n"
+        "for seed in range(25): print(hashing.as_text(worlds.seeded(seed).decided()))\n"
+        "for seed in t.BUSY: print(hashing.as_text(worlds.seeded(seed, worlds.MEDIUM).decided()))"
     )
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    told = hashing.printed(code)
     assert len(told) == 1
     assert '"evictions":[{' in told.pop()
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import collections
-import os
 import random
-import subprocess
-import sys
 from typing import Any
 
-import msgspec
 import pytest
 
-from dovetail.model import plan, policy, quantity, requests
+from dovetail.model import policy, quantity, requests
 from dovetail.world.events import Object
 from dovetail.world.world import World
 from tests.schedule import build
+from tests.support import hashing
 
 FORGETFUL = policy.Policy(memo=False)
 ATTRIBUTE = f'device.attributes["{build.DRIVER}"]'
@@ -202,25 +199,12 @@ def test_who_was_refused_is_refused_again_after_the_plan_is_carried_out(seed: in
     assert again.placements == ()
 
 
-def as_text(done: plan.Plan) -> str:
-    return msgspec.json.encode(done, enc_hook=quantity.encode_hook).decode()
-
-
 @pytest.mark.slow
 def test_two_hash_seeds_give_one_plan() -> None:
     code = (
-        "from tests.schedule import build, test_properties as t\n"
-        "for seed in range(12): print(t.as_text(build.decided(t.random_world(seed))))"
+        "from tests.schedule import build, test_properties as t\nfrom tests.support import hashing\n"
+        "for seed in range(12): print(hashing.as_text(build.decided(t.random_world(seed))))"
     )
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    told = hashing.printed(code)
     assert len(told) == 1
     assert "placements" in told.pop()
