@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import gangs, policy, wishes
+from dovetail.model import gangs, meta, policy, wishes
 from dovetail.world.world import World
 from tests.batch import stories
 from tests.schedule import build
@@ -323,3 +323,26 @@ def test_gangs_say_where_pods_belong() -> None:
     assert gang_of(made, "m0") == ("default", "gang/g")
     assert made.gangs.known(("default", "gang/g")).groups[0].min == 2
     assert gangs.membership(made.pods["uid-of-m0"]).gang == ("default", "gang/g")
+
+
+# Devices on their way back
+
+
+def test_nobody_yields_for_devices_that_a_pod_which_is_gone_is_about_to_give_back() -> None:
+    made = stories.world(*stories.boards("n0", 2, stories.H100, "Hopper"), stories.queue("a", gpu=2))
+    stories.runs(made, "stays", "a", ("n0", "gpu-0"))
+    build.put(made, stories.holding("gone-claim", ("n0", "gpu-1"), users=["gone"]))  # its pod was evicted and is gone
+    stories.waits(made, "urgent", "a", priority=10)
+    done = stories.decided(made)
+    assert stories.evicted(done) == {}
+    assert stories.nominated(done) == {"urgent": "n0"}
+
+
+def test_a_claim_without_users_whose_pod_is_gone_is_on_its_way_back_too() -> None:
+    made = stories.world(*stories.boards("n0", 1, stories.H100, "Hopper"), stories.queue("a", gpu=2))
+    left = stories.holding("gone-claim", ("n0", "gpu-0"))
+    owner = meta.OwnerReference(kind="Pod", name="gone", uid="uid-of-gone", controller=True)
+    build.put(made, build.replaced(left, metadata=build.replaced(left.metadata, owner_references=(owner,))))
+    stories.waits(made, "next", "a")
+    done = stories.decided(made)
+    assert stories.nominated(done) == {"next": "n0"}

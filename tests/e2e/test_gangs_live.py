@@ -16,14 +16,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def defined(cluster: Live) -> Live:
-    """The cluster, with our own kinds."""
+def defined(cluster: Live) -> Iterator[Live]:
+    """The cluster, with our own kinds; they go again."""
     found = [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"]
     planes.apply(cluster.plane, found)
     names = [f"crd/{one['metadata']['name']}" for one in found]
     planes.kubectl(cluster.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
     cluster.wait_for("intents to be served", lambda: _is_served(cluster))
-    return cluster
+    yield cluster
+    planes.kubectl(cluster.plane, "delete", *names, "--ignore-not-found")
 
 
 def _is_served(cluster: Live) -> bool:
@@ -127,6 +128,12 @@ def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: S
     planes.kubectl(story.live.plane, "delete", "pdb", "kept", "-n", story.namespace)
     story.wait_running("important")
     assert len([name for name in ("one", "two") if name in story.pods()]) == 1
+    print(
+        [
+            (one["note"], one.get("series"), one["metadata"]["creationTimestamp"])
+            for one in story.events("Preempted", "important")
+        ]
+    )
     (told,) = story.events("Preempted", "important")
     assert "yield" in told["note"]
     gone = next(name for name in ("one", "two") if name not in story.pods())

@@ -20,6 +20,7 @@ from tests.support.oracle import Oracle
 Tree = dict[str, Any]
 Key = tuple[str, str, str]  # kind, namespace, name
 
+FILTERING: Final = (policy.Step.ALLOCATE,)  # the oracle evicts nobody
 PLUGINS: Final = {  # what a kind of constraint is refused by upstream
     "node selector": ("NodeAffinity",),
     "node affinity": ("NodeAffinity",),
@@ -201,8 +202,8 @@ class Both:
         theirs, plugins = self.upstream(pod)
         struct = _struct(pod)
         self._world.apply(Changed(struct))
-        decided = cycle.decide(self._world, among=[pod_id(struct)])
-        afresh = cycle.decide(self._world, policy.Policy(memo=False), among=[pod_id(struct)])
+        decided = cycle.decide(self._world, policy.Policy(steps=FILTERING), among=[pod_id(struct)])
+        afresh = cycle.decide(self._world, policy.Policy(memo=False, steps=FILTERING), among=[pod_id(struct)])
         ours = {node: self._alone(struct, node) for node in theirs}
         self._world.apply(Deleted(struct))
         return Verdicts(ours, theirs, plugins, decided, afresh)
@@ -220,7 +221,7 @@ class Both:
         structs = [_struct(pod) for pod in waiting]
         for one in structs:
             self._world.apply(Changed(one))
-        decided = cycle.decide(self._world, among=[pod_id(one) for one in structs])
+        decided = cycle.decide(self._world, policy.Policy(steps=FILTERING), among=[pod_id(one) for one in structs])
         for one in structs:
             self._world.apply(Deleted(one))
         return decided
@@ -253,7 +254,7 @@ class Both:
         """Why the pod cannot run on the node, all others being somebody else's. Nodes without a mark are not ours."""
         if constraints_nodes.OWN not in self._known["Node", "", node]["metadata"].get("labels", {}):
             return "not asked"
-        only = policy.Policy(ownership=policy.Ownership(node_labels={constraints_nodes.OWN: node}))
+        only = policy.Policy(ownership=policy.Ownership(node_labels={constraints_nodes.OWN: node}), steps=FILTERING)
         decided = cycle.decide(self._world, only, among=[pod_id(pod)])
         return None if decided.placements else decided.refusals[0].summary
 

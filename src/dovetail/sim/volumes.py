@@ -121,7 +121,16 @@ def _claims_made(pod: Tree, held: Mapping[Key, Tree]) -> Iterator[Tree]:
         made |= {name: wanted[name] for name in ("labels", "annotations") if wanted.get(name)}
         spec = template.get("spec") or {}
         claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": made, "spec": spec}
-        yield claim | {"status": {"phase": "Pending"}}
+        if _is_readable(claim):  # else no server would take it, and the pod waits for it
+            yield claim | {"status": {"phase": "Pending"}}
+
+
+def _is_readable(claim: Tree) -> bool:
+    try:
+        objects.decode(claim)
+    except objects.DecodeError:
+        return False
+    return True
 
 
 def _phased(volume: Tree, held: Mapping[Key, Tree]) -> Tree:

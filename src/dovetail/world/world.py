@@ -363,7 +363,12 @@ class World:
         claim = self.claims.get(key)
         if claim is None or claim.status.allocation is None or key in self._freed:
             return False
-        return all(user.uid in self._vacated for user in claim.status.reserved_for)
+        return all(user.uid in self._vacated or self.is_over(user) for user in claim.status.reserved_for)
+
+    def is_over(self, user: claims.ResourceClaimConsumerReference) -> bool:
+        """Whether a pod that uses a claim has ended or is gone; others than pods never are."""
+        pod = self.pods.get(user.uid)
+        return user.resource == "pods" and (pod is None or pod.status.phase in TERMINAL)
 
     def promise(self, promises: Iterable[plan.Promise]) -> None:
         """Takes note of what gangs are promised from now on; what was promised before is forgotten."""

@@ -12,15 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from dovetail.model import pods
 from dovetail.schedule.backfill.runtimes import Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
 from dovetail.schedule.yielding.bounds import Bounds, Room
-from dovetail.world.events import ObjectKey
-from dovetail.world.world import TERMINAL
 
 NEVER: Final = "never, as things are"  # how it begins where a gang is in its own way
 _THERE: Final = (State.ACTIVE, State.STARTING)
@@ -85,7 +82,6 @@ class Profile:
         self._times = times
         self._bound: tuple[list[tuple[datetime.datetime, str]], list[str]] | None = None
         self._by_node: dict[str, list[str]] | None = None
-        self._idle: list[ObjectKey] | None = None  # claims nobody uses any more
 
     def leavers(self) -> Leavers:
         """Who ends when, as things stand now. What is bound is looked at once."""
@@ -125,7 +121,6 @@ class Profile:
         hours.add(self._times.now)  # some have ended, and are about to give back what they held
         moments = sorted(hour for hour in hours if before is None or hour < before)
         with self._stage.attempt(), self._stage.later():
-            self._settle()
             bounds = Bounds(self._stage, Room(self._stage), ids)
 
         def could_fit(index: int) -> bool:
@@ -153,26 +148,11 @@ class Profile:
                     return None
             return Held(job, at, self._end(job, at), self._given(wanted))
 
-    def _settle(self) -> None:
-        """Takes devices as free that are held for pods that ended: giving them back takes a moment."""
-        world = self._stage.world
-        if self._idle is None:
-            self._idle = [
-                key
-                for key, claim in world.claims.items()
-                if claim.status.allocation is not None
-                and claim.status.reserved_for
-                and all(_is_over(world.pods.get(user.uid)) for user in claim.status.reserved_for)
-            ]
-        for key in self._idle:
-            world.unclaim(key)
-
     @contextmanager
     def at(self, hour: datetime.datetime, *, on: Collection[str]) -> Iterator[None]:
         """The world, on these nodes, once those who end by then are gone. Everything done inside is taken back."""
         stage = self._stage
         with stage.attempt(), stage.later():
-            self._settle()
             for job, id_ in self._there(on):
                 end = self._times.end_of(job, id_, is_new=id_ in stage.given)
                 if end is not None and end.at <= hour:
@@ -199,7 +179,6 @@ class Profile:
         self, job: Job, ids: Sequence[str], at: datetime.datetime, gone: Sequence[str], kept: Sequence[Held]
     ) -> dict[str, Found] | None:
         with self._stage.attempt(), self._stage.later():
-            self._settle()
             for id_ in gone:
                 self._take_off(id_)
             with self._keeping(kept, at, self._end(job, at)):
@@ -243,7 +222,6 @@ class Profile:
     def _never(self, job: Job, ids: Sequence[str], leavers: Leavers) -> Unknown:
         """Whether it is others' silence that nobody knows when, or the job itself."""
         with self._stage.attempt(), self._stage.later():
-            self._settle()
             for id_ in (*leavers.all(), *leavers.staying):
                 self._take_off(id_)
             refusal = self._placer.step(job, ids)
@@ -252,10 +230,6 @@ class Profile:
             return Unknown(0, f"{NEVER}: {refusal.summary}")
         silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._node_of(id_) in nodes}
         return Unknown(len(silent), unbounded(len(silent)))
-
-
-def _is_over(pod: pods.Pod | None) -> bool:
-    return pod is None or pod.status.phase in TERMINAL
 
 
 def unbounded(holders: int) -> str:

@@ -89,6 +89,7 @@ class Stage:
         self.is_later = False
         self.refusals: dict[str, plan.Refusal] = {}
         self._leaving = [id_ for job in jobs.values() for id_, state in job.state.items() if state is State.LEAVING]
+        self._left: list[ObjectKey] | None = None
         self._job_of = {id_: job for job in jobs.values() for id_ in job.pods}
         self._waits: dict[str, tuple[Amounts, Amounts]] = {}
         self._running: list[Job] | None = None
@@ -174,6 +175,8 @@ class Stage:
         self.is_later = True
         try:
             with self.world.trial():
+                for key in self._leftovers():
+                    self.world.unclaim(key)
                 for id_ in (*self._leaving, *self.yielded):
                     self.world.vacate(id_)
                 for one in self.given.values():
@@ -185,8 +188,22 @@ class Stage:
 
     @property
     def frees_later(self) -> bool:
-        """Whether anybody leaves."""
-        return bool(self._leaving or self.yielded)
+        """Whether anybody leaves, or left and has not given all back."""
+        return bool(self._leaving or self.yielded or self._leftovers())
+
+    def _leftovers(self) -> list[ObjectKey]:
+        """Claims that hold devices for pods that ended. To give them back takes a moment; nobody has to yield for it."""
+        if self._left is None:
+            claims_ = self.world.claims.items()
+            self._left = [key for key, claim in claims_ if claim.status.allocation is not None and self._is_left(claim)]
+        return self._left
+
+    def _is_left(self, claim: claims.ResourceClaim) -> bool:
+        users = claim.status.reserved_for
+        if users:
+            return all(self.world.is_over(user) for user in users)
+        owners = [one.uid for one in claim.metadata.owner_references if one.controller and one.kind == "Pod"]
+        return claim.metadata.deletion_timestamp is not None or any(uid not in self.world.pods for uid in owners)
 
     def _note(self, undo: Callable[[], object]) -> None:
         if self._undo:
