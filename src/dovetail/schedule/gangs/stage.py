@@ -192,7 +192,7 @@ class Stage:
         return bool(self._leaving or self.yielded or self._leftovers())
 
     def _leftovers(self) -> list[ObjectKey]:
-        """Claims that hold devices for pods that ended. To give them back takes a moment; nobody has to yield for it."""
+        """Claims that hold devices for pods that ended. To give them back takes a moment; nobody yields for it."""
         if self._left is None:
             claims_ = self.world.claims.items()
             self._left = [key for key, claim in claims_ if claim.status.allocation is not None and self._is_left(claim)]
