@@ -24,7 +24,7 @@ def fault(found: Cluster, *, is_static: bool) -> str | None:
         found.live(most=1000)
         if is_static:
             ranks(yielding(found.evictions))
-    except Exception as error:
+    except Exception as error:  # a crash is a finding, and the campaign goes on
         return f"at {found.second} s: {type(error).__name__}: {str(error)[:300]}"
     return None
 

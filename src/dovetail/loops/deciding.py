@@ -25,7 +25,7 @@ def decided(ask: Ask, among: Collection[str]) -> tuple[plan.Plan, dict[str, Exce
     """The plan for those who can be decided about, and what went wrong with the others, by id."""
     try:
         return ask(among), {}
-    except Exception as error:
+    except Exception as error:  # whatever it is: one pod must not keep all others waiting
         # One pod alone: the answers are not used, as others were to be seen, too.
         faults = {id_: fault for id_ in among if (fault := _raised(ask, (id_,))) is not None}
         if not faults:
@@ -41,7 +41,7 @@ def decided_together(
     """The plan for everybody, or for all but the group that cannot be decided about; it is found by halves."""
     try:
         return ask(among), {}
-    except Exception as error:
+    except Exception as error:  # whatever it is: one pod must not keep all others waiting
         group, fault = _faulty(ask, groups, error)
         LOG.warning("deciding failed", extra={"set_aside": len(group), "why": repr(fault)})
         left = [id_ for one in groups if one is not group for id_ in one]
@@ -70,7 +70,7 @@ def _faulty(
 def _raised(ask: Callable[[Collection[str]], plan.Plan], ids: Collection[str]) -> Exception | None:
     try:
         ask(ids)
-    except Exception as error:
+    except Exception as error:  # whatever it is: one pod must not keep all others waiting
         return error
     return None
 

@@ -158,7 +158,7 @@ class Flights:
             await work
         except failures.Fenced as fenced:
             self._signals.broke(fenced)
-        except Exception as error:
+        except Exception as error:  # nobody knows what is written: whoever leads next begins from that
             LOG.exception("carrying out failed", extra={"what": what})
             self._signals.broke(error)
 

@@ -159,7 +159,7 @@ class Turns:
             decided = self._ask([*asked], spared=spared, toward=self._slots.nodes_for(lifted, asked))
             used = [(one, made.node) for made in decided.placements if (one := kin.get(made.pod.uid)) is not None]
             self._start(decided.placements, known)
-        except Exception:
+        except Exception:  # it costs the slot, not the turn
             LOG.exception("slots are not filled")  # everybody is asked about right after this, which finds the fault
         self._slots.put_back(lifted, used)
 

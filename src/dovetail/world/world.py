@@ -7,7 +7,7 @@ confirmed) are a layer of their own: trials make them and take them back, events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -37,7 +37,7 @@ from dovetail.world.inventory import Inventory
 from dovetail.world.journal import Journal
 from dovetail.world.pools import PoolKey
 from dovetail.world.storage import Storage
-from dovetail.world.trial import Trial
+from dovetail.world.trial import Trial, UndoLog
 from dovetail.world.view import NodeView
 
 TERMINAL: Final = ("Succeeded", "Failed")
@@ -87,7 +87,7 @@ class World:
         self._pending: dict[str, pods.Pod] = {}
         self._vacated: dict[str, tuple[str, Resources]] = {}  # pods taken off their nodes in a trial
         self._freed: set[ObjectKey] = set()  # claims whose devices are free for as long
-        self._undo: list[list[Callable[[], None]]] = []
+        self._undo = UndoLog()
 
     # Questions
 
@@ -293,8 +293,7 @@ class World:
             request = request.without([name for name, _ in request.scalars if offered.scalar(name) <= 0])
         assumption = Assumption(pod, node, request, given, volumes)
         self._set_assumed(pod_id(pod), assumption)
-        if self._undo:
-            self._undo[-1].append(lambda: self._unset_assumed(pod_id(pod), assumption))
+        self._undo.note(lambda: self._unset_assumed(pod_id(pod), assumption))
 
     def forget(self, pod: pods.Pod) -> None:
         """Gives up an assumption: its write failed."""
@@ -302,8 +301,7 @@ class World:
         if assumption is None:
             return
         self._unset_assumed(pod_id(pod), assumption)
-        if self._undo:
-            self._undo[-1].append(lambda: self._set_assumed(pod_id(pod), assumption))
+        self._undo.note(lambda: self._set_assumed(pod_id(pod), assumption))
 
     def take_over(self, id_: str, assumption: Assumption) -> None:
         """Adopts an assumption as another World holds it."""
@@ -314,7 +312,7 @@ class World:
 
         Nothing where the pod is on no node. It may be assumed elsewhere, or where it was, under the same id.
         """
-        if not self._undo:
+        if not self._undo.is_open:
             raise StateError("a pod can be taken off its node only inside a trial")
         held = self._running.pop(id_, None)
         if held is None:
@@ -323,7 +321,7 @@ class World:
         self._vacated[id_] = held
         freed = [key for key in self.claims_used(pod) if self._is_vacant(key)]
         self._move(id_, pod, held, freed, sign=-1)
-        self._undo[-1].append(lambda: self._unvacate(id_, pod, held, freed))
+        self._undo.note(lambda: self._unvacate(id_, pod, held, freed))
 
     def _unvacate(self, id_: str, pod: pods.Pod, held: tuple[str, Resources], freed: list[ObjectKey]) -> None:
         del self._vacated[id_]
@@ -349,8 +347,8 @@ class World:
             return
         self._inventory.use(held, key, sign=-1)
         self._freed.add(key)
-        self._undo[-1].append(lambda: self._freed.discard(key))
-        self._undo[-1].append(lambda: self._inventory.use(held, key, sign=1))
+        self._undo.note(lambda: self._freed.discard(key))
+        self._undo.note(lambda: self._inventory.use(held, key, sign=1))
 
     def claims_used(self, pod: pods.Pod) -> tuple[ObjectKey, ...]:
         """The claims of a pod, one made for its extended resources included."""
@@ -390,20 +388,11 @@ class World:
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """A checkpoint: assumptions made inside are taken back on exit, newest first, unless committed."""
-        self._undo.append([])
-        trial = Trial()
-        try:
+        with self._undo.trial() as trial:
             yield trial
-        finally:
-            done = self._undo.pop()
-            if not trial.is_committed:
-                for undo in reversed(done):
-                    undo()
-            elif self._undo:
-                self._undo[-1].extend(done)
 
     def _refuse_in_trial(self, what: str) -> None:
-        if self._undo:
+        if self._undo.is_open:
             raise StateError(f"{what} inside a trial; finish or roll back the trial first")
 
     def _set_assumed(self, id_: str, assumption: Assumption) -> None:

@@ -25,7 +25,7 @@ from dovetail.schedule.queues.amounts import Amounts
 from dovetail.schedule.queues.power import Caps
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.world.events import ObjectKey, pod_id
-from dovetail.world.trial import Trial
+from dovetail.world.trial import Trial, UndoLog
 from dovetail.world.world import World
 
 
@@ -95,7 +95,7 @@ class Stage:
         self._running: list[Job] | None = None
         self._charges: dict[str, Amounts] = {}  # by pod, what it costs beside its claims
         self._claim_users: dict[ObjectKey, tuple[int, str, bool, Amounts]] = {}
-        self._undo: list[list[Callable[[], object]]] = []
+        self._undo = UndoLog()
         for job in jobs.values():
             for id_, state in job.state.items():
                 if state in PLACED:
@@ -154,17 +154,8 @@ class Stage:
     @contextmanager
     def attempt(self) -> Iterator[Trial]:
         """Everything done inside is taken back unless committed."""
-        self._undo.append([])
-        with self.world.trial() as trial:
-            try:
-                yield trial
-            finally:
-                done = self._undo.pop()
-                if not trial.is_committed:
-                    for undo in reversed(done):
-                        undo()
-                elif self._undo:
-                    self._undo[-1].extend(done)
+        with self.world.trial() as trial, self._undo.trial(trial):
+            yield trial
 
     @contextmanager
     def later(self) -> Iterator[None]:
@@ -206,8 +197,7 @@ class Stage:
         return claim.metadata.deletion_timestamp is not None or any(uid not in self.world.pods for uid in owners)
 
     def _note(self, undo: Callable[[], object]) -> None:
-        if self._undo:
-            self._undo[-1].append(undo)
+        self._undo.note(undo)
 
     # Giving
 
@@ -405,7 +395,7 @@ class Stage:
         self._recharge_at(job, id_, job.pods[id_].spec.node_name, kept)
 
     def _recharge_at(self, job: Job, id_: str, node: str, taken: Mapping[ObjectKey, claims.AllocationResult]) -> None:
-        log, self._undo = self._undo, []
+        log, self._undo = self._undo, UndoLog()
         self.charge(job, id_, node, taken)
         self._undo = log
 
