@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from bench import live_cluster, live_run
-from dovetail.boot import controlplane, kubeflags
+from dovetail.boot import kubeflags, ports
 
 OURS: Final = "ours"
 KUBE_SCHEDULER: Final = "kube_scheduler"
@@ -63,7 +63,7 @@ def _kube_scheduler(cluster: live_cluster.Cluster, _: int) -> list[str]:
         live_cluster.SCHEDULER_NAME, plane.kubeconfig, qps=CLIENT_QPS, burst=CLIENT_QPS
     )
     configuration.write_bytes(msgspec.json.encode(profile))
-    return plane.layout.scheduler_command(configuration, port=controlplane.free_port(), kubeconfig=plane.kubeconfig)
+    return plane.layout.scheduler_command(configuration, port=ports.reserve(), kubeconfig=plane.kubeconfig)
 
 
 def bare(cluster: live_cluster.Cluster, count: int) -> list[str]:

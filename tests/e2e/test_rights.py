@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.boot import controlplane
+from dovetail.boot import ports
 from dovetail.model import kinds
 from tests.e2e.scene import Scene, exactly, node_of, phase_of, pod_tree, reason_of
 from tests.support import cluster as planes
@@ -285,7 +285,7 @@ def test_without_a_right_what_fails_says_so(cluster: Live, story: Scene, right: 
 def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     """Starts a scheduler; an open one serves on every address, so that who asks for metrics is checked."""
     configuration: dict[str, Any] = {"leaderElection": SHORT}
-    port = controlplane.free_port()
+    port = ports.reserve()
     if is_open:
         (given,) = [one["data"]["scheduler.yaml"] for one in live.installed() if one["kind"] == "ConfigMap"]
         configuration = yaml.safe_load(given)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from dovetail.boot import controlplane, processes
+from dovetail.boot import ports, processes
 from tests.faults.proxy import Proxy
 
 READY_SECONDS: Final = 60.0
@@ -51,7 +51,7 @@ class Instance:
         self._ca = ca
         self._directory = directory
         self._command = command
-        self._port = controlplane.free_port()
+        self._port = ports.reserve()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from dovetail.boot import chart, controlplane, kubeparts
+from dovetail.boot import chart, controlplane, kubeparts, ports
 from dovetail.sim import fleet as fleets
 from tests.support import cluster as planes
 from tests.support import rest
@@ -80,7 +80,7 @@ class Live:
         token: str = "",
     ) -> subprocess.Popen[bytes]:
         """Starts a scheduler as the chart's service account, with exactly the chart's rights."""
-        port = controlplane.free_port()
+        port = ports.reserve()
         self.ports[name] = port
         given: dict[str, Any] = {
             "apiVersion": "dovetail.dev/v1alpha1",

@@ -8,26 +8,21 @@ beyond 127.0.0.1, and never runs a kubelet: nodes are what somebody else makes o
 from __future__ import annotations
 
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from random import SystemRandom
 from typing import Final
 
 import msgspec
 
 from dovetail import errors
-from dovetail.boot import certificates, kubeflags, kubeparts, probe, processes
+from dovetail.boot import certificates, kubeflags, kubeparts, ports, probe, processes
 
 READY_SECONDS: Final = 90.0  # a busy machine with two cores needs a tenth of it
 POLL_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 25.0  # kube-apiserver lets open requests finish for up to 15 s
 ROSTER: Final = "processes.json"
-# Below the range the system takes the ports of outgoing connections from: a part that is restarted finds its
-# port free, and nobody who dials a stopped part can be connected to himself.
-PORTS: Final = range(12_000, 32_000)
 
 Bearer = kubeflags.Bearer  # a token and the user it makes of who bears it
 Say = Callable[[str], None]
@@ -52,6 +47,7 @@ class ControlPlane:
         self._is_tethered = is_tethered
         self._say = say
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = list(layout.ports.values())
 
     @property
     def url(self) -> str:
@@ -119,7 +115,8 @@ class ControlPlane:
         The client limits default to its own. It ends with the control plane, or by `kill("kube-scheduler-NAME")`.
         """
         part = f"{kubeparts.SCHEDULER}-{name}"
-        port = free_port()
+        port = ports.reserve()
+        self._ports.append(port)
         configuration = self.directory / f"{part}.json"
         profile = kubeflags.scheduler_configuration(name, kubeconfig or self.kubeconfig, qps=qps, burst=burst)
         configuration.write_bytes(msgspec.json.encode(profile))
@@ -142,6 +139,8 @@ class ControlPlane:
         """Ends every part, those that ask before those that answer. Without grace they are killed outright."""
         for name in reversed(list(self._running)):
             self._end(name, grace_seconds=STOP_SECONDS if graceful else 0)
+        for port in self._ports:
+            ports.release(port)
 
     def _spawn(self, name: str, command: Sequence[str | Path], *, port: int) -> subprocess.Popen[bytes]:
         if name in self.pids:
@@ -204,7 +203,7 @@ def start(
         directory=directory,
         authority=authority,
         server=authority.server("server"),
-        ports={name: free_port() for name in (*kubeflags.PARTS, kubeflags.ETCD_PEER)},
+        ports={name: ports.reserve() for name in (*kubeflags.PARTS, kubeflags.ETCD_PEER)},
         feature_gates=kubeflags.gates_of(parts.minor) | dict(feature_gates or {}),
         runtime_config=(*kubeflags.runtime_config_of(parts.minor), *runtime_config),
         extra_apiserver_flags=tuple(extra_apiserver_flags),
@@ -221,19 +220,6 @@ def start(
         plane.stop(graceful=False)
         raise
     return plane
-
-
-def free_port() -> int:
-    """A port on loopback nobody listens on."""
-    chance = SystemRandom()
-    while True:
-        port = chance.choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def _health(name: str, pid: int, *, port: int, ca: Path, token: str) -> probe.Answer:
