@@ -6,6 +6,7 @@ Built from plain trees; gone when the block ends. Stories on the same cluster do
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -145,6 +146,13 @@ class Scene:
         found = [one for claim in self.claims() for one in devices_of(claim)]
         return sorted((pool, device) for driver, pool, device in found if driver == self.driver)
 
+    def held_once(self) -> int:
+        """How many devices claims hold. Fails where one is held twice."""
+        held = self.held()  # asked once: claims come and go meanwhile
+        twice = [device for device, count in Counter(held).items() if count > 1]
+        assert not twice, f"held by more than one claim: {twice}"
+        return len(held)
+
     def allocated(self) -> Tree:
         """Waits for a claim that has devices; the first."""
         found: Tree = self.wait("devices", lambda: [one for one in self.claims() if devices_of(one)])[0]
@@ -253,6 +261,11 @@ def pod_tree(
 def users_of(claim: Tree) -> list[str]:
     """Uids of the pods a claim is reserved for."""
     return [one["uid"] for one in claim.get("status", {}).get("reservedFor", ())]
+
+
+def owner_of(claim: Tree) -> str:
+    """The name of the pod a claim was made for."""
+    return next((str(one["name"]) for one in claim["metadata"].get("ownerReferences", ())), "")
 
 
 def phase_of(pod: Tree | None) -> str:

@@ -59,10 +59,10 @@ def test_a_node_that_goes_silent_gets_no_new_pods_and_keeps_its_devices(cluster:
         story.wait("two of three on the other node", lambda: _nodes(story, "b", "c", "d").count(other) == 2)
         story.wait_refused(next(name for name in ("b", "c", "d") if not node_of(story.pods()[name])), "taint")
         assert node_of(story.pods()["running"]) == node
-        assert len(set(story.held())) == len(story.held()) == 3
+        assert story.held_once() == 3
         story.rest.patch("nodes", node, {"metadata": {"annotations": {"dovetail.dev/silent": None}}})
         story.wait_running("b", "c", "d")
-        assert len(set(story.held())) == len(story.held()) == 4
+        assert story.held_once() == 4
 
 
 def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluster: Live) -> None:
@@ -90,7 +90,7 @@ def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluste
         taken = [one for claim in story.claims() if not late.isdisjoint(users_of(claim)) for one in devices_of(claim)]
         assert len(taken) == count
         assert (story.driver, wide, "gpu-0") not in taken
-        assert len(set(story.held())) == len(story.held()) == 2 * count + 1
+        assert story.held_once() == 2 * count + 1
         assert not held_together(recording.seen)
         assert cluster.consistent()["consistent"]
 
@@ -120,7 +120,7 @@ def test_a_taint_rule_that_comes_and_goes_under_load(cluster: Live) -> None:
         pods = {pod["metadata"]["uid"]: node_of(pod) for pod in story.pods().values()}
         assert {pods[uid] for uid in late if uid in pods} == {other}
         story.wait("all pods", lambda: all(node_of(pod) for pod in story.pods().values()))
-        assert len(set(story.held())) == len(story.held())
+        story.held_once()
         assert not held_together(recording.seen)
         assert cluster.consistent()["consistent"]
 

@@ -123,7 +123,7 @@ def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_d
             cluster.stop(kill=True)
             cluster.schedule()
             cluster.wait_for("a leader", cluster.leads)
-        assert len(set(story.held())) == len(story.held()) == 2 * count
+        assert story.held_once() == 2 * count
         for pod in pods.values():
             name = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
             claim = next(one for one in story.claims() if one["metadata"]["name"] == name)

@@ -7,6 +7,7 @@ that asks this module. The system keeps the reservation (a name without a file) 
 
 from __future__ import annotations
 
+import atexit
 import socket
 from collections.abc import Sequence
 from random import SystemRandom
@@ -34,6 +35,13 @@ def reserve(among: Sequence[int] = RANGE) -> int:
             continue
         _reserved[port] = name
         return port
+
+
+@atexit.register
+def release_all() -> None:
+    """Lets others have everything that was reserved here."""
+    for port in [*_reserved]:
+        release(port)
 
 
 def release(port: int) -> None:
