@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from dovetail.answer import when
+import pytest
+
+from dovetail.answer import course, when
 from dovetail.model import plan, policy
 from dovetail.world.events import Object
 from tests.backfill import yard
@@ -28,8 +30,8 @@ def asked(facts: list[Object], *waiting: Work) -> dict[str, when.Expectation]:
 
 def busy(*works: Work, nodes: int = 1) -> list[Object]:
     """A cluster in which these run since noon."""
-    course = yard.Yard(nodes=nodes).arrive(*works).go_on(0).course
-    world = course.world
+    course_ = yard.Yard(nodes=nodes).arrive(*works).go_on(0).course
+    world = course_.world
     assert len(world.running()) == sum(work.pods for work in works)
     return [*machines(nodes=nodes), *world.pods.values(), *world.claims.values(), *world.queues.values()]
 
@@ -83,7 +85,8 @@ def test_what_should_have_ended_is_expected_to_any_moment() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600))
     late = NOON + datetime.timedelta(minutes=30)
     (found,) = when.when([*facts, *yard.facts_of(Work("b", 1, 4, 1, states=60))], policy.DEFAULT, late)
-    assert found.start == late + datetime.timedelta(minutes=3)  # a tenth of the time it took
+    # 600 s, then a tenth more over and over: 660, 726, ... 1706, 1876.
+    assert found.start == NOON + datetime.timedelta(seconds=1876)
 
 
 def test_a_queue_that_limits_runtimes_makes_starts_known() -> None:
@@ -96,3 +99,18 @@ def test_a_queue_that_limits_runtimes_makes_starts_known() -> None:
 def test_the_answer_changes_nothing() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600))
     assert asked(facts, Work("b", 1, 4, 1, states=60)) == asked(facts, Work("b", 1, 4, 1, states=60))
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_gang_of_which_too_little_is_left_does_not_keep_the_answer_waiting(stuck: bool) -> None:
+    """It was about to be taken back in a minute, at every minute, for thousands of them."""
+    leaving = {"deletionTimestamp": stories.stamp(60), "finalizers": ["example.com/kept"]} if stuck else {}
+    left = stories.member("left-0", "", "left", 2, node="n0", metadata=leaving)
+    waits = stories.pod("huge", "", gpus=9)
+    going = course.Course([*machines(), left, waits], policy.DEFAULT, stories.NOW)
+    going.go_on()
+    assert going.turns < 10
+    (found,) = [
+        one for one in when.when([*machines(), left, waits], policy.DEFAULT, stories.NOW) if "huge" in one.members
+    ]
+    assert found.why.startswith("never, as things are: ")

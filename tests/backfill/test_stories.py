@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
-from tests.backfill.yard import Work, Yard
+from dovetail.schedule.backfill import runtimes
+from tests.backfill.yard import Work, Yard, after
 from tests.batch import stories
 
 HOUR = 3600
@@ -61,6 +64,80 @@ def test_without_promises_the_head_may_wait_for_ever() -> None:
     assert yard.promised == {}
 
 
+def test_whoever_falls_back_on_its_promise_did_not_lose_its_devices_meanwhile() -> None:
+    """`silent` looks for an earlier start and finds none; `next` must not have been given its two GPUs by then."""
+    yard = Yard(gpus=4, promises=8).arrive(
+        work("running", 1, 4, pods=2, at=53),
+        work("head", 3, 11, at=53, states=21 * 60),
+        work("next", 2, 8, at=54, states=30 * 60),
+        work("silent", 2, 8, at=54, states=None),
+        work("ahead", 1, 22, at=56, states=26 * 60),
+    )
+    yard.go_on()
+    assert yard.starts("silent") == [78]
+    assert yard.starts("next") == [78]
+
+
+def test_what_was_tried_and_taken_back_leaves_promises_where_they_were() -> None:
+    """That somebody could yield to `gang` is tried, and comes to nothing: `last` was found devices beside it."""
+    yard = Yard(gpus=4, promises=8).arrive(
+        work("a", 1, 32, at=27, states=37 * 60),
+        work("b", 1, 10, pods=2, at=33, states=24 * 60),
+        work("c", 1, 4, at=34, states=12 * 60),
+        work("d", 1, 18, at=34, states=27 * 60),
+        work("gang", 1, 29, pods=3, at=35),
+        work("last", 1, 35, at=49, states=38 * 60),
+    )
+    yard.go_on()
+    assert yard.starts("gang") == [64]
+    assert yard.starts("last")[0] == 65
+
+
+def test_one_that_gave_way_without_being_later_passes_the_cause_on() -> None:
+    """`nine` takes what `eleven` was promised, which finds room at the same hour where `three` was to be."""
+    yard = Yard(nodes=3, gpus=4).arrive(
+        work("one", 3, 23, pods=2, at=5, states=34 * 60, priority=50),
+        work("thirteen", 3, 10, pods=2, at=9, states=13 * 60),
+        work("eleven", 2, 24, pods=3, at=14, states=37 * 60),
+        work("three", 2, 6, at=22, states=7 * 60),
+        work("twelve", 3, 18, at=26, states=36 * 60, priority=50),
+        work("nine", 1, 29, at=31, states=31 * 60, priority=50),
+    )
+    yard.go_on(32)
+    moved = yard.promised["three"][-1]
+    nine = "default/pod/nine-0 of priority 50 comes first"
+    assert moved.cause == f"default/gang/eleven, promised before it, moved: {nine}"
+
+
+def test_what_could_start_at_once_and_was_found_out_late_is_asked_about_again_now() -> None:
+    """When others leave early a promise comes forward to this very moment: ten seconds later others would pay."""
+    yard = Yard(nodes=2, gpus=4, promises=8).arrive(
+        work("w0", 1, 20, pods=2, at=8, states=23 * 60),
+        work("w1", 2, 22, pods=3, at=17),
+        work("w2", 1, 8, at=15, states=10 * 60),
+        work("w3", 3, 12, at=5, states=13 * 60),
+        work("w6", 3, 1, at=28, states=38 * 60),
+        work("w7", 3, 12, at=26, states=26 * 60),
+        work("w8", 1, 4, pods=2, at=40, states=5 * 60),
+        work("w10", 1, 14, at=37, states=35 * 60),
+        work("w12", 3, 11, pods=2, at=18, states=21 * 60),
+    )
+    yard.go_on()
+    assert yard.started("w10") == 43
+    assert yard.starts("w8") == [80, 78]
+
+
+def test_a_guess_stays_until_it_is_over() -> None:
+    """Work that should have ended after ten minutes: it is expected to take a tenth more, and a tenth more of that."""
+    began, stated = after(0), 600
+    looks = {seconds: began + datetime.timedelta(seconds=seconds) for seconds in (605, 611, 640, 669, 671, 700)}
+    ends = {
+        seconds: (runtimes.ending(began, now, seconds=stated, most=None).at - began).total_seconds()
+        for seconds, now in looks.items()
+    }
+    assert ends == {605: 605, 611: 660, 640: 660, 669: 669, 671: 726, 700: 726}
+
+
 def test_a_gang_is_promised_nodes_for_all_its_pods_or_nothing() -> None:
     yard = Yard(nodes=2, gpus=2).arrive(
         work("one", 2, 10), work("two", 2, 20), work("gang", 2, 10, pods=2, at=1), work("ahead", 2, 12, at=2)
@@ -104,6 +181,34 @@ def test_more_important_work_moves_a_promise_and_is_named() -> None:
     assert "urgent" in last.cause
     assert "priority 100" in last.cause
     assert last.moved_from is not None
+
+
+def test_an_hour_that_is_lost_is_told_with_its_cause_until_there_is_another() -> None:
+    """Nobody knows how long the urgent one takes; that the head had an hour, and who took it, is not forgotten."""
+    yard = Yard(gpus=4).arrive(work("running", 4, 10), work("head", 4, 10, at=1)).go_on(1)
+    yard.arrive(work("urgent", 4, 30, at=2, states=None, priority=100)).go_on(5)
+    yard.arrive(work("later", 1, 1, at=6)).go_on(7)
+    lost = yard.promised["head"][-1]
+    assert (lost.start, lost.moved_from) == (None, after(10))
+    assert lost.cause == "unbounded: 1 holder states no runtime"
+    assert lost.lost_to == "default/pod/urgent-0 of priority 100 comes first"
+    said = next(one.summary for one in yard.course.plan.refusals if one.pod.name == "head-0")
+    assert said.endswith(f"; its start is {lost.cause}, instead of 2026-06-01T12:10:00Z: {lost.lost_to}")
+
+
+def test_an_hour_that_a_queue_can_no_longer_pay_for_is_lost_to_that() -> None:
+    world = stories.world()
+    yard = Yard(*world.namespaces.values(), stories.queue("team", {"gpu": {"limit": 8}}, gpu=4), gpus=4)
+    yard.arrive(work("running", 4, 10, queue="team"), work("head", 4, 10, at=1, queue="team")).go_on(1)
+    assert yard.starts("head") == [10]
+    yard.course.submit(stories.queue("team", {"gpu": {"limit": 4}}, gpu=4))
+    yard.go_on(3)
+    lost = yard.promised["head"][-1]
+    assert (lost.start, lost.moved_from, lost.lost_to) == (None, after(10), "queue team takes no more")
+    yard.course.submit(stories.queue("team", {"gpu": {"limit": 8}}, gpu=4))
+    yard.go_on(5)
+    assert yard.promised["head"][-1].start == after(10)
+    assert yard.promised["head"][-1].cause == ""
 
 
 def test_a_lost_node_moves_a_promise_and_is_named() -> None:

@@ -351,7 +351,7 @@ class Cluster:
         toward = self._slots.nodes_for(lifted, asked)
         done = cycle.decide(self.world, self.policy, self.now, among=[*asked], toward=toward)
         self._start(done)
-        self._slots.put_back(lifted, [(kin[one.pod.uid], one.node) for one in done.placements])
+        self._slots.put_back(lifted, [slots.Used(kin[one.pod.uid], one.node, one.pod.uid) for one in done.placements])
 
     def _start(self, done: plan.Plan) -> None:
         for one in done.placements:

@@ -105,13 +105,16 @@ def test_whatever_can_start_has_its_turn_and_ends(seed: int) -> None:
 def unmet(found: Cluster) -> Iterator[str]:
     """Pods alone whose queue would stay within its quota, for whom others hold room beyond theirs.
 
-    Only where queues stand side by side and one resource counts, which can be judged by adding up.
+    Only where queues stand side by side and one resource counts, which can be judged by adding up. And only those who
+    are next in their queue: whoever is smaller than what its own queue starts first makes nobody yield for it.
     """
     held = checking.charged(found, [pod.metadata.uid for name in found.works for pod in found.running(name)])
     quota = {name: quota_of(queue) for name, queue in found.world.queues.items()}
     for name, work in found.works.items():
         queue, ask = work.gang.queue, work.asks[0][1]
         if len(work.asks) > 1 or name in found.ended or found.running(name) or not ask.gpus:
+            continue
+        if name != next_in(found, queue):
             continue
         if work.gang.topology is not None or work.gang.groups[0].topology is not None:
             continue
@@ -120,6 +123,12 @@ def unmet(found: Cluster) -> Iterator[str]:
         for node in found.world.nodes:
             if room(found, node, ask, held=held, quota=quota, queue=queue) >= ask.gpus:
                 yield f"{name} of queue {queue} waits, though others hold {node} beyond their quotas"
+
+
+def next_in(found: Cluster, queue: str) -> str:
+    """The work of a queue that starts before all others that wait in it."""
+    waiting = [n for n, one in found.works.items() if one.gang.queue == queue and n not in found.ended]
+    return min((n for n in waiting if not found.running(n)), key=lambda n: (-(found.works[n].gang.priority or 0), n))
 
 
 def quota_of(queue: queues.Queue) -> float:

@@ -165,4 +165,30 @@ def test_kinds_nobody_uses_are_kept_and_noted(state: Path) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
     run = running.inside(state, "apply", "-f", "-", stdin=service)
     assert run.lines == ["service/web created"]
-    assert "kept, not used" in run.err
+    assert run.err.splitlines()[0].endswith("kept, not used")
+
+
+def test_who_applies_the_queues_of_another_scheduler_is_told_how_to_convert_them(state: Path) -> None:
+    theirs = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=theirs)
+    assert "kept, not used; `dovetail migrate kueue` makes queues of such" in run.err
+
+
+def test_annotations_that_will_be_left_out_are_told_when_they_are_written(state: Path) -> None:
+    asked = "dovetail.dev/max-runtime: soon, dovetail.dev/gang-mn: '2'"
+    head = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{{asked}}}}}\n"
+    pod = head + "spec: {containers: [{name: a, image: b}]}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=pod)
+    assert run.code == 0, "nothing is refused because of an annotation"
+    assert [line.partition("Pod default/p: ")[2] for line in run.err.splitlines()[:2]] == [
+        "dovetail.dev/gang-mn is left out: it is not known; did you mean dovetail.dev/gang-min?",
+        'dovetail.dev/max-runtime: "soon" is left out: a length of time is written 90s, 10m, 2h or 1:30:00',
+    ]
+
+
+def test_a_kind_our_group_does_not_have_is_refused(state: Path) -> None:
+    run = running.inside(
+        state, "apply", "-f", "-", stdin="apiVersion: dovetail.dev/v1alpha1\nkind: Quee\nmetadata: {name: q}\n"
+    )
+    assert run.code == 1
+    assert 'Quee q: kind: "Quee" is no kind of dovetail.dev; it has Queue, Topology, Intent' in run.err

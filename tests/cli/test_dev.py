@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -77,6 +78,15 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     assert table.column("PART") == PARTS
     assert table.column("ALIVE") == ["yes"] * len(PARTS)
 
+    queues = running.outside(place.parent, "get", "queues", "--kubeconfig", status["kubeconfig"])
+    assert (queues.code, queues.err) == (0, "no queues found\nnext: kubectl apply -f FILE\n")
+    defined = running.outside(place.parent, "install", "--definitions", "--kubeconfig", status["kubeconfig"])
+    assert [line.rpartition("/")[2] for line in defined.err.splitlines()[:-1]] == [
+        "intents.dovetail.dev unchanged",
+        "queues.dovetail.dev unchanged",
+        "topologies.dovetail.dev unchanged",
+    ]
+
     again = dev(place, "up", "--nodes", "3")
     assert (again.code, again.out) == (0, up.out)
     assert "is already up" in again.err
@@ -108,18 +118,26 @@ def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path) -> None:
     assert not place.exists()
 
 
-@pytest.mark.slow
-def test_an_interrupted_start_leaves_nothing_behind(place: Path) -> None:
-    need_parts()
+@contextlib.contextmanager
+def half_started(place: Path) -> Iterator[subprocess.Popen[str]]:
+    """A start that has come as far as the API server."""
     command = [*running.PROGRAM, "dev", "up", "--nodes", "1000", "--dir", str(place)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
         assert starting.stderr is not None
         for line in starting.stderr:
             if line.startswith("kube-apiserver ready"):
                 break
+        yield starting
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_leaves_nothing_behind(place: Path) -> None:
+    need_parts()
+    with half_started(place) as starting:
         started = recorded(place)
         refused = dev(place, "down")
         starting.send_signal(signal.SIGINT)
+        assert starting.stderr is not None
         starting.stderr.read()
     assert starting.returncode == 130
     assert refused.code == 1
@@ -132,12 +150,7 @@ def test_an_interrupted_start_leaves_nothing_behind(place: Path) -> None:
 @pytest.mark.slow
 def test_a_start_that_was_killed_can_be_cleared_away(place: Path) -> None:
     need_parts()
-    command = [*running.PROGRAM, "dev", "up", "--nodes", "1000", "--dir", str(place)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
-        assert starting.stderr is not None
-        for line in starting.stderr:
-            if line.startswith("kube-apiserver ready"):
-                break
+    with half_started(place) as starting:
         starting.kill()
     refused = dev(place, "up")
     assert refused.code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_wide_adds_columns_and_names_are_one_per_row(state: Path, resource: str)
     narrow, wide, names = (
         running.inside(state, "get", resource, "-A", "-o", form) for form in ("table", "wide", "name")
     )
-    assert wide.lines[0].startswith(narrow.lines[0])
+    assert set(narrow.lines[0].split()) <= set(wide.lines[0].split())
     assert len(narrow.lines) == len(wide.lines) == len(names.lines) + 1
     assert all("/" in name for name in names.lines)
     assert narrow.lines[0] == narrow.lines[0].upper()
@@ -106,12 +107,26 @@ def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
     assert rows["greedy"] == ("Pending", "-")
     assert rows["one-gpu"][0] == rows["notebook"][0] == "Running"
     assert rows["notebook"][1].startswith("a100-")
-    whole = running.inside(state, "get", "pods", "greedy", "-o", "wide").column("REASON")[0]
+    assert shown.err.splitlines()[-1] == "next: dovetail when"
+    assert shown.column("WHY NOT")[shown.column("NAME").index("greedy")].endswith("...")
+    wide = running.inside(state, "get", "pods", "greedy", "-o", "wide")
+    (whole,) = wide.column("WHY NOT")
     assert whole.startswith("26 nodes: ")
-    assert "(needs 9)" in whole
+    assert whole.endswith("(needs 9)")
+    assert wide.out.count("26 nodes: ") == 1, "the reason stands there once"
+    assert running.inside(state, "get", "pods", "one-gpu").err.splitlines()[-1] == "next: dovetail get gpus"
     held = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
     assert held.column("DEVICES")[0].startswith(f"{rows['one-gpu'][1]}/gpu-")
     assert held.column("RESERVED FOR") == ["one-gpu"]
+
+
+def test_a_promised_start_is_not_cut_off(empty: Path) -> None:
+    fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
+    assert running.inside(empty, "up", "--fleet", fleet).code == 0
+    assert running.inside(empty, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
+    (told,) = running.inside(empty, "get", "pods", "llama").column("WHY NOT")
+    assert re.fullmatch(r"5 nodes: .+\.\.\.; starts by [-0-9]+T[:0-9]+Z", told)
+    assert len(told) == 90
 
 
 def test_devices_no_node_owns_are_shown_too(state: Path) -> None:

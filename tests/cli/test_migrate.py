@@ -66,9 +66,32 @@ def test_a_directory_and_a_list_of_kubectl_are_read(state: Path, tmp_path: Path)
 def test_objects_of_somebody_else_are_named_and_nothing_is_made_of_them(state: Path) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: b}]}\n"
     done = running.inside(state, "migrate", "kueue", "-f", "-", stdin=pod)
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (1, "")
     assert "all of it: objects of the core group, kind Pod, are not converted" in done.err
-    assert "0 objects made" in done.err
+    assert "error: no objects of Kueue found\n" in done.err
+    beside = running.inside(state, "migrate", "kueue", "-f", KUEUE, "-f", "-", stdin=pod)
+    assert beside.code == 0
+    assert "next:" not in beside.err, "standard input cannot be read twice"
+
+
+def test_who_names_the_wrong_scheduler_is_told_the_right_one(state: Path) -> None:
+    done = running.inside(state, "migrate", "kueue", "-f", KAI)
+    assert (done.code, done.out) == (1, "")
+    assert f"error: no objects of Kueue found; for those of KAI Scheduler: dovetail migrate kai -f {KAI}" in done.err
+
+
+def test_the_next_command_names_every_file(state: Path, tmp_path: Path) -> None:
+    (tmp_path / "more of it.yaml").write_text(Path(KAI).read_text(encoding="utf-8"), encoding="utf-8")
+    done = running.inside(state, "migrate", "kai", "-f", KAI, "-f", str(tmp_path / "more of it.yaml"))
+    last = f"next: dovetail migrate kai -f {KAI} -f '{tmp_path}/more of it.yaml' | kubectl apply -f -"
+    assert done.err.splitlines()[-1] == last
+
+
+def test_pod_groups_alone_make_no_objects_and_are_no_error(state: Path) -> None:
+    alone = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: p}\nspec: {minMember: 2}\n"
+    done = running.inside(state, "migrate", "kai", "-f", "-", stdin=alone)
+    assert (done.code, done.out) == (0, "")
+    assert "dovetail.dev/gang-min: 2" in done.err
 
 
 def test_what_cannot_be_read_is_refused(state: Path) -> None:

@@ -45,6 +45,13 @@ spec:
 """
 
 
+def test_applying_a_queue_that_hangs_nowhere_says_so(state: Path) -> None:
+    done = running.inside(state, "apply", "-f", "-", stdin=QUEUES)
+    assert done.code == 0
+    told = [line for line in done.err.splitlines() if line.startswith("queue ")]
+    assert told == ["queue lost: parent gone does not exist; create it or take spec.parent away"]
+
+
 def test_queues_are_shown_as_a_tree_with_numbers_and_problems(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
     shown = running.inside(state, "get", "queues")
@@ -114,6 +121,44 @@ def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
     assert set(pods.column("STATUS")) == {"Running"}
     held = msgspec.json.decode(running.inside(state, "get", "claims", "-A", "-o", "json").out)["items"]
     assert len(held) == 8, "the claims of those that yielded are gone"
+
+
+def test_work_without_a_queue_takes_what_is_left_over_and_is_sure_of_nothing(state: Path) -> None:
+    folder = running.EXAMPLES / "queues"
+    assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
+    free = (running.EXAMPLES / "one-gpu.yaml").read_text(encoding="utf-8")
+    assert running.inside(state, "apply", "-f", "-", stdin=free).code == 0
+    firm = free.replace("name: one-gpu\n", "name: firm\n  labels: {dovetail.dev/preemptible: 'false'}\n")
+    firm = firm.replace("resourceClaimName: one-gpu", "resourceClaimName: firm")
+    assert running.inside(state, "apply", "-f", "-", stdin=firm).code == 0
+    pods = running.inside(state, "get", "pods", "-o", "wide")
+    assert dict(zip(pods.column("NAME"), pods.column("STATUS"), strict=True)) == {
+        "one-gpu": "Running",
+        "firm": "Pending",
+    }
+    assert "work without a queue: 0 in use and 1 wanted exceed its quota, 0 gpu, which is all" in pods.out
+
+
+def test_where_several_queues_take_a_namespace_its_work_has_to_name_one(state: Path) -> None:
+    folder = running.EXAMPLES / "queues"
+    assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
+    everybody = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: any}\nspec: {namespaceSelector: {}}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=everybody).code == 0
+    assert running.inside(state, "apply", "-f", str(folder / "vision.yaml")).code == 0
+    pods = running.inside(state, "get", "pods", "-n", "vision", "-o", "wide")
+    assert set(pods.column("WHY NOT")) == {
+        "namespace vision may use 2 queues (any, vision); name one by label dovetail.dev/queue"
+    }
+
+
+def test_wide_shows_the_gang_and_the_queue_of_a_pod(state: Path) -> None:
+    folder = running.EXAMPLES / "queues"
+    for file in (folder / "teams.yaml", folder / "vision.yaml", running.EXAMPLES / "gang.yaml"):
+        assert running.inside(state, "apply", "-f", str(file)).code == 0
+    shown = running.inside(state, "get", "pods", "-A", "-o", "wide")
+    places = dict(zip(shown.column("NAME"), zip(shown.column("GANG"), shown.column("QUEUE"), strict=True), strict=True))
+    assert places["sweep-0"] == ("-", "vision")
+    assert places["llama-0"] == places["llama-1"] == ("gang/llama", "-")
 
 
 def test_work_that_may_not_use_its_queue_waits_and_says_what_to_do(state: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from dovetail.boot import controlplane
 from dovetail.model import meta, queues, topologies
+from dovetail.model.conversion import kai, kueue, notes
 from tests.deploy import build
 from tests.deploy.queue_cases import LEVELS, REFUSED, REFUSED_LEVELS, WHOLE, Spec
 from tests.support import cluster as planes
@@ -84,6 +87,12 @@ def test_the_columns_show_parent_priority_numbers_and_readiness(plane: controlpl
     assert head.split() == columns.split()
     assert row.split()[:10] == [name, "research", "10", "6500m", "8", "2", "False", "ParentMissing", "3", "0.31"]
     assert planes.get(plane, "queue", name)["metadata"]["generation"] == 1, "a status is not a change of the queue"
+    planes.apply(plane, [_queue(f"{name}-calm", {})])
+    nothing = {"status": {"observedGeneration": 1, "conditions": [condition]}}
+    planes.kubectl(plane, "patch", "queue", f"{name}-calm", *patch[3:-1], json.dumps(nothing))
+    head, row = planes.kubectl(plane, "get", "queue", f"{name}-calm", "--sort-by=.metadata.name").splitlines()
+    start = head.index("PENDING")
+    assert row[start : head.index("READY")].strip() == "0", "none is a number too"
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -121,6 +130,19 @@ def test_a_topology_is_kept_as_written(plane: controlplane.ControlPlane) -> None
 def test_levels_that_make_no_sense_are_refused_in_words(plane: controlplane.ControlPlane, what: str) -> None:
     levels, words = REFUSED_LEVELS[what]
     assert words in _refusal(plane, _topology(_name(), levels))
+
+
+@pytest.mark.parametrize(("converter", "name"), [(kueue.convert, "kueue"), (kai.convert, "kai")])
+def test_what_is_made_of_other_schedulers_objects_is_accepted(
+    plane: controlplane.ControlPlane, converter: Callable[[Sequence[notes.Tree]], notes.Conversion], name: str
+) -> None:
+    """Objects with every field there is. Only rehearsed: they would be in the way of others."""
+    file = Path(__file__).resolve().parents[1] / "model" / "rivals" / f"{name}.yaml"
+    made = converter(list(yaml.safe_load_all(file.read_text(encoding="utf-8")))).objects
+    assert {one["kind"] for one in made} >= {"Queue", "Topology"}
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    rehearsed = planes.kubectl(plane, "create", "--dry-run=server", "--validate=strict", "-f", "-", input=listed)
+    assert len(rehearsed.splitlines()) == len(made)
 
 
 def _assert_alike(schema: dict[str, Any], read: Any, path: str) -> None:

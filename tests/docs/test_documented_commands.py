@@ -17,6 +17,20 @@ exec {shlex.quote(sys.executable)} -c 'import sys; from dovetail.cli.main import
 """
 WITH_COMMANDS = [path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))]
 
+FIRST = ("README.md",)  # where everybody begins
+NEED_NONE = (
+    "decide",
+    "allocate",
+    "migrate",
+    "version",
+    "scheduler",
+    "install",
+    "upgrade",
+    "uninstall",
+    "dev",
+    "--help",
+)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT)))
@@ -31,6 +45,16 @@ def test_the_commands_of_a_document_print_what_it_shows(path: Path, tmp_path: Pa
 def test_readme_and_tutorial_show_commands() -> None:
     names = {str(path.relative_to(reading.ROOT)) for path in WITH_COMMANDS}
     assert {"README.md", "docs/tutorial.md", "docs/reference/cli.md"} <= names
+
+
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT)))
+def test_a_page_begins_with_a_cluster_of_its_own_whatever_was_read_before(path: Path) -> None:
+    """Readers go from page to page in one state directory; the tests above give each page a new one."""
+    used = [command for command in reading.commands(path.read_text(encoding="utf-8")) if uses_a_cluster(command)]
+    if used and path.name not in FIRST:
+        words = used[0].text.split()
+        assert words[1] == "up", f"line {used[0].line}: {used[0].text}"
+        assert "--fresh" in words, f"line {used[0].line}: {used[0].text}"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +79,15 @@ def test_exit_codes_and_continued_lines_are_read() -> None:
     first, second = reading.commands(text)
     assert (first.text, first.code, first.shown, first.is_ours) == ("dovetail a b", 1, ("said",), True)
     assert (second.code, second.is_ours) == (0, False)
+
+
+def uses_a_cluster(command: reading.Command) -> bool:
+    """Whether what it prints depends on the cluster in the state directory. What is refused by itself does not."""
+    words = reading.ALIASES.get(command.text, command.text).split()
+    is_alone = (
+        words[1] in NEED_NONE or words[1:3] == ["cel", "check"] or {"--cases", "--state", "--snapshot"} & {*words}
+    )
+    return command.is_ours and not is_alone and command.code == 0
 
 
 def faults(command: reading.Command, here: Path) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, Tree, node_of, pod_tree, scene
+from tests.e2e.scene import SCENE, Scene, Tree, exactly, node_of, phase_of, pod_tree, scene
 from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
@@ -47,9 +47,14 @@ def gang(story: Scene, name: str, size: int, **more: Any) -> list[str]:
     return [member(story, f"{name}-{number}", labels=labels, **more) for number in range(size)]
 
 
-def member(story: Scene, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> str:
-    tree = pod_tree(name, templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"})
+def member(story: Scene, name: str, *, labels: dict[str, str] | None = None, owner: str = "", **spec: Any) -> str:
+    """A pod of one device, that something makes anew or that may just end."""
+    notes = {} if owner else {"dovetail.dev/when-evicted": "end"}
+    tree = pod_tree(name, templates=["gpu"], annotations=notes)
     tree["metadata"]["labels"] = labels or {}
+    if owner:
+        head = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "controller": True}
+        tree["metadata"]["ownerReferences"] = [head | {"uid": owner}]
     tree["spec"]["nodeSelector"] = {SCENE: story.namespace}
     tree["spec"] |= spec
     story.rest.create("pods", tree, story.namespace)
@@ -85,13 +90,23 @@ def test_people_can_read_an_intent_and_nobody_can_change_it(story: Scene) -> Non
     head: Tree = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Intent", "metadata": {"name": name}}
     story.rest.create("intents", head | {"spec": spec}, story.namespace)
     shown = planes.kubectl(story.live.plane, "get", "intents", "-n", story.namespace).splitlines()
-    assert shown[0].split() == ["NAME", "GANG", "ATTEMPT", "DEADLINE", "AGE"]
+    assert shown[0].split() == ["NAME", "GANG", "ATTEMPT", "START", "KEPT", "DEADLINE", "AGE"]
     assert shown[1].split()[:4] == [name, "gang/llama", "1", "2026-11-16T08:20:00Z"]
     with pytest.raises(rest.RefusedError, match="an intent is written once"):
         story.rest.patch("intents", name, {"spec": {"attempt": 2}}, story.namespace)
     head["metadata"]["name"] = "empty"
-    with pytest.raises(rest.RefusedError, match="members"):
-        story.rest.create("intents", head | {"spec": spec | {"members": []}}, story.namespace)
+    seat = {"pod": "llama-0", "uid": "u", "node": "n"}
+    wrong: list[tuple[str, Tree]] = [
+        ("members", spec | {"members": []}),
+        ("either members, or a promise, or a slot", {"gang": "gang/llama"}),
+        ("either members, or a promise, or a slot", spec | {"slot": seat}),
+        ("promise.start", {"gang": "gang/llama", "promise": {"start": "soon", "seats": [seat]}}),
+        ("a start and seats, or", {"gang": "gang/llama", "promise": {"cause": "why not"}}),
+        ("until a deadline", {"gang": "gang/llama", "slot": seat}),
+    ]
+    for why, one in wrong:
+        with pytest.raises(rest.RefusedError, match=why):
+            story.rest.create("intents", head | {"spec": one}, story.namespace)
 
 
 def test_a_gang_without_room_holds_nothing_and_starts_when_a_node_comes(story: Scene) -> None:
@@ -114,31 +129,152 @@ def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: S
     for name in ("one", "two"):
         member(story, name, labels={"app": "kept"})
     story.wait_running("one", "two")
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "kept", "namespace": story.namespace},
-        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "kept"}}},
-    }
-    planes.apply(story.live.plane, [budget], namespace=story.namespace)
-    story.wait("the budget counted", lambda: _counted(story))
+    budget(story, least=2)
     member(story, "important", priorityClassName="system-cluster-critical")
     story.wait("a refused eviction", lambda: "not evicted" in story.live.log())
     assert not any(pod["metadata"].get("deletionTimestamp") for pod in story.pods().values())
     planes.kubectl(story.live.plane, "delete", "pdb", "kept", "-n", story.namespace)
     story.wait_running("important")
     assert len([name for name in ("one", "two") if name in story.pods()]) == 1
-    print(
-        [
-            (one["note"], one.get("series"), one["metadata"]["creationTimestamp"])
-            for one in story.events("Preempted", "important")
-        ]
-    )
     (told,) = story.events("Preempted", "important")
     assert "yield" in told["note"]
     gone = next(name for name in ("one", "two") if name not in story.pods())
     (said,) = story.events("Preempted", gone)
     assert "pod/important" in said["note"]
+
+
+def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: Scene) -> None:
+    """Its leader is killed between a promise and the start, and between an eviction and what comes after the pod.
+
+    Meanwhile the node of the promise is closed, and somebody else asks for the place.
+    """
+    lease = ("leases", "dovetail-scheduler", "kube-system")
+    story.classed()
+    story.template()
+    story.template("two", exactly("gpu", story.device_class, count=2))
+    queue(story)
+    first = promised(story)
+    wanted = moved(story)
+    story.live.stop(kill=True)
+    (kept,) = intents(story, "slot")
+    assert kept["spec"]["slot"]["pod"] == wanted.gone
+    start, node = first["spec"]["promise"]["start"], first["spec"]["promise"]["seats"][0]["node"]
+    story.rest.patch("nodes", node, {"spec": {"unschedulable": True}})
+    member(story, "greedy", nodeSelector=wanted.where)
+    story.rest.delete(*lease)
+    story.live.schedule()
+    story.wait("a leader", story.live.leads)
+    story.wait_refused("greedy", "")
+    story.wait_refused("head", f"instead of {start[:16]}", f"node {node} takes no more pods")
+    (later,) = story.wait("the promise written anew", lambda: _others(story, first))
+    assert later["spec"]["promise"]["movedFrom"] == start
+    assert later["spec"]["promise"]["cause"] == f"node {node} takes no more pods"
+    assert node_of(story.pods()["greedy"]) == ""
+    member(story, "after", owner=wanted.owner, nodeSelector=wanted.where)
+    assert node_of(story.wait_running("after")["after"]) == kept["spec"]["slot"]["node"]
+    story.wait("the place written off", lambda: not intents(story, "slot"))
+    assert node_of(story.pods()["greedy"]) == ""
+
+
+class Moved(NamedTuple):
+    """A pod that was asked to move."""
+
+    gone: str
+    owner: str  # the uid of what makes it anew
+    where: dict[str, str]
+
+
+def promised(story: Scene) -> Tree:
+    """Two nodes that are taken for 10 and for 15 minutes; whoever waits for two devices is promised the first."""
+    for minutes in (10, 15):
+        where = {"example.com/kind": f"long-{minutes}"}
+        marks = {"example.com/waits": "yes"} | where
+        story.slice(story.node(f"long-{minutes}", labels=marks), [{"name": "gpu-0"}, {"name": "gpu-1"}])
+        notes = {"dovetail.dev/expected-runtime": f"{minutes}m"}
+        story.pod(f"long-{minutes}", templates=["two"], annotations=notes, nodeSelector=where)
+    story.wait_running("long-10", "long-15")
+    here = {"example.com/waits": "yes", SCENE: story.namespace}
+    story.pod("head", templates=["two"], nodeSelector=here)
+    story.wait_refused("head", "starts by")
+    (found,) = intents(story, "promise")  # nobody is told an hour that is not written
+    assert found["spec"]["promise"]["seats"][0]["node"] == f"{story.namespace}-long-10"
+    return found
+
+
+def moved(story: Scene) -> Moved:
+    """One pod on each of two nodes of two devices; one of them moves, so that somebody gets a whole node."""
+    where = {"example.com/kind": "space", SCENE: story.namespace}
+    owner = planes.get(story.live.plane, "configmap", "kube-root-ca.crt", "-n", story.namespace)["metadata"]["uid"]
+    for name, beside in (("left", "beside"), ("right", "")):
+        story.slice(story.node(name, labels=where), [{"name": "gpu-0"}, {"name": "gpu-1"}])
+        names = [one for one in (name, beside) if one]
+        for one in names:
+            member(story, one, owner=owner, nodeSelector=where)
+        story.wait_running(*names)
+    planes.kubectl(story.live.plane, "delete", "pod", "beside", "-n", story.namespace, "--wait=true")
+    story.pod("wide", templates=["two"], nodeSelector=where)
+    story.wait_running("wide")
+    (gone,) = {"left", "right"} - story.pods().keys()
+    return Moved(gone, owner, where)
+
+
+def intents(story: Scene, about: str) -> list[Tree]:
+    return [one for one in story.rest.list("intents", story.namespace) if about in one["spec"]]
+
+
+def _others(story: Scene, first: Tree) -> list[Tree]:
+    found = intents(story, "promise")
+    return found if found and first["metadata"]["uid"] not in [one["metadata"]["uid"] for one in found] else []
+
+
+def test_of_victims_under_one_budget_as_many_go_as_it_allows_and_of_a_set_all_or_none(story: Scene) -> None:
+    """Each could go, both cannot: a gang that needs both gets neither, of two pods that need one each one does."""
+    story.fleet(nodes=1, gpus=2)
+    story.template()
+    queue(story)
+    for name in ("one", "two"):
+        member(story, name, labels={"app": "kept"})
+    story.wait_running("one", "two")
+    budget(story, least=1)
+    critical = {"priorityClassName": "system-cluster-critical"}
+    both = gang(story, "both", 2, **critical)
+    story.wait("a set that was not taken", lambda: "does not allow so many" in _said(story))
+    assert not any(_is_leaving(pod) for pod in story.pods().values())
+    for name in both:
+        story.rest.delete("pods", name, story.namespace, gracePeriodSeconds=0)
+    for name in ("x", "y"):
+        member(story, name, **critical)
+    story.wait("one of them to run", lambda: len(running(story, "x", "y")) == 1)
+    story.wait("the other to be told", lambda: _said(story).count("does not allow so many") > 1)
+    (left,) = [pod for name, pod in story.pods().items() if name in ("one", "two") and not _is_leaving(pod)]
+    assert "DisruptionTarget" not in {one["type"] for one in left["status"]["conditions"]}
+
+
+def budget(story: Scene, *, least: int) -> None:
+    """A disruption budget over the two pods of the app `kept`, counted."""
+    tree = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "kept", "namespace": story.namespace},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": "kept"}}},
+    }
+    planes.apply(story.live.plane, [tree], namespace=story.namespace)
+    story.wait("the budget counted", lambda: _counted(story))
+
+
+def running(story: Scene, *names: str) -> list[str]:
+    """Those of these pods that run."""
+    found = story.pods()
+    return [name for name in names if name in found and phase_of(found[name]) == "Running"]
+
+
+def _is_leaving(pod: Tree) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _said(story: Scene) -> str:
+    """What the scheduler's log says about this story's pods."""
+    return "\n".join(line for line in story.live.log().splitlines() if story.namespace in line)
 
 
 def queue(story: Scene) -> None:

@@ -6,12 +6,12 @@ the Jobs it would make, and the real Job controller makes their pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, node_of, phase_of, reason_of, scene
+from tests.e2e.scene import SCENE, Scene, exactly, node_of, phase_of, reason_of, scene
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -20,6 +20,10 @@ pytestmark = pytest.mark.slow
 
 Tree = dict[str, Any]
 NATIVE = {"1.37": "scheduling.k8s.io/v1beta1", "1.36": "scheduling.k8s.io/v1alpha2"}
+GATES = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
+COMPOSITES = "scheduling.k8s.io/v1alpha3"  # 1.37 alone, and off by default
+UPSTREAM = "upstream"
+COMPOSITE_GATES = {"CompositePodGroup": True, "TopologyAwareWorkloadScheduling": True}
 JOB_SETS = {  # as little of the real definition as a server needs
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -47,8 +51,10 @@ JOB_SETS = {  # as little of the real definition as a server needs
 def cluster(request: pytest.FixtureRequest) -> Iterator[Live]:
     """A cluster that serves native groups, with our scheduler."""
     version = request.param
-    served = (f"{NATIVE[version]}=true",)
-    with live.private(version, feature_gates={"GenericWorkload": True}, runtime_config=served) as made:
+    has_composites = version == "1.37"
+    served = (f"{NATIVE[version]}=true", *((f"{COMPOSITES}=true",) if has_composites else ()))
+    gates = GATES | (COMPOSITE_GATES if has_composites else {})
+    with live.private(version, feature_gates=gates, runtime_config=served) as made:
         planes.apply(made.plane, [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"])
         made.play("--nodes", "1")
         made.schedule()
@@ -81,6 +87,141 @@ def test_a_native_group_starts_together(cluster: Live, story: Scene) -> None:
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.node("large", offers={"cpu": "2"})
     story.wait_running("a", "b", "c")
+
+
+def test_pods_of_a_native_group_share_its_claim(cluster: Live, story: Scene) -> None:
+    """Made by kube-controller-manager for the group, reserved for the group, and free when its last pod is gone."""
+    story.fleet(nodes=2, gpus=2)
+    assert share_of_claim(story) == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
+    made = planes.get(cluster.plane, "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace)
+    assert [one["uid"] for one in story.claims()[0]["status"]["reservedFor"]] == [made["metadata"]["uid"]]
+    story.rest.delete("pods", "a", story.namespace)
+    story.wait("the end of a", lambda: "a" not in story.pods())
+    story.pod("next", templates=["two"])  # two GPUs are left, and it is not of the group
+    story.wait_running("next")
+    assert len(story.held()) == 4
+    story.rest.delete("pods", "b", story.namespace)
+    story.wait("what the group held", lambda: len(story.held()) == 2)
+    planes.kubectl(cluster.plane, "delete", "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace)
+    story.wait("the end of its claim", lambda: len(story.claims()) == 1)
+
+
+def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Scene) -> None:
+    """A named one stays, without devices: kube-controller-manager takes it back when the group is gone."""
+    story.fleet(nodes=1, gpus=1)
+    story.claim("ours")
+    group = {
+        "apiVersion": NATIVE[cluster.plane.parts.minor],
+        "kind": "PodGroup",
+        "metadata": {"name": "pg"},
+        "spec": {
+            "schedulingPolicy": {"basic": {}},
+            "resourceClaims": [{"name": "c0", "resourceClaimName": "ours"}],
+        },
+    }
+    planes.apply(cluster.plane, [group], namespace=story.namespace)
+    story.pod("a", claims=["ours"], schedulingGroup={"podGroupName": "pg"})
+    story.wait_running("a")
+    assert [one["resource"] for one in story.claims()[0]["status"]["reservedFor"]] == ["podgroups"]
+    cluster.stop()  # nobody of ours helps
+    planes.kubectl(cluster.plane, "delete", "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace, "--wait=false")
+    story.rest.delete("pods", "a", story.namespace)
+    story.wait("the devices", lambda: story.held() == [])
+    assert len(story.claims()) == 1
+    cluster.schedule()
+    cluster.wait_for("a leader", cluster.leads)
+
+
+def test_groups_of_a_group_start_together_in_one_place(cluster: Live, story: Scene) -> None:
+    if cluster.plane.parts.minor == "1.36":
+        pytest.skip("CompositePodGroup came with 1.37")
+    tell_of_racks(story, lambda: story.wait_refused("p0", "CompositePodGroup llama", "not been seen"))
+
+
+def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
+    """The same groups under a kube-scheduler with the same gates: claims reserved alike, all in one rack or nobody."""
+    if cluster.plane.parts.minor == "1.36":
+        pytest.skip("CompositePodGroup came with 1.37")
+    cluster.plane.start_scheduler(UPSTREAM)
+    found = {}
+    try:
+        for scheduler in ("dovetail", UPSTREAM):
+            with scene(cluster) as story:
+                story.fleet(nodes=2, gpus=2)
+                shared = share_of_claim(story, schedulerName=scheduler)
+            with scene(cluster) as story:
+                tell_of_racks(story, schedulerName=scheduler)
+            found[scheduler] = shared
+    finally:
+        cluster.plane.kill(f"kube-scheduler-{UPSTREAM}")
+    assert found["dovetail"] == found[UPSTREAM] == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
+
+
+def share_of_claim(story: Scene, **spec: Any) -> tuple[set[tuple[str, str, str]], int, int]:
+    """Two pods of a group that share a claim for two GPUs: its users, on how many nodes, with how many devices."""
+    story.template("two", exactly("gpu", story.device_class, count=2))
+    wanted = [{"name": "t0", "resourceClaimTemplateName": "two"}]  # as the pods call it
+    group = {
+        "apiVersion": NATIVE[story.live.plane.parts.minor],
+        "kind": "PodGroup",
+        "metadata": {"name": "pg"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": wanted},
+    }
+    planes.apply(story.live.plane, [group], namespace=story.namespace)
+    for name in ("a", "b"):
+        story.pod(name, templates=["two"], **({"schedulingGroup": {"podGroupName": "pg"}} | spec))
+    found = story.wait_running("a", "b")
+    (claim,) = story.claims()
+    users = {(one["apiGroup"], one["resource"], one["name"]) for one in claim["status"]["reservedFor"]}
+    return users, len({node_of(pod) for pod in found.values()}), len(story.held())
+
+
+def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **spec: Any) -> None:
+    """Two PodGroups of two pods below a composite that needs both, in one rack; the third rack has the room."""
+    for rack, cpus in (("a", "3"), ("b", "2")):
+        story.node(f"rack-{rack}", labels={"example.com/rack": rack}, offers={"cpu": cpus})
+    origin = {"workloadName": "llama", "templateName": "all"}
+    root = {
+        "apiVersion": COMPOSITES,
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "llama"},
+        "spec": {
+            "workloadRef": origin,
+            "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+        },
+    }
+    names = {"prefill": ("p0", "p1"), "decode": ("d0", "d1")}
+    groups = [
+        {
+            "apiVersion": NATIVE["1.37"],
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {
+                "parentCompositePodGroupName": "llama",
+                "workloadRef": origin | {"templateName": name},
+                "schedulingPolicy": {"gang": {"minCount": 2}},
+            },
+        }
+        for name in names
+    ]
+    planes.apply(story.live.plane, groups, namespace=story.namespace)
+    for name, members in names.items():
+        for one in members:
+            story.pod(one, limits={"cpu": "1"}, **({"schedulingGroup": {"podGroupName": name}} | spec))
+    first()
+    planes.apply(story.live.plane, [root], namespace=story.namespace)
+    story.wait("word of it", lambda: all(tried(pod) for pod in story.pods().values()))
+    assert all(node_of(pod) == "" for pod in story.pods().values())
+    story.node("rack-c", labels={"example.com/rack": "c"}, offers={"cpu": "4"})
+    found = story.wait_running("p0", "p1", "d0", "d1")
+    assert {node_of(found[one]) for members in names.values() for one in members} == {f"{story.namespace}-rack-c"}
+
+
+def tried(pod: Tree) -> bool:
+    """Whether somebody looked for room for the pod in vain, its group being there."""
+    said = reason_of(pod)
+    return bool(said) and "not been seen" not in said and "to appear" not in said and "not found" not in said
 
 
 def test_a_job_starts_together_if_it_asks_and_singly_if_not(cluster: Live, story: Scene) -> None:

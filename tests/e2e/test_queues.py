@@ -101,8 +101,11 @@ def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing
     planes.kubectl(plane, "delete", "queue", inside)
 
 
-def test_without_the_definition_scheduling_goes_on(queued: Live) -> None:
+def test_without_the_definition_scheduling_goes_on(queued: Live, tmp_path: Path) -> None:
     planes.kubectl(queued.plane, "delete", "crd", *DEFINITIONS)
+    told = running.inside(tmp_path, "get", "queues", "--kubeconfig", str(queued.plane.kubeconfig))
+    assert told.code == 1
+    assert told.err == "error: the cluster does not know queues\nnext: dovetail install --definitions\n"
     queued.wait_for("a picture without them", lambda: queued.consistent()["consistent"])
     assert queued.leads()
 

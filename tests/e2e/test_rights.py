@@ -140,16 +140,28 @@ def leaves_intents(story: Scene, right: Right) -> None:
     assert story.rest.list("intents", story.namespace)
 
 
-def evicts_nobody(story: Scene, right: Right) -> None:
-    """Who is more important waits as if nobody could yield, and the log says why."""
+def evicts_one(story: Scene) -> None:
+    """Somebody more important comes where a node is full."""
     story.wait_running("claims", "classic")
     story.slice(story.node("busy", labels={"example.com/kind": "busy"}), [{"name": "gpu-0"}])
     there = {"nodeSelector": {"example.com/kind": "busy"}}
     story.pod("victim", templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"}, **there)
     story.wait_running("victim")
     story.pod("important", templates=["gpu"], priorityClassName="system-cluster-critical", **there)
+
+
+def evicts_nobody(story: Scene, right: Right) -> None:
+    """Who is more important waits as if nobody could yield, and the log says why."""
+    evicts_one(story)
     _wait_logged(story, right)
     assert not story.pods()["victim"]["metadata"].get("deletionTimestamp")
+
+
+def reads_no_budgets(story: Scene, right: Right) -> None:
+    """Whoever has to yield does, one after the other; the log says what cannot be read."""
+    evicts_one(story)
+    story.wait_running("important")
+    _wait_logged(story, right)
 
 
 def never_leads(story: Scene, right: Right) -> None:
@@ -187,6 +199,7 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("pods/binding", "create"): refuses("pods/binding"),
     ("pods/status", "patch"): tells_by_event_only,
     ("pods/eviction", "create"): evicts_nobody,
+    ("poddisruptionbudgets", "list"): reads_no_budgets,
     ("intents", "list"): reads_no_intents,
     ("intents", "create"): starts_no_gangs,
     ("intents", "delete"): leaves_intents,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from dovetail.loops import consistency, picture, schedule
+from dovetail.loops import budgets, consistency, grouping, picture, schedule
 from dovetail.model import claims, gangs, intents, kinds, pods, policy
 from dovetail.ports import meter, tracing
 from dovetail.schedule import cycle
@@ -17,7 +17,28 @@ from dovetail.sim import fleet, inventory
 from dovetail.world.world import World
 
 NAME = "dovetail"
+NATIVE = (kinds.POD_GROUP,)
 Tree = dict[str, Any]
+
+
+class Ear:
+    """Tells a book at once what happened to native groups."""
+
+    def __init__(self, book: grouping.Book) -> None:
+        self._book = book
+
+    def replaced(self, kind: kinds.Kind, objects: Iterable[Any], resource_version: str) -> None:
+        present = set()
+        for found in objects:
+            present.add((kind.name, found.metadata.namespace, found.metadata.name))
+            self._book.changed(kind, found)
+        self._book.remain(kind.name, present)
+
+    def changed(self, kind: kinds.Kind, found: Any) -> None:
+        self._book.changed(kind, found)
+
+    def deleted(self, kind: kinds.Kind, found: Any) -> None:
+        self._book.deleted(kind, found)
 
 
 class Stage:
@@ -39,13 +60,19 @@ class Stage:
     async def scheduling(self, **settings: Any) -> AsyncIterator[schedule.Scheduler]:
         """A scheduler from a fresh list until the end of the block."""
         decide = settings.pop("decide", cycle.decide)
+        limits = settings.pop("limits", budgets.none)
         given: dict[str, Any] = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
-        seen = picture.Picture(World(), self.clock, (*kinds.WATCHED, *kinds.OURS))
+        seen = picture.Picture(World(), self.clock, (*kinds.WATCHED, *kinds.OURS, kinds.GANG))
         pump = asyncio.create_task(seen.pump())
         self.feeds = {
             kind.name: self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None))
             for kind in (*kinds.WATCHED, *kinds.OURS)
         }
+        book = grouping.Book(seen)
+        for kind in NATIVE:
+            ear = picture.Feed(Ear(book), kind, trouble=lambda kind, why: None)
+            self.feeds[kind.name] = self.api.follow(kind, ear)
+        seen.replaced(kinds.GANG, book.all(), "")
         made = schedule.Scheduler(
             seen,
             self.api,
@@ -54,6 +81,7 @@ class Stage:
             settings=schedule.Settings(**given),
             tracer=self.tracer,
             begun=self._begun,
+            limits=limits,
             decide=decide,
         )
         self.scheduler = made
@@ -92,16 +120,25 @@ class Stage:
         entries += [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(named)]
         resources = spec.pop("resources", {"requests": {"cpu": "1"}})
         container = {"name": "main", "image": "x", "resources": resources}
-        labels, annotations = spec.pop("labels", {}), spec.pop("annotations", {})
+        labels, annotations, made_by = spec.pop("labels", {}), spec.pop("annotations", {}), spec.pop("job", "")
         body = {"schedulerName": NAME, "containers": [container], "resourceClaims": entries} | spec
         tree = _object("Pod", name, {"spec": body})
         tree["metadata"] |= {"labels": labels, "annotations": annotations}
+        if made_by:
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": made_by, "uid": made_by, "controller": True}
+            tree["metadata"]["ownerReferences"] = [owner]
         self.api.put(tree)
 
     def queue(self, name: str, **spec: Any) -> None:
         """A queue that everybody may use."""
         head = {"apiVersion": kinds.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
         self.api.put(head | {"spec": {"namespaceSelector": {}} | spec})
+
+    def group(self, name: str, *, least: int | None = None, claims: Iterable[Tree] = (), **spec: Any) -> None:
+        """A native group; without a minimum its pods start singly."""
+        how: Tree = {"basic": {}} if least is None else {"gang": {"minCount": least}}
+        tree = _object("PodGroup", name, {"spec": {"schedulingPolicy": how, "resourceClaims": list(claims)} | spec})
+        self.api.put(tree | {"apiVersion": kinds.POD_GROUP.api_version})
 
     def gang(self, name: str, size: int, *, least: int | None = None, only: int | None = None, **pod: Any) -> list[str]:
         """Pods that start together, or one of them; their names."""

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from dovetail.model import intents, kinds
+from dovetail.model import intents, kinds, meta
+from dovetail.model.workloads import owners, reading
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.loops.stage import Stage, play
@@ -263,5 +264,48 @@ def test_on_a_server_without_intents_gangs_start_all_the_same() -> None:
         async with stage.scheduling():
             await stage.pass_time(5)
             assert bound(stage, names) == 2
+
+    play(story)
+
+
+# News of owners
+
+
+@pytest.mark.parametrize(("asks", "starts"), [({"dovetail.dev/gang-min": "all"}, 0), ({}, 1)], ids=["gang", "loose"])
+def test_a_pod_that_is_seen_before_its_job_waits_for_it(asks: dict[str, str], starts: int) -> None:
+    """Two pods and room for one: together or not is for the Job to say, and it has not been seen."""
+
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=1)
+        stage.template("one")
+        names = ["train-0", "train-1"]
+        async with stage.scheduling(owner_seconds=5.0) as scheduler:
+            for name in names:
+                stage.pod(name, templates=("one",), job="train")
+            await stage.pass_time(4)
+            assert bound(stage, names) == 0
+            found = owners.Job(
+                metadata=meta.ObjectMeta(namespace="default", name="train", uid="train", annotations=asks),
+                spec=owners.JobSpec(parallelism=2, completions=2),
+            )
+            scheduler.picture.changed(kinds.GANG, reading.gang_of(found))
+            await stage.pass_time(0.5)
+            assert bound(stage, names) == starts
+            await stage.pass_time(10)
+            assert bound(stage, names) == starts
+
+    play(story)
+
+
+def test_a_pod_whose_job_is_never_seen_starts_after_a_while() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=1)
+        stage.template("one")
+        async with stage.scheduling(owner_seconds=5.0):
+            stage.pod("orphan", templates=("one",), job="train")
+            await stage.pass_time(4)
+            assert bound(stage, ["orphan"]) == 0
+            await stage.pass_time(2)
+            assert bound(stage, ["orphan"]) == 1
 
     play(story)

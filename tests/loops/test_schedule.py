@@ -128,6 +128,17 @@ FAILURES = {
 }
 
 
+def of_every_kind() -> Stage:
+    """Three pods that fill two nodes: with claims of its own, with a shared one, with that and extended resources."""
+    stage = Stage(nodes=2, gpus=2)
+    stage.template("one")
+    stage.claim("shared")
+    stage.pod("a", templates=("one", "one"))
+    stage.pod("b", named=("shared",))
+    stage.pod("c", named=("shared",), resources={"limits": {"nvidia.com/gpu": "1"}})
+    return stage
+
+
 @pytest.mark.parametrize(
     ("moment", "what"),
     [("before", "conflict"), ("before", "throttled"), ("before", "unavailable"), ("after", "unavailable")],
@@ -137,12 +148,7 @@ def test_a_failure_at_any_write_loses_nothing(moment: str, what: str, place: int
     """The n-th request fails, not carried out or carried out without an answer; in the end all is as it should be."""
 
     async def story() -> None:
-        stage = Stage(nodes=2, gpus=2)
-        stage.template("one")
-        stage.claim("shared")
-        stage.pod("a", templates=("one", "one"))
-        stage.pod("b", named=("shared",))
-        stage.pod("c", named=("shared",), resources={"limits": {"nvidia.com/gpu": "1"}})
+        stage = of_every_kind()
         count = itertools.count()
 
         def fail(verb: str, target: Target) -> None:
@@ -162,12 +168,7 @@ def test_a_failure_at_any_write_loses_nothing(moment: str, what: str, place: int
 @pytest.mark.parametrize("place", range(14))
 def test_a_scheduler_that_dies_between_any_two_writes_leaves_its_work_to_the_next(place: int) -> None:
     async def story() -> None:
-        stage = Stage(nodes=2, gpus=2)
-        stage.template("one")
-        stage.claim("shared")
-        stage.pod("a", templates=("one", "one"))
-        stage.pod("b", named=("shared",))
-        stage.pod("c", named=("shared",), resources={"limits": {"nvidia.com/gpu": "1"}})
+        stage = of_every_kind()
         count = itertools.count()
 
         def die(verb: str, target: Target) -> None:

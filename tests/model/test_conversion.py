@@ -18,6 +18,7 @@ from dovetail.model.conversion.notes import Fate
 from dovetail.model.validation import admission, fields
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "migrate"
+RIVALS = Path(__file__).resolve().parent / "rivals"  # objects with every field there is
 TERMS = fields.Terms(check_selector=lambda expression: None, now="2026-01-01T00:00:00Z")
 Convert = Callable[[Sequence[dict[str, Any]]], notes.Conversion]
 CONVERTERS: dict[str, Convert] = {"kueue": kueue.convert, "kai": kai.convert}
@@ -25,6 +26,10 @@ CONVERTERS: dict[str, Convert] = {"kueue": kueue.convert, "kai": kai.convert}
 
 def example(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def whole(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((RIVALS / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def specs(found: notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
@@ -55,6 +60,63 @@ def test_the_examples_become_objects_that_are_accepted_and_a_tree_without_proble
     known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
     assert len(known) == 3
     assert queuetree.problems(known) == {}
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_no_field_that_is_documented_is_unknown_and_what_comes_out_is_accepted(name: str) -> None:
+    found = CONVERTERS[name](whole(name))
+    assert [(one.object, one.field) for one in found.notes if one.why == notes.UNKNOWN] == []
+    ours = [objects.decode(one).struct for one in found.objects]
+    assert [problem for one in ours for problem in admission.create(one, TERMS).problems] == []
+    known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
+    assert queuetree.problems(known) == {}
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_what_is_given_twice_is_made_once_and_said(name: str) -> None:
+    once, twice = CONVERTERS[name](whole(name)), CONVERTERS[name](whole(name) * 2)
+    assert twice.objects == once.objects
+    again = [one.object for one in twice.notes if one.why == notes.GIVEN_AGAIN]
+    assert len(again) == len(whole(name))
+    assert twice.count(Fate.DROPPED) == once.count(Fate.DROPPED), "nothing is lost by it"
+
+
+def test_marks_of_tools_stay_where_they_are() -> None:
+    """Argo CD prunes what carries its mark and is not in its repository."""
+    found = kueue.convert(whole("kueue"))
+    (made,) = [one for one in found.objects if one["metadata"]["name"] == "team-a-ml"]
+    assert made["metadata"] == {"name": "team-a-ml", "labels": {"cost-centre": "4711"}}
+    subject = "ClusterQueue team-a.ml"
+    for field in ("metadata.labels[argocd.argoproj.io/instance]", "metadata.finalizers"):
+        assert fate(found, subject, field).fate is Fate.LEFT_OUT
+
+
+def test_a_queue_has_so_many_aliases_and_who_gets_none_is_told() -> None:
+    head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "spec": {"clusterQueue": "a"}}
+    local = [head | {"metadata": {"namespace": f"team-{index}", "name": "user-queue"}} for index in range(257)]
+    found = kueue.convert([cluster_queue("a", {}), *local])
+    assert len(specs(found)["a"]["aliases"]) == kueue.MAX_ALIASES
+    assert fate(found, "LocalQueue team-256/user-queue", "").fate is Fate.DROPPED
+
+
+def test_a_priority_class_does_not_have_a_name_kubernetes_keeps_for_itself() -> None:
+    found = kueue.convert(whole("kueue"))
+    classes = {one["metadata"]["name"]: one["value"] for one in found.objects if one["kind"] == "PriorityClass"}
+    assert classes == {"production": 10000, "training": 1_000_000_000}
+    assert "begin with system-" in fate(found, "WorkloadPriorityClass system-training", "metadata.name").why
+
+
+def test_what_kai_never_ends_is_said_to_whoever_configures_the_scheduler() -> None:
+    (told,) = [one for one in kai.convert(whole("kai")).notes if one.fate is Fate.ADDED]
+    assert (told.object, told.to) == ("the scheduler's configuration", "queues.preemptibleBelow: 100")
+    assert not kai.convert([]).notes
+
+
+def test_a_node_pool_of_kai_is_said_to_bind_nobody() -> None:
+    found = kai.convert(whole("kai"))
+    label = fate(found, "Queue default-parent-queue", f"metadata.labels[{kai.NODE_POOL}]")
+    assert (label.fate, label.to) == (Fate.APPROXIMATED, "a label without effect")
+    assert fate(found, "PodGroup team-a/pg-train-6d0c", "spec.preemptibility").to == "dovetail.dev/preemptible: false"
 
 
 def test_a_cohort_is_due_what_its_members_are_and_its_own_pool_and_no_more() -> None:
@@ -183,6 +245,26 @@ def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
     assert "namespaceSelector" not in found["research"]
     assert found["speech-night"]["aliases"] == ["speech.night"]
     assert found["speech-night"]["resources"] == {"gpu": {"quota": 4, "limit": 4, "weight": 1}}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"quota": 4, "limit": 8}, {"quota": 4, "limit": 8}),
+        ({"quota": 8, "limit": 4}, {"quota": 4, "limit": 4}),
+        ({"quota": -1, "limit": 4}, {"quota": 4, "limit": 4}),
+        ({"quota": 4, "limit": -1}, {"quota": 4}),
+        ({"quota": 4}, {"quota": 4, "limit": 4}),
+        ({"quota": 4, "limit": 0}, {"quota": 4, "limit": 4}),
+    ],
+)
+def test_a_limit_of_kai_holds_whatever_the_quota_is(given: dict[str, int], made: dict[str, int]) -> None:
+    """Nothing of a queue starts beyond its limit there, be its quota larger or without a bound."""
+    head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
+    found = kai.convert([head | {"spec": {"resources": {"gpu": given}}}])
+    assert specs(found)["q"]["resources"]["gpu"] == made | {"weight": 0}
+    if (quota := given["quota"]) > made["quota"] or quota < 0:
+        assert fate(found, "Queue q", "spec.resources.gpu.quota").fate is Fate.APPROXIMATED
 
 
 def test_pod_groups_are_told_in_the_words_a_workload_uses() -> None:

@@ -194,6 +194,28 @@ def test_relations_survive() -> None:
     assert test["values"] == [host["metadata"]["name"]]
 
 
+def test_a_group_is_named_alike_by_its_pods_and_its_claims() -> None:
+    owner = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "name": "pair",
+        "uid": "u",
+        "controller": True,
+    }
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "pair-gpu-x7", "namespace": "team-x", "ownerReferences": [owner]},
+        "status": {
+            "reservedFor": [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "pair", "uid": "u"}]
+        },
+    }
+    user, held = redacted(pod("train", spec={"schedulingGroup": {"podGroupName": "pair"}}), claim)
+    name = user["spec"]["schedulingGroup"]["podGroupName"]
+    assert name != "pair"
+    assert held["status"]["reservedFor"][0]["name"] == held["metadata"]["ownerReferences"][0]["name"] == name
+
+
 def test_queues_are_named_alike_wherever_they_are_named() -> None:
     head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue"}
     spec = {"parent": "org", "aliases": ["team-x/local", "kai"], "resources": {"gpu": {"quota": "4"}}}

@@ -140,6 +140,9 @@ def test_words_of_kai() -> None:
         ("dovetail.dev/when-evicted", "cry", "restart or end"),
         ("dovetail.dev/topology", "fabric", "has to name a level"),
         ("dovetail.dev/topology-segment", "2", "has to name a level"),
+        ("dovetail.dev/max-runtim", "1h", "did you mean dovetail.dev/max-runtime?"),
+        ("dovetail.dev/max-runtime-seconds", "60", "did you mean dovetail.dev/max-runtime?"),
+        ("dovetail.dev/preemptable", "false", "did you mean dovetail.dev/preemptible?"),
     ],
 )
 def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: str) -> None:
@@ -148,6 +151,13 @@ def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: s
     assert problem.startswith(key)
     assert words in problem
     assert found._replace(problems=()) == wishes.NOTHING
+
+
+@pytest.mark.parametrize(
+    "key", ["dovetail.dev/run-seconds", "dovetail.dev/hollow", "dovetail.dev/gang-group", "dovetail.dev/colour"]
+)
+def test_keys_that_look_like_none_of_ours_are_somebody_elses(key: str) -> None:
+    assert asked({key: "1"}) == wishes.NOTHING
 
 
 def test_a_segment_needs_a_required_level() -> None:

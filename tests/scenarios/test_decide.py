@@ -56,6 +56,30 @@ def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> No
     assert "$.nodes[0].name" in run.err
 
 
+def test_where_nothing_is_answered_there_is_no_table(tmp_path: Path) -> None:
+    for file, said in ((str(tmp_path), "Is a directory"), (written(tmp_path), "no scenarios in it")):
+        for form in ("table", "jsonl"):
+            run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", form)
+            assert (run.code, run.out) == (1, "")
+            assert run.err.startswith(f"error: {file}: {said}")
+
+
+def test_a_word_nobody_knows_is_told_with_those_there_are(tmp_path: Path) -> None:
+    strange = build.document(build.job("a", build.waiting() | {"state": "asleep"}))
+    deeds = build.document() | {"run": {"mode": "single", "actions": ["allocate", "fly"]}}
+    run = running.inside(tmp_path, "decide", "--scenarios", written(tmp_path, strange, deeds))
+    assert run.code == 1
+    assert "`$.jobs[0].pods[0].state`; expected one of pending, gated, bound, running" in run.err
+    assert "`$.run.actions[1]`; expected one of allocate, consolidation, reclaim" in run.err
+
+
+def test_more_gpus_than_any_node_has_are_refused_and_not_built(tmp_path: Path) -> None:
+    tree = build.document() | {"nodes": [{"name": "n0", "gpu": {"count": 10**9}}]}
+    run = running.inside(tmp_path, "decide", "--scenarios", written(tmp_path, tree))
+    assert run.code == 1
+    assert "`$.nodes[0].gpu.count`" in run.err
+
+
 def test_a_scenario_that_cannot_be_is_refused_with_its_line(tmp_path: Path) -> None:
     file = written(tmp_path, build.document(build.job("a", build.running(gpu=3))))
     run = running.inside(tmp_path, "decide", "--scenarios", file)

@@ -11,21 +11,9 @@ from dovetail.boot import local
 from dovetail.model import claims, pods
 from dovetail.model.validation import admission, fields
 from dovetail.sim import cluster as clusters
-from dovetail.sim import control, inventory, workload
+from dovetail.sim import control, inventory, templates, workload
 from dovetail.sim import fleet as fleets
-
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-
-
-def applied(cluster: clusters.Cluster, *trees: dict[str, Any]) -> clusters.Cluster:
-    outcome = clusters.apply(
-        cluster,
-        [clusters.Given(tree) for tree in trees],
-        now=control.timestamp(NOW),
-        check_selector=local.check_selector,
-    )
-    assert isinstance(outcome, clusters.Applied), outcome
-    return outcome.cluster
+from tests.sim.applying import NOW, applied
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +41,7 @@ def test_every_template_entry_gets_a_claim_of_its_pods_own(filled: clusters.Clus
             if entry.resource_claim_template_name:
                 claim = known[pod.metadata.namespace, names[entry.name]]
                 assert [owner.uid for owner in claim.metadata.owner_references] == [pod.metadata.uid]
-                assert claim.metadata.annotations[control.POD_CLAIM_ANNOTATION] == entry.name
+                assert claim.metadata.annotations[templates.POD_CLAIM_ANNOTATION] == entry.name
                 made += 1
     assert made == len(known) - 1  # all but the one that two pods share
 

@@ -14,20 +14,9 @@ from dovetail.schedule import extended
 from dovetail.sim import cluster as clusters
 from dovetail.sim import control, inventory
 from dovetail.sim import fleet as fleets
+from tests.sim.applying import NOW, applied
 
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GPU = "nvidia.com/gpu"
-
-
-def applied(cluster: clusters.Cluster, *trees: dict[str, Any]) -> clusters.Cluster:
-    outcome = clusters.apply(
-        cluster,
-        [clusters.Given(tree) for tree in trees],
-        now=control.timestamp(NOW),
-        check_selector=local.check_selector,
-    )
-    assert isinstance(outcome, clusters.Applied), outcome
-    return outcome.cluster
 
 
 def pod(name: str, gpus: int) -> dict[str, Any]:

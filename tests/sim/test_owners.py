@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dovetail.model import objects
+from dovetail.model import objects, plan
 from dovetail.sim import cluster as clusters
-from dovetail.sim import control, fleet, inventory, owners
+from dovetail.sim import control, fleet, inventory, owners, yielding
 from dovetail.world.world import World
-from tests.sim.test_control import NOW, applied, of_kind
+from tests.sim.applying import NOW, applied
+from tests.sim.test_control import of_kind
 
 GROUP = {
     "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -61,3 +62,61 @@ def test_pods_of_an_applied_group_start_when_enough_are_there() -> None:
     two = control.turn(applied(empty, pod("a"), pod("b")), now=NOW)
     assert running(two) == 0
     assert running(control.turn(applied(two, pod("c")), now=NOW + datetime.timedelta(minutes=5))) == 3
+
+
+SHARED = {"name": "gpu", "resourceClaimTemplateName": "two"}
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "two", "namespace": "default"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}},
+}
+
+
+def sharing(name: str, *, of: str = "pg") -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}
+    spec = {"schedulingGroup": {"podGroupName": of}, "containers": [container], "resourceClaims": [SHARED]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def test_pods_of_an_applied_group_share_its_claim_until_all_have_gone() -> None:
+    pool = fleet.Pool(name="n", count=1, gpu="L4")
+    nodes = inventory.objects_of(fleet.Fleet(name="f", pools=(pool,)))
+    group = GROUP | {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": [SHARED]}}
+    empty = applied(clusters.Cluster("f"), *nodes, TEMPLATE, group)
+    made = control.turn(applied(empty, sharing("a"), sharing("b")), now=NOW)
+    (claim,) = of_kind(made, "ResourceClaim")
+    assert [(one.resource, one.name) for one in claim.status.reserved_for] == [("podgroups", "pg")]
+    assert {one.status.phase for one in of_kind(made, "Pod")} == {"Running"}
+    assert control.turn(made, now=NOW) == made
+    ref = [plan.pod_ref(one) for one in of_kind(made, "Pod")]
+    first, second = (
+        plan.Eviction(pod=one, gang=plan.GangRef("default", "podgroup/pg"), rule=plan.Rule.PREEMPTED) for one in ref
+    )
+    half = yielding.evicted(made, [first], now=control.timestamp(NOW))
+    assert of_kind(half, "ResourceClaim")[0].status.allocation is not None
+    (free,) = of_kind(yielding.evicted(half, [second], now=control.timestamp(NOW)), "ResourceClaim")
+    assert (free.status.allocation, free.status.reserved_for) == (None, ())
+
+
+def test_an_applied_tree_of_groups_starts_as_a_whole() -> None:
+    def below(name: str) -> dict[str, Any]:
+        spec = {"parentCompositePodGroupName": "all", "schedulingPolicy": {"gang": {"minCount": 1}}}
+        return GROUP | {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+    root = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "all", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 2}}},
+    }
+    pool = fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=1)
+    nodes = inventory.objects_of(fleet.Fleet(name="f", pools=(pool,)))
+    empty = applied(clusters.Cluster("f"), *nodes, TEMPLATE, below("left"), below("right"))
+    pair = applied(empty, sharing("a", of="left"), sharing("b", of="right"))
+    assert {one.status.phase for one in of_kind(control.turn(pair, now=NOW), "Pod")} == {"Pending"}  # no parent
+    tied = control.turn(applied(pair, root), now=NOW)
+    assert {one.status.phase for one in of_kind(tied, "Pod")} == {"Pending"}  # one GPU for two
+    loose = root | {"spec": {"schedulingPolicy": {"basic": {}}}}
+    parted = control.turn(applied(pair, loose), now=NOW)
+    assert sorted(one.status.phase for one in of_kind(parted, "Pod")) == ["Pending", "Running"]

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.model import claims, gangs, plan, pods, policy, queueuse
+from dovetail.model import claims, gangs, plan, pods, policy, queueuse, reservations
+from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import cycle, order
 from dovetail.schedule.backfill import runtimes
+from dovetail.schedule.gangs import staleness
 from dovetail.world.events import Changed, Deleted, Object, ObjectKey, claims_of, key_of
 from dovetail.world.world import World
 
@@ -105,6 +107,7 @@ class Course:
     def turn(self) -> bool:
         """One decision, carried out; whether it changed anything."""
         self.turns += 1
+        staleness.note(self.world, self.now)  # else a gang below its minimum would be about to be taken back for ever
         self.plan = cycle.decide(self.world, self._policy, self.now)
         self.world.promise(self.plan.promises)
         if self._told is not None:
@@ -116,7 +119,8 @@ class Course:
         for placement in self.plan.placements:
             self._start(placement)
         self._nominate({one.pod.uid: one.node for one in self.plan.nominations})
-        return bool(self.plan.placements or self.plan.evictions)
+        is_again = self.plan.wake_at is not None and self.plan.wake_at <= self.now
+        return is_again or bool(self.plan.placements or self.plan.evictions)
 
     def _next_hour(self) -> datetime.datetime | None:
         while self._ends and self._known.get(self._ends[0][1]) != self._ends[0][0]:
@@ -186,10 +190,17 @@ class Course:
             claim = self.world.claims.get(key)
             if claim is None:
                 continue
-            left = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
+            left = tuple(user for user in claim.status.reserved_for if not self._is_gone(user, pod))
             kept = claim.status.allocation if left else None
             status = msgspec.structs.replace(claim.status, reserved_for=left, allocation=kept)
             self.world.apply(Changed(msgspec.structs.replace(claim, status=status)))
+
+    def _is_gone(self, user: claims.ResourceClaimConsumerReference, pod: pods.Pod) -> bool:
+        """Whether a user of a claim is the pod that ended, or its group, none of which is left."""
+        if not reservations.is_for(user, pod):
+            return False
+        is_group = reservations.is_group(user)
+        return not is_group or pod_claims.is_deserted(self.world, user, pod.metadata.namespace)
 
     def _start(self, placement: plan.Placement) -> None:
         """Claims first, then the pod, which runs at once."""
@@ -200,7 +211,8 @@ class Course:
         user = claims.ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
         for ref in placement.reservations:
             claim = self.world.claims[ref.namespace, ref.name]
-            self.world.apply(Changed(_reserved(claim, results.get(key_of(claim)), user)))
+            whose = self.world.user_of(pod, key_of(claim))
+            self.world.apply(Changed(_reserved(claim, results.get(key_of(claim)), whose)))
         began = self.now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = msgspec.structs.replace(pod.status, phase="Running", start_time=began)
         if placement.made is not None:

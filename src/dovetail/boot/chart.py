@@ -108,6 +108,12 @@ def objects(values: Tree, release: Release = USUAL, *, api_versions: Sequence[st
     return sorted(found, key=lambda one: (order.index(one["kind"]), one["metadata"]["name"]))
 
 
+def definitions() -> list[Tree]:
+    """The definitions of our own kinds alone: all a scheduler needs that runs outside of the cluster."""
+    unused = values_of(settings=["image.repository=none"])  # the chart asks for an image; no definition names it
+    return [one for one in objects(unused) if one["kind"] == "CustomResourceDefinition"]
+
+
 def namespace_object(release: Release) -> Tree:
     """The namespace, labelled so that we know it for ours, and so that only pods as careful as ours run in it."""
     labels = {

@@ -7,6 +7,7 @@ with the directory. Never prints.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -18,7 +19,8 @@ from typing import Final
 import msgspec
 
 from dovetail import errors
-from dovetail.boot import controlplane, kubeparts, local, probe, processes
+from dovetail.boot import controlplane, install, kubeparts, local, probe, processes
+from dovetail.kube import config, transport
 from dovetail.sim import fleet as fleets
 from dovetail.sim import inventory
 
@@ -189,9 +191,16 @@ def _start(directory: Path, state: State, *, fleet: fleets.Fleet, version: str, 
         nodes=expected[NODES],
     )
     _keep(directory, state)
+    asyncio.run(_define(state))
     player = _start_player(directory, state, fleet)
     _wait_for_fleet(state, expected, player=player, say=say)
     _keep(directory, msgspec.structs.replace(state, is_ready=True))
+
+
+async def _define(state: State) -> None:
+    """Makes our own kinds known, so that queues can be tried without installing anything."""
+    async with transport.Transport(config.load(state.kubeconfig)) as over:
+        await install.define(over, say=_silent)
 
 
 def _start_player(directory: Path, state: State, fleet: fleets.Fleet) -> processes.Recorded:

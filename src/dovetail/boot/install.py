@@ -115,6 +115,16 @@ async def install(
     await _prune(cluster, wanted, release, say=say)
 
 
+async def define(over: transport.Transport, *, say: Say) -> None:
+    """Applies the definitions of our own kinds and nothing else. Where Helm keeps them, they stay Helm's."""
+    cluster = Cluster(over)
+    is_helm_here = await _is_helm_here(cluster)
+    for step in await _steps(cluster, chart.definitions()):
+        if not _is_left_alone(step, is_helm_here=is_helm_here):
+            after = await applying.apply(over, step.target, step.tree, is_forced=True)
+            say(f"{called(step.target)} {_change(step, after)}")
+
+
 async def await_ready(over: transport.Transport, release: chart.Release, *, seconds: float, say: Say) -> None:
     """Waits until every replica is ready. Where there are no nodes there is nothing to wait for."""
     cluster = Cluster(over)

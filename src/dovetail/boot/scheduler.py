@@ -38,6 +38,7 @@ LAG_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 1.0
 ALIVE_SECONDS: Final = 30.0
 DRAIN_SECONDS: Final = 3.0  # well within the 30 s Kubernetes gives a pod to stop
+OWNER_SECONDS: Final = 5.0  # watches of two kinds lag behind each other by milliseconds; by more where much happens
 OLD_RULE_VERSIONS: Final = ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 
 Report = Callable[[shadow.Comparison], None]
@@ -153,6 +154,7 @@ class Process:
                 settings=settings,
                 tracer=self.tracer,
                 begun=self._begun,
+                limits=self._budgets,
                 numbers=used.publish if keeps_use else told.publish,
             )
             idlers = idle.Idle(
@@ -175,8 +177,14 @@ class Process:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begun(self) -> list[Any]:
-        """What a predecessor began for gangs and did not end."""
-        return await self._listed(kinds.INTENT)
+        """What a predecessor began or promised and did not end. What cannot be read is said, and left alone."""
+        found, _ = await kube_api.list_all(self.transport, kinds.INTENT, unreadable=_not_read)
+        return found
+
+    async def _budgets(self, namespace: str) -> list[Any]:
+        """The disruption budgets of a namespace, as they are now."""
+        found, _ = await kube_api.list_all(self.transport, kinds.BUDGET, namespace=namespace)
+        return found
 
     async def _shadow(self, report: Report) -> None:
         async with self._watching() as seen:
@@ -326,6 +334,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         tells_scheduled=configuration.events.scheduled,
         events_per_second=configuration.events.rate_per_second,
         controller=configuration.scheduler_names[0],
+        owner_seconds=OWNER_SECONDS,
         drain_seconds=DRAIN_SECONDS,
     )
 
@@ -339,6 +348,10 @@ def printed(stream: TextIO, totals: dict[str, int]) -> Report:
         stream.flush()
 
     return report
+
+
+def _not_read(name: str, problem: str) -> None:
+    LOG.error("an intent cannot be read", extra={"intent": name, "why": problem})
 
 
 async def served_kinds(over: transport.Transport) -> tuple[kinds.Kind, ...]:

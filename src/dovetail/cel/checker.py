@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dovetail.cel import ast, types
 from dovetail.cel.declarations import Library, Overload
 from dovetail.cel.messages import Messages
 from dovetail.cel.source import Issue
 from dovetail.cel.types import Kind, Type
 from dovetail.cel.unify import Bindings, most_general
-from dovetail.cel.values import UInt, Value
-
-_LITERAL_TYPES: Final = {
-    bool: types.BOOL,
-    int: types.INT,
-    UInt: types.UINT,
-    float: types.DOUBLE,
-    str: types.STRING,
-    bytes: types.BYTES,
-    type(None): types.NULL,
-}
+from dovetail.cel.values import TYPE_OF_CLASS, Value
 
 
 class Reference:
@@ -77,7 +65,7 @@ class _Checker:
     def visit(self, node: ast.Node) -> Type:
         match node:
             case ast.Literal():
-                found = _LITERAL_TYPES[node.value.__class__]
+                found = TYPE_OF_CLASS[node.value.__class__]
             case ast.Ident():
                 found = self.ident(node)
             case ast.Select():

@@ -10,7 +10,7 @@ import click
 from dovetail import errors
 from dovetail.boot import local
 from dovetail.cli import options, output, text
-from dovetail.model import manifests
+from dovetail.model import manifests, queues, queuetree, wishes
 from dovetail.sim import cluster as clusters
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -39,10 +39,13 @@ def command(*, files: tuple[str, ...], namespace: str | None, dry_run: bool, for
     if problems:
         _refuse([str(problem) for problem in problems])
     if not given:
-        _refuse(["no objects found; expected at least one Kubernetes object"])
+        _refuse([f"{', '.join(files)}: no objects found; expected at least one Kubernetes object"])
     for note in (note for one in read for note in one.notes):
         if not note.subject.startswith("Namespace "):
             output.say(str(note))
+    for one in given:
+        for problem in wishes.read(wishes.place_of(one.stored.struct.metadata)).problems:
+            output.say(str(one.problem("", problem)))
     _apply(opened, given, namespace=namespace or clusters.DEFAULT_NAMESPACE, dry_run=dry_run, form=form)
 
 
@@ -60,6 +63,7 @@ def _apply(
                 where = "checked against" if dry_run else "started"
                 output.say(f"no cluster in {opened.store.directory} yet: {where} the sample fleet")
             _show(cluster, changes, form=form, dry_run=dry_run)
+            _complain(cluster, {change.key.name for change in changes if change.key.kind == "Queue"})
             output.next_step(_next(changes))
         case _:
             assert_never(outcome)
@@ -76,6 +80,18 @@ def _show(cluster: clusters.Cluster, changes: tuple[clusters.Change, ...], *, fo
         return
     after = " (dry run)" if dry_run else ""
     output.write_lines([f"{name} {one.outcome}{after}" for name, one in zip(names, changes, strict=True)])
+
+
+def _complain(cluster: clusters.Cluster, names: set[str]) -> None:
+    """What is wrong with queues as they hang together, of those that were applied."""
+    known = {
+        one.struct.metadata.name: one.struct
+        for one in clusters.listed(cluster, "Queue")
+        if isinstance(one.struct, queues.Queue)
+    }
+    for name, problem in sorted(queuetree.problems(known).items()) if names else ():
+        if name in names:
+            output.say(f"queue {name}: {problem.message}")
 
 
 def _resource_name(change: clusters.Change) -> str:

@@ -32,18 +32,22 @@ def command(*, file: str, form: str) -> None:
     \b
     dovetail decide --scenarios scenarios.jsonl.gz -o jsonl
     """
-    if form == "table":
-        click.echo(_row([word.upper() for word in _COLUMNS], "ID"))
-    failed = 0
+    answered = failed = 0
     encoder = msgspec.json.Encoder()
     for answer in _progress(_answers(file)):
         if isinstance(answer, str):  # the others are answered all the same
             failed += 1
-            click.echo(f"error: {answer}", err=True)
-        elif form == "table":
-            click.echo(_row(_numbers(answer), plaintext.escaped(answer.id)))
-        else:
+            click.echo(f"error: {plaintext.escaped(answer)}", err=True)
+            continue
+        answered += 1
+        if form == "jsonl":
             click.echo(encoder.encode(answer))  # flushed: whoever reads along sees each answer at once
+            continue
+        if answered == 1:
+            click.echo(_row([word.upper() for word in _COLUMNS], "ID"))
+        click.echo(_row(_numbers(answer), plaintext.escaped(answer.id)))
+    if not answered and not failed:
+        raise errors.InputError(f"{jsonlines.shown(file)}: no scenarios in it; expected one JSON object a line")
     if failed:
         click.get_current_context().exit(REFUSED)
 

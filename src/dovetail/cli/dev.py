@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.boot import kubeparts
-from dovetail.cli import output, text
+from dovetail.cli import options, output, text
 
 if TYPE_CHECKING:  # imported in the commands, so that help comes at once
     from dovetail.boot import devcluster
@@ -113,12 +113,7 @@ def _fleet(nodes: int | None, file: str | None) -> "fleets.Fleet":
         return devcluster.sized_fleet(nodes)
     if file is None:
         return fleets.sample()
-    try:
-        content = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise errors.InputError(f"{file}: cannot be read: {reason}") from None
-    return fleets.read(content, file=file)
+    return options.fleet(file)
 
 
 def _show(found: "devcluster.Status") -> None:

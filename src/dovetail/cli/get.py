@@ -45,7 +45,7 @@ ALIASES = {
     "queue": "queues",
     "topology": "topologies",
 }
-LIVE = ("queues", "topologies")  # kinds of our own; kubectl shows the others
+LIVE = {"queues": "get pods -A", "topologies": "get nodes"}  # kinds of our own; kubectl shows the others
 NAMESPACED = ("claims", "pods", "templates")
 NEXT = {
     "gpus": "get devices",
@@ -109,6 +109,7 @@ def command(
         namespace=None if all_namespaces else namespace,
         node=node,
         names=names,
+        in_full=form == "wide",
     )
     listing = LISTINGS[resource](asked)
     _write(listing, form)
@@ -116,9 +117,10 @@ def command(
     if form in ("table", "wide"):
         if not listing.rows:
             output.say(_nothing(resource, asked))
-        output.next_step(
-            NEXT.get(resource, "get gpus") if listing.rows else "up" if resource == "gpus" else "apply -f FILE"
-        )
+        if kubeconfig is not None or context is not None:
+            output.say(f"next: kubectl {LIVE[resource] if listing.rows else 'apply -f FILE'}")
+        else:
+            output.next_step(_next(resource, listing))
 
 
 def _cluster(opened: local.Local) -> clusters.Cluster:
@@ -138,7 +140,11 @@ def _live(resource: str, kubeconfig: str | None, context: str | None) -> cluster
     from dovetail.kube import config
     from dovetail.model import kinds
 
-    return asyncio.run(fetched.cluster(config.load(kubeconfig, context=context), kinds.OURS))
+    connection = config.load(kubeconfig, context=context)
+    found = asyncio.run(fetched.cluster(connection, kinds.OURS))
+    if not found.records and not asyncio.run(fetched.is_served(connection, resource)):
+        raise errors.StateError(f"the cluster does not know {resource}\nnext: dovetail install --definitions")
+    return found
 
 
 def _write(listing: rows.Listing, form: str) -> None:
@@ -159,6 +165,19 @@ def _miss(listing: rows.Listing, names: tuple[str, ...], resource: str) -> None:
     missing = [name for name in names if name not in found]
     if missing:
         raise errors.InputError("\n".join(f'{resource} "{name}" not found' for name in missing))
+
+
+def _next(resource: str, listing: rows.Listing) -> str:
+    """The command that answers what these rows leave open: of pods that wait, when they start."""
+    if not listing.rows:
+        return "up" if resource == "gpus" else "apply -f FILE"
+    if resource == "pods" and any(_waits(row) for row in listing.rows):
+        return "when"
+    return NEXT.get(resource, "get gpus")
+
+
+def _waits(row: rows.Row) -> bool:
+    return row.cells[rows.POD_HEADERS.index("status")] == "Pending"
 
 
 def _nothing(resource: str, asked: rows.Asked) -> str:

@@ -46,6 +46,9 @@ def _values(command: F) -> F:
 @click.command()
 @_where
 @_values
+@click.option(
+    "--definitions", is_flag=True, help="Only what makes queues and topologies known; the scheduler runs elsewhere."
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be applied; no cluster is asked.")
 @click.option(
     "-o", "--output", "form", type=click.Choice(("yaml", "json")), help="How --dry-run prints. [default: yaml]"
@@ -59,6 +62,7 @@ def install(
     namespace: str,
     files: Sequence[str],
     settings: Sequence[str],
+    definitions: bool,
     dry_run: bool,
     form: str | None,
     api_versions: Sequence[str],
@@ -69,13 +73,19 @@ def install(
     \b
     dovetail install --set image.repository=example.com/gpu/dovetail --wait
     dovetail install --set image.repository=example.com/gpu/dovetail --dry-run -o yaml
+    dovetail install --definitions
 
     The same objects as the Helm chart in deploy/chart. Nothing is changed unless the cluster accepts all of it.
     """
     if not dry_run and (form is not None or api_versions):
         raise click.UsageError("-o and --api-versions go with --dry-run")
+    if definitions and (files or settings or others["wait"]):
+        raise click.UsageError("--definitions takes no values and waits for nothing")
     from dovetail.boot import chart
 
+    if definitions:
+        _define(chart.definitions() if dry_run else None, form or "yaml", others["kubeconfig"], others["context"])
+        return
     release = chart.Release(name, namespace)
     values = chart.values_of(files, settings=settings)
     if dry_run:
@@ -117,6 +127,17 @@ def uninstall(
         await uninstalling.uninstall(over, release, say=output.say, is_purge=purge, seconds=timeout)
 
     _run(kubeconfig, context, work)
+
+
+def _define(printed: Sequence[dict[str, Any]] | None, form: str, kubeconfig: str | None, context: str | None) -> None:
+    """The definitions onto the cluster, or onto the screen."""
+    if printed is not None:
+        _print(printed, form)
+        return
+    from dovetail.boot import install as installing
+
+    _run(kubeconfig, context, lambda over: installing.define(over, say=output.say))
+    output.next_step("scheduler")
 
 
 def _bring(

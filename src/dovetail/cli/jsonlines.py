@@ -12,13 +12,18 @@ STDIN = "-"
 
 def numbered(file: str) -> Iterator[tuple[str, bytes]]:
     """Every line that holds something, with its place as `file: line 7`. Raises InputError where it cannot be read."""
-    name = "<stdin>" if file == STDIN else file
+    name = shown(file)
     try:
         for number, line in enumerate(_lines(file), start=1):
             if line.strip():
                 yield f"{name}: line {number}", line
     except (OSError, EOFError) as error:
         raise errors.InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def shown(file: str) -> str:
+    """How messages name it."""
+    return "<stdin>" if file == STDIN else file
 
 
 def _lines(file: str) -> Iterator[bytes]:

@@ -1,8 +1,10 @@
 """A command group that imports a command only when it is run, so that help and the first output come at once.
 
-Given names, places and one line of help each. Never imports a command to list it.
+Given names, places and one line of help each, and what to say of commands people look for in vain. Never imports a
+command to list it.
 """
 
+import difflib
 import importlib
 from typing import Any
 
@@ -16,9 +18,12 @@ REFUSED = 1
 class LazyGroup(click.Group):
     """Commands by name: ("module:attribute", "one line of help")."""
 
-    def __init__(self, *arguments: Any, places: dict[str, tuple[str, str]], **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, places: dict[str, tuple[str, str]], hints: dict[str, str], **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._places = places
+        self._hints = hints
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order they were given."""
@@ -32,6 +37,16 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command meant; of one there is not, the nearest is told, or what does its work here."""
+        if args and args[0] not in self._places and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], self._places, n=1)
+            hint = self._hints.get(args[0]) or (f"did you mean {near[0]}?" if near else "")
+            ctx.fail(f'"{args[0]}" is no command' + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command. What Dovetail refuses is told in one message and ends with exit code 1."""

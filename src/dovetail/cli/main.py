@@ -13,12 +13,13 @@ import click
 from dovetail.cli import lazy
 
 STDOUT = 1
+REFUSED = 1
 COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 COMMANDS = {
     "up": ("dovetail.cli.up:command", "Start a cluster in memory from a fleet, and show it."),
-    "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, nodes, classes, slices, pods."),
+    "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, pods, queues and more."),
     "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
     "migrate": ("dovetail.cli.migrate:group", "Convert queues of Kueue or KAI, field by field."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
@@ -34,11 +35,24 @@ COMMANDS = {
     "dev": ("dovetail.cli.dev:group", "Run a real Kubernetes with hollow GPU nodes on this machine."),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }
+# What people try who come from kubectl or Slurm, and what does it here.
+HINTS = {
+    "why": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
+    "explain": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
+    "describe": "`dovetail get RESOURCE NAME -o yaml` shows all of an object",
+    "delete": "`dovetail up --fresh` starts over",
+    "create": "`dovetail apply -f FILE` does",
+    "queues": "`dovetail get queues` shows them",
+    "squeue": "`dovetail get pods -A` shows what runs and waits, `dovetail when` the starts",
+    "sshare": "`dovetail get queues -o wide` shows shares",
+    "sinfo": "`dovetail get gpus` shows nodes",
+}
 
 
 @click.group(
     cls=lazy.LazyGroup,
     places=COMMANDS,
+    hints=HINTS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="next: dovetail up",
 )
@@ -49,6 +63,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code; the console script hands it to the shell."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_what_is_closed()
     if COMPLETION in os.environ:
         cli.main(given, prog_name="dovetail")  # click's own shell completion; leaves by itself
     try:
@@ -65,7 +80,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()
+    except OSError as error:  # a full disk under stdout, a state directory that went away: nothing of ours
+        _forget_output()
+        click.echo(f"error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        return REFUSED
     return 0
+
+
+def _open_what_is_closed() -> None:
+    """A stream the shell closed (`>&-`) is nobody's: what goes there goes nowhere."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _forget_output() -> None:

@@ -1,5 +1,6 @@
 """`dovetail migrate`: objects of Kueue or KAI into queues and topologies of ours. Reads files and prints."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NoReturn
@@ -7,10 +8,11 @@ from typing import NoReturn
 import click
 
 from dovetail.cli import apply, output, text
-from dovetail.model import manifests, plaintext
+from dovetail.model import conversion, manifests, plaintext
 from dovetail.model.conversion import notes
 
-NO_LOSS = (notes.Fate.CARRIED, notes.Fate.SERVERS)
+NO_LOSS = (notes.Fate.CARRIED, notes.Fate.LEFT_OUT)
+THEIRS = {"kueue": "Kueue", "kai": "KAI Scheduler"}
 LOSSY = 1  # exit code where something was dropped and --strict was given
 Converter = Callable[[Sequence[notes.Tree]], notes.Conversion]
 
@@ -37,7 +39,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@group.command()
+@group.command(short_help="Convert the objects of Kueue.")
 @_options
 def kueue(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
     """Convert ClusterQueues, LocalQueues, Cohorts, ResourceFlavors, WorkloadPriorityClasses and Topologies of Kueue."""
@@ -46,7 +48,7 @@ def kueue(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> No
     _run(converter.convert, files, form=form, quiet=quiet, strict=strict)
 
 
-@group.command()
+@group.command(short_help="Convert the objects of KAI Scheduler.")
 @_options
 def kai(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
     """Convert Queues and Topologies of KAI Scheduler, and say what PodGroups become."""
@@ -56,15 +58,31 @@ def kai(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None
 
 
 def _run(convert: Converter, files: tuple[str, ...], *, form: str, quiet: bool, strict: bool) -> None:
-    found = convert(_trees(files))
+    trees = _trees(files)
+    scheduler = str(click.get_current_context().info_name)
+    found = convert(trees)
     if found.objects:
         output.write_documents(found.objects, form)
     for line in _account(found, quiet=quiet):
         output.say(line)
-    if found.objects:
-        output.next_step(f"migrate {click.get_current_context().info_name} -f {files[0]} | kubectl apply -f -")
+    whose = _whose(trees)
+    if scheduler not in whose:
+        hint = "".join(f"; for those of {THEIRS[one]}: dovetail migrate {one} {_given(files)}" for one in sorted(whose))
+        _refuse([f"no objects of {THEIRS[scheduler]} found{hint}"])
+    if found.objects and apply.STDIN not in files:
+        output.next_step(f"migrate {scheduler} {_given(files)} | kubectl apply -f -")
     if strict and found.count(notes.Fate.DROPPED):
         raise click.exceptions.Exit(LOSSY)
+
+
+def _whose(trees: list[notes.Tree]) -> set[str]:
+    """The schedulers that objects were given of."""
+    groups = {str(tree.get("apiVersion", "")).partition("/")[0] for tree in trees}
+    return {name for group, name in conversion.SCHEDULERS.items() if group in groups}
+
+
+def _given(files: tuple[str, ...]) -> str:
+    return " ".join(f"-f {shlex.quote(name)}" for name in files)
 
 
 def _trees(files: tuple[str, ...]) -> list[notes.Tree]:

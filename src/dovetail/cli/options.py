@@ -3,11 +3,15 @@
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dovetail import errors
 from dovetail.boot import local
+
+if TYPE_CHECKING:
+    from dovetail.sim import fleet as fleets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +49,18 @@ def opened(state: str | None) -> local.Local:
     if state is not None:
         raise click.UsageError("give --state or --snapshot, not both")
     return _copy(Path(directory), context)
+
+
+def fleet(file: str) -> "fleets.Fleet":
+    """The fleet a file describes. Raises InputError for what cannot be read."""
+    from dovetail.sim import fleet as fleets
+
+    try:
+        content = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise errors.InputError(f"{file}: cannot be read: {reason}") from None
+    return fleets.read(content, file=file)
 
 
 def snapshot() -> Path | None:

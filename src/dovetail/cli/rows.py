@@ -5,7 +5,7 @@ Given a cluster and filters, returns `Listing`s. Never prints.
 
 import datetime
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,7 +14,12 @@ from dovetail.model import claims, classes, nodes, objects, pods, pools, slices
 from dovetail.sim import cluster as clusters
 from dovetail.sim import inventory
 
+if TYPE_CHECKING:  # the engine, which few tables need
+    from dovetail.cli import belonging
+
 PCI: Final = "resource.kubernetes.io"
+POD_HEADERS: Final = ("namespace", "name", "status", "node", "claims", "age", "why not")
+PROMISE: Final = "; starts by "  # as the scheduler ends a reason: schedule/backfill
 WHY_WIDTH: Final = 90  # characters of a reason in the narrow table
 
 
@@ -44,6 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
     namespace: str | None
     node: str | None
     names: tuple[str, ...] = ()
+    in_full: bool = False  # nothing is cut short
 
     def wants(self, stored: objects.Stored) -> bool:
         """Whether an object passes the label and name filters."""
@@ -311,32 +317,43 @@ def slice_rows(asked: Asked) -> Listing:
 
 
 def pod_rows(asked: Asked) -> Listing:
-    """One row per pod: where it is, or why it is nowhere. -o wide shows the reason in full."""
+    """One row per pod: where it is, or why it is nowhere. -o wide shows its gang and queue, and the reason in full."""
+    places = _belonging(asked.cluster) if asked.in_full else None
 
     def show(pod: pods.Pod, stored: objects.Stored) -> Row | None:
         if asked.node not in (None, pod.spec.node_name):
             return None
         wanted = [one.resource_claim_name or one.resource_claim_template_name for one in pod.spec.resource_claims]
-        return Row(
-            f"pod/{pod.metadata.name}",
-            (
-                pod.metadata.namespace,
-                pod.metadata.name,
-                pod.status.phase or "Pending",
-                pod.spec.node_name or "",
-                ",".join(name or "" for name in wanted),
-                asked.age(stored),
-                _cut(_why_not(pod)),
-            ),
-            (_why_not(pod),),
+        cells = (
+            pod.metadata.namespace,
+            pod.metadata.name,
+            pod.status.phase or "Pending",
+            pod.spec.node_name or "",
+            ",".join(name or "" for name in wanted),
+            asked.age(stored),
         )
+        why = _why_not(pod)
+        place = (_cut(why),) if places is None else (*places.of(pod), why)
+        return Row(f"pod/{pod.metadata.name}", (*cells, *place))
 
-    headers = ("namespace", "name", "status", "node", "claims", "age", "why not")
-    return _simple(asked, "Pod", show, headers, ("reason",))
+    *first, last = POD_HEADERS
+    headers = POD_HEADERS if places is None else (*first, "gang", "queue", last)
+    return _simple(asked, "Pod", show, headers, ())
+
+
+def _belonging(cluster: clusters.Cluster) -> "belonging.Belonging":
+    from dovetail.cli import belonging
+
+    return belonging.Belonging(cluster)
 
 
 def _cut(reason: str) -> str:
-    return reason if len(reason) <= WHY_WIDTH else reason[: WHY_WIDTH - 3].rstrip() + "..."
+    """The reason in one narrow column; a promised start at its end is kept, being what most want to know."""
+    if len(reason) <= WHY_WIDTH:
+        return reason
+    _, mark, promise = reason.rpartition(PROMISE)
+    kept = mark + promise.partition(" ")[0] if mark else ""
+    return reason[: WHY_WIDTH - len("...") - len(kept)].rstrip() + "..." + kept
 
 
 def _why_not(pod: pods.Pod) -> str:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import click
 
-from dovetail import errors
 from dovetail.cli import options, output, picture, rows, text
 from dovetail.model import pods
 from dovetail.sim import cluster as clusters
-from dovetail.sim import fleet as fleets
 
 
 @click.command()
@@ -25,7 +23,7 @@ def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) ->
     On a terminal the picture follows every change until q or Ctrl-C; elsewhere it is printed once.
     """
     opened = options.opened(state)
-    started = opened.up(_fleet(file), fresh=fresh, is_empty=empty)
+    started = opened.up(None if file is None else options.fleet(file), fresh=fresh, is_empty=empty)
     verb = "started" if started.is_new else "found"
     output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
     cluster = started.cluster
@@ -36,17 +34,6 @@ def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) ->
         cluster = opened.cluster() or cluster
     _print(cluster, opened.now())
     output.next_step(_next(cluster))
-
-
-def _fleet(file: str | None) -> fleets.Fleet | None:
-    if file is None:
-        return None
-    try:
-        content = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise errors.InputError(f"{file}: cannot be read: {reason}") from None
-    return fleets.read(content, file=file)
 
 
 def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:

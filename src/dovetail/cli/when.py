@@ -28,6 +28,7 @@ NOBODY_KNOWS = "?"
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True)
 @click.option("--kubeconfig", metavar="FILE", help="Ask about a real cluster: the one this kubeconfig leads to.")
 @click.option("--context", metavar="NAME", help="Ask about a real cluster: the kubeconfig's context of this name.")
+@click.option("--config", "file", metavar="FILE", help="The scheduler's configuration: whose pods, how queues share.")
 @options.state
 def command(
     *,
@@ -36,17 +37,22 @@ def command(
     form: str,
     kubeconfig: str | None,
     context: str | None,
+    file: str | None,
     state: str | None,
 ) -> None:
     """Say when waiting work starts: all of it, or the gang or pod NAME (train, job/train, pod/train-0).
 
     Runs the cluster forward on paper with the runtimes that work states: once as expected, once at its longest.
     """
-    if kubeconfig is not None or context is not None:
-        facts, now = _live(kubeconfig, context), datetime.datetime.now(datetime.UTC)
+    is_live = kubeconfig is not None or context is not None
+    rules = _rules(file, is_live=is_live)  # a file that is wrong is told before anybody is asked
+    promised: tuple[plan.Promise, ...] = ()
+    if is_live:
+        facts, promised = _live(kubeconfig, context)
+        now = datetime.datetime.now(datetime.UTC)
     else:
         facts, now = _local(options.opened(state))
-    found = [one for one in when.when(facts, policy.DEFAULT, now) if _is_meant(one, name, namespace)]
+    found = [one for one in when.when(facts, rules, now, promises=promised) if _is_meant(one, name, namespace)]
     if name is not None and not found:
         raise errors.InputError(f'nothing called "{name}" waits for its start')
     if form == "json":
@@ -56,7 +62,18 @@ def command(
         output.write_lines(text.table(HEADERS, [_row(one, now) for one in found]))
     else:
         output.say("nothing waits")
-    output.next_step("get pods -A")
+    output.say(f"next: {'kubectl' if is_live else 'dovetail'} get pods -A")
+
+
+def _rules(file: str | None, *, is_live: bool) -> policy.Policy:
+    """As the scheduler decides. In the local cluster every pod is its own; a real one may have other schedulers."""
+    from dovetail.model import configuration  # the local cluster needs none
+
+    if file is not None:
+        from dovetail.boot import configuration as files
+
+        return configuration.policy_of(files.load(file))
+    return configuration.policy_of(configuration.SchedulerConfiguration()) if is_live else policy.DEFAULT
 
 
 def _local(opened: local.Local) -> tuple[list[Object], datetime.datetime]:
@@ -72,14 +89,16 @@ def _local(opened: local.Local) -> tuple[list[Object], datetime.datetime]:
     return control.facts_of(cluster), now
 
 
-def _live(kubeconfig: str | None, context: str | None) -> list[Object]:
+def _live(kubeconfig: str | None, context: str | None) -> tuple[list[Object], tuple[plan.Promise, ...]]:
+    """What is there, and what its scheduler promised."""
     from dovetail.boot import fetched  # the local cluster needs no HTTP
     from dovetail.kube import config
     from dovetail.model import kinds
 
     wanted = (*kinds.WATCHED, *kinds.OURS, *kinds.OWNERS, *kinds.PARENTS)
-    found: clusters.Cluster = asyncio.run(fetched.cluster(config.load(kubeconfig, context=context), wanted))
-    return control.facts_of(found)
+    connection = config.load(kubeconfig, context=context)
+    found: clusters.Cluster = asyncio.run(fetched.cluster(connection, wanted))
+    return control.facts_of(found), asyncio.run(fetched.promises(connection))
 
 
 def _is_meant(one: when.Expectation, name: str | None, namespace: str | None) -> bool:

@@ -38,7 +38,7 @@ class Desk(Protocol):
         """Whether we schedule the pod."""
         ...
 
-    def release(self, key: ObjectKey, user_uid: str, *, why: str) -> None:
+    def release(self, key: ObjectKey, pod_uid: str, *, why: str) -> None:
         """Takes a claim's devices back."""
         ...
 

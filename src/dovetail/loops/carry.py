@@ -56,6 +56,7 @@ class Office(NamedTuple):
     """What carrying out needs to know and tell."""
 
     claim: Callable[[ObjectKey], claims.ResourceClaim | None]  # as last seen
+    user: Callable[[plan.PodRef, ObjectKey], claims.ResourceClaimConsumerReference]  # whom a claim is reserved for
     saw: Callable[[claims.ResourceClaim], None]  # what a write answered is news too
     unsound: Callable[[plan.Placement], str | None]  # why what was decided no longer fits
     dropped: Callable[[plan.PodRef, str], None]  # a field the server does not keep
@@ -101,7 +102,7 @@ class Carrier:
     def doubt(self, load: Load) -> Abandoned | None:
         """A last look right before the binding: why it must not be bound after all."""
         placement = load.placement
-        if lost := next((key for key in _needed(load) if not self._is_ours(key, placement.pod.uid)), None):
+        if lost := next((key for key in _needed(load) if not self._is_ours(key, placement.pod)), None):
             return Abandoned(f"claim {lost[0]}/{lost[1]} is not reserved for the pod any more")
         if reason := self._office.unsound(placement):
             return Abandoned(f"no longer fits: {reason}", release=_fresh(placement))
@@ -123,11 +124,10 @@ class Carrier:
             return Abandoned(f"overtaken: {overtaken}")
 
     async def _claim_all(self, placement: plan.Placement, held: list[ObjectKey]) -> Abandoned | None:
-        user = claims.ResourceClaimConsumerReference(resource="pods", name=placement.pod.name, uid=placement.pod.uid)
         fresh = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
         for ref in placement.reservations:
             key = (ref.namespace, ref.name)
-            if problem := await self._reserve(placement, key, fresh.get(key), user):
+            if problem := await self._reserve(placement, key, fresh.get(key)):
                 return problem
             held.append(key)
         if placement.made is None:
@@ -135,22 +135,19 @@ class Carrier:
         key = made_key(placement)
         if placement.made.existing is None and (problem := await self._make(placement, key)):
             return problem
-        if problem := await self._reserve(placement, key, placement.made.result, user):
+        if problem := await self._reserve(placement, key, placement.made.result):
             return problem
         held.append(key)
         return await self._map_requests(placement, key)
 
     async def _reserve(
-        self,
-        placement: plan.Placement,
-        key: ObjectKey,
-        result: claims.AllocationResult | None,
-        user: claims.ResourceClaimConsumerReference,
+        self, placement: plan.Placement, key: ObjectKey, result: claims.AllocationResult | None
     ) -> Abandoned | None:
         known = self._office.claim(key)
         if known is None:
             return Abandoned(f"claim {key[0]}/{key[1]} is gone")
         stamped = None if result is None else _stamped(result, self._clock.now())
+        user = self._office.user(placement.pod, key)
         step = claiming.reserve(known.metadata.uid, stamped, user, expected=known.status.allocation)
         target = apis.Target(kinds.CLAIM, *key)
         ending = await self._settler.brought_about(target, known, step)
@@ -200,9 +197,11 @@ class Carrier:
             return Abandoned("the pod is gone")
         return None
 
-    def _is_ours(self, key: ObjectKey, uid: str) -> bool:
+    def _is_ours(self, key: ObjectKey, pod: plan.PodRef) -> bool:
         claim = self._office.claim(key)
-        return claim is not None and claim.status.allocation is not None and claiming.is_user(claim, uid)
+        if claim is None or claim.status.allocation is None:
+            return False
+        return claiming.is_user(claim, self._office.user(pod, key).uid)
 
     async def _prepared(self, placement: plan.Placement, needed: tuple[ObjectKey, ...]) -> Abandoned | None:
         if failed := await self._volumes.write(placement):

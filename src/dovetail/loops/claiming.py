@@ -53,13 +53,13 @@ def reserve(
     return step
 
 
-def release(uid: str, user_uid: str) -> Callable[[claims.ResourceClaim], Step]:
-    """Towards a claim that the user no longer reserves; without other users it loses its devices."""
+def release(uid: str, *user_uids: str) -> Callable[[claims.ResourceClaim], Step]:
+    """Towards a claim that these users no longer reserve; without other users it loses its devices."""
 
     def step(claim: claims.ResourceClaim) -> Step:
         if claim.metadata.uid != uid:
             return GiveUp("the claim was made anew", is_gone=True)
-        others = tuple(one for one in claim.status.reserved_for if one.uid != user_uid)
+        others = tuple(one for one in claim.status.reserved_for if one.uid not in user_uids)
         if others:
             if len(others) == len(claim.status.reserved_for):
                 return Done(claim)

@@ -2,7 +2,8 @@
 
 Given evictions that were decided, with rule, beneficiary and numbers. All victims for one beneficiary are rehearsed
 before the first is asked: where a disruption budget says no, none of them goes and that pod is spared for a while.
-Never chooses victims; never insists.
+Those under a budget are asked first, one after the other; once one is refused, no more of them are. Never chooses
+victims; never insists.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from dovetail.loops import nominating, settle, tell
+from dovetail.loops import budgets, nominating, settle, tell
 from dovetail.model import kinds, objects, plan, pods
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -29,6 +30,7 @@ AT_ONCE: Final = 16  # gangs that gain by one victim each
 SEEN_SECONDS: Final = 10.0  # for so long news of a pod's end are waited for before anything else is decided
 
 Nominations = Mapping[str, str]
+Going = Callable[[plan.Eviction, pods.Pod], Awaitable[None]]
 
 
 class _Spared(NamedTuple):
@@ -49,7 +51,10 @@ class Evictor:
         nominator: nominating.Nominator,
         meter_: meter.Meter,
         saw: Callable[[kinds.Kind, Any], None],
+        limits: budgets.Listing = budgets.none,
+        going: Going | None = None,
         went: Callable[[plan.Eviction, pods.Pod], None] = lambda eviction, pod: None,
+        stayed: Callable[[plan.Eviction], None] = lambda eviction: None,
     ) -> None:
         self._settler = settler
         self._clock = clock
@@ -58,7 +63,10 @@ class Evictor:
         self._nominator = nominator
         self._meter = meter_
         self._saw = saw
+        self._limits = limits
+        self._going = going  # told before a pod is asked to end; then one of the others is, in any case
         self._went = went
+        self._stayed = stayed
         self._spared: dict[str, _Spared] = {}
         self._unseen: dict[str, float] = {}  # asked to end, not heard of yet; until when that is waited for
         self._busy = 0
@@ -98,14 +106,15 @@ class Evictor:
                 for beneficiary, evictions in by_beneficiary(made.evictions).items()
                 if not self._is_gone(beneficiary, made, failed)
             }
-            # A single victim cannot be taken in part. Of several some could: what others take from the same budget
-            # after a rehearsal is not in it.
+            spaces = [one.pod.namespace for evictions in found.values() for one in evictions]
+            limits = await budgets.read(self._limits, spaces)
+            # A single victim cannot be taken in part. Of several some could, should we end meanwhile.
             single = [(who, evictions) for who, evictions in found.items() if len(evictions) == 1]
             places = asyncio.Semaphore(AT_ONCE)
-            await asyncio.gather(*(self._in_place(places, who, evictions) for who, evictions in single))
+            await asyncio.gather(*(self._evict_for(who, evictions, limits, places) for who, evictions in single))
             for who, evictions in found.items():
                 if len(evictions) > 1:
-                    await self._evict_for(who, evictions)
+                    await self._evict_for(who, evictions, limits, places)
         finally:
             self._busy -= 1
 
@@ -116,12 +125,6 @@ class Evictor:
             return False
         LOG.info("nobody is evicted", extra={"gang": str(beneficiary), "why": "it is gone"})
         return True
-
-    async def _in_place(
-        self, places: asyncio.Semaphore, beneficiary: plan.GangRef | None, evictions: Sequence[plan.Eviction]
-    ) -> None:
-        async with places:
-            await self._evict_for(beneficiary, evictions)
 
     async def take_back(self, gang: plan.GangRef, members: Sequence[pods.Pod], why: str) -> None:
         """Evicts what runs of a gang that could not start as a whole."""
@@ -136,15 +139,55 @@ class Evictor:
             {},
         )
 
-    async def _evict_for(self, beneficiary: plan.GangRef | None, evictions: Sequence[plan.Eviction]) -> None:
+    async def _evict_for(
+        self,
+        beneficiary: plan.GangRef | None,
+        evictions: Sequence[plan.Eviction],
+        limits: budgets.Budgets,
+        places: asyncio.Semaphore,
+    ) -> None:
         """All of them or, as far as can be known beforehand, none."""
-        if beneficiary is not None and not all(await asyncio.gather(*map(self._rehearsed, evictions))):
-            self._meter.count("dovetail_evictions_total", len(evictions), rule=evictions[0].rule, result="dropped")
-            return
-        gone = await asyncio.gather(*map(self._evict, evictions))
-        taken = [one for one, is_gone in zip(evictions, gone, strict=True) if is_gone]
+        there = [pod for one in evictions if (pod := self._world.pods.get(one.pod.uid)) is not None]
+        async with limits.turn(there), places:  # who waits for a budget's turn takes nobody's place
+            is_set = beneficiary is not None
+            if is_set and not await self._may_go(evictions, limits.beyond(there)):
+                self._meter.count("dovetail_evictions_total", len(evictions), rule=evictions[0].rule, result="dropped")
+                return
+            taken = await self._evict_all(evictions, limits, is_set=is_set)
         if beneficiary is not None and taken:
             self._tell_beneficiary(beneficiary, taken)
+
+    async def _may_go(self, evictions: Sequence[plan.Eviction], beyond: Sequence[pods.Pod]) -> bool:
+        """Whether nobody objects, each asked alone, and budgets allow for all of them together."""
+        for pod in beyond:
+            self._spare(plan.pod_ref(pod), "its disruption budget does not allow so many pods to end now")
+        return not beyond and all(await asyncio.gather(*map(self._rehearsed, evictions)))
+
+    async def _evict_all(
+        self, evictions: Sequence[plan.Eviction], limits: budgets.Budgets, *, is_set: bool
+    ) -> list[plan.Eviction]:
+        """Those under budgets first, one by one each. Of a set nobody else is asked once somebody was refused."""
+        lanes: dict[budgets.Name | None, list[plan.Eviction]] = {}
+        for one in evictions:
+            pod = self._world.pods.get(one.pod.uid)
+            lanes.setdefault(limits.over(pod) if pod is not None else None, []).append(one)
+        free = lanes.pop(None, [])
+        asked: dict[str, bool] = {}
+
+        async def ask(lane: Sequence[plan.Eviction]) -> None:
+            for one in lane:
+                if not is_set or all(asked.values()):
+                    pod = self._world.pods.get(one.pod.uid)
+                    asked[one.pod.uid] = await self._evict(one)
+                    if pod is not None and asked[one.pod.uid]:
+                        limits.went(pod)
+
+        await asyncio.gather(*map(ask, lanes.values()))
+        if not is_set or all(asked.values()):
+            await asyncio.gather(*(ask([one]) for one in free))
+        if left := len(evictions) - len(asked):
+            self._meter.count("dovetail_evictions_total", left, rule=evictions[0].rule, result="dropped")
+        return [one for one in evictions if asked.get(one.pod.uid)]
 
     async def _rehearsed(self, eviction: plan.Eviction) -> bool:
         return await self._asked(eviction, is_rehearsal=True)
@@ -156,16 +199,30 @@ class Evictor:
             return True
         condition = _condition(eviction, self._clock.now())
         await self._marked(pod, condition)
-        is_gone = await self._asked(eviction, is_rehearsal=False)
+        is_gone = await self._announced(eviction, pod) and await self._asked(eviction, is_rehearsal=False)
         result = "evicted" if is_gone else "refused"
         self._meter.count("dovetail_evictions_total", rule=eviction.rule, result=result)
         if not is_gone:
+            self._stayed(eviction)
+            await self._marked(pod, _condition(eviction, self._clock.now(), is_so=False))
             return False
         self._unseen[eviction.pod.uid] = self._clock.monotonic() + SEEN_SECONDS
         LOG.info("evicted", extra={"pod": str(eviction.pod), "rule": eviction.rule, "why": sentence(eviction)})
         self._teller.about_pod(pod, reason=eviction.rule, note=sentence(eviction), kind="Warning")
         self._went(eviction, pod)
         await self._marked(pod, condition)  # the server wrote its own words over ours
+        return True
+
+    async def _announced(self, eviction: plan.Eviction, pod: pods.Pod) -> bool:
+        """Whether everybody knows who has to before the pod is asked; else it is not."""
+        try:
+            if self._going is not None:
+                await self._going(eviction, pod)
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as failure:
+            self._spare(eviction.pod, str(failure))
+            return False
         return True
 
     async def _asked(self, eviction: plan.Eviction, *, is_rehearsal: bool) -> bool:
@@ -242,12 +299,12 @@ def _gained(evictions: Sequence[plan.Eviction]) -> str:
     return f"{len(evictions)} pods yield" if evictions else "others are ending there"
 
 
-def _condition(eviction: plan.Eviction, now: datetime.datetime) -> dict[str, str]:
+def _condition(eviction: plan.Eviction, now: datetime.datetime, *, is_so: bool = True) -> dict[str, str]:
     moment = now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "type": TARGET,
-        "status": "True",
+        "status": "True" if is_so else "False",
         "reason": REASON,
-        "message": sentence(eviction),
+        "message": sentence(eviction) if is_so else "it was refused, so the pod stays",
         "lastTransitionTime": moment,
     }

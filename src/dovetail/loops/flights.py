@@ -16,7 +16,6 @@ from dovetail.loops import (
     carry,
     claiming,
     gate,
-    minimum,
     recovery,
     report,
     settle,
@@ -25,11 +24,13 @@ from dovetail.loops import (
     waiting,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, intents, kinds, plan, pods
+from dovetail.model import claims, intents, kinds, plan, pods, reservations
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
+from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import order
+from dovetail.schedule.gangs import minimum
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
 from dovetail.world.world import World
@@ -46,6 +47,14 @@ class Flight(NamedTuple):
 
     placement: plan.Placement
     ended: asyncio.Event
+
+
+class Held(NamedTuple):
+    """A claim that is held for nothing: by whom, and the pods that must not have a node by now."""
+
+    claim: claims.ResourceClaim
+    users: tuple[str, ...]
+    pods: tuple[pods.Pod, ...]
 
 
 class Signals(NamedTuple):
@@ -221,10 +230,9 @@ class Flights:
         """Gives back what the others of a gang hold, takes back those that run if they are too few; then it is over."""
         for pod, ending in left:
             self._put_off(pod.metadata.uid, ending)
-        held = [(key, pod) for pod, ending in left for key in ending.release]
-        claims_ = [(claim, pod) for key, pod in held if (claim := self._world.claims.get(key)) is not None]
-        self.releasing.update(events.key_of(claim) for claim, _ in claims_)
-        await asyncio.gather(*(self._release(claim, pod.metadata.uid, pod) for claim, pod in claims_))
+        held = self._held_by([(key, pod) for pod, ending in left for key in ending.release])
+        self.releasing.update(events.key_of(claim) for claim, _, _ in held)
+        await asyncio.gather(*(self._release(*one) for one in held))
         if uids:
             await self._retreat(gang, uids, left[0][1].reason if left else "some of its pods are gone")
         await self._keeper.remove(begun)
@@ -282,23 +290,58 @@ class Flights:
 
     # Giving back
 
-    def release(self, key: ObjectKey, user_uid: str, *, why: str) -> None:
-        """Takes a claim's devices back from a user that does not run."""
-        claim = self._world.claims.get(key)
-        if claim is None or key in self.releasing:
-            return
-        if user_uid in self._in_flight or user_uid in self._world.assumed:
+    def release(self, key: ObjectKey, pod_uid: str, *, why: str) -> None:
+        """Takes a claim's devices back from a pod that does not run; its group keeps them while any of it does."""
+        if pod_uid in self._in_flight or pod_uid in self._world.assumed:
             return  # it is being bound, or was and we have not heard of it yet
+        pod = self._world.pods.get(pod_uid)
+        claim = self._world.claims.get(key)
+        if claim is not None and pod is None:
+            self._begin_release(claim, (pod_uid,), (), why)
+        elif claim is not None and pod is not None:
+            for one in self._held_by([(key, pod)]):
+                self._begin_release(*one, why)
+
+    def give_back(self, key: ObjectKey, why: str) -> None:
+        """Takes a claim's devices back from all its users: nobody of them is anywhere."""
+        claim = self._world.claims.get(key)
+        if claim is not None:
+            members = (self._world.pods.get(id_) for id_ in pod_claims.users_of(claim, self._world))
+            waiting_ = tuple(pod for pod in members if pod is not None and not pod.spec.node_name)
+            self._begin_release(claim, tuple(user.uid for user in claim.status.reserved_for), waiting_, why)
+
+    def _held_by(self, held: Iterable[tuple[ObjectKey, pods.Pod]]) -> list[Held]:
+        """What pods that do not run hold, each claim once for each user; a group's only if nobody of it runs."""
+        found: dict[tuple[ObjectKey, str], Held] = {}
+        for key, pod in held:
+            claim, user = self._world.claims.get(key), self._world.user_of(pod, key)
+            is_used = reservations.is_group(user) and not pod_claims.is_deserted(self._world, user, key[0])
+            if claim is None or is_used:
+                continue
+            before = found.get((key, user.uid))
+            checked = (*(before.pods if before is not None else ()), pod)
+            found[key, user.uid] = Held(claim, (user.uid,), checked)
+        return [*found.values()]
+
+    def _begin_release(
+        self, claim: claims.ResourceClaim, user_uids: tuple[str, ...], checked: tuple[pods.Pod, ...], why: str
+    ) -> None:
+        key = events.key_of(claim)
+        if key in self.releasing:
+            return
         self.releasing.add(key)
         LOG.info("releasing", extra={"claim": f"{key[0]}/{key[1]}", "why": why})
-        self.begin(self._release(claim, user_uid, self._world.pods.get(user_uid)))
+        self.begin(self._release(claim, user_uids, checked))
 
-    async def _release(self, claim: claims.ResourceClaim, user_uid: str, pod: pods.Pod | None) -> None:
+    async def _release(
+        self, claim: claims.ResourceClaim, user_uids: tuple[str, ...], checked: tuple[pods.Pod, ...]
+    ) -> None:
         key = events.key_of(claim)
         try:
-            if pod is not None and await self._carrier.is_bound(pod):
-                return  # what we saw was old
-            step = claiming.release(claim.metadata.uid, user_uid)
+            for pod in checked:
+                if await self._carrier.is_bound(pod):
+                    return  # what we saw was old
+            step = claiming.release(claim.metadata.uid, *user_uids)
             ending = await self._settler.brought_about(apis.Target(kinds.CLAIM, *key), claim, step)
             if isinstance(ending, settle.Done):
                 self._signals.saw(ending.found)

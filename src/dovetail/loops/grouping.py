@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final
 
-from dovetail.loops import picture
+from dovetail.loops import forest, picture
 from dovetail.model import gangs, kinds, meta
 from dovetail.model.workloads import owners, reading
 from dovetail.ports import clock as clocks
@@ -38,6 +38,7 @@ class Book:
         self._uids: dict[OwnerKey, str] = {}  # of parents
         self._children: dict[str, dict[OwnerKey, owners.Owner]] = {}  # by the uid of what made them
         self._makers: dict[OwnerKey, str] = {}  # and that uid
+        self._forest = forest.Forest()  # native groups
         self.listed: set[str] = set()  # kinds whose objects are all known
 
     def changed(self, kind: kinds.Kind, found: Any) -> None:
@@ -53,7 +54,10 @@ class Book:
         if maker:
             self._makers[key] = maker
             self._children.setdefault(maker, {})[key] = found
-        self._tell(key, reading.gang_of(found, self._parents.get(maker)))
+        if kind.name in forest.NATIVE:
+            self._read_native(self._forest.put(key, found))
+        else:
+            self._read(key, found)
 
     def deleted(self, kind: kinds.Kind, found: Any) -> None:
         """An owner is gone."""
@@ -61,18 +65,25 @@ class Book:
 
     def remain(self, kind: str, present: Collection[OwnerKey]) -> None:
         """Of a kind these are all there are."""
-        for key in sorted(self._keys.get(kind, set()).difference(present)):
-            self._gone(key)
+        self._forget_others(kind, present)
         self.listed.add(kind)
+        if kind == kinds.COMPOSITE.name:
+            self._read_native(self._forest.serve(is_served=True))
 
     def dropped(self, kind: str) -> None:
         """A kind is no longer served."""
-        self.remain(kind, ())
+        if kind == kinds.COMPOSITE.name:
+            self._read_native(self._forest.serve(is_served=False))
+        self._forget_others(kind, ())
         self.listed.discard(kind)
 
     def all(self) -> list[gangs.Gang]:
         """Every gang there is."""
         return [*self._gangs.values()]
+
+    def _forget_others(self, kind: str, present: Collection[OwnerKey]) -> None:
+        for key in sorted(self._keys.get(kind, set()).difference(present)):
+            self._gone(key)
 
     def _gone(self, key: OwnerKey) -> None:
         self._keys.get(key[0], set()).discard(key)
@@ -86,11 +97,25 @@ class Book:
             del self._children[maker][key]
             if not self._children[maker]:
                 del self._children[maker]
-        self._tell(key, None)
+        if key[0] in forest.NATIVE:
+            self._read_native(self._forest.drop(key))
+        else:
+            self._tell(key, None)
 
     def _read_children(self, uid: str) -> None:
         for key, child in self._children.get(uid, {}).items():
-            self._tell(key, reading.gang_of(child, self._parents.get(uid)))
+            self._read(key, child)
+
+    def _read_native(self, keys: Iterable[OwnerKey]) -> None:
+        for key in keys:
+            self._tell(key, self._forest.gang_of(key, self._parents.get(self._makers.get(key, ""))))
+
+    def _read(self, key: OwnerKey, found: owners.Owner) -> None:
+        """The gang of an owner, with what is asked of whatever made it."""
+        if key[0] in forest.NATIVE:
+            self._read_native((key,))
+        else:
+            self._tell(key, reading.gang_of(found, self._parents.get(self._makers.get(key, ""))))
 
     def _tell(self, key: OwnerKey, gang: gangs.Gang | None) -> None:
         before = self._gangs.get(key)

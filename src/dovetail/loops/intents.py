@@ -1,7 +1,8 @@
-"""Keeps what a gang is about to be given on the API server, from before its first write until its last is answered.
+"""Keeps what is meant on the API server: what a gang is about to be given, until its last write is answered, and more.
 
-Given placements of one gang. Whoever schedules next lists what was begun. On a server that does not know intents gangs
-start without one, which is said once: a crash then leaves it to the gang's own policy. Never writes claims or bindings.
+Given placements of one gang, or an intent as it is. Whoever schedules next lists what was begun. On a server that does
+not know intents nothing is kept, which is said once: a crash then leaves it to the gang's own policy. Never writes
+claims or bindings.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -57,18 +59,35 @@ class Keeper:
         if len(self._attempts) >= MOST_REMEMBERED:
             self._attempts.clear()
         attempt = self._attempts[gang] = self._attempts.get(gang, 0) + 1
-        made = _intent(gang, loads, attempt=attempt, deadline=_stamp(self._clock.now(), self._seconds))
-        place, body = apis.Target(kinds.INTENT, gang.namespace), objects.encode_struct(made)
+        made = _intent(gang, loads, attempt=attempt, deadline=stamp(self._clock.now(), self._seconds))
+        return made if await self.put_down(made) else None
+
+    async def put_down(self, made: intents.Intent, *, patience_seconds: float = math.inf) -> bool:
+        """Whether it is kept from now on. Raises Refused where that is not allowed, Unavailable after the patience."""
+        place, body = apis.Target(kinds.INTENT, made.metadata.namespace), objects.encode_struct(made)
         try:
-            await self._settler.answered("intent", lambda: self._settler.api.create(place, body, brief=True))
+            await self._settler.answered(
+                "intent",
+                lambda: self._settler.api.create(place, body, brief=True),
+                patience_seconds=patience_seconds,
+            )
         except failures.AlreadyThere:
             pass  # our own, sent twice: the name follows from what is in it
         except failures.Missing as missing:
             if not self._is_missed:
                 LOG.warning("gangs start without intents", extra={"why": str(missing)})
             self._is_missed = True
-            return None
-        return made
+            return False
+        return True
+
+    async def tried(self, made: intents.Intent, *, patience_seconds: float = math.inf) -> bool:
+        """The same for what goes on without it too: where it is refused, that is said and lives in memory only."""
+        try:
+            return await self.put_down(made, patience_seconds=patience_seconds)
+        except failures.Refused as refused:
+            name = f"{made.metadata.namespace}/{made.spec.gang}"
+            LOG.error("a new leader will not know of this", extra={"gang": name, "why": str(refused)})
+            return False
 
     async def remove(self, intent: intents.Intent | None) -> None:
         """It is over, one way or the other."""
@@ -98,10 +117,15 @@ def _intent(gang: plan.GangRef, loads: Sequence[carry.Load], *, attempt: int, de
         for load in loads
     )
     spec = intents.IntentSpec(gang=gang.name, attempt=attempt, deadline=deadline, members=members)
+    return intent_of(gang.namespace, spec)
+
+
+def intent_of(namespace: str, spec: intents.IntentSpec) -> intents.Intent:
+    """The object, under a name that follows from what is in it."""
     return intents.Intent(
         api_version=kinds.INTENT.api_version,
         kind=kinds.INTENT.name,
-        metadata=meta.ObjectMeta(namespace=gang.namespace, name=_name(spec)),
+        metadata=meta.ObjectMeta(namespace=namespace, name=_name(spec)),
         spec=spec,
     )
 
@@ -112,6 +136,7 @@ def _name(spec: intents.IntentSpec) -> str:
     return f"{said or 'gang'}-{hashlib.sha256(objects.encode_struct(spec)).hexdigest()[:10]}"
 
 
-def _stamp(now: datetime.datetime, after: float) -> str:
+def stamp(now: datetime.datetime, after: float) -> str:
+    """So many seconds later, as text."""
     moment = now.astimezone(datetime.UTC) + datetime.timedelta(seconds=after)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

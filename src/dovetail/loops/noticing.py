@@ -10,9 +10,10 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from dovetail.loops import awaited, complaints, flights, meaning, quarantine, report, tell, waiting
+from dovetail.loops import awaited, complaints, flights, meaning, quarantine, report, returning, tell, waiting
 from dovetail.model import claims, gangs, kinds, nodes, pods
 from dovetail.ports import clock as clocks
+from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import order
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
@@ -36,6 +37,7 @@ class Notices:
         quarantine_: quarantine.Quarantine | None,
         scheduler_names: tuple[str, ...],
         stir_seconds: float,
+        owner_seconds: float,
     ) -> None:
         self._world = world
         self._queue = queue
@@ -46,11 +48,14 @@ class Notices:
         self._quarantine = quarantine_
         self._names = scheduler_names
         self._stir_seconds = stir_seconds
+        self._owner_seconds = owner_seconds
+        self._held: dict[str, float] = {}  # pods whose owner is not seen yet, and until when that is waited for
         self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
         self._stir_at = 0.0
         self._holds = 0
         self.wake = asyncio.Event()  # something may be decided now
         self.flights: flights.Flights | None = None  # what is being written
+        self.returning: returning.Returning | None = None  # what groups leave behind
 
     @property
     def is_quiet(self) -> bool:
@@ -76,7 +81,11 @@ class Notices:
 
     def is_ours(self, pod: pods.Pod) -> bool:
         """Whether the pod names us as its scheduler."""
-        return not self._names or pod.spec.scheduler_name in self._names
+        return self.is_named(pod.spec.scheduler_name)
+
+    def is_named(self, scheduler: str) -> bool:
+        """Whether a scheduler of this name is us."""
+        return not self._names or scheduler in self._names
 
     def consider(self, pod: pods.Pod) -> None:
         """A pod waits, or asks for something else than before."""
@@ -87,9 +96,22 @@ class Notices:
         if self.flights is not None and id_ in self.flights:
             return
         self._complaints.about(pod)
+        if (until := self._held_until(id_)) is not None:
+            self._queue.hold(id_, order.rank(pod), until)
+            self.wake.set()
+            return
         self._queue.ready(id_, order.rank(pod))
         self._report.queued(id_, "active", "PodAdd")
         self.wake.set()
+
+    def _held_until(self, id_: str) -> float | None:
+        """News of a pod can overtake those of the Job that says with how many others it starts: they are waited for."""
+        if self._owner_seconds <= 0 or not self._world.gangs.is_owner_unseen(id_):
+            if self._held.pop(id_, None) is not None:
+                self._queue.drop(id_)  # its owner is here
+            return None
+        until = self._held.setdefault(id_, self._clock.monotonic() + self._owner_seconds)
+        return until if self._clock.monotonic() < until else None
 
     def ask_to_stir(self, whom: ObjectKey = awaited.ANYBODY) -> None:
         """Something happened that could help."""
@@ -115,10 +137,14 @@ class Notices:
                 self.consider(pod)
             return
         self._queue.drop(id_)
+        self._held.pop(id_, None)
         if pod.status.phase in TERMINAL and self._quarantine is not None and self._quarantine.ended(id_):
             self._end_quarantine(id_)
+        whole = pod if pod.spec.containers or before is None else before  # the end may be all we heard
         if not is_there:
-            self._pod_gone(pod if pod.spec.containers or before is None else before)  # the end may be all we heard
+            self._pod_gone(whole)
+        if self.returning is not None and (not is_there or pod.status.phase in TERMINAL):
+            self.returning.left(whole)
         if before is not None and before.spec.node_name and (not is_there or pod.status.phase in TERMINAL):
             self.ask_to_stir()
 
@@ -142,10 +168,12 @@ class Notices:
         self, claim: claims.ResourceClaim, before: claims.ResourceClaim | None, *, is_there: bool
     ) -> None:
         self._queue.claim_changed(events.key_of(claim))
+        if self.returning is not None:
+            self.returning.saw(claim, is_there=is_there)
         had = before.status.allocation if before is not None else None
         if before is not None and had is not None and (not is_there or claim.status.allocation is None):
-            for user in before.status.reserved_for:  # feeds of two kinds overtake each other: the pod may be gone
-                pod = self._world.pods.get(user.uid)
+            for id_ in pod_claims.users_of(before, self._world):  # feeds overtake each other: the pod may be gone
+                pod = self._world.pods.get(id_)
                 if pod is not None:
                     self._isolate(pod, [had])
             self.ask_to_stir()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dovetail.model import claims, nodes, pods, requests, selectors
+from dovetail.model import claims, nodes, pods, requests, reservations, selectors
 from dovetail.world.events import ObjectKey
 
 DeviceKey = tuple[str, str, str]  # driver, pool, device
@@ -165,15 +165,15 @@ class _Devices:
 def _objection_to_claim(
     pod: pods.Pod, node: nodes.Node, use: Use, claim: claims.ResourceClaim | None
 ) -> Objection | None:
-    name, uid = "/".join(use.key), pod.metadata.uid
+    name = "/".join(use.key)
     if claim is None:
         return Objection("ClaimMissing", f"claim {name} does not exist", use.key)
-    if use.is_own and not any(one.controller and one.uid == uid for one in claim.metadata.owner_references):
+    if use.is_own and not reservations.is_made_for(claim, pod):
         return Objection("ClaimNotOwned", f"claim {name} was made for another pod", use.key)
     allocation = claim.status.allocation
     if allocation is None:
         return Objection("NotAllocated", f"claim {name} is not allocated", use.key)
-    if not any(one.uid == uid and one.resource == "pods" for one in claim.status.reserved_for):
+    if not reservations.reserves(claim, pod):
         return Objection("NotReserved", f"claim {name} is not reserved for the pod", use.key)
     selector = allocation.node_selector
     labels, node_name = node.metadata.labels, node.metadata.name

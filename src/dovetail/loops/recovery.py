@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dovetail.loops import awaited
-from dovetail.model import intents, plan, pods
+from dovetail.model import intents, plan, pods, reservations
 from dovetail.world.events import ObjectKey
 from dovetail.world.world import World
 
@@ -58,7 +58,7 @@ def held_by(pod: pods.Pod, world: World) -> tuple[ObjectKey, ...]:
         for key in awaited.claims_of(pod)
         if (claim := world.claims.get(key)) is not None
         and claim.status.allocation is not None
-        and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for)
+        and reservations.reserves(claim, pod)
     )
 
 

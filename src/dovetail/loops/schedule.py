@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from dovetail.loops import (
     audit,
+    budgets,
     carry,
     evicting,
     flights,
@@ -23,13 +24,15 @@ from dovetail.loops import (
     noticing,
     pace,
     picture,
+    places,
+    pledges,
     provisioning,
     quarantine,
     recovery,
     report,
+    returning,
     settle,
     slots,
-    staleness,
     tell,
     turns,
     waiting,
@@ -41,6 +44,7 @@ from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter, tracing
 from dovetail.schedule import cycle
+from dovetail.schedule.gangs import staleness
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
 from dovetail.world.world import World
@@ -69,6 +73,7 @@ class Settings(NamedTuple):
     instance: str = "dovetail"
     whole_pause_seconds: float = 0.1  # between two turns about everybody who waits
     slot_seconds: float = 300.0  # for how long the place of a pod that was moved is kept
+    owner_seconds: float = 0.0  # how long news of a pod's owner may lag behind those of the pod
     drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
 
 
@@ -93,6 +98,8 @@ class Decide(Protocol):
 class Scheduler:
     """One tenure of scheduling over one picture."""
 
+    _broken: asyncio.Future[None] | None = None  # while it runs
+
     def __init__(
         self,
         picture_: picture.Picture,
@@ -103,6 +110,7 @@ class Scheduler:
         settings: Settings = Settings(),  # noqa: B008 (frozen)
         tracer: tracing.Tracer = tracing.NoTracer(),  # noqa: B008 (holds nothing)
         begun: keeping.Listing = keeping.nothing,
+        limits: budgets.Listing = budgets.none,
         decide: Decide = cycle.decide,
         numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
     ) -> None:
@@ -124,6 +132,7 @@ class Scheduler:
             quarantine_=self.quarantine if settings.is_quarantining else None,
             scheduler_names=settings.policy.scheduler_names,
             stir_seconds=settings.stir_seconds,
+            owner_seconds=settings.owner_seconds,
         )
         self._decide = decide
         self._numbers = numbers  # told those of every decision with queues
@@ -133,9 +142,13 @@ class Scheduler:
         settler = settle.Settler(api, clock, meter_)
         limit = settings.conditions_timeout_seconds + settings.volumes_timeout_seconds
         self._keeper = keeping.Keeper(settler, clock, listing=begun, seconds=limit)
+        self._pledges = pledges.Pledges(self._keeper, self.world)
         self._nominator = nominating.Nominator(settler, clock, self.world, saw=picture_.saw)
-        self._evictor = self._made_evictor(settler)
+        self._evictor = self._made_evictor(settler, limits)
         self._flights = self._notices.flights = self._made_flights(settler)
+        self._returning = self._notices.returning = returning.Returning(
+            self.world, is_ours=self._notices.is_named, give_back=self._flights.give_back
+        )
         self._turns = turns.Turns(
             self.world,
             self.waiting,
@@ -147,7 +160,6 @@ class Scheduler:
             slots_=self._slots,
             bounds=turns.Bounds(settings.loop_bound_seconds, settings.batch_pods),
         )
-        self._broken: asyncio.Future[None] | None = None
 
     def _made_teller(self, api: apis.Api) -> tell.Teller:
         """Who tells owners how things stand."""
@@ -163,7 +175,7 @@ class Scheduler:
             tells_scheduled=settings.tells_scheduled,
         )
 
-    def _made_evictor(self, settler: settle.Settler) -> evicting.Evictor:
+    def _made_evictor(self, settler: settle.Settler, limits: budgets.Listing) -> evicting.Evictor:
         """Who makes pods yield."""
         return evicting.Evictor(
             settler,
@@ -173,13 +185,22 @@ class Scheduler:
             nominator=self._nominator,
             meter_=self._meter,
             saw=self.picture.saw,
-            went=self._went,
+            limits=limits,
+            going=self._going,
+            went=lambda eviction, pod: self._slots.keep(eviction, pod, self._clock.monotonic()),
+            stayed=lambda eviction: self._slots.stays(eviction.pod.uid, self._clock.monotonic()),
         )
 
     def _made_flights(self, settler: settle.Settler) -> flights.Flights:
         """Whoever writes, with what they need to know and whom they tell."""
         office = carry.Office(
-            self.world.claims.get, self._saw, self._unsound, self._dropped, self._report.written, self._gate.waiting
+            claim=self.world.claims.get,
+            user=self._user,
+            saw=self._saw,
+            unsound=self._unsound,
+            dropped=self._dropped,
+            written=self._report.written,
+            patience=self._gate.waiting,
         )
         volumes = provisioning.Volumes(
             settler,
@@ -223,22 +244,22 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is ready to be decided and nothing is being written."""
-        is_still = self._flights.is_idle and not self._evictor.is_busy
+        is_still = self._flights.is_idle and not self._evictor.is_busy and not self._pledges.is_busy
         return not len(self.waiting) and is_still and self._notices.is_quiet
 
     @property
     def quiet_until(self) -> float:
         """Until when nothing happens here by itself; 0 where something is under way."""
-        is_still = self.is_idle and not self.waiting.resting and not len(self._slots) and not self.quarantine.held
+        is_still = self.is_idle and not self.waiting.resting and self._slots.is_quiet and not self.quarantine.held
         return self._pace.hour if is_still else 0.0
 
     def is_ours(self, pod: pods.Pod) -> bool:
         """Whether the pod names us as its scheduler."""
         return self._notices.is_ours(pod)
 
-    def release(self, key: ObjectKey, user_uid: str, *, why: str) -> None:
-        """Takes a claim's devices back from a user that does not run."""
-        self._flights.release(key, user_uid, why=why)
+    def release(self, key: ObjectKey, pod_uid: str, *, why: str) -> None:
+        """Takes a claim's devices back from a pod that does not run."""
+        self._flights.release(key, pod_uid, why=why)
 
     def ask_again(self) -> None:
         """Something changed that decisions read and no object tells, such as who is idle."""
@@ -287,7 +308,13 @@ class Scheduler:
 
     async def _resume(self) -> None:
         """Completes or takes back what a predecessor began and did not end, before anything else is decided."""
-        for begun in await self._keeper.found():
+        found = await self._keeper.found()
+        self.world.promise(self._pledges.taken_over(found))
+        kept = [one for one in found if one.spec.slot is not None]
+        self._slots.take_over(kept, self._clock.monotonic(), self._clock.now())
+        for begun in found:
+            if begun.spec.promise is not None or begun.spec.slot is not None:
+                continue
             match recovery.judged(begun, self.world):
                 case recovery.Complete(members):
                     LOG.info("completing", extra={"intent": begun.metadata.name, "pods": len(members)})
@@ -300,6 +327,8 @@ class Scheduler:
 
     async def _look_around(self) -> None:
         """Takes notice of what is there already, a portion at a time: nodes as they look, pods that wait."""
+        for claim in self.world.claims.values():
+            self._returning.saw(claim)
         until = self._clock.monotonic() + picture.PORTION_SECONDS
         for item in (*self.world.nodes, *self.world.pending()):
             if isinstance(item, pods.Pod):
@@ -329,7 +358,7 @@ class Scheduler:
                 await self._whole_turn()
             else:
                 await self._batches()
-            self.teller.is_busy = bool(self._flights)
+            self.teller.is_busy = self._is_writing
 
     async def _batches(self) -> None:
         """Batch after batch, unless somebody is yielding whose end the World does not show yet."""
@@ -353,6 +382,7 @@ class Scheduler:
             return
         began = self._clock.monotonic()
         staleness.note(self.world, self._clock.now())
+        self._slots.review(began)  # what somebody could not be bound to is not given to others now
         turn = self._turns.whole(self._evictor.spared())
         self._follow(turn, began)
         if turn.decided.queues:
@@ -361,7 +391,10 @@ class Scheduler:
     def _follow(self, turn: turns.Turn, began: float) -> None:
         """Who yields is asked to, and when time alone would change the answer it is asked for again."""
         decided = turn.decided
-        self.world.promise(decided.promises)  # the next decision keeps them
+        promised = (*self._pledges.starting(), *decided.promises)
+        self.world.promise(promised)  # the next decision keeps them
+        if self._pledges.want(promised):
+            self._write_promises()
         changes = self._nominator.changes(decided, turn.asked)
         if changes or decided.evictions:
             self._flights.begin(self._yielding(decided, changes))
@@ -383,8 +416,24 @@ class Scheduler:
 
         return self._flights.guarded("evictions", carried())
 
-    def _went(self, eviction: plan.Eviction, pod: pods.Pod) -> None:
-        self._slots.keep(eviction, pod, self._clock.monotonic())
+    async def _going(self, eviction: plan.Eviction, pod: pods.Pod) -> None:
+        """A pod that moves: its place is put down before it is asked to end, and counts from when it does."""
+        now, seconds = self._clock.now(), self._settings.slot_seconds
+        note = places.noted(eviction, pod, now=now, seconds=seconds)
+        if note is None:
+            return
+        is_kept = await self._keeper.tried(note, patience_seconds=nominating.PATIENCE_SECONDS)
+        self._slots.ask(eviction, pod, note if is_kept else None)
+
+    def _write_promises(self) -> None:
+        """Nobody is told an hour before it is written: a new leader would know nothing of it."""
+        work = self._flights.guarded("promises", self._pledges.carry())
+        self._pledges.is_busy = self.teller.is_busy = True
+        self._flights.begin(work)
+
+    @property
+    def _is_writing(self) -> bool:
+        return bool(self._flights) or self._pledges.is_busy
 
     def _room(self) -> int:
         """How many more may be in flight; who waits for others to make something ready keeps nobody from writing."""
@@ -407,6 +456,12 @@ class Scheduler:
     def _saw(self, claim: claims.ResourceClaim) -> None:
         self.picture.saw(kinds.CLAIM, claim)
 
+    def _user(self, ref: plan.PodRef, key: ObjectKey) -> claims.ResourceClaimConsumerReference:
+        pod = self.world.pods.get(ref.uid)
+        if pod is not None:
+            return self.world.user_of(pod, key)
+        return claims.ResourceClaimConsumerReference(resource="pods", name=ref.name, uid=ref.uid)
+
     def _unsound(self, placement: plan.Placement) -> str | None:
         return self.world.sound(placement.node, carry.allocations_of(placement))
 
@@ -424,12 +479,18 @@ class Scheduler:
                 if uid in self.world.pods:
                     self._notices.consider(self.world.pods[uid])
             self._notices.let_go()
+            self._returning.look()
             if self._slots.expire(now):
                 self._notices.ask_to_stir()
+            while self._slots.over:
+                removal = self._keeper.remove(self._slots.over.pop())
+                self._flights.begin(self._flights.guarded("places", removal))
+            if self._pledges.let_go():
+                self._write_promises()
             self._report.counts(
                 self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held)
             )
             if len(self.waiting) or not self._notices.is_quiet or self._pace.is_due(now):
                 self._notices.wake.set()
-            self.teller.is_busy = bool(self._flights)
+            self.teller.is_busy = self._is_writing
             await self._clock.sleep(HOUSEKEEPING_SECONDS)

@@ -1,21 +1,27 @@
 """Keeps room for what takes the place of a pod that was moved: resources and devices of a node, for a time.
 
-Given evictions that name a node to move to. Whoever comes next of that gang is asked about first, alone, with the room
-lifted; what it does not use is kept again until the time is up. In memory: a new leader keeps nothing. Never decides.
+Given evictions that name a node to move to, and what a predecessor put down about them. Whoever comes next of that gang
+is asked about first, alone, with the room lifted; what it does not use is kept again until the time is up. What was put
+down about a place is over once somebody is bound there. Never decides, never writes.
 """
 
 from __future__ import annotations
 
+import datetime
+import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
-
-from dovetail.model import claims, gangs, plan, pods, requests
+from dovetail.loops import places
+from dovetail.loops.places import Kin, kin_of
+from dovetail.model import claims, intents, plan, pods, requests
 from dovetail.world.events import pod_id
 from dovetail.world.world import World
 
-Kin = tuple[str, str]  # a gang, or where every pod is a gang of its own, whoever makes them
+__all__ = ["Kin", "Slot", "Slots", "Used", "kin_of"]
+
+LOG = logging.getLogger("dovetail.schedule")
+DOUBT_SECONDS: Final = 30.0  # a pod that was asked to end, and is said to stay, may end all the same: no answer came
 
 
 class Slot(NamedTuple):
@@ -26,6 +32,24 @@ class Slot(NamedTuple):
     ghost: pods.Pod  # what is assumed there meanwhile
     devices: tuple[claims.AllocationResult, ...]
     until: float
+    note: intents.Intent | None = None  # what was put down about it
+
+
+class Asked(NamedTuple):
+    """A pod that is asked to end, and what was put down about its place before."""
+
+    eviction: plan.Eviction
+    pod: pods.Pod
+    note: intents.Intent | None
+    until: float | None = None  # it seems to stay: for how long that is doubted
+
+
+class Used(NamedTuple):
+    """A pod that was given room where some was kept for its kin, or elsewhere."""
+
+    kin: Kin
+    node: str
+    uid: str
 
 
 class Slots:
@@ -35,24 +59,52 @@ class Slots:
         self._world = world
         self._seconds = seconds
         self._slots: dict[str, Slot] = {}  # by the id of the ghost
+        self._spent: dict[str, tuple[Slot, str]] = {}  # given to a pod of which nobody knows yet whether it is bound
+        self._asked: dict[str, Asked] = {}  # by the uid of the pod
+        self.over: list[intents.Intent] = []  # what was put down and is to go
 
     def __len__(self) -> int:
         return len(self._slots)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is kept, and nothing is to be looked after."""
+        return not self._slots and not self._spent and not self._asked and not self.over
+
+    def ask(self, eviction: plan.Eviction, pod: pods.Pod, note: intents.Intent | None) -> None:
+        """The pod is about to be asked to end; this was put down about its place."""
+        if (before := self._asked.get(pod.metadata.uid)) is not None:
+            self._end(before.note)
+        self._asked[pod.metadata.uid] = Asked(eviction, pod, note)
+
+    def stays(self, uid: str, now: float) -> None:
+        """The pod does not end, as far as is known."""
+        if (one := self._asked.get(uid)) is not None:
+            self._asked[uid] = one._replace(until=now + DOUBT_SECONDS)
+
     def keep(self, eviction: plan.Eviction, pod: pods.Pod, now: float) -> None:
         """The pod goes; its place at the node it was to move to is kept."""
-        if not eviction.moves_to or eviction.moves_to not in self._world.nodes:
-            return
-        ghost = _ghost(pod)
-        id_ = pod_id(ghost)
-        if id_ in self._slots:
-            return
+        asked = self._asked.pop(pod.metadata.uid, None)
+        note = None if asked is None else asked.note
+        ghost = places.ghost_of(pod)
         kin = kin_of(pod, (eviction.gang.namespace, eviction.gang.name))
-        if kin is None:
+        if kin is None or eviction.moves_to not in self._world.nodes or pod_id(ghost) in self._slots:
+            self._end(note)
             return
-        slot = Slot(kin, eviction.moves_to, ghost, eviction.keeps, now + self._seconds)
-        self._slots[id_] = slot
-        self._occupy(id_, slot)
+        self._put(Slot(kin, eviction.moves_to, ghost, eviction.keeps, now + self._seconds, note))
+
+    def take_over(self, notes: Iterable[intents.Intent], now: float, moment: datetime.datetime) -> None:
+        """Keeps what a predecessor kept and is still to come."""
+        reading = places.Reading(self._world, moment, longest_seconds=self._seconds)
+        for note in notes:
+            match reading.judged(note):
+                case places.Place(kin, node, ghost, devices, seconds):
+                    LOG.info("place kept", extra={"intent": note.metadata.name, "node": node, "seconds": seconds})
+                    self._put(Slot(kin, node, ghost, devices, now + seconds, note))
+                case places.Over(why, is_wrong):
+                    say = LOG.error if is_wrong else LOG.info
+                    say("place not kept", extra={"intent": note.metadata.name, "why": why})
+                    self._end(note)
 
     def lift(self, waiting: Collection[Kin]) -> dict[str, Slot]:
         """Frees what is kept for gangs that wait; to be put back, or used up, before others are asked about."""
@@ -71,24 +123,58 @@ class Slots:
                 found[chosen] = slot.node
         return found
 
-    def put_back(self, lifted: Mapping[str, Slot], used: Iterable[tuple[Kin, str]]) -> None:
+    def put_back(self, lifted: Mapping[str, Slot], used: Iterable[Used]) -> None:
         """Keeps again what was not used: each placement uses up one slot, at best that of its node."""
         left = dict(lifted)
-        for kin, node in used:
-            ours = [id_ for id_, slot in left.items() if slot.kin == kin]
+        for one in used:
+            ours = [id_ for id_, slot in left.items() if slot.kin == one.kin]
             if ours:
-                chosen = next((id_ for id_ in ours if left[id_].node == node), ours[0])
-                del left[chosen]
+                chosen = next((id_ for id_ in ours if left[id_].node == one.node), ours[0])
+                self._spent[chosen] = (left.pop(chosen), one.uid)
                 del self._slots[chosen]
         for id_, slot in left.items():
             self._occupy(id_, slot)
 
     def expire(self, now: float) -> int:
         """Gives up what was kept for too long, or on a node that is gone. How many there were."""
+        self.review(now)
         over = [id_ for id_, slot in self._slots.items() if now >= slot.until or slot.node not in self._world.nodes]
         for id_ in over:
-            self._vacate(id_, self._slots.pop(id_))
+            slot = self._slots.pop(id_)
+            self._vacate(id_, slot)
+            self._end(slot.note)
         return len(over)
+
+    def review(self, now: float) -> None:
+        """What was given to a pod is kept again if the pod could not be bound, and is over if it was.
+
+        So is, or is not, the place of a pod that seemed to stay.
+        """
+        for uid, one in [*self._asked.items()]:
+            if one.until is None:
+                continue
+            found = self._world.pods.get(uid)
+            if found is None or not places.stays(found):
+                self.keep(one.eviction, one.pod, now)
+            elif now >= one.until:
+                self._end(self._asked.pop(uid).note)
+        for id_, (slot, uid) in [*self._spent.items()]:
+            pod = self._world.pods.get(uid)
+            if pod is not None and pod.spec.node_name:
+                del self._spent[id_]
+                self._end(slot.note)
+            elif uid not in self._world.assumed:
+                del self._spent[id_]
+                self._put(slot)
+
+    def _put(self, slot: Slot) -> None:
+        id_ = pod_id(slot.ghost)
+        self._slots[id_] = slot
+        self._occupy(id_, slot)
+
+    def _end(self, note: intents.Intent | None) -> None:
+        if note is not None:
+            self.over.append(note)
 
     def _occupy(self, id_: str, slot: Slot) -> None:
         self._world.assume(slot.ghost, slot.node)
@@ -101,20 +187,5 @@ class Slots:
             self._world.release(f"{id_}/{number}")
 
 
-def kin_of(pod: pods.Pod, gang: gangs.GangKey) -> Kin | None:
-    """Who may take the pod's place: its gang, else whatever its controller makes; nobody if nothing does."""
-    if gangs.is_shared(gang):
-        return gang
-    owner = next((one.uid for one in pod.metadata.owner_references if one.controller), "")
-    return ("", owner) if owner else None
-
-
 def _asks_alike(one: pods.Pod, other: pods.Pod) -> bool:
     return requests.pod_request(one) == requests.pod_request(other)
-
-
-def _ghost(pod: pods.Pod) -> pods.Pod:
-    """Takes a pod's room and nothing else: no claim, no label anybody could be drawn to, no node."""
-    metadata = msgspec.structs.replace(pod.metadata, uid=f"slot/{pod.metadata.uid}", labels={})
-    spec = msgspec.structs.replace(pod.spec, node_name="", resource_claims=(), volumes=())
-    return pods.Pod(metadata=metadata, spec=spec)

@@ -31,7 +31,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 GATED: Final = "SchedulingGated"  # what the API server itself writes for gated pods
 MOST_WAITING: Final = 20_000
-PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING)
+PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_RETURNING)
 PASSING_SECONDS: Final = 5.0
 AGAIN: Final = (failures.Conflict, failures.Throttled, failures.Unavailable, failures.Unauthorised)  # worth another try
 AT_ONCE: Final = 8
@@ -153,8 +153,10 @@ class Teller:
 
     async def run(self) -> None:
         """Tells what waits until the end, when nothing more urgent is under way."""
-        while not self._is_over:
+        while True:
             await self._arrived.wait()
+            if self._is_over:
+                return  # whoever is still busy has nobody to be told
             if self.is_busy and len(self._waiting) < MOST_WAITING // 2:
                 await self._clock.sleep(0.05)
                 continue

@@ -153,11 +153,15 @@ class Turns:
         if not lifted:
             return
         wanted = {slot.kin for slot in lifted.values()}
-        used: list[tuple[slots.Kin, str]] = []
+        used: list[slots.Used] = []
         try:
             asked = {id_: one for id_, one in kin.items() if one is not None and one in wanted}
             decided = self._ask([*asked], spared=spared, toward=self._slots.nodes_for(lifted, asked))
-            used = [(one, made.node) for made in decided.placements if (one := kin.get(made.pod.uid)) is not None]
+            used = [
+                slots.Used(one, made.node, made.pod.uid)
+                for made in decided.placements
+                if (one := kin.get(made.pod.uid)) is not None
+            ]
             self._start(decided.placements, known)
         except Exception:  # it costs the slot, not the turn
             LOG.exception("slots are not filled")  # everybody is asked about right after this, which finds the fault

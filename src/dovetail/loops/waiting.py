@@ -78,6 +78,12 @@ class Waiting:
         heapq.heappush(self._due, (until, id_))
         return until
 
+    def hold(self, id_: str, rank: Rank, until: float) -> None:
+        """Not to be decided about before that time, through no fault of its own."""
+        self.drop(id_)
+        self._delayed[id_] = (until, rank)
+        heapq.heappush(self._due, (until, id_))
+
     def take_all(self) -> list[str]:
         """Everybody who is ready or parked; they are nowhere until told what became of them."""
         taken = [*self._ranks, *self._parked]

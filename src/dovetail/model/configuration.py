@@ -154,6 +154,9 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     usage_half_life_seconds: Annotated[
         int, Meta(ge=60, le=366 * DAY_SECONDS, description="after so long past use counts half")
     ] = _BATCH.usage_half_life_seconds
+    age_saturation_seconds: Annotated[
+        int, Meta(ge=0, le=366 * DAY_SECONDS, description="gangs older than this are equally old; 0: age has no end")
+    ] = _BATCH.age_saturation_seconds
     promises: Annotated[
         int, Meta(ge=0, le=1000, description="so many gangs without room, first in line, are promised a start")
     ] = _BATCH.promises

@@ -48,6 +48,8 @@ LWS: Final = "leaderworkerset"
 RAY: Final = "raycluster"
 MPI: Final = "mpijob"
 POD_GROUP: Final = "podgroup"
+COMPOSITE: Final = "compositepodgroup"
+NATIVE: Final = frozenset({POD_GROUP, COMPOSITE})
 KUBEFLOW: Final = {
     "PyTorchJob": "pytorchjob",
     "TFJob": "tfjob",
@@ -63,6 +65,7 @@ _SPOKEN: Final = {
     LWS: "LeaderWorkerSet",
     RAY: "RayCluster",
     POD_GROUP: "PodGroup",
+    COMPOSITE: "CompositePodGroup",
     **{source: kind for kind, source in KUBEFLOW.items()},
 }
 LEADER: Final = "leader"
@@ -114,6 +117,9 @@ class Gang(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     evicts_whole: bool = False  # it loses all its pods or none, also those above its minimum
     is_known: bool = True  # False: its owner is not seen yet, so nobody knows what it consists of
     is_loose: bool = False  # its pods start and yield singly: each is a gang of its own
+    part_of: str = ""  # the name of the larger gang in which it is a group
+    uid: str = ""  # of a native group
+    claims: tuple[pods.PodResourceClaim, ...] = ()  # those its pods share, reserved for the native group
     problems: tuple[str, ...] = ()  # what was asked for and is left out, and why
 
 
@@ -223,7 +229,7 @@ def asking(gang: Gang, asked: wishes.Wishes) -> Gang:
 
 def completed(told: Gang, said: Gang, key: GangKey) -> Gang:
     """What was told about the gang of this key, and where that is silent what its oldest pod says."""
-    is_native = source_of((told.metadata.namespace, told.metadata.name)) == POD_GROUP
+    is_native = source_of((told.metadata.namespace, told.metadata.name)) in NATIVE
     age = said if told.is_loose or told.metadata.creation_timestamp is None else told
     metadata = meta.ObjectMeta(namespace=key[0], name=key[1], creation_timestamp=age.metadata.creation_timestamp)
     return msgspec.structs.replace(

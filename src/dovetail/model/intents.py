@@ -1,13 +1,14 @@
-"""Intent of dovetail.dev/v1alpha1: which pods of a gang are about to get which nodes, kept while that is being written.
+"""Intent of dovetail.dev/v1alpha1: what a scheduler means to do or has promised, kept for whoever schedules next.
 
-Writes are not atomic: whoever schedules next reads here what was begun, and completes it or takes it back.
+One is about one of three things: pods of a gang that are being given their nodes; the start a gang was promised; the
+place of a pod that was moved, kept for what comes after it. Written once: what changes is written anew.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from dovetail.model import meta
+from dovetail.model import meta, quantity
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -19,17 +20,49 @@ class Member(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"
     claims: tuple[str, ...] = ()
 
 
+class Promise(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """When a gang starts, and where. Devices are not in it: at the promised hour any that fit will do."""
+
+    start: str = ""  # RFC 3339; nothing if it had an hour and has none
+    moved_from: str = ""  # the hour it was promised before, if that was earlier
+    cause: str = ""
+    seats: tuple[Member, ...] = ()
+
+
+class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A device, or what is taken of one."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str = msgspec.field(default="", name="shareID")
+    consumed_capacity: dict[str, quantity.Quantity] = {}
+
+
+class Slot(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """The place of a pod that has to move: a node, what the pod takes of it, and devices there."""
+
+    pod: str = ""
+    uid: str = ""
+    owner: str = ""  # the uid of whatever makes the pod anew
+    node: str = ""
+    requests: dict[str, quantity.Quantity] = {}
+    devices: tuple[Device, ...] = ()
+
+
 class IntentSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
-    """What was begun, and by when it is over one way or the other."""
+    """What was begun or promised, and by when it is over one way or the other."""
 
     gang: str = ""
     attempt: meta.Int32 = 1
     deadline: str = ""  # RFC 3339
     members: tuple[Member, ...] = ()
+    promise: Promise | None = None
+    slot: Slot | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
-    """Pods of a gang that are being given their nodes, namespaced."""
+    """Something a scheduler means to do for a gang, namespaced."""
 
     api_version: str = ""
     kind: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from dovetail.model import (
+    budgets,
     claims,
     classes,
     eventing,
@@ -65,6 +66,9 @@ STORAGE: Final = (CSI_DRIVER, CSI_NODE, STORAGE_CLASS, STORAGE_CAPACITY, VOLUME,
 QUEUE: Final = Kind("dovetail.dev/v1alpha1", "Queue", "queues", False, queues.Queue)
 TOPOLOGY: Final = Kind("dovetail.dev/v1alpha1", "Topology", "topologies", False, topologies.Topology)
 
+BUDGET: Final = Kind(  # read when pods have to yield
+    "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", True, budgets.PodDisruptionBudget
+)
 INTENT: Final = Kind("dovetail.dev/v1alpha1", "Intent", "intents", True, intents.Intent)  # read once by a new leader
 
 # What the World is made of, in reading order.
@@ -86,7 +90,10 @@ TRAINING: Final = tuple(
 MPI_JOB: Final = Kind("kubeflow.org/v2beta1", "MPIJob", "mpijobs", True, owners.TrainingJob)
 RAY_CLUSTER: Final = Kind("ray.io/v1", "RayCluster", "rayclusters", True, owners.RayCluster)
 POD_GROUP: Final = Kind("scheduling.k8s.io/v1beta1", "PodGroup", "podgroups", True, owners.PodGroup)
-OWNERS: Final = (JOB, STATEFUL_SET, JOB_SET, LEADER_WORKER_SET, *TRAINING, MPI_JOB, RAY_CLUSTER, POD_GROUP)
+COMPOSITE: Final = Kind(
+    "scheduling.k8s.io/v1alpha3", "CompositePodGroup", "compositepodgroups", True, owners.CompositePodGroup
+)
+OWNERS: Final = (JOB, STATEFUL_SET, JOB_SET, LEADER_WORKER_SET, *TRAINING, MPI_JOB, RAY_CLUSTER, POD_GROUP, COMPOSITE)
 # What makes such owners: what is asked of it is asked of them.
 PARENTS: Final = (
     Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", True, owners.Parent),

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.model import kinds, objects, trees, yaml_text
+from dovetail.model import conversion, kinds, objects, trees, yaml_text
 
 _OLD_VERSIONS: Final = frozenset(f"resource.k8s.io/{version}" for version in ("v1alpha3", "v1beta1", "v1beta2"))
 _OWNERS: Final = frozenset((kind.api_version.partition("/")[0], kind.name) for kind in (*kinds.OWNERS, *kinds.PARENTS))
+_OUR_GROUP: Final = kinds.QUEUE.api_version.partition("/")[0]
+_OUR_KINDS: Final = tuple(kind.name for kind in (*kinds.OURS, kinds.INTENT))
 
 
 class ManifestProblem(msgspec.Struct, frozen=True):
@@ -27,8 +29,8 @@ class ManifestProblem(msgspec.Struct, frozen=True):
     line: int = 0
 
     def __str__(self) -> str:
-        where = f"{self.file}: document {self.document}"
-        if self.line:
+        where = f"{self.file}: document {self.document}" if self.document else self.file
+        if self.line and self.document:
             where += f" (line {self.line})"
         return ": ".join(part for part in (where, self.subject, self.path, self.message) if part)
 
@@ -110,6 +112,9 @@ class _Reader:
         if version in _OLD_VERSIONS and (objects.RESOURCE_V1, kind_name) in objects.KINDS:
             self._refuse(subject, "apiVersion", f"{version} is not supported; write it as {objects.RESOURCE_V1}")
             return
+        if self.strict and version.partition("/")[0] == _OUR_GROUP and kind_name not in _OUR_KINDS:
+            self._refuse(subject, "kind", f'"{kind_name}" is no kind of {_OUR_GROUP}; it has {", ".join(_OUR_KINDS)}')
+            return
         kind = objects.KINDS.get((version, kind_name), objects.Generic)
         misfits = self._misfits(kind, tree)
         if misfits:
@@ -145,9 +150,8 @@ class _Reader:
         found = ManifestObject(self.file, self._document, self._line, subject, stored)
         self.objects.append(found)
         if isinstance(stored.struct, objects.Generic):
-            is_owner = (stored.struct.api_version.partition("/")[0], stored.struct.kind) in _OWNERS
-            kept = "kept, read for gangs; makes no pods" if is_owner else "kept, not used"
-            self.notes.append(found.problem("", f"{stored.struct.api_version}: {kept}"))
+            version, kind = stored.struct.api_version, stored.struct.kind
+            self.notes.append(found.problem("", f"{version}: {_use_of(version.partition('/')[0], kind)}"))
 
     def _refuse_misfits(self, subject: str, misfits: tuple[trees.Misfit, ...]) -> None:
         for misfit in misfits:
@@ -155,6 +159,14 @@ class _Reader:
 
     def _refuse(self, subject: str, path: str, message: str) -> None:
         self.problems.append(ManifestProblem(self.file, self._document, subject, path, message, self._line))
+
+
+def _use_of(group: str, kind: str) -> str:
+    """What an object of a kind we have no struct for is good for."""
+    if (group, kind) in _OWNERS:
+        return "kept, read for gangs; makes no pods"
+    scheduler = conversion.SCHEDULERS.get(group)
+    return "kept, not used" + ("" if scheduler is None else f"; `dovetail migrate {scheduler}` makes queues of such")
 
 
 def _subject(tree: dict[str, Any]) -> str:

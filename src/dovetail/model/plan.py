@@ -140,7 +140,8 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """When a gang that finds no room starts at the latest, as far as others run no longer than they state.
 
-    Without a start nobody can know it, and the cause says why. A promise that moved says from when, and why.
+    Without a start nobody can know it, and the cause says why. A promise that moved says from when, and why; one that
+    is lost from when it was, and what it was lost to.
     """
 
     gang: GangRef
@@ -149,6 +150,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     seats: tuple[Seat, ...] = ()
     moved_from: Instant | None = None  # the hour it was promised before, if that was earlier
     cause: str = ""
+    lost_to: str = ""  # why that hour is not kept, where there is no other
 
     @property
     def nodes(self) -> tuple[str, ...]:

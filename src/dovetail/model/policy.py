@@ -72,6 +72,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     reclaim_multiplier: float = 1.0  # at least 1: how far below a sibling's saturation a reclaimer has to stay
     usage_weight: float = 0.0  # how much past use lowers a queue's weight; 0: not at all, and none is kept
     usage_half_life_seconds: int = 7 * 24 * 3600
+    age_saturation_seconds: int = (
+        7 * 24 * 3600
+    )  # older gangs are equally old; as Slurm's PriorityMaxAge; 0: no such end
     stale_grace_seconds: int = 60
     claims_need_queue: bool = False  # a shared claim for GPUs is usable only by the queue it is labelled for
     gpu_prices: dict[str, int] = {}  # thousandths of a GPU per unit of an extended resource, instead of the ledger's

@@ -49,6 +49,7 @@ class ReasonCode(StrEnum):
     CLAIM_MISSING = "ClaimMissing"
     CLAIM_NOT_MADE = "ClaimNotMadeYet"
     CLAIM_DELETING = "ClaimBeingDeleted"
+    CLAIM_RETURNING = "ClaimBeingGivenBack"
     CLAIM_NOT_OURS = "ClaimOfAnotherPod"
     CLAIM_FULL = "ClaimReservedByTooMany"
     VOLUME_MISSING = "VolumeMissing"  # the claim, or the volume it has

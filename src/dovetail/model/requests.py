@@ -146,6 +146,8 @@ def is_extended(name: str) -> bool:
 
 def _of_containers(spec: pods.PodSpec) -> Amounts:
     """Containers and sidecars together, or the hungriest moment of initialisation if that is more."""
+    if len(spec.containers) == 1 and not spec.init_containers:
+        return requested(spec.containers[0].resources)  # as in most pods
     total: Amounts = {}
     for container in spec.containers:
         _add(total, requested(container.resources))
@@ -188,17 +190,20 @@ def _is_pod_level(name: str) -> bool:
 
 
 def _measured(amounts: Mapping[str, quantity.Quantity], *, pods: int) -> Resources:
-    def units(name: str) -> int:
-        found = amounts.get(name)
-        return 0 if found is None else found.value()
+    return _in_units(tuple([(name, amount.nanos) for name, amount in amounts.items()]), pods)
 
-    cpu = amounts.get(CPU)
+
+@functools.lru_cache(maxsize=4096)
+def _in_units(amounts: tuple[tuple[str, int], ...], pods: int) -> Resources:
+    """Worked out once for all pods that ask for the same."""
+    exact = {name: quantity.Quantity(nanos) for name, nanos in amounts}
+    none = quantity.ZERO
     return Resources(
-        0 if cpu is None else cpu.milli_value(),
-        units(MEMORY),
-        units(EPHEMERAL_STORAGE),
+        exact.get(CPU, none).milli_value(),
+        exact.get(MEMORY, none).value(),
+        exact.get(EPHEMERAL_STORAGE, none).value(),
         pods,
-        _nonzero((name, amount.value()) for name, amount in amounts.items() if _is_counted(name)),
+        _nonzero((name, amount.value()) for name, amount in exact.items() if _is_counted(name)),
     )
 
 

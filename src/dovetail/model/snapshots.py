@@ -88,6 +88,7 @@ _NAMESPACE: Final = "namespace"
 _VALUE: Final = "value"
 _CONTAINER: Final = "container"
 _OWNER: Final = "owner"
+_GROUP: Final = "group"
 _ADDRESS: Final = "address"
 _UID: Final = "uid"
 _ID: Final = "id"
@@ -98,6 +99,7 @@ _STORAGE_CLASS: Final = "storage-class"
 _CATEGORY_OF_KIND: Final = {
     "Node": _NODE,
     "Pod": _POD,
+    "PodGroup": _GROUP,
     "ResourceClaim": _CLAIM,
     "ResourceClaimTemplate": _TEMPLATE,
     "ResourceSlice": "slice",
@@ -144,7 +146,7 @@ _RENAMED: Final = {
     "containers.name": _CONTAINER,
     "initContainers.name": _CONTAINER,
     "containerName": _CONTAINER,
-    "podGroupName": "group",
+    "podGroupName": _GROUP,
     "priorityClassName": "priority",
     "runtimeClassName": "runtime",
     "schedulingGates.name": "gate",
@@ -352,7 +354,7 @@ class _Walk:
         return self._namer.name(_CATEGORY_OF_KIND.get(str(tree.get("kind")), _OWNER), name)
 
     def _user_name(self, name: str, tree: Tree) -> Any:
-        return self._namer.name(_POD if tree.get("resource") == "pods" else _OWNER, name)
+        return self._namer.name({"pods": _POD, "podgroups": _GROUP}.get(str(tree.get("resource")), _OWNER), name)
 
     def _labels(self, labels: dict[str, str], tree: Tree) -> Any:
         return {key: self._namer.label(key, value) for key, value in labels.items()}

@@ -7,6 +7,7 @@ raises.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -56,6 +57,7 @@ KAI_MIN_OTHERS: Final = "kai.scheduler/min-member"
 ALL: Final = -1  # as many as there are
 NEVER: Final = -1  # as a length of time
 MOST_PODS: Final = 1_000_000
+NEARNESS: Final = 0.72  # of a misspelt key to the one it stands for, by difflib's ratio: max-runtime-seconds passes
 SHOWN: Final = 40  # letters of a value that is quoted in a problem
 
 _PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/")
@@ -113,6 +115,7 @@ def read(*places: Place) -> Wishes:
 def _read(said: tuple[_Said, ...]) -> Wishes:
     """The same for pods of one kind, which say the same."""
     reader = _Reader([(dict(labels), dict(notes)) for labels, notes in said])
+    reader.misspelt()
     topology, segments = _topology(reader)
     return Wishes(
         queue=reader.word(QUEUE) or "",
@@ -168,6 +171,14 @@ class _Reader:
         """Somebody wrote something that cannot be read."""
         quoted = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
         self.problems.append(f'{key}: "{quoted}" is left out: {_MEANT.get(key, "it is not understood")}')
+
+    def misspelt(self) -> None:
+        """Keys of ours that nobody knows and that look like one: a slip that would go unnoticed."""
+        written = {key for place in self._places for found in place for key in found if key.startswith(PREFIX)}
+        for key in sorted(written - _WORDS):
+            name = key.removeprefix(PREFIX)
+            for near in difflib.get_close_matches(name, _NAMES, n=1, cutoff=NEARNESS):
+                self.problems.append(f"{key} is left out: it is not known; did you mean {PREFIX}{near}?")
 
     def useless(self, key: str, why: str) -> None:
         """Something that would need something else."""
@@ -243,6 +254,24 @@ _OWN_TOPOLOGY: Final = (
     TOPOLOGY_SEGMENT,
     TOPOLOGY_SPREAD,
 )
+_WORDS: Final = frozenset(
+    {
+        QUEUE,
+        MIN,
+        MAX,
+        EXPECTED_RUNTIME,
+        MAX_RUNTIME,
+        LAST_CHECKPOINT,
+        PREEMPTIBLE,
+        *_OWN_TOPOLOGY,
+        MAY_EVICT_AFTER,
+        STALE_GRACE,
+        WHEN_EVICTED,
+        f"{PREFIX}gang",  # these two are read off pods: model/gangs
+        f"{PREFIX}gang-group",
+    }
+)
+_NAMES: Final = sorted(word.removeprefix(PREFIX) for word in _WORDS)
 _LENGTH: Final = "a length of time is written 90s, 10m, 2h or 1:30:00"
 _NUMBER: Final = f"a number of pods is written 1 to {MOST_PODS}"
 _SWITCH: Final = "it is true or false"

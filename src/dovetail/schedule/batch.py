@@ -7,23 +7,25 @@ The steps of a policy in their order, on one stage. Given a world inside a trial
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from dovetail.model import gangs, plan, pods, policy, queuetree, queueuse
+from dovetail.model import gangs, plan, pods, policy, queuetree
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import draft, likeness, order, ready, refuse, ties
 from dovetail.schedule.backfill import promises
 from dovetail.schedule.claims import Needs
-from dovetail.schedule.gangs.jobs import Job, Lone, State, job_of
+from dovetail.schedule.gangs import roster
+from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Given, Stage, Yielded
-from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers, power
-from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
+from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers, power, precedence
+from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
-from dovetail.schedule.yielding import idleness, overtime, rules, stale
+from dovetail.schedule.yielding import overtime, rules, stale
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -45,13 +47,18 @@ class Batch:
         known = queuetree.usable(world.queues)
         named = {name for queue in known.values() for name in queue.spec.resources}
         tariff = Tariff(world, policy_.batch, named, has_power=power.has_caps(world))
-        self._refused: dict[str, Reason] = {}  # by job, why it is not considered
-        jobs = {job.id: job for job in self._jobs(world, policy_, known)}
+        listed = roster.of(world, policy_)
+        jobs = listed.jobs(world, known)
+        self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
-        self._stage = Stage(world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff)
+        self._stage = Stage(
+            world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff, bills=listed.bills
+        )
         most = 0
+        saturated = _saturated(policy_.batch, now)
         for job in jobs.values():
-            job.prices = self._price
+            job.priced_by(self._price)
+            job.is_aged = saturated is not None and job.created <= saturated
             most = max(most, len(job.pods))
         self._steps = policy_.steps
         self._pods_left = max(budget.pods, most) if budget.pods is not None else None  # no gang is too large for a turn
@@ -61,51 +68,41 @@ class Batch:
         self._stage.toward = toward
         self._wake: datetime.datetime | None = None
         self._promises: promises.Promises | None = None
-        for job in jobs.values():
-            for id_, state in job.state.items():
-                if state is State.WAITING and job.id not in self._refused:
-                    accounts.wait(job.queue, self._stage.waits_for(id_)[1])
+        self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
+        self._note_waiting()
         weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
         used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
         fairshare.divide(accounts, usage=used, usage_weight=weight)
 
+    def _note_waiting(self) -> None:
+        """Notes for every queue what it waits for; what costs the same is counted first."""
+        counts: Counter[tuple[str, int]] = Counter()
+        costs: dict[int, amounts.Amounts] = {}
+        for job in self._pending.values():
+            for id_, state in job.state.items():
+                if state is State.WAITING and job.id not in self._refused:
+                    most = self._stage.waits_for(id_)[1]
+                    costs[id(most)] = most
+                    counts[job.queue, id(most)] += 1
+        for (queue, cost), count in counts.items():
+            total = {name: amount * count for name, amount in costs[cost].items()}
+            self._stage.accounts.wait(queue, total)
+
     def _price(self, id_: str) -> amounts.Amounts:
         """What a pod that waits costs at most."""
         return self._stage.waits_for(id_)[1]
-
-    def _jobs(self, world: World, policy_: policy.Policy, known: Collection[str]) -> Iterator[Job]:
-        doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
-        names = policy_.scheduler_names
-        for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
-            members = {
-                id_: (world.pods[id_], group)
-                for id_, group in world.gangs.members(key).items()
-                if not names or world.pods[id_].spec.scheduler_name in names
-            }
-            if not members:
-                continue
-            gang = world.gangs.known(key)
-            queue, reason = _queue(doors, gang, known)
-            job = job_of(gang, members, queue=queue)
-            if gang.is_preemptible is not None:
-                job.is_preemptible = gang.is_preemptible
-            else:
-                job.is_preemptible = job.priority < policy_.batch.preemptible_below
-            job.idle_since = idleness.since(world, job)
-            for id_ in job.pods.keys() & world.assumed.keys():
-                if job.state[id_] in (State.WAITING, State.ACTIVE):
-                    job.mark(id_, State.STARTING)  # decided before, and not confirmed yet, or not its claims
-            if reason is not None:
-                self._refused[job.id] = reason
-            yield job
 
     # The steps
 
     def decide(self) -> plan.Plan:
         """Everything. What was kept for those it is about is theirs no longer: they are given anew what is best."""
         crowd = self._stage.world.crowd
-        with crowd.disregarding([id_ for id_ in crowd.expected() if self._is_about(id_)]):
-            return self._decided()
+        try:
+            with crowd.disregarding([id_ for id_ in crowd.expected() if self._is_about(id_)]):
+                return self._decided()
+        finally:
+            for job in self._stage.jobs.values():
+                job.priced_by(None)  # jobs outlive the decision, and must not keep its world alive
 
     def _is_about(self, id_: str) -> bool:
         return self._stage.knows(id_) and (self._among is None or id_ in self._among)
@@ -138,7 +135,11 @@ class Batch:
 
     def _waiting(self) -> Line:
         """Jobs that may start something, in order."""
-        return Line(self._stage.accounts, (job for job in self._stage.jobs.values() if self._may_start(job)))
+        return Line(self._stage.accounts, (job for job in self._waiters() if self._may_start(job)))
+
+    def _waiters(self) -> Iterable[Job]:
+        """Jobs of which anything may wait; a decision may take back what it gave."""
+        return (self._pending | self._stage.withdrawn).values()
 
     def _may_start(self, job: Job) -> bool:
         if job.id in self._refused:
@@ -158,8 +159,8 @@ class Batch:
         return bool(ids) and (self._among is None or self._among.issuperset(ids))
 
     def _is_unseen(self, job: Job) -> bool:
-        """Whether its owner may still turn up; when that is over is a time to ask again. A PodGroup has to exist."""
-        if gangs.source_of(_key(job)) == gangs.POD_GROUP:
+        """Whether its owner may still turn up; when that is over is a time to ask again. Native groups must exist."""
+        if gangs.source_of(_key(job)) in gangs.NATIVE:
             return True
         if self._stage.now is None or job.created is order.NEVER:
             return False
@@ -204,7 +205,8 @@ class Batch:
                 self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (_NO_TURN,), is_undecided=True)
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
-        least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
+        costs = [self._stage.waits_for(id_)[0] for id_ in ids]
+        least = costs[0] if len(costs) == 1 else amounts.total(costs)
         account = self._stage.accounts.by_name[job.queue]
         return gate.refusal(account, least, is_fixed=not job.is_preemptible)
 
@@ -215,7 +217,7 @@ class Batch:
 
     def _yield(self, placer: Placer, ruling: rules.Rules) -> None:
         waiting: dict[str, list[Job]] = {}
-        for job in self._stage.jobs.values():
+        for job in self._waiters():
             if self._may_start(job):
                 waiting.setdefault(job.queue, []).append(job)
         solver = Solver(self._stage, placer, ruling, spared=self._spared, waiting=waiting)
@@ -271,15 +273,17 @@ class Batch:
 
     def _refusals(self) -> list[plan.Refusal]:
         """Everybody who waits, the most important first."""
-        found: list[tuple[order.Rank, plan.Refusal]] = []
-        for job in self._stage.jobs.values():
+        found: list[tuple[precedence.Key, order.Rank, plan.Refusal]] = []
+        for job in self._waiters():
             reason = self._refused.get(job.id)
+            key: precedence.Key | None = None
             for id_, state in job.state.items():
                 if state in (State.WAITING, State.GATED):
                     pod = job.pods[id_]
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
-                    found.append((order.rank(pod), told if told is not None else self._unasked(pod)))
-        return [refusal for _, refusal in sorted(found, key=lambda one: one[0])]
+                    key = key or precedence.job_key(job)
+                    found.append((key, order.rank(pod), told if told is not None else self._unasked(pod)))
+        return [refusal for _, _, refusal in sorted(found, key=lambda one: one[:2])]
 
     def _unasked(self, pod: pods.Pod) -> plan.Refusal:
         """Gates and claims say why, else it is another's turn."""
@@ -311,6 +315,13 @@ class Batch:
         return msgspec.structs.replace(made.finish(wake_at=self._wake), promises=promised, queues=told)
 
 
+def _saturated(batch: policy.Batch, now: plan.Instant | None) -> datetime.datetime | None:
+    """Whoever came by then is as old as counts. When that is reached nobody starts by it: no time to be woken at."""
+    if now is None or not batch.age_saturation_seconds:
+        return None
+    return now - datetime.timedelta(seconds=batch.age_saturation_seconds)
+
+
 def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:
     return plan.Eviction(
         pod=plan.pod_ref(why.job.pods[id_]),
@@ -339,16 +350,3 @@ _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
 def _too_few(job: Job) -> str:
     there = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
     return f"only {there} of its pods are there and free to start; its minimum cannot be reached"
-
-
-def _queue(doors: queueuse.Doors | None, gang: gangs.Gang, known: Collection[str]) -> tuple[str, Reason | None]:
-    """The queue a gang uses, or is charged to; and why it may start nothing."""
-    if doors is None:
-        return NO_QUEUE, None
-    found = doors.resolve(gang.labels, gang.metadata.namespace, named=gang.queue)
-    if found.queue is not None:
-        return found.queue, None
-    if found.verdict is queueuse.Verdict.NONE:
-        return NO_QUEUE, None
-    charged = found.named if found.named in known else None
-    return charged or NO_QUEUE, Reason(code=ReasonCode.QUEUE_UNUSABLE, detail=found.reason)

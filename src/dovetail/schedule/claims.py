@@ -1,15 +1,16 @@
 """Decides which claims a pod needs, which of them have devices already, and what keeps the pod from using them.
 
 Given a pod and the world; a claim is the pod's by name or was made for it from a template. Claims shared with other
-pods are allocated once; whoever comes later follows to where the devices are. Never allocates.
+pods are allocated once; whoever comes later follows to where the devices are. A claim of a PodGroup is one for all its
+pods, and without any of them on a node it is nobody's. Never allocates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from dovetail.model import claims, nodes, pods, selectors
+from dovetail.model import claims, nodes, pods, reservations, selectors
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.world import events
 from dovetail.world.events import ObjectKey, pod_id
@@ -70,8 +71,9 @@ class Books:
         return tuple(reasons) if reasons else Needs(tuple(found.values()))
 
     def is_reserved(self, claim: claims.ResourceClaim, pod: pods.Pod) -> bool:
-        """Whether the claim lists the pod as a user."""
-        return any(user.uid == pod.metadata.uid for user in claim.status.reserved_for)
+        """Whether the claim lists the pod as a user, or the group it is used for."""
+        user = self._world.user_of(pod, events.key_of(claim))
+        return any(one.uid == user.uid for one in claim.status.reserved_for)
 
     def _wanted(self, pod: pods.Pod, name: str, *, key: ObjectKey, must_own: bool) -> Wanted | Reason:
         subject = f"claim {key[0]}/{key[1]}"
@@ -81,15 +83,63 @@ class Books:
         if claim.metadata.deletion_timestamp is not None:
             detail = "is being deleted; the pod can start once it is gone and made anew"
             return Reason(code=ReasonCode.CLAIM_DELETING, subject=subject, detail=detail)
-        if must_own and not _is_owned(claim, pod):
+        if must_own and not reservations.is_made_for(claim, pod):
             detail = "was made from a template for another pod"
             return Reason(code=ReasonCode.CLAIM_NOT_OURS, subject=subject, detail=detail)
-        users = {user.uid for user in claim.status.reserved_for}.union(self._world.assumed_users(key))
-        if pod_id(pod) not in users and len(users) >= claims.MAX_RESERVED_FOR:
-            detail = f"is reserved for {len(users)} users, the most a claim can have"
+        allocation = self._world.allocation(key)
+        if allocation is not None and left_to(claim, self._world) == pod.spec.scheduler_name:
+            detail = "is being given back: no pod of its PodGroup is on a node any more"
+            return Reason(code=ReasonCode.CLAIM_RETURNING, subject=subject, detail=detail)
+        most = len(claim.status.reserved_for) + len(self._world.assumed_users(key))
+        users = self._users(claim, pod, key) if most >= claims.MAX_RESERVED_FOR else ()
+        if len(users) > claims.MAX_RESERVED_FOR:
+            detail = f"is reserved for {len(users) - 1} users, the most a claim can have"
             have = claims.MAX_RESERVED_FOR
-            return Reason(code=ReasonCode.CLAIM_FULL, subject=subject, need=len(users) + 1, have=have, detail=detail)
-        return Wanted(name, key, claim, self._world.allocation(key))
+            return Reason(code=ReasonCode.CLAIM_FULL, subject=subject, need=len(users), have=have, detail=detail)
+        return Wanted(name, key, claim, allocation)
+
+    def _users(self, claim: claims.ResourceClaim, pod: pods.Pod, key: ObjectKey) -> set[str]:
+        """Who uses the claim once the pod does: by status, about to, and the pod, or its group for all its pods."""
+        user = self._world.user_of(pod, key)
+        found = {one.uid for one in claim.status.reserved_for}
+        if reservations.is_group(user):
+            return found | {user.uid}
+        return found.union(self._world.assumed_users(key), (pod_id(pod),))
+
+
+def left_to(claim: claims.ResourceClaim, world: World, *, last: str = "") -> str | None:
+    """The scheduler that has to give a claim back: it has devices for a PodGroup that has no pod on a node.
+
+    Kubernetes leaves such a claim as it is until the group is gone. None where the claim is in use, is no group's, or
+    the group's pods are not known to be of one scheduler. `last` is the scheduler of a pod of it that just went.
+    """
+    users = claim.status.reserved_for
+    groups = [user for user in users if reservations.is_group(user)]
+    namespace = claim.metadata.namespace
+    is_over = is_deserted if last else World.is_over
+    if claim.status.allocation is None or not groups or not all(is_over(world, user, namespace) for user in users):
+        return None
+    members = (id_ for user in groups for id_ in world.gangs.owned(reservations.group_key(user, namespace)))
+    names = {world.pods[id_].spec.scheduler_name for id_ in members}.union((last,) if last else ())
+    return names.pop() if len(names) == 1 else None
+
+
+def is_deserted(world: World, user: claims.ResourceClaimConsumerReference, namespace: str) -> bool:
+    """Whether a user of a claim is over, or a PodGroup without any pods: for those who know that its pods were ours."""
+    is_empty = reservations.is_group(user) and not world.gangs.owned(reservations.group_key(user, namespace))
+    return is_empty or world.is_over(user, namespace)
+
+
+def users_of(claim: claims.ResourceClaim, world: World) -> Iterator[str]:
+    """The pods a claim is reserved for, by id; of a PodGroup those that name the claim."""
+    key = events.key_of(claim)
+    for user in claim.status.reserved_for:
+        if not reservations.is_group(user):
+            yield user.uid
+            continue
+        for id_ in world.gangs.owned(reservations.group_key(user, key[0])):
+            if key in world.claims_used(world.pods[id_]):
+                yield id_
 
 
 claim_name = events.claim_name
@@ -146,7 +196,3 @@ def _not_made(entry: pods.PodResourceClaim) -> Reason:
         return Reason(code=ReasonCode.INPUT, subject=f"resourceClaims {entry.name}", detail=detail)
     detail = f"no claim was made from template {template} yet; where that lasts, the pod's events say why"
     return Reason(code=ReasonCode.CLAIM_NOT_MADE, subject=f"resourceClaims {entry.name}", detail=detail)
-
-
-def _is_owned(claim: claims.ResourceClaim, pod: pods.Pod) -> bool:
-    return any(owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)

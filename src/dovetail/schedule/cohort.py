@@ -1,6 +1,7 @@
 """Keeps what every node means for pods of one kind, from pod to pod and from cycle to cycle.
 
 Nodes that look alike to such pods form a class with one answer; only nodes the world's journal names are filed anew.
+What a class becomes when one more such pod is put there is remembered too, so that a row of them looks at no devices.
 Sound because a class is everything an answer depends on, but for the node's own facts, which are judged again when the
 node object is another, and device classes, which whoever keeps a cohort watches. Where the budget for a kind of pods
 ends before all nodes are filed, nothing is answered, and the next time goes on from there. Never chooses for a pod.
@@ -13,7 +14,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from dovetail.model import classes, nodes, plan
+from dovetail.model import claims, classes, nodes, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import likeness, refuse, reuse
 from dovetail.schedule.judge import Choice, Judge, Kind, Told
@@ -40,6 +41,9 @@ class Cohort:
         self._terms: dict[int, tuple[plan.Term, ...]] = {}  # of classes a node was chosen from
         self._choices: dict[likeness.Key, Choice | Told] = {}  # by devices alone: room differs more often than they do
         self._picks: dict[likeness.Key, reuse.Pick] = {}  # by devices alone, too
+        self._looks: dict[int, likeness.Key] = {}  # by the number of the class, the devices of its nodes
+        self._after: dict[int, int] = {}  # by the number of the class, that with one more pod of the kind
+        self._pools: dict[str, tuple[str, ...]] = {}  # by node, the pools it sees
         self._heap: list[tuple[float, str, int]] = []
         self._unfiled: set[str] = set()  # nodes the budget did not suffice for
         self._sweep_at = SLACK
@@ -53,6 +57,8 @@ class Cohort:
         """
         world = judge.world
         noted = world.journal.since(self._read)
+        if noted is not None and not noted and not self._unfiled:
+            return 0
         self._read = world.journal.end
         known = world.nodes.keys()
         names = known | self._class_of.keys() if noted is None else self._unfiled.union(noted)
@@ -64,6 +70,23 @@ class Cohort:
                 self._leave(name)
         self._sweep()
         return len(self._unfiled)
+
+    def placed(self, judge: Judge, node: str) -> None:
+        """A pod of the kind was put on a node that was chosen here, just now."""
+        journal = judge.world.journal
+        noted = journal.since(self._read)
+        if noted is None or self._unfiled or noted.count(node) != len(noted):
+            return  # more than that happened
+        before = self._class_of[node]
+        after = self._after.get(before)
+        if after is not None and after in self._members:
+            self._read = journal.end
+            self._enter(node, after)
+            self._sweep()
+            return
+        self.refresh(judge)
+        if not self._unfiled:
+            self._after[before] = self._class_of[node]
 
     def best(self, within: Collection[str] | None = None) -> str | None:
         """The node with the lowest score, then name; of those named, if any are: linear in them then."""
@@ -91,15 +114,16 @@ class Cohort:
             self._terms[number] = judge.terms(self.kind, node)
         return self._terms[number]
 
-    def pick(self, judge: Judge, node: str) -> reuse.Pick | None:
-        """The devices that were chosen before on a node that looks like this one."""
-        return self._picks.get(self._devices_key(judge, node))
+    def pick(self, node: str) -> tuple[claims.AllocationResult, ...] | None:
+        """The devices that were chosen before on a node that looks like this one, as they are called here."""
+        known = self._picks.get(self._looks[self._class_of[node]])
+        return None if known is None else reuse.moved(known, node, self._pools[node])
 
-    def keep_pick(self, judge: Judge, node: str, pick: reuse.Pick) -> None:
+    def keep_pick(self, node: str, pick: reuse.Pick) -> None:
         """Remembers what was chosen on a node, for those that look like it."""
         if len(self._picks) >= MOST_PICKS:
             self._picks.clear()
-        self._picks[self._devices_key(judge, node)] = pick
+        self._picks[self._looks[self._class_of[node]]] = pick
 
     def tally(self, judge: Judge) -> refuse.Tally:
         """Why no node suits, counted. Linear in classes, and in nodes where reasons are to be written down."""
@@ -138,8 +162,11 @@ class Cohort:
         """Puts a node into its class."""
         reason = self._standing(judge, name)
         key: likeness.Key = reason
+        look: likeness.Key = None
         if reason is None:
-            key = (judge.world.free(name), self._devices_key(judge, name), self._leaning.get(name))
+            look = self._devices_key(judge, name)
+            key = (judge.world.free(name), look, self._leaning.get(name))
+            self._pools[name] = tuple([pool.name for pool in judge.view(name).pools])
         number = self._numbers.get(key)
         if number is None:
             if judge.is_spent:
@@ -147,10 +174,13 @@ class Cohort:
                 self._unfiled.add(name)
                 return
             number = self._numbers[key] = next(self._next)
+            self._looks[number] = look
             self._members[number] = 0
             self._answers[number] = self._answer(judge, name) if reason is None else Told((reason,))
-        if self._class_of.get(name) == number:
-            return
+        if self._class_of.get(name) != number:
+            self._enter(name, number)
+
+    def _enter(self, name: str, number: int) -> None:
         self._leave(name, is_gone=False)
         self._class_of[name] = number
         self._members[number] += 1
@@ -197,6 +227,7 @@ class Cohort:
             self._judged.pop(name, None)
             self._ruled_out.pop(name, None)
             self._leaning.pop(name, None)
+            self._pools.pop(name, None)
 
     def _sweep(self) -> None:
         """Forgets classes without nodes and heap entries out of date, once they are many."""
@@ -206,6 +237,8 @@ class Cohort:
             self._answers = {number: answer for number, answer in self._answers.items() if number in kept}
             self._members = {number: count for number, count in self._members.items() if number in kept}
             self._terms = {number: terms for number, terms in self._terms.items() if number in kept}
+            self._looks = {number: look for number, look in self._looks.items() if number in kept}
+            self._after = {number: after for number, after in self._after.items() if {number, after} <= kept}
             devices = {key[1] for key in self._numbers if isinstance(key, tuple)}
             self._choices = {key: choice for key, choice in self._choices.items() if key in devices}
             self._sweep_at = 2 * len(kept) + SLACK

@@ -91,6 +91,7 @@ def _one_by_one(
                 continue
             plan.start(pod, found, needs, books=books)
             world.assume(pod, found.node, found.taken(pod), volumes=found.volumes)  # 5. what the next ones see
+            search.placed(found)
     return plan.finish(wake_at=None)  # nothing here changes with time alone
 
 

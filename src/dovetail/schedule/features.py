@@ -15,12 +15,18 @@ RESTART_ALL: Final = "RestartAllContainers"  # the action of a restart rule
 
 def needed(spec: pods.PodSpec) -> tuple[str, ...]:
     """The features, by name."""
+    if not spec.host_network and not spec.init_containers and not any(map(_says_more, spec.containers)):
+        return ()  # as for most pods
     return tuple(name for name, is_needed in FEATURES.items() if is_needed(spec))
 
 
 def missing(spec: pods.PodSpec, node: nodes.Node) -> str | None:
     """The first feature the node does not declare."""
     return next((name for name in needed(spec) if name not in node.status.declared_features), None)
+
+
+def _says_more(container: pods.Container) -> bool:
+    return bool(container.restart_policy_rules or container.volume_mounts)
 
 
 def _restarts_all(spec: pods.PodSpec) -> bool:

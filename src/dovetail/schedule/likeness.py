@@ -45,10 +45,35 @@ def pod_key(pod: pods.Pod, needs: Needs, images: Collection[str] = ()) -> Key:
     """
     spec = pod.spec
     near = tuple(name for name in leaning.images_of(pod) if name in images) if images else ()
+    containers = tuple(map(_wants, spec.containers))
+    wanted = tuple(
+        one.key if one.allocation is not None else objects.encode_struct(one.claim.spec) for one in needs.wanted
+    )
+    return containers, _rarely_said(spec), wanted, near, features.needed(spec)
+
+
+def _wants(container: pods.Container) -> Key:
+    """What a container takes of a node. Amounts in another order make another key, which does no harm."""
+    resources = container.resources
+    amounts = [(name, one.nanos) for named in (resources.requests, resources.limits) for name, one in named.items()]
+    return len(resources.requests), *amounts, container.restart_policy
+
+
+def _rarely_said(spec: pods.PodSpec) -> bytes | None:
+    """The rest of what scheduling reads, written down; None for most pods."""
+    if not (
+        spec.node_name
+        or spec.init_containers
+        or spec.resources is not None
+        or spec.overhead
+        or spec.node_selector
+        or spec.affinity is not None
+        or spec.tolerations
+    ):
+        return None
     wishes = pods.Affinity(node_affinity=spec.affinity.node_affinity) if spec.affinity else None
     read = pods.PodSpec(
         node_name=spec.node_name,
-        containers=tuple(_resources_only(one) for one in spec.containers),
         init_containers=tuple(_resources_only(one) for one in spec.init_containers),
         resources=spec.resources,
         overhead=spec.overhead,
@@ -56,10 +81,7 @@ def pod_key(pod: pods.Pod, needs: Needs, images: Collection[str] = ()) -> Key:
         affinity=wishes,
         tolerations=spec.tolerations,
     )
-    wanted = tuple(
-        one.key if one.allocation is not None else objects.encode_struct(one.claim.spec) for one in needs.wanted
-    )
-    return objects.encode_struct(read), wanted, near, features.needed(spec)
+    return objects.encode_struct(read)
 
 
 def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass]) -> Reads:

@@ -94,6 +94,7 @@ class Search:
         self._kept.bring_up(world)
         self._judge = Judge(world, policy, budget, self._kept.known)
         self._passing: dict[likeness.Key, Cohort] = {}  # of pods whose claims have devices: good for this cycle only
+        self._last: tuple[Found, Cohort] | None = None  # what was found last
 
     def find(self, pod: pods.Pod, needs: Needs, *, within: Collection[str] | None = None) -> Found | plan.Refusal:
         """The best node, of these if any are named, or why there is none."""
@@ -111,21 +112,25 @@ class Search:
             answer = self._singly(kind, needs, tied, within)
         else:
             cohort = self._cohort(pod, needs, backed)
-            kind = cohort.kind._replace(pod=pod)
+            kind = cohort.kind if not backed else cohort.kind._replace(pod=pod)
             answer = self._together(cohort, tied, within)
         if isinstance(answer, ties.Best):
-            found = self._chosen(kind, needs, node=answer.node, before=before, cohort=cohort)
-            steps = (
-                tied.volumes.steps(self._world.nodes[answer.node])
-                if tied is not None and tied.volumes is not None
-                else ()
-            )
-            return found._replace(terms=answer.terms, volumes=steps)
+            found = self._chosen(kind, needs, best=answer, before=before, cohort=cohort)
+            if tied is not None and tied.volumes is not None:
+                found = found._replace(volumes=tied.volumes.steps(self._world.nodes[answer.node]))
+            self._last = (found, cohort) if cohort is not None else None
+            return found
         if isinstance(answer, int):
             return refuse.of_pod(pod, (_to_be_judged(answer),), is_undecided=True)
         names = {f"claim {stand_in(place)}": f"claim {one.name}" for place, one in enumerate(needs.fresh)}
         holding = self._holding(pod, kind) if not answer.is_undecided else ()
         return refuse.over_nodes(pod, answer, names=names | _resource_names(kind), holding=holding)
+
+    def placed(self, found: Found) -> None:
+        """The pod that this was found for was put there, just now. Spares a look at the node; need not be told."""
+        if self._last is not None and self._last[0] is found:
+            self._last[1].placed(self._judge, found.node)
+        self._last = None
 
     def _backed(self, pod: pods.Pod) -> extended.Backing:
         behind = self._kept.behind
@@ -186,37 +191,39 @@ class Search:
         kind: Kind,
         needs: Needs,
         *,
-        node: str,
+        best: ties.Best,
         before: tuple[claims.ResourceClaim, ...],
         cohort: Cohort | None,
     ) -> Found:
         """Devices on the node, under the claims' own names: share ids depend on them, the choice does not."""
+        node = best.node
         served = self._judge.served(kind, node)
         extra = _extra_claim(kind, served, before)
-        fresh = tuple(one.claim for one in needs.fresh)
+        own = needs.fresh
+        fresh = tuple([one.claim for one in own])
         wanted = fresh if extra is None else (*fresh, extra)
         results = self._results(wanted, node, cohort if extra is None else None) if wanted else ()
-        allocations = dict(zip((one.key for one in needs.fresh), results[: len(fresh)], strict=True))
+        allocations = dict(zip([one.key for one in own], results[: len(own)], strict=True))
         if not served:
-            return Found(node, allocations, None)
+            return Found(node, allocations, None, best.terms)
         claim, result = (kind.followed.claim, kind.followed.allocation) if kind.followed else (extra, results[-1])
         assert claim is not None
         assert result is not None
         mappings = extended.built(kind.pod.spec, kind.backed, served).mappings
         made = plan.MadeClaim(claim=_nameless(claim), result=result, mappings=mappings, existing=_ref(claim))
-        return Found(node, allocations, made)
+        return Found(node, allocations, made, best.terms)
 
     def _results(
         self, wanted: tuple[claims.ResourceClaim, ...], node: str, cohort: Cohort | None
     ) -> tuple[claims.AllocationResult, ...]:
-        view = self._judge.view(node)
-        known = cohort.pick(self._judge, node) if cohort is not None else None
+        known = cohort.pick(node) if cohort is not None else None
         if known is not None:
-            return reuse.moved(known, view)
+            return known
+        view = self._judge.view(node)
         found = self._judge.allocated(wanted, view)
         assert isinstance(found, outcome.Allocated), "the same claims on the same node gave another answer"
         if cohort is not None and (pick := reuse.kept(found.results, view)) is not None:
-            cohort.keep_pick(self._judge, node, pick)
+            cohort.keep_pick(node, pick)
         return found.results
 
     def _holding(self, pod: pods.Pod, kind: Kind) -> tuple[plan.ClaimRef, ...]:

@@ -7,6 +7,7 @@ chooses.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import msgspec
@@ -31,13 +32,12 @@ def kept(results: tuple[claims.AllocationResult, ...], view: NodeView) -> Pick |
     return Pick(results, tuple(pool.name for pool in view.pools))
 
 
-def moved(pick: Pick, view: NodeView) -> tuple[claims.AllocationResult, ...]:
-    """The same choice on a node that looks the same."""
-    pools = tuple(pool.name for pool in view.pools)
+def moved(pick: Pick, node: str, pools: tuple[str, ...]) -> tuple[claims.AllocationResult, ...]:
+    """The same choice on a node that looks the same and sees these pools."""
     if pools == pick.pools:
         return pick.results
     names = dict(zip(pick.pools, pools, strict=True))
-    only = _only(view.node.metadata.name)
+    only = _only(node)
     replace = msgspec.structs.replace
     return tuple(
         claims.AllocationResult(
@@ -51,6 +51,7 @@ def moved(pick: Pick, view: NodeView) -> tuple[claims.AllocationResult, ...]:
     )
 
 
+@functools.lru_cache(maxsize=16_384)
 def _only(name: str) -> selectors.NodeSelector:
     named = selectors.NodeSelectorRequirement(key=selectors.FIELD_NODE_NAME, operator="In", values=(name,))
     return selectors.NodeSelector(node_selector_terms=(selectors.NodeSelectorTerm(match_fields=(named,)),))

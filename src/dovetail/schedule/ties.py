@@ -92,6 +92,8 @@ class Ties(NamedTuple):
 
 def of(pod: pods.Pod, world: World) -> Ties | tuple[Reason, ...] | None:
     """The ties of a pod; None where it has none, reasons where it can go nowhere for now."""
+    if _is_untied(pod, world):
+        return None
     found = _without_nominated(pod, world)
     if not isinstance(found, Ties):
         return found
@@ -99,6 +101,21 @@ def of(pod: pods.Pod, world: World) -> Ties | tuple[Reason, ...] | None:
     if kept is not None:
         return found._replace(ruling=(*found.ruling, kept))
     return found if found.ruling or found.first else None
+
+
+def _is_untied(pod: pods.Pod, world: World) -> bool:
+    """Whether a quick look tells that nothing ties the pod to anything. True for most."""
+    spec = pod.spec
+    return not (
+        spec.volumes
+        or spec.affinity is not None
+        or spec.topology_spread_constraints
+        or pod.status.nominated_node_name
+        or world.crowd.wishes()
+        or world.crowd.expected()
+        or any(one.ports for one in spec.containers)
+        or any(one.ports for one in spec.init_containers)
+    )
 
 
 def _without_nominated(pod: pods.Pod, world: World) -> Ties | tuple[Reason, ...]:

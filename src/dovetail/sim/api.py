@@ -227,7 +227,16 @@ class SimApi:
             self.after(verb, target)
 
 
-SERVED: Final = (*kinds.WATCHED, *kinds.OURS, kinds.NAMESPACE, kinds.TEMPLATE, kinds.LEASE, kinds.EVENT, kinds.INTENT)
+SERVED: Final = (
+    *kinds.WATCHED,
+    *kinds.OURS,
+    kinds.NAMESPACE,
+    kinds.TEMPLATE,
+    kinds.LEASE,
+    kinds.EVENT,
+    kinds.INTENT,
+    kinds.POD_GROUP,
+)
 _BY_NAME: Final = {(kind.api_version, kind.name): kind for kind in SERVED}
 
 

@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from dovetail.model import claims, kinds, meta, objects, pods
+from dovetail.model import claims, gangs, kinds, meta, objects, pods, reservations
+from dovetail.model.workloads import owners, reading
 from dovetail.sim import volumes
 from dovetail.sim.shelf import Record, Shelf, uids
 from dovetail.world.events import ObjectKey, key_of
@@ -20,7 +21,7 @@ POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
 TERMINAL: Final = ("Succeeded", "Failed")
 # Owners that could be here and are not: what they owned goes. Owners of other kinds count as there.
-COLLECTED: Final = {kind.name: kind for kind in (kinds.POD, kinds.NODE, kinds.CLAIM)}
+COLLECTED: Final = {kind.name: kind for kind in (kinds.POD, kinds.NODE, kinds.CLAIM, kinds.POD_GROUP)}
 OWNED: Final = (kinds.CLAIM, kinds.SLICE, kinds.LEASE, kinds.POD, kinds.VOLUME_CLAIM)
 VOLUME_KINDS: Final = {kind.name: kind for kind in (*kinds.STORAGE, kinds.POD) if kind.name in volumes.KINDS}
 
@@ -32,6 +33,8 @@ def settle(shelf: Shelf) -> int:
     before = shelf.revision
     while True:
         start = shelf.revision
+        for record in shelf.all(kinds.POD_GROUP):
+            _make_group_claims(shelf, record)
         for record in shelf.all(kinds.POD):
             _make_claims(shelf, record)
             _reserve_claims(shelf, record.struct)
@@ -89,7 +92,13 @@ def _make_claims(shelf: Shelf, record: Record) -> None:
         template = shelf.find(kinds.TEMPLATE, (pod.metadata.namespace, name)) if name else None
         if entry.name in known or template is None:
             continue
-        claim = _from_template(pod, entry.name, template.tree)
+        group = _group_of(shelf, pod)
+        if group is not None and entry in group.claims:
+            name = next((one["resourceClaimName"] for one in _made(shelf, pod) if one["name"] == entry.name), None)
+            if name is not None:  # else its group comes first
+                made.append({"name": entry.name, "resourceClaimName": name})
+            continue
+        claim = _from_template("v1", "Pod", pod.metadata, entry=entry.name, template=template.tree)
         shelf.put(kinds.CLAIM, claim)
         made.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
     if made:
@@ -98,24 +107,57 @@ def _make_claims(shelf: Shelf, record: Record) -> None:
         shelf.put(kinds.POD, record.tree | {"status": status | {"resourceClaimStatuses": statuses}})
 
 
-def _from_template(pod: pods.Pod, entry: str, template: Tree) -> Tree:
+def _make_group_claims(shelf: Shelf, record: Record) -> None:
+    """A claim for each template a PodGroup names, and its name in the group's status."""
+    group: owners.PodGroup = record.struct
+    if group.metadata.deletion_timestamp is not None:
+        return
+    status: Tree = record.tree.get("status") or {}
+    made = list(status.get("resourceClaimStatuses", ()))
+    known = {one["name"] for one in made}
+    for entry in group.spec.resource_claims:
+        name = entry.resource_claim_template_name
+        template = shelf.find(kinds.TEMPLATE, (group.metadata.namespace, name)) if name else None
+        if entry.name in known or template is None:
+            continue
+        version = kinds.POD_GROUP.api_version
+        claim = _from_template(version, "PodGroup", group.metadata, entry=entry.name, template=template.tree)
+        shelf.put(kinds.CLAIM, claim)
+        made.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
+    if len(made) > len(known):
+        shelf.put(kinds.POD_GROUP, record.tree | {"status": status | {"resourceClaimStatuses": made}})
+
+
+def _group_of(shelf: Shelf, pod: pods.Pod) -> gangs.Gang | None:
+    """What the PodGroup of a pod says."""
+    native = pod.spec.scheduling_group
+    if native is None or not native.pod_group_name:
+        return None
+    found = shelf.find(kinds.POD_GROUP, (pod.metadata.namespace, native.pod_group_name))
+    return None if found is None else reading.gang_of(found.struct)
+
+
+def _made(shelf: Shelf, pod: pods.Pod) -> list[Tree]:
+    """The claims made for the PodGroup of a pod."""
+    native = pod.spec.scheduling_group
+    name = native.pod_group_name if native is not None else None
+    found = shelf.find(kinds.POD_GROUP, (pod.metadata.namespace, name or ""))
+    made: list[Tree] = (found.tree.get("status") or {}).get("resourceClaimStatuses", []) if found is not None else []
+    return made
+
+
+def _from_template(version: str, kind: str, of: meta.ObjectMeta, *, entry: str, template: Tree) -> Tree:
     wanted = template["spec"]
-    base = f"{pod.metadata.name}-{entry}-"[:MAX_GENERATED_BASE]
+    base = f"{of.name}-{entry}-"[:MAX_GENERATED_BASE]
     metadata = wanted.get("metadata") or {}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.metadata.name,
-        "uid": pod.metadata.uid,
-        "controller": True,
-    }
+    owner = {"apiVersion": version, "kind": kind, "name": of.name, "uid": of.uid, "controller": True}
     return {
         "apiVersion": objects.RESOURCE_V1,
         "kind": "ResourceClaim",
         "metadata": {
-            "name": base + hashlib.sha256(f"{pod.metadata.uid}/{entry}".encode()).hexdigest()[:5],
+            "name": base + hashlib.sha256(f"{of.uid}/{entry}".encode()).hexdigest()[:5],
             "generateName": base,
-            "namespace": pod.metadata.namespace,
+            "namespace": of.namespace,
             "labels": metadata.get("labels") or {},
             "annotations": (metadata.get("annotations") or {}) | {POD_CLAIM_ANNOTATION: entry},
             "ownerReferences": [owner],
@@ -132,11 +174,11 @@ def _reserve_claims(shelf: Shelf, pod: pods.Pod) -> None:
         record = shelf.find(kinds.CLAIM, key)
         if record is None or record.struct.status.allocation is None or record.metadata.deletion_timestamp is not None:
             continue
-        if any(user.uid == pod.metadata.uid for user in record.struct.status.reserved_for):
+        if reservations.reserves(record.struct, pod):
             continue
         status = record.tree["status"]
-        user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-        users = [*status.get("reservedFor", ()), user]
+        user = reservations.user_of(pod, key[1], _group_of(shelf, pod))
+        users = [*status.get("reservedFor", ()), objects.tree_of(user)]
         shelf.put(kinds.CLAIM, record.tree | {"status": status | {"reservedFor": users}})
 
 
@@ -150,7 +192,7 @@ def _release(shelf: Shelf, record: Record) -> None:
     """Users that are gone give the claim back; a claim made for one of them goes with it."""
     claim: claims.ResourceClaim = record.struct
     users = claim.status.reserved_for
-    staying = {user.uid for user in users if user.resource != "pods" or _is_user(shelf, claim, user)}
+    staying = {user.uid for user in users if _is_user(shelf, claim, user)}
     is_leaving = len(staying) < len(users)
     is_protected = claims.DELETE_PROTECTION_FINALIZER in claim.metadata.finalizers
     if is_leaving or (not users and claim.metadata.deletion_timestamp is not None and is_protected):
@@ -171,8 +213,13 @@ def _retire(shelf: Shelf, claim: claims.ResourceClaim) -> None:
 
 
 def _is_user(shelf: Shelf, claim: claims.ResourceClaim, user: claims.ResourceClaimConsumerReference) -> bool:
+    """Whether a user is still there: a pod until it has ended, a PodGroup until it is deleted, others for ever."""
+    if reservations.is_group(user):
+        group = shelf.find(kinds.POD_GROUP, (claim.metadata.namespace, user.name))
+        return group is not None and group.metadata.uid == user.uid
     found = shelf.find(kinds.POD, (claim.metadata.namespace, user.name))
-    return found is not None and found.metadata.uid == user.uid and not _is_over(found.struct)
+    is_there = found is not None and found.metadata.uid == user.uid and not _is_over(found.struct)
+    return user.resource != "pods" or is_there
 
 
 def _is_over(pod: pods.Pod) -> bool:

@@ -6,7 +6,6 @@ itself.
 """
 
 import datetime
-import hashlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple, get_args
 
@@ -15,7 +14,6 @@ import msgspec
 from dovetail.loops import hollow, preparing, stages
 from dovetail.model import (
     claims,
-    meta,
     namespaces,
     nodes,
     objects,
@@ -30,15 +28,13 @@ from dovetail.model import (
 from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
 from dovetail.sim import cluster as clusters
-from dovetail.sim import owners, rulings, volumes, yielding
+from dovetail.sim import owners, rulings, templates, volumes, yielding
 from dovetail.sim import queues as queue_status
 from dovetail.world.events import Changed, Deleted, Object, ObjectKey
 from dovetail.world.world import World
 
-POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 SCHEDULED: Final = "PodScheduled"
 MOST_ROUNDS: Final = 100  # in which somebody yields; a plan lets nobody yield for nothing, so few are needed
-MAX_GENERATED_BASE: Final = 58  # what apimachinery keeps of a name before it appends five characters
 
 _SEEN: Final = (
     nodes.Node,
@@ -156,7 +152,7 @@ def _walked(cluster: clusters.Cluster, at: datetime.datetime, *, walk: stages.St
     stamp = timestamp(at)
     steps = [due for stored in _walkers(cluster) if (due := _due(cluster, stored, walk)) is not None and due.at <= at]
     changed = [_stepped(due.pod, due.become, at=at) for due in steps]
-    ended = {due.pod.struct.metadata.uid for due in steps if due.become.phase in stages.TERMINAL}
+    ended = [due.pod for due in steps if due.become.phase in stages.TERMINAL]
     return yielding.given_back(clusters.written(cluster, changed, now=stamp), ended, stamp)
 
 
@@ -215,7 +211,7 @@ def _placed(
 ) -> clusters.Cluster:
     """The cluster after everything that can start has started, and who has to yield for it has."""
     stamp = timestamp(now)
-    cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
+    cluster = clusters.written(cluster, templates.claims_of(cluster), now=stamp)
     cluster = _with_volumes(cluster, stamp)
     if not _has_waiting(cluster) and not any(key.kind == "Queue" for key in cluster.records):
         return cluster
@@ -224,16 +220,17 @@ def _placed(
     # Again until nobody starts: who waits is told how things are now, not how they were when it was its turn.
     rounds = 0
     while True:
-        decided = cycle.decide(mirror.world_of(cluster), policy.DEFAULT, now)
+        world = mirror.world_of(cluster)
+        decided = cycle.decide(world, policy.DEFAULT, now)
         rounds += 1
         evictions = decided.evictions if rounds <= MOST_ROUNDS else ()
         if not decided.placements and not evictions:
             break
         for placement in decided.placements:
-            carried_out = _carried_out(cluster, placement, stamp, walk=walk)
+            carried_out = _carried_out(cluster, placement, stamp, walk=walk, world=world)
             cluster = clusters.written(cluster, carried_out, now=stamp)
         cluster = yielding.evicted(cluster, evictions, now=stamp)
-        cluster = clusters.written(cluster, _claims_from_templates(cluster), now=stamp)
+        cluster = clusters.written(cluster, templates.claims_of(cluster), now=stamp)
         cluster = _with_volumes(cluster, stamp)
     waits = [one for refusal in decided.refusals if (one := _told(cluster, refusal, stamp)) is not None]
     cluster = clusters.written(cluster, waits, now=stamp)
@@ -266,67 +263,8 @@ def _has_waiting(cluster: clusters.Cluster) -> bool:
     return any(isinstance(pod, pods.Pod) and not pod.spec.node_name for pod in found)
 
 
-def _claims_from_templates(cluster: clusters.Cluster) -> Iterator[objects.Stored]:
-    """Claims for pods that name templates, each followed by the pod that records its name."""
-    for stored in clusters.listed(cluster, "Pod"):
-        pod = stored.struct
-        if not isinstance(pod, pods.Pod) or pod.status.phase in ("Succeeded", "Failed"):
-            continue
-        made = list(pod.status.resource_claim_statuses)
-        known = {status.name for status in made}
-        for entry in pod.spec.resource_claims:
-            template = _template(cluster, pod, entry) if entry.name not in known else None
-            if template is None:
-                continue
-            claim = _from_template(pod, entry.name, template)
-            made.append(pods.PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.metadata.name))
-            yield objects.store(claim)
-        if len(made) > len(known):
-            status = msgspec.structs.replace(pod.status, resource_claim_statuses=tuple(made))
-            yield objects.replace(stored, msgspec.structs.replace(pod, status=status))
-
-
-def _template(
-    cluster: clusters.Cluster, pod: pods.Pod, entry: pods.PodResourceClaim
-) -> claims.ResourceClaimTemplate | None:
-    name = entry.resource_claim_template_name
-    found = clusters.get(cluster, clusters.Key("ResourceClaimTemplate", pod.metadata.namespace, name)) if name else None
-    return found.struct if found and isinstance(found.struct, claims.ResourceClaimTemplate) else None
-
-
-def _from_template(pod: pods.Pod, entry: str, template: claims.ResourceClaimTemplate) -> claims.ResourceClaim:
-    wanted = template.spec
-    base = f"{pod.metadata.name}-{entry}-"[:MAX_GENERATED_BASE]
-    owner = meta.OwnerReference(
-        api_version="v1",
-        kind="Pod",
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-    metadata = meta.ObjectMeta(
-        name=_generated(base, pod.metadata.uid, entry),
-        generate_name=base,
-        namespace=pod.metadata.namespace,
-        labels=wanted.metadata.labels,
-        annotations=wanted.metadata.annotations | {POD_CLAIM_ANNOTATION: entry},
-        owner_references=(owner,),
-    )
-    return claims.ResourceClaim(
-        api_version=objects.RESOURCE_V1, kind="ResourceClaim", metadata=metadata, spec=wanted.spec
-    )
-
-
-def _generated(base: str, *parts: str) -> str:
-    """The name a server would make of a generateName: five letters more, the same ones for the same parts."""
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"  # apimachinery's safe letters and digits
-    digest = hashlib.sha256("/".join(parts).encode()).digest()
-    return base[:MAX_GENERATED_BASE] + "".join(alphabet[byte % len(alphabet)] for byte in digest[:5])
-
-
 def _carried_out(
-    cluster: clusters.Cluster, placement: plan.Placement, now: str, *, walk: stages.Stages
+    cluster: clusters.Cluster, placement: plan.Placement, now: str, *, walk: stages.Stages, world: World
 ) -> Iterator[objects.Stored]:
     """Claims before the pod: a pod is bound only when all its devices are its own."""
     given = {one.claim: one.result for one in placement.allocations}
@@ -335,7 +273,8 @@ def _carried_out(
         stored = clusters.get(cluster, clusters.Key("ResourceClaim", ref.namespace, ref.name))
         assert stored is not None
         assert isinstance(stored.struct, claims.ResourceClaim)
-        yield objects.replace(stored, _reserved(stored.struct, given.get(ref), user))
+        whose = world.user_of(world.pods[placement.pod.uid], (ref.namespace, ref.name))
+        yield objects.replace(stored, _reserved(stored.struct, given.get(ref), whose))
     for step in placement.volumes:
         yield _step_taken(cluster, step, placement.node)
     served = None
@@ -388,7 +327,7 @@ def _made(
         assert isinstance(stored.struct, claims.ResourceClaim)
         return objects.replace(stored, _reserved(stored.struct, made.result, user))
     asked = objects.encode_struct(made.claim.spec).decode()  # two claims of one pod ask for different things
-    name = _generated(made.claim.metadata.generate_name, user.uid, asked)
+    name = templates.generated(made.claim.metadata.generate_name, user.uid, asked)
     metadata = msgspec.structs.replace(made.claim.metadata, name=name)
     return objects.store(_reserved(msgspec.structs.replace(made.claim, metadata=metadata), made.result, user))
 

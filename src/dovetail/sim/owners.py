@@ -28,6 +28,7 @@ class Owners:
     def __init__(self, world: World) -> None:
         self._world = world
         self._book = grouping.Book(self)
+        self._book.remain(kinds.COMPOSITE.name, ())  # all kinds are served here
 
     def seen(self, stored: objects.Stored) -> None:
         """An object is there, or differs."""

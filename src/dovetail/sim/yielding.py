@@ -6,11 +6,11 @@ cluster and evictions; answers the cluster afterwards. Never chooses who yields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from dovetail.model import claims, objects, plan, pods
+from dovetail.model import claims, objects, plan, pods, reservations
 from dovetail.sim import caretaking
 from dovetail.sim import cluster as clusters
 
@@ -24,7 +24,7 @@ def evicted(cluster: clusters.Cluster, evictions: Iterable[plan.Eviction], *, no
             continue
         stored = clusters.decoded(record)
         cluster = clusters.delete(cluster, key) or cluster
-        cluster = given_back(cluster, {stored.struct.metadata.uid}, now)
+        cluster = given_back(cluster, (stored,), now)
         if any(owner.controller for owner in stored.struct.metadata.owner_references):
             cluster = clusters.written(cluster, [_anew(stored)], now=now)
             made = clusters.Record(cluster.records[key].document, record.applied)  # its manifest is still its own
@@ -41,15 +41,19 @@ def nominated(cluster: clusters.Cluster, nominations: Iterable[plan.Nomination])
             yield objects.replace(stored, msgspec.structs.replace(stored.struct, status=status))
 
 
-def given_back(cluster: clusters.Cluster, ended: set[str], stamp: str) -> clusters.Cluster:
-    """The cluster after the claim controller saw that pods of these uids have ended.
+def given_back(cluster: clusters.Cluster, gone: Collection[objects.Stored], stamp: str) -> clusters.Cluster:
+    """The cluster after the claim controller saw that these pods have ended, and the scheduler that a group has.
 
     A user that is not here keeps what it reserved: a snapshot need not hold every pod.
     """
-    for stored in list(_held_by(cluster, ended)):
+    ended = {stored.struct.metadata.uid for stored in gone}
+    emptied = _emptied(cluster, gone)
+    for stored in list(_held_by(cluster, ended, emptied)):
         claim = stored.struct
         assert isinstance(claim, claims.ResourceClaim)
-        staying = {user.uid for user in claim.status.reserved_for} - ended
+        namespace = claim.metadata.namespace
+        left = {user.uid for user in claim.status.reserved_for if _is_of(user, namespace, emptied)}
+        staying = {user.uid for user in claim.status.reserved_for} - ended - left
         owner = caretaking.made_for(claim)
         if owner is not None and owner.uid in ended and not staying:
             cluster = clusters.delete(cluster, clusters.key_of(claim)) or cluster
@@ -59,13 +63,34 @@ def given_back(cluster: clusters.Cluster, ended: set[str], stamp: str) -> cluste
     return cluster
 
 
-def _held_by(cluster: clusters.Cluster, users: set[str]) -> Iterator[objects.Stored]:
-    """Claims that these pods use or that were made for them."""
+def _emptied(cluster: clusters.Cluster, gone: Collection[objects.Stored]) -> set[tuple[str, str]]:
+    """The PodGroups of these pods none of whose pods is on a node any more, by namespace and name."""
+    found = {place for stored in gone if (place := _group_of(stored.struct)) is not None}
+    for stored in clusters.listed(cluster, "Pod") if found else ():
+        pod = stored.struct
+        if isinstance(pod, pods.Pod) and pod.spec.node_name and pod.status.phase not in caretaking.TERMINAL:
+            found.discard(_group_of(pod) or ("", ""))
+    return found
+
+
+def _group_of(pod: objects.Object) -> tuple[str, str] | None:
+    native = pod.spec.scheduling_group if isinstance(pod, pods.Pod) else None
+    return (pod.metadata.namespace, native.pod_group_name) if native is not None and native.pod_group_name else None
+
+
+def _is_of(user: claims.ResourceClaimConsumerReference, namespace: str, groups: set[tuple[str, str]]) -> bool:
+    return reservations.is_group(user) and (namespace, user.name) in groups
+
+
+def _held_by(cluster: clusters.Cluster, users: set[str], groups: set[tuple[str, str]]) -> Iterator[objects.Stored]:
+    """Claims that these pods or groups use or that were made for the pods."""
     for stored in clusters.listed(cluster, "ResourceClaim") if users else ():
         claim = stored.struct
         if isinstance(claim, claims.ResourceClaim):
             owner = caretaking.made_for(claim)
-            if (owner is not None and owner.uid in users) or any(u.uid in users for u in claim.status.reserved_for):
+            reserved, namespace = claim.status.reserved_for, claim.metadata.namespace
+            is_held = any(user.uid in users or _is_of(user, namespace, groups) for user in reserved)
+            if is_held or (owner is not None and owner.uid in users):
                 yield stored
 
 

@@ -205,7 +205,14 @@ def wish_of(pod: pods.Pod) -> Wish | None:
 def _member(pod: pods.Pod, node: str) -> _Member:
     is_leaving = pod.metadata.deletion_timestamp is not None
     seen = pod.metadata.namespace, pod.metadata.labels, is_leaving
+    spec = pod.spec
+    if not (spec.volumes or spec.affinity is not None or spec.init_containers or any(map(_has_ports, spec.containers))):
+        return _Member(node, *seen, None, (), (), ())  # as most are
     return _Member(node, *seen, wish_of(pod), host_ports(pod), volume_claims(pod), disks.of(pod))
+
+
+def _has_ports(container: pods.Container) -> bool:
+    return bool(container.ports)
 
 
 def _host_ports(spec: pods.PodSpec) -> Iterator[Port]:

@@ -62,8 +62,12 @@ def pod_id(pod: pods.Pod) -> str:
 
 def claims_of(pod: pods.Pod) -> tuple[ObjectKey, ...]:
     """The claims a pod uses, as far as they have names."""
-    if not pod.spec.resource_claims:
+    entries = pod.spec.resource_claims
+    if not entries:
         return ()
+    if len(entries) == 1:
+        name = claim_name(pod, entries[0])
+        return ((pod.metadata.namespace, name),) if name else ()
     names = (claim_name(pod, entry) for entry in pod.spec.resource_claims)
     return tuple((pod.metadata.namespace, name) for name in dict.fromkeys(names) if name)
 

@@ -43,6 +43,13 @@ class Gangs:
             found = self._told.get(family)
         return found
 
+    def native_of(self, pod: pods.Pod) -> Gang | None:
+        """What is told about the PodGroup of a pod, be it a gang of its own or part of a larger one."""
+        native = pod.spec.scheduling_group
+        if native is None or not native.pod_group_name:
+            return None
+        return self._told.get((pod.metadata.namespace, f"{gangs.POD_GROUP}/{native.pod_group_name}"))
+
     def known(self, key: GangKey) -> Gang:
         """All that is known about a gang that has pods: what was told, and where that is silent what its pods say."""
         found = self._known.get(key)
@@ -78,9 +85,14 @@ class Gangs:
         said = gangs.implied(self._pods[id_]).problems if id_ in self._pods else ()
         return said if told is None else tuple(dict.fromkeys((*told.problems, *said)))
 
+    def is_owner_unseen(self, id_: str) -> bool:
+        """Whether a pod counts as alone only because nothing is known of its owner, who could say otherwise."""
+        owner, member = self._owners.get(id_), self._of.get(id_)
+        return owner is not None and owner not in self._told and member is not None and not gangs.is_shared(member.gang)
+
     def owned(self, key: GangKey) -> Collection[str]:
         """The pods, by id, to whom it matters what is told about a gang, be they part of it or not."""
-        return self._owned.get(key, {}).keys()
+        return (self._owned.get(key) or self._members.get(key, {})).keys()
 
     def keys(self) -> Collection[GangKey]:
         """Gangs that have pods."""
@@ -124,6 +136,8 @@ class Gangs:
         if seat.tied is None:
             return gangs.alone(pod)
         told = self.told(seat.tied.gang)
+        if told is not None and told.part_of:
+            return Membership((seat.tied.gang[0], told.part_of), told.metadata.name)
         is_tied = seat.is_tied if told is None else not told.is_loose
         return seat.tied if is_tied else gangs.alone(pod)
 
@@ -171,9 +185,10 @@ class Gangs:
     def _described(self, key: GangKey) -> Gang:
         """Linear in the members."""
         members = self._members[key]
-        oldest = _oldest(self._pods[id_] for id_ in members)
+        first = next(iter(members))
+        oldest = self._pods[first] if len(members) == 1 else _oldest(self._pods[id_] for id_ in members)
         said = gangs.implied(oldest)
-        owner = self._owners.get(next(iter(members)))
+        owner = self._owners.get(first)
         told = self._told.get(key) or (self._told.get(owner) if owner is not None else None)
         if told is None:
             return said if len(members) == 1 else self._voiced(key, said)

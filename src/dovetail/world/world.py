@@ -23,6 +23,7 @@ from dovetail.model import (
     pods,
     queues,
     requests,
+    reservations,
     slices,
     taintrules,
     topologies,
@@ -72,11 +73,12 @@ class World:
         self.crowd = Crowd()  # the pods on nodes, as others see them
         self.storage = Storage()  # volumes, their claims and what is decided about them
         self.assumed: dict[str, Assumption] = {}
-        self.promises: dict[plan.GangRef, plan.Promise] = {}  # starts promised before, as last told
+        self.promises: dict[plan.GangRef, plan.Promise] = {}  # starts promised before, or lost, as last told
         self.held: dict[str, claims.AllocationResult] = {}  # kept out of use, by the name it was held under
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
         self.nodes_version = 0  # grows with every change of a node that decisions read
+        self.slices_version = 0  # grows with every change of a slice
         self._inventory = Inventory(self.journal, self.nodes)  # devices, and who holds them
         self._assumed_claims: dict[ObjectKey, str] = {}  # whose assumption gives a claim its devices
         self._assumed_users: dict[ObjectKey, set[str]] = {}  # assumed pods that use a claim
@@ -174,6 +176,7 @@ class World:
             case claims.ResourceClaim():
                 self._put_claim(found, is_there=is_there)
             case slices.ResourceSlice():
+                self.slices_version += 1
                 self._inventory.put_slice(found, is_there=is_there)
             case _:
                 self._put_plain(found, is_there=is_there)
@@ -361,16 +364,24 @@ class World:
         claim = self.claims.get(key)
         if claim is None or claim.status.allocation is None or key in self._freed:
             return False
-        return all(user.uid in self._vacated or self.is_over(user) for user in claim.status.reserved_for)
+        return all(user.uid in self._vacated or self.is_over(user, key[0]) for user in claim.status.reserved_for)
 
-    def is_over(self, user: claims.ResourceClaimConsumerReference) -> bool:
-        """Whether a pod that uses a claim has ended or is gone; others than pods never are."""
+    def is_over(self, user: claims.ResourceClaimConsumerReference, namespace: str) -> bool:
+        """Whether a user of a claim has ended or is gone: a pod, or all pods of a PodGroup that has some; no others."""
+        if reservations.is_group(user):
+            members = self.gangs.owned(reservations.group_key(user, namespace))
+            return bool(members) and all(id_ not in self._running and id_ not in self.assumed for id_ in members)
         pod = self.pods.get(user.uid)
         return user.resource == "pods" and (pod is None or pod.status.phase in TERMINAL)
 
+    def user_of(self, pod: pods.Pod, key: ObjectKey) -> claims.ResourceClaimConsumerReference:
+        """For whom a claim is reserved when the pod uses it."""
+        return reservations.user_of(pod, key[1], self.gangs.native_of(pod))
+
     def promise(self, promises: Iterable[plan.Promise]) -> None:
         """Takes note of what gangs are promised from now on; what was promised before is forgotten."""
-        self.promises = {one.gang: one for one in promises if one.start is not None}
+        known = [one for one in promises if one.start is not None or one.moved_from is not None]
+        self.promises = {one.gang: one for one in known}
 
     def hold(self, name: str, allocation: claims.AllocationResult) -> None:
         """Keeps devices out of use until they are released; what was held under the name before is released."""

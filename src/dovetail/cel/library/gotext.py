@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-_NAMED_ESCAPES = {
+NAMED_ESCAPES = {
     "\a": r"\a",
     "\b": r"\b",
     "\f": r"\f",
@@ -29,8 +29,8 @@ def quoted(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character in _NAMED_ESCAPES:
-        return _NAMED_ESCAPES[character]
+    if character in NAMED_ESCAPES:
+        return NAMED_ESCAPES[character]
     if character.isprintable():
         return character
     code = ord(character)

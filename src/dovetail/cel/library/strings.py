@@ -6,26 +6,14 @@ Given strings that passed the signature; returns values or raises CelError. Form
 from __future__ import annotations
 
 from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.library import bounds
+from dovetail.cel.library import bounds, gotext
 from dovetail.cel.values import CelError, Value
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code + 32: code for code in _LOWER}
 # Unicode's White_Space. Python's strip() would also take the separators 1C to 1F.
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_QUOTE_ESCAPES = str.maketrans(
-    {
-        "\a": r"\a",
-        "\b": r"\b",
-        "\f": r"\f",
-        "\n": r"\n",
-        "\r": r"\r",
-        "\t": r"\t",
-        "\v": r"\v",
-        "\\": r"\\",
-        '"': r"\"",
-    }
-)
+_QUOTE_ESCAPES = str.maketrans(gotext.NAMED_ESCAPES)
 
 
 def char_at(text: str, index: int) -> str:

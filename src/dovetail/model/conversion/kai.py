@@ -12,31 +12,46 @@ from typing import Any, Final
 
 from dovetail.model import durations, gangs, quantity, queues, wishes
 from dovetail.model.conversion import levels, names, notes, shares
-from dovetail.model.conversion.notes import Conversion, Source, Tree, mapping
+from dovetail.model.conversion.notes import Conversion, Fate, Note, Source, Tree, mapping
 
 QUEUES: Final = ("scheduling.run.ai", "Queue")
 GROUPS: Final = ("scheduling.run.ai", "PodGroup")
 TOPOLOGIES: Final = ("kai.scheduler", "Topology")
+PROJECTS: Final = "kai.resources"  # projects and departments, of which KAI makes queues
+NODE_POOL: Final = "kai.scheduler/node-pool"
 NOT_CONVERTED: Final = {
     "SchedulingShard": "one scheduler decides for all nodes; what is set here stands in its configuration file",
     "Config": "the operator's; an installation of ours has values of its own",
     "BindRequest": "KAI's own way to its binder",
+    "Project": "KAI makes a Queue of it, and that is what is converted",
+    "Department": "KAI makes a Queue of it, and that is what is converted",
+    "NodePool": "one scheduler decides for all nodes; pools are read off their labels",
 }
 DEFAULT_PRIORITY: Final = 100  # what KAI takes where a queue says none
 RESOURCES: Final = {"gpu": "", "cpu": "m", "memory": "M"}  # in GPUs, thousandths of a core, millions of bytes
 DISPLAY_NAME: Final = "dovetail.dev/display-name"
 MOST: Final = 10**15  # beyond any cluster
+# KAI makes only work of a lower priority yield; no object of its says so, so it has to be said to the scheduler.
+PREEMPTIBLE_BELOW: Final = 100
+NO_EVICTION: Final = Note(
+    object="the scheduler's configuration",
+    field="",
+    fate=Fate.ADDED,
+    to=f"queues.preemptibleBelow: {PREEMPTIBLE_BELOW}",
+    why=f"set it: KAI never makes work of priority {PREEMPTIBLE_BELOW} and above yield; here it may, unless told",
+)
 RUNTIMES: Final = {
     "preemptMinRuntime": "preemptMinRuntimeSeconds",
     "reclaimMinRuntime": "reclaimMinRuntimeSeconds",
 }
+PREEMPTIBILITY: Final = ("preemptibility",)
 # What a PodGroup says, and what a workload says instead, as a label or annotation of it or of its pods.
 WISHES: Final = {
     ("minMember",): (wishes.MIN, ""),
     ("minSubGroup",): (wishes.MIN, "groups are counted by their own minimum"),
     ("queue",): (gangs.QUEUE_LABEL, ""),
     ("priorityClassName",): ("spec.priorityClassName of its pods", ""),
-    ("preemptibility",): (wishes.PREEMPTIBLE, "true or false"),
+    PREEMPTIBILITY: (wishes.PREEMPTIBLE, ""),
     ("topologyConstraint", "topology"): (wishes.TOPOLOGY, ""),
     ("topologyConstraint", "requiredTopologyLevel"): (wishes.TOPOLOGY_REQUIRED, ""),
     ("topologyConstraint", "preferredTopologyLevel"): (wishes.TOPOLOGY_PREFERRED, ""),
@@ -55,7 +70,7 @@ NO_WISH: Final = {
 
 def convert(trees: Sequence[Tree]) -> Conversion:
     """Our objects, and what became of theirs."""
-    sources = [Source(tree) for tree in trees]
+    sources, early = notes.sources(trees)
     known = [one for one in sources if (one.group, one.kind) == QUEUES]
     parents = {str(one.at("spec", "parentQueue") or "") for one in known}
     free = names.Names()
@@ -68,15 +83,19 @@ def convert(trees: Sequence[Tree]) -> Conversion:
         if (one.group, one.kind) == GROUPS:
             _pod_group(one)
         elif (one.group, one.kind) not in (QUEUES, TOPOLOGIES):
-            is_theirs = one.group in (QUEUES[0], TOPOLOGIES[0])
+            is_theirs = one.group in (QUEUES[0], TOPOLOGIES[0], PROJECTS)
             why = NOT_CONVERTED.get(one.kind, "") if is_theirs else ""
             one.dropped(why=why or f"objects of {one.group or 'the core group'}, kind {one.kind}, are not converted")
-    return Conversion(tuple(made), tuple(note for one in sources for note in one.finished()))
+    told = [note for one in (*early, *sources) for note in one.finished()]
+    return Conversion(tuple(made), (*told, *([NO_EVICTION] if known else [])))
 
 
 def _queue(source: Source, own: dict[str, str], *, is_leaf: bool, scale: int) -> Tree:
     name = own[source.name]
     metadata = notes.metadata_of(source, name, kind="Queue")
+    if source.has("metadata", "labels", NODE_POOL):
+        why = "one scheduler decides for all nodes: bound the queue by gpu/product.* or give its pods node selectors"
+        source.approximated("metadata", "labels", NODE_POOL, to="a label without effect", why=why)
     if isinstance(shown := source.at("spec", "displayName"), str):
         metadata.setdefault("annotations", {})[DISPLAY_NAME] = shown
         source.carried("spec", "displayName", to=f"the annotation {DISPLAY_NAME}")
@@ -118,8 +137,12 @@ def _resources(source: Source, scale: int) -> Tree:
             continue
         share: Tree = {}
         quota = _quota(source, path, unit)
-        share["quota"] = shares.shown(quota)
         limit = _limit(source, path, unit, quota)
+        if limit is not None and limit < quota:
+            quota = limit
+            why = "KAI never lets the queue use more than its limit, so it can be sure of no more"
+            source.approximated(*path, "quota", to=f"spec.resources.{resource}.quota = {quota}", why=why)
+        share["quota"] = shares.shown(quota)
         if limit is not None:
             share["limit"] = shares.shown(limit)
         share["weight"] = _weight(source, path, scale)
@@ -149,13 +172,12 @@ def _limit(source: Source, path: notes.Path, unit: str, quota: quantity.Quantity
     if value is not None and value < 0:
         source.carried(*path, "limit", to="no limit")
         return None
-    limit = _amount(value, unit) if value is not None else quantity.ZERO
-    if limit < quota:
-        why = "the limit is never below the quota here"
+    if not value:
+        why = "KAI lets the queue use none of it; here it may use its quota"
         source.approximated(*path, "limit", to=f"{to} = {quota}", why=why)
         return quota
     source.carried(*path, "limit", to=to)
-    return limit
+    return _amount(value, unit)
 
 
 def _weight(source: Source, path: notes.Path, scale: int) -> int:
@@ -210,10 +232,18 @@ def _pod_group(source: Source) -> None:
     for path, (word, why) in WISHES.items():
         if source.has("spec", *path):
             told = why or "not written for you: put it on the workload"
-            source.approximated("spec", *path, to=f"{word}: {source.at('spec', *path)}", why=told)
+            source.approximated("spec", *path, to=f"{word}: {_said(source, path)}", why=told)
     for field, why in NO_WISH.items():
         if source.has("spec", field):
             source.dropped("spec", field, why=why)
     for field in ("labels", "annotations", "namespace"):
         if source.has("metadata", field):
             source.dropped("metadata", field, why="the workload has its own")
+
+
+def _said(source: Source, path: tuple[str, ...]) -> Any:
+    """The value as an annotation of ours writes it."""
+    value = source.at("spec", *path)
+    return (
+        {"preemptible": "true", "non-preemptible": "false"}.get(str(value), value) if path == PREEMPTIBILITY else value
+    )

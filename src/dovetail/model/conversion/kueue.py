@@ -21,6 +21,8 @@ GROUP: Final = "kueue.x-k8s.io"
 KINDS: Final = ("Cohort", "ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Topology")
 STOPPED: Final = ("Hold", "HoldAndDrain")
 MAX_PRIORITY: Final = 1_000_000_000  # of a PriorityClass that users may make: scheduling.k8s.io/v1
+MAX_ALIASES: Final = 256  # of a Queue
+RESERVED: Final = "system-"  # Kubernetes keeps names of PriorityClasses that begin so for itself
 NO_CHECKS: Final = "nothing outside is asked before work starts"
 NOT_CONVERTED: Final = {
     "AdmissionCheck": NO_CHECKS,
@@ -66,12 +68,13 @@ class Group(msgspec.Struct):
 
 def convert(trees: Sequence[Tree]) -> Conversion:
     """Our objects, and what became of theirs."""
-    return _Kueue([Source(tree) for tree in trees]).converted()
+    return _Kueue(*notes.sources(trees)).converted()
 
 
 class _Kueue:
-    def __init__(self, sources: list[Source]) -> None:
+    def __init__(self, sources: list[Source], early: list[Source]) -> None:
         self._sources = sources
+        self._early = early
         self._made: list[Note] = []
         by_kind: dict[str, list[Source]] = defaultdict(list)
         for one in sources:
@@ -104,7 +107,7 @@ class _Kueue:
         for one in self._by_kind[""]:
             why = NOT_CONVERTED.get(one.kind, "") if one.group == GROUP else ""
             one.dropped(why=why or f"objects of {one.group or 'the core group'}, kind {one.kind}, are not converted")
-        told = [note for one in self._sources for note in one.finished()]
+        told = [note for one in (*self._early, *self._sources) for note in one.finished()]
         return Conversion(tuple(made), (*told, *self._made))
 
     def _cluster_queue(self, source: Source) -> Group:
@@ -285,6 +288,9 @@ def _local_queue(source: Source, queues: Mapping[str, Group]) -> None:
         source.approximated("spec", "stopPolicy", to="no alias", why=why)
     elif source.has("spec", "stopPolicy"):
         source.carried("spec", "stopPolicy", to="nothing to say: aliases take work")
+    if not is_stopped and len(group.aliases) >= MAX_ALIASES:
+        source.dropped(why=f"a queue has {MAX_ALIASES} aliases at most: label its namespace dovetail.dev/queue instead")
+        return
     if not is_stopped:
         group.aliases.append(alias)
     to = "left out: it is stopped" if is_stopped else f"Queue of {group.name}: spec.aliases has {alias}"
@@ -327,13 +333,15 @@ def _flavor(source: Source) -> None:
 def _priority_class(source: Source) -> Tree:
     """A PriorityClass of the same name: here the priority of pods counts."""
     made: Tree = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    made["metadata"] = notes.metadata_of(source, source.name, kind="PriorityClass")
+    name = source.name.removeprefix(RESERVED)
+    why = f"Kubernetes keeps names that begin with {RESERVED} for itself"
+    made["metadata"] = notes.metadata_of(source, name, kind="PriorityClass", renamed=why)
     value = source.at("value")
     made["value"] = min(value, MAX_PRIORITY) if isinstance(value, int) else 0
     why = "pods name it in priorityClassName; the label kueue.x-k8s.io/priority-class is not read"
     if isinstance(value, int):
-        source.approximated("value", to=f"PriorityClass {source.name}: value = {made['value']}", why=why)
+        source.approximated("value", to=f"PriorityClass {name}: value = {made['value']}", why=why)
     if source.has("description"):
         made["description"] = str(source.at("description"))
-        source.carried("description", to=f"PriorityClass {source.name}: description")
+        source.carried("description", to=f"PriorityClass {name}: description")
     return made

@@ -6,7 +6,7 @@ known. Never decides what a field means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,11 +16,35 @@ Tree = dict[str, Any]
 Path = tuple[str | int, ...]
 
 OWNED: Final = frozenset(
-    {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"}
+    {
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+        "ownerReferences",
+        "finalizers",
+    }
 )
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+# Labels and annotations by which a deployment tool knows its objects again: on an object it did not make they would
+# have it pruned or fought over.
+TOOLS: Final = (
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/instance",
+    "argocd.argoproj.io/",
+    "meta.helm.sh/",
+    "helm.sh/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+)
 UNKNOWN: Final = "this conversion does not know the field"
 SERVERS_OWN: Final = "the server's own, not its owner's wish"
+SAYS_NOTHING: Final = "it is empty"
+GIVEN_AGAIN: Final = "the same object is given again further down, and the last one counts"
 
 
 class Fate(StrEnum):
@@ -30,7 +54,7 @@ class Fate(StrEnum):
     APPROXIMATED = "approximated"
     DROPPED = "dropped"
     ADDED = "added"  # what no field says, and what stands there so that the rest means the same
-    SERVERS = "left out"  # status, and what the server writes itself
+    LEFT_OUT = "left out"  # what is nobody's wish: status, and marks that the server and tools make for themselves
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,15 +121,21 @@ class Source:
         """Nothing over there says this; without a path, nothing of the whole object."""
         self._note(path, Fate.DROPPED, why=why)
 
+    def left_out(self, *path: str | int, why: str) -> None:
+        """The field is nobody's wish, so nothing is lost; without a path, the whole object."""
+        self._note(path, Fate.LEFT_OUT, why=why)
+
     def finished(self) -> Iterator[Note]:
         """The whole account, in the order of the fields; fields nobody spoke of are told as unknown."""
         for path in leaves(self.tree):
             if path in (("apiVersion",), ("kind",)) or self._is_covered(path):
                 continue
             if path[0] == "status":
-                self._note(("status",), Fate.SERVERS, why=SERVERS_OWN)
+                self._note(("status",), Fate.LEFT_OUT, why=SERVERS_OWN)
             elif path[0] == "metadata" and len(path) > 1 and path[1] in OWNED:
-                self._note(path[:2], Fate.SERVERS, why=SERVERS_OWN)
+                self._note(path[:2], Fate.LEFT_OUT, why=SERVERS_OWN)
+            elif path == ("spec",) and self.at("spec") == {}:
+                self._note(path, Fate.LEFT_OUT, why=SAYS_NOTHING)
             else:
                 self._note(path, Fate.DROPPED, why=UNKNOWN)
         yield from self._notes.values()
@@ -116,6 +146,19 @@ class Source:
     def _note(self, path: Path, fate: Fate, *, to: str = "", why: str = "") -> None:
         if self.at(*path) is not None:
             self._notes[path] = Note(object=self.subject, field=written(path), fate=fate, to=to, why=why)
+
+
+def sources(trees: Sequence[Tree]) -> tuple[list[Source], list[Source]]:
+    """The objects to convert, and those that are given again further down, as when two exports overlap."""
+    last: dict[tuple[str, str, str, str], Source] = {}
+    early: list[Source] = []
+    for source in map(Source, trees):
+        key = (source.group, source.kind, source.namespace, source.name)
+        if key in last:
+            last[key].left_out(why=GIVEN_AGAIN)
+            early.append(last.pop(key))
+        last[key] = source
+    return list(last.values()), early
 
 
 def mapping(value: Any) -> Tree:
@@ -149,20 +192,24 @@ def written(path: Path) -> str:
     return text
 
 
-def metadata_of(source: Source, name: str, *, kind: str) -> Tree:
+def metadata_of(source: Source, name: str, *, kind: str, renamed: str = "the name must fit into a label") -> Tree:
     """The metadata of the object made of this one: its labels and annotations, under a name that fits."""
     target = f"{kind} {name}: metadata"
     if source.name == name:
         source.carried("metadata", "name", to=f"{target}.name")
     else:
-        source.approximated("metadata", "name", to=f"{target}.name = {name}", why="the name must fit into a label")
+        source.approximated("metadata", "name", to=f"{target}.name = {name}", why=renamed)
     made: Tree = {"name": name}
     for field in ("labels", "annotations"):
-        kept = {key: value for key, value in mapping(source.at("metadata", field)).items() if key != LAST_APPLIED}
-        for key in kept:
-            source.carried("metadata", field, key, to=f"{target}.{field}")
+        kept = {}
+        for key, value in mapping(source.at("metadata", field)).items():
+            if key == LAST_APPLIED:
+                source.left_out("metadata", field, key, why="kubectl's own")
+            elif key.startswith(TOOLS):
+                source.left_out("metadata", field, key, why="the mark of a tool that did not make this object")
+            else:
+                source.carried("metadata", field, key, to=f"{target}.{field}")
+                kept[key] = value
         if kept:
             made[field] = kept
-    if source.at("metadata", "annotations", LAST_APPLIED) is not None:
-        source.dropped("metadata", "annotations", LAST_APPLIED, why="kubectl's own")
     return made

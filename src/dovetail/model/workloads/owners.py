@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import meta
+from dovetail.model import meta, pods
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -343,7 +343,7 @@ class PodGroupSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
     priority: int | None = None
     preemption_policy: str | None = None
     parent_composite_pod_group_name: str | None = None
-    resource_claims: tuple[dict[str, Any], ...] = ()
+    resource_claims: tuple[pods.PodResourceClaim, ...] = ()  # in the words of a pod
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -353,6 +353,39 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     kind: str = ""
     metadata: meta.ObjectMeta = meta.ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
+
+
+class GroupCount(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A number of groups that start together."""
+
+    min_group_count: int | None = None
+
+
+class CompositePolicy(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """How the groups of a composite start: each for itself, or so many together."""
+
+    basic: dict[str, Any] | None = None
+    gang: GroupCount | None = None
+
+
+class CompositePodGroupSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """A native group of groups, which name it as their parent."""
+
+    parent_composite_pod_group_name: str | None = None
+    scheduling_policy: CompositePolicy = CompositePolicy()
+    scheduling_constraints: Constraints | None = None
+    disruption_mode: dict[str, Any] | None = None  # an object with one key
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class CompositePodGroup(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """scheduling.k8s.io CompositePodGroup."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: meta.ObjectMeta = meta.ObjectMeta()
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
 
 
 Owner = Job | StatefulSet | JobSet | LeaderWorkerSet | TrainingJob | RayCluster | PodGroup

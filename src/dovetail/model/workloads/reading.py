@@ -216,10 +216,6 @@ def _pod_group(owner: owners.PodGroup, above: meta.ObjectMeta | None) -> Gang:
     problems = [*asked.problems]
     if asked.min is not None:
         problems.append(f"{wishes.MIN} is left out: spec.schedulingPolicy.gang.minCount says it")
-    if spec.parent_composite_pod_group_name:
-        problems.append("spec.parentCompositePodGroupName is left out: the group is scheduled on its own")
-    if spec.resource_claims:
-        problems.append("spec.resourceClaims is left out: claims are reserved for pods, not for groups")
     together = spec.scheduling_policy.gang
     smallest = max(1, _count(together.min_count, 1)) if together is not None else 1
     gang = Gang(
@@ -228,21 +224,24 @@ def _pod_group(owner: owners.PodGroup, above: meta.ObjectMeta | None) -> Gang:
         groups=(
             Group(name=gangs.DEFAULT_GROUP, min=smallest, max=_sane(smallest, asked.max), topology=asked.segments),
         ),
-        topology=_native_topology(spec.scheduling_constraints),
+        topology=native_topology(spec.scheduling_constraints),
         may_evict_after=NEVER_SECONDS if spec.preemption_policy == "Never" else 0,
-        evicts_whole=_is_whole(spec.disruption_mode),
+        evicts_whole=is_whole(spec.disruption_mode),
         is_loose=together is None,
+        uid=owner.metadata.uid,
+        claims=spec.resource_claims,
     )
     return _finished(gang, asked, problems=problems)
 
 
-def _native_topology(constraints: owners.Constraints | None) -> wishes.TopologyWish | None:
+def native_topology(constraints: owners.Constraints | None) -> wishes.TopologyWish | None:
+    """A label in which all nodes of a native group have to agree; the API allows one."""
     keys = [one.key for one in constraints.topology if one.key] if constraints is not None else []
     return wishes.TopologyWish(topology="", required=keys[0]) if keys else None
 
 
-def _is_whole(mode: Any) -> bool:
-    """v1alpha2 says PodGroup, later versions have a key `all`."""
+def is_whole(mode: Any) -> bool:
+    """Whether a native group is disrupted as a whole: v1alpha2 says PodGroup, later versions have a key `all`."""
     return mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None)
 
 

@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from dovetail.model import claims
 from dovetail.schedule.backfill.runtimes import Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
 from dovetail.schedule.yielding.bounds import Bounds, Room
+from dovetail.world.events import ObjectKey
 
 NEVER: Final = "never, as things are"  # how it begins where a gang is in its own way
 _THERE: Final = (State.ACTIVE, State.STARTING)
@@ -148,6 +150,16 @@ class Profile:
                     return None
             return Held(job, at, self._end(job, at), self._given(wanted))
 
+    def is_free(self, held: Held, kept: Sequence[Held]) -> bool:
+        """Whether the very devices of a promise, and the room, can still be had at its hour."""
+        with self.at(held.start, on=held.nodes()), self._keeping(kept, held.start, held.end):
+            self.seat(held, held.seats)
+            return all(
+                self._stage.world.sound(node, _taken(held, node)) is None
+                for node in held.nodes()
+                if node in self._stage.world.nodes
+            )
+
     @contextmanager
     def at(self, hour: datetime.datetime, *, on: Collection[str]) -> Iterator[None]:
         """The world, on these nodes, once those who end by then are gone. Everything done inside is taken back."""
@@ -230,6 +242,10 @@ class Profile:
             return Unknown(0, f"{NEVER}: {refusal.summary}")
         silent = {self._stage.job_of(id_).id for id_ in leavers.staying if self._node_of(id_) in nodes}
         return Unknown(len(silent), unbounded(len(silent)))
+
+
+def _taken(held: Held, node: str) -> dict[ObjectKey, claims.AllocationResult]:
+    return {key: one for id_ in held.on(node) for key, one in held.seats[id_].taken(held.job.pods[id_]).items()}
 
 
 def unbounded(holders: int) -> str:

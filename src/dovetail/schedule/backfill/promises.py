@@ -32,14 +32,18 @@ def begun(stage: Stage, placer: Placer) -> Promises | None:
 
 def added(refusal: plan.Refusal, promise: plan.Promise | None) -> plan.Refusal:
     """The refusal with what is promised to the pod all the same."""
-    if promise is None or (promise.start is None and promise.cause.startswith(NEVER)):
+    if promise is None or (promise.start is None and promise.moved_from is None and promise.cause.startswith(NEVER)):
         return refusal
     return msgspec.structs.replace(refusal, summary=f"{refusal.summary}; {_sentence(promise)}")
 
 
 def _sentence(promise: plan.Promise) -> str:
-    if promise.start is None:
+    if promise.start is None and promise.moved_from is None:
         return f"its start is {promise.cause}"
+    if promise.start is None:
+        assert promise.moved_from is not None
+        why = NEVER if promise.cause.startswith(NEVER) else promise.cause
+        return f"its start is {why}, instead of {_stamp(promise.moved_from)}: {promise.lost_to}"
     if promise.moved_from is None:
         return f"starts by {_stamp(promise.start)}"
     return f"starts by {_stamp(promise.start)} instead of {_stamp(promise.moved_from)}: {promise.cause}"
@@ -60,13 +64,18 @@ class Promises:
         self._held: dict[str, Held] = {}  # by job
         self._unknown: dict[str, Unknown] = {}
         self._before: dict[str, plan.Promise] = {}
+        self._lost: dict[str, plan.Promise] = {}  # before that: they have no hour, and are told why
+        self._shut: set[str] = set()  # jobs whose queue takes no more
         self._ranks: dict[str, int] = {}  # of promises made before, the first of them first
         self._made = 0  # to those first in line
         self._seen: dict[str, list[str]] = {}  # by node, who was given room there when promises were last looked at
         self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
         for ref, promise in stage.world.promises.items():
             job = stage.jobs.get(str(ref))
-            if job is not None and promise.start is not None and _waits(job):
+            if job is not None and _waits(job):
+                if promise.start is None:
+                    self._lost[job.id] = promise
+                    continue
                 self._before[job.id] = promise
                 self._ranks[job.id] = len(self._ranks)
         for id_, promise in sorted(self._before.items(), key=_hour):  # who starts earlier has less to choose from
@@ -114,12 +123,11 @@ class Promises:
         stage = self._stage
         touched = {one.found.node for one in stage.given.values()}
         touched |= {why.job.pods[id_].spec.node_name for id_, why in stage.yielded.items()}
+        self._refresh(touched)
         kept = [one for one in self._open() if one.job is not job and not self._comes_before(job, one.job)]
         with self._trying():
             for held in [one for one in kept if not touched.isdisjoint(one.nodes())]:
-                wanted = {id_: found.node for id_, found in held.seats.items()}
-                others = [one for one in kept if one is not held]
-                if self._profile.seats_at(held.job, held.start, wanted, others) is None:
+                if self._anew(held, [one for one in kept if one is not held]) is None:
                     return False
         return True
 
@@ -132,7 +140,10 @@ class Promises:
             self._is_trying = before
 
     def _refresh(self, nodes: Iterable[str]) -> None:
-        """Finds devices anew for promises on nodes where somebody was given room since: on others, at the same hour."""
+        """Finds devices anew for promises on nodes where somebody was given room since: on others, at the same hour.
+
+        Also where it was taken back since: what was found beside somebody who then did not come is not kept.
+        """
         given: dict[str, list[str]] = {node: [] for node in nodes}
         for id_, one in self._stage.given.items():
             if one.found.node in given:
@@ -144,10 +155,14 @@ class Promises:
         fixed = [held for held in self._open() if changed.isdisjoint(held.nodes())]
         with self._trying():
             for held in sorted((one for one in self._open() if one not in fixed), key=lambda one: one.start):
-                wanted = {id_: found.node for id_, found in held.seats.items()}
-                found = self._profile.seats_at(held.job, held.start, wanted, fixed)
-                self._held[held.job.id] = found or held
-                fixed.append(found or held)
+                # Whoever can stays where it is: of two that look for others at the same time one may find none.
+                kept = held if self._profile.is_free(held, fixed) else self._anew(held, fixed) or held
+                self._held[held.job.id] = kept
+                fixed.append(kept)
+
+    def _anew(self, held: Held, others: Sequence[Held]) -> Held | None:
+        wanted = {id_: found.node for id_, found in held.seats.items()}
+        return self._profile.seats_at(held.job, held.start, wanted, others)
 
     def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
         """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
@@ -168,7 +183,8 @@ class Promises:
 
     def blocked(self, job: Job, ids: Sequence[str]) -> None:
         """A job whose turn it was found no room: is it promised a start."""
-        if job.is_satisfied(job.root) or (self._made >= self._stage.policy.batch.promises and job.id not in self._held):
+        is_full = self._made >= self._stage.policy.batch.promises
+        if job.is_satisfied(job.root) or (is_full and job.id not in {**self._held, **self._before}):
             return
         self._made += 1
         self._promise(job, ids)
@@ -176,11 +192,13 @@ class Promises:
     def closed(self, job: Job) -> None:
         """A job may start nothing: what was promised is no longer kept."""
         self._held.pop(job.id, None)
+        self._shut.add(job.id)
 
     def _promise(self, job: Job, ids: Sequence[str], *, is_last: bool = False) -> None:
         """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
-        before = self._held.pop(job.id, None)
+        # First, and with its own among them: what it falls back on must not be found for somebody else meanwhile.
         self._refresh({node for held in self._open() for node in held.nodes()})
+        before = self._held.pop(job.id, None)
         kept = [one for one in self._open() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
         with self._trying():
             found = self._profile.first_start(job, ids, kept, before=None if before is None else before.start)
@@ -211,11 +229,10 @@ class Promises:
     def _stands(self, held: Held) -> bool:
         """Whether a promise can still be kept beside all others."""
         others = [one for one in self._open() if one is not held]
-        wanted = {id_: found.node for id_, found in held.seats.items()}
         with self._trying():
-            found = self._profile.seats_at(held.job, held.start, wanted, others)
-        if found is not None:
-            self._held[held.job.id] = found
+            found = self._anew(held, others)
+            if found is not None and not self._profile.is_free(held, others):
+                self._held[held.job.id] = found
         return found is not None
 
     def _comes_before(self, job: Job, other: Job) -> bool:
@@ -242,6 +259,7 @@ class Promises:
         for id_, held in [*self._held.items()]:
             if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
                 del self._held[id_]
+        self._refresh({node for held in self._held.values() for node in held.nodes()})
         for id_ in [*self._held]:
             kept = self._held.get(id_)
             if kept is not None and not self._stands(kept):
@@ -250,12 +268,20 @@ class Promises:
         self._take_up_again()
         made = [*self._nominated(nominated)]
         made += [self._told(held) for held in self._held.values()]
-        silent = [
-            plan.Promise(gang=_ref(self._stage.jobs[id_]), cause=unknown.why)
-            for id_, unknown in self._unknown.items()
-            if id_ not in self._held and _waits(self._stage.jobs[id_])
-        ]
-        return (*made, *silent)
+        return (*made, *self._silent())
+
+    def _silent(self) -> Iterator[plan.Promise]:
+        """Those whose start nobody knows, and those who had an hour and have none."""
+        for id_ in {**self._unknown, **self._before, **self._lost}:
+            job = self._stage.jobs[id_]
+            if id_ not in self._held and _waits(job):
+                unknown, before, lost = self._unknown.get(id_), self._before.get(id_), self._lost.get(id_)
+                made = plan.Promise(gang=_ref(job), cause="not known" if unknown is None else unknown.why)
+                if before is not None:
+                    made = msgspec.structs.replace(made, moved_from=before.start, lost_to=self._cause(job, before))
+                elif lost is not None:
+                    made = msgspec.structs.replace(made, moved_from=lost.moved_from, lost_to=lost.lost_to)
+                yield made
 
     def _take_up_again(self) -> None:
         """Whoever gave way to somebody who then found room elsewhere has its old promise back, if it can be had."""
@@ -273,21 +299,32 @@ class Promises:
             found = {id_: self._stage.given[id_].found for id_, state in job.state.items() if state is State.NOMINATED}
             if found and not job.next_pods():
                 held = Held(job, self._now, None, found)
-                yield plan.Promise(gang=_ref(job), start=self._now, latest=self._now, seats=_seats(held))
+                before = self._before.get(job.id)
+                start = self._now if before is None or before.start is None else min(before.start, self._now)
+                yield plan.Promise(gang=_ref(job), start=start, latest=self._now, seats=_seats(held))
 
     def wake_at(self) -> datetime.datetime | None:
-        """The next hour at which somebody is to start."""
+        """The next hour at which somebody is to start; now, where that was found out too late for this decision."""
+        for id_, held in self._held.items():
+            before = self._before.get(id_)
+            if held.start <= self._now and (before is None or before.start is None or before.start > self._now):
+                return self._now  # once: then it is before
         slack = datetime.timedelta(seconds=LATE_SECONDS)
         hours = [hour for held in self._held.values() for hour in (held.start, held.start + slack)]
         return min((hour for hour in hours if hour > self._now), default=None)
 
     def _told(self, held: Held) -> plan.Promise:
-        before = self._before.get(held.job.id)
+        before, lost = self._before.get(held.job.id), self._lost.get(held.job.id)
         made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=_seats(held))
+        slack = datetime.timedelta(seconds=LATE_SECONDS)
+        if lost is not None and lost.moved_from is not None and held.start > lost.moved_from + slack:
+            return _moved(made, lost.moved_from, lost.lost_to)
         if before is None or before.start is None:
             return made
-        if held.start > before.start + datetime.timedelta(seconds=LATE_SECONDS):
-            return _moved(made, before.start, self._cause(held, before))
+        if held.start > before.start + slack:
+            return _moved(made, before.start, self._cause(held.job, before))
+        if before.start < held.start <= self._now:  # due: its hour stays what it was while the room is being cleared
+            made = msgspec.structs.replace(made, start=before.start)
         return _moved(made, before.moved_from, before.cause)
 
     def _latest(self, held: Held) -> datetime.datetime | None:
@@ -301,22 +338,24 @@ class Promises:
                     latest = max(latest, late.at)
         return latest
 
-    def _cause(self, held: Held, before: plan.Promise) -> str:
-        """Why a promise is later than before."""
+    def _cause(self, job: Job, before: plan.Promise) -> str:
+        """Why a promise is later than before, or gone."""
+        if job.id in self._shut:
+            return f"queue {job.queue} takes no more"
         nodes = set(before.nodes)
         if gone := sorted(nodes - self._stage.world.nodes.keys()):
             return f"node {gone[0]} is gone"
         if shut := sorted(node for node in nodes if self._stage.world.nodes[node].spec.unschedulable):
             return f"node {shut[0]} takes no more pods"
-        if any(seat.pod.uid not in held.job.pods for seat in before.seats):
+        if any(seat.pod.uid not in job.pods for seat in before.seats):
             return "its pods were made anew"
-        for other in self._newcomers(held.job, nodes):
-            if other.queue != held.job.queue:
+        for other in self._newcomers(job, nodes):
+            if other.queue != job.queue:
                 return f"queue {other.queue} is due what {other.id} takes"
-            if other.priority > held.job.priority:
+            if other.priority > job.priority:
                 return f"{other.id} of priority {other.priority} comes first"
-        if (first := self._promised_first(held.job, nodes)) is not None:
-            return f"{first.job.id}, promised before it, moved: {self._cause(first, self._before[first.job.id])}"
+        if (first := self._promised_first(job, nodes)) is not None:
+            return f"{first.job.id}, promised before it, moved: {self._cause(first.job, self._before[first.job.id])}"
         for node in sorted(nodes):
             for id_ in self._profile.on_node(node):
                 end = self._times.end_of(self._stage.job_of(id_), id_)
@@ -325,12 +364,15 @@ class Promises:
         return "less is free on its nodes than was stated"
 
     def _promised_first(self, job: Job, nodes: set[str]) -> Held | None:
-        """Whoever was promised a start before this job and is now to have these nodes."""
+        """Whoever was promised a start before this job and is now to have these nodes, later or instead of others."""
         rank = self._ranks[job.id]
         for held in self._held.values():
             if self._ranks.get(held.job.id, rank) < rank and not nodes.isdisjoint(held.nodes()):
-                before = self._before[held.job.id].start
-                if before is not None and held.start > before + datetime.timedelta(seconds=LATE_SECONDS):
+                before = self._before[held.job.id]
+                assert before.start is not None
+                where = {seat.pod.uid: seat.node for seat in before.seats}
+                has_moved = any(where.get(id_) != found.node for id_, found in held.seats.items())
+                if has_moved or held.start > before.start + datetime.timedelta(seconds=LATE_SECONDS):
                     return held
         return None
 

@@ -16,7 +16,9 @@ from dovetail.schedule.queues.accounts import Accounts
 
 LATE_SECONDS: Final = 10  # after its hour, until the end of a pod is seen: nobody is late before that
 OVERDUE_SECONDS: Final = 60  # what should have ended is expected to take so much more, or a part of what it took,
-OVERDUE_PART: Final = 10  # over and over
+OVERDUE_PART: Final = 10  # over and over: a step is a tenth longer than all before it together
+
+_SECOND: Final = datetime.timedelta(seconds=1)
 
 
 class End(NamedTuple):
@@ -68,7 +70,14 @@ def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | 
     last = start + datetime.timedelta(seconds=most) if most is not None else now
     if last > now:
         return End(last, True)
-    return End(now + max(datetime.timedelta(seconds=OVERDUE_SECONDS), (now - start) / OVERDUE_PART), True)
+    return End(_next_guess(start, now, end), True)
+
+
+def _next_guess(start: plan.Instant, now: plan.Instant, end: plan.Instant) -> plan.Instant:
+    """In steps that grow: what is promised by a guess stays until that is over, instead of moving with every look."""
+    while end + datetime.timedelta(seconds=LATE_SECONDS) <= now:
+        end += datetime.timedelta(seconds=max(OVERDUE_SECONDS, (end - start) // _SECOND // OVERDUE_PART))
+    return max(end, now)
 
 
 def allowed(accounts: Accounts, queue: str) -> int | None:

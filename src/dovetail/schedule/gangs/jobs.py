@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from dovetail.model import gangs, pods
 from dovetail.schedule import order
+from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.amounts import Amounts
 
 ORDER_ANNOTATION = "dovetail.dev/order-priority"
@@ -60,6 +61,7 @@ class Job:
     """A gang in one decision."""
 
     idle_since: datetime.datetime | None = None  # all it holds is nearly unused: it may be made to yield, and first
+    is_aged = False  # as old as counts: no younger one comes before it, and among such age does not decide
 
     def __init__(
         self, gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]], *, queue: str, is_preemptible: bool
@@ -77,11 +79,25 @@ class Job:
         self.prices: Callable[[str], Amounts] | None = None  # what a waiting pod costs at most
         self._asked: Amounts | None = None
         self._startable = State.WAITING
+        self.is_moved = False
+
+    def priced_by(self, prices: Callable[[str], Amounts] | None) -> None:
+        """Who says from now on what a waiting pod costs at most."""
+        self.prices = prices
+        self._asked = None
+
+    def reset(self) -> None:
+        """Back to where its pods stand before anything is decided."""
+        self.state = {id_: state_of(pod) for id_, pod in self.pods.items()}
+        self._asked = None
+        self._startable = State.WAITING
+        self.is_moved = False
 
     def refill(self, *, is_on: bool) -> None:
         """Whether the next pods are those taken off in a scenario instead of those that wait."""
         self._startable = State.TAKEN if is_on else State.WAITING
         self._asked = None
+        self.is_moved = True
 
     # What is there
 
@@ -124,6 +140,16 @@ class Job:
         """The pods that run."""
         return tuple(id_ for id_ in self.root.members() if self.state[id_] is State.ACTIVE)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any pod waits, be it free to start or not."""
+        return any(state is State.WAITING or state is State.GATED for state in self.state.values())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any pod runs, or was given a node."""
+        return any(state in PLACED for state in self.state.values())
+
     # Who is next
 
     def can_reach_minimum(self) -> bool:
@@ -154,24 +180,23 @@ class Job:
         able = [found for child in ranked if not self.is_satisfied(child) and (found := self._next(child))]
         return [id_ for found in able[:lacking] for id_ in found] if len(able) >= lacking else []
 
-    def _rank(self, team: Team) -> tuple[bool, bool, float, str]:
-        count = self._count(team)
+    def _rank(self, team: Team, gone: Collection[str] = ()) -> tuple[bool, bool, float, str]:
+        count = self._count(team, gone)
         return count >= team.min, team.min <= 0, count / team.min if team.min > 0 else 0.0, team.name
 
     def asked(self) -> Amounts:
-        """What the pods to start next cost at most."""
+        """What the pods to start next cost at most. Not to be changed."""
         if self._asked is None:
-            self._asked = {}
-            for id_ in self.next_pods():
-                assert self.prices is not None
-                for name, amount in self.prices(id_).items():
-                    self._asked[name] = self._asked.get(name, 0) + amount
+            assert self.prices is not None
+            costs = [self.prices(id_) for id_ in self.next_pods()]
+            self._asked = costs[0] if len(costs) == 1 else amounts.total(costs)
         return self._asked
 
     def mark(self, id_: str, state: State) -> None:
         """A pod is doing something else now."""
         self.state[id_] = state
         self._asked = None
+        self.is_moved = True
 
     # Who would yield
 
@@ -188,7 +213,7 @@ class Job:
                 return ()
             movable = [id_ for id_ in team.pods if self.state[id_] is State.ACTIVE and id_ not in gone]
             return (movable[-1],) if movable else ()
-        ranked = sorted(team.teams, key=self._rank, reverse=True)
+        ranked = sorted(team.teams, key=lambda child: self._rank(child, gone), reverse=True)
         for child in ranked:
             if found := self._surplus(child, gone):
                 return found
@@ -216,6 +241,7 @@ class Lone(Job):
         self.prices = None
         self._asked = None
         self._startable = State.WAITING
+        self.is_moved = False
         self._ids = (id_,)
         self._root: Team | None = None
 
@@ -243,6 +269,17 @@ class Lone(Job):
     def has_active(self) -> bool:
         """Whether it runs."""
         return self._state is State.ACTIVE
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether it waits."""
+        state = self.state[self._ids[0]]
+        return state is State.WAITING or state is State.GATED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, or was given a node."""
+        return self.state[self._ids[0]] in PLACED
 
     def active(self) -> tuple[str, ...]:
         """Itself, if it runs."""

@@ -6,37 +6,30 @@ is seen only `later`: there pods that leave are gone, and pods nominated for the
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from dovetail.model import claims, plan, pods, policy
+from dovetail.model import claims, plan, pods, policy, reservations
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import likeness, ready, refuse, ties
-from dovetail.schedule.claims import Books, Needs
+from dovetail.schedule.claims import Books, Needs, left_to
+from dovetail.schedule.gangs import keeping
 from dovetail.schedule.gangs.jobs import PLACED, Job, State
 from dovetail.schedule.placement import Found, Search
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.amounts import Amounts
+from dovetail.schedule.queues.bills import Bills
 from dovetail.schedule.queues.power import Caps
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.trial import Trial, UndoLog
 from dovetail.world.world import World
-
-
-class Guard(Protocol):
-    """Whoever has a say in where a pod may be placed now."""
-
-    def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
-        """Whether the place may be taken: nobody loses what was promised."""
-
-    def stands(self, job: Job) -> bool:
-        """Whether nobody lost what was promised, once others yielded to a job, moved, or stayed after all."""
 
 
 class Given(NamedTuple):
@@ -71,6 +64,7 @@ class Stage:
         jobs: Mapping[str, Job],
         accounts: Accounts,
         tariff: Tariff,
+        bills: Bills | None = None,
     ) -> None:
         self.world = world
         self.policy = policy_
@@ -84,7 +78,7 @@ class Stage:
         self.given: dict[str, Given] = {}
         self._kept: Counter[str] = Counter()  # by node, pods nominated for it
         self.yielded: dict[str, Yielded] = {}
-        self.guards: list[Guard] = []
+        self.guards: list[keeping.Guard] = []
         self.toward: Mapping[str, str] = {}  # by pod, a node that is kept for it
         self.is_later = False
         self.refusals: dict[str, plan.Refusal] = {}
@@ -96,10 +90,10 @@ class Stage:
         self._charges: dict[str, Amounts] = {}  # by pod, what it costs beside its claims
         self._claim_users: dict[ObjectKey, tuple[int, str, bool, Amounts]] = {}
         self._undo = UndoLog()
-        for job in jobs.values():
-            for id_, state in job.state.items():
-                if state in PLACED:
-                    self.charge(job, id_, self.node_of(id_), {})
+        self.withdrawn: dict[str, Job] = {}  # jobs of which something waits again
+        self._bills = bills or Bills()
+        self._bills.bring_up(world, tariff)
+        self._charge_running()
 
     @property
     def jobs_by_pod(self) -> Mapping[str, Job]:
@@ -128,7 +122,8 @@ class Stage:
         """The least and the most a waiting pod may cost."""
         known = self._waits.get(id_)
         if known is None:
-            known = self._waits[id_] = self.tariff.waiting(self._job_of[id_].pods[id_])
+            pod = self._job_of[id_].pods[id_]
+            known = self._waits[id_] = self._bills.waiting(id_, pod, world=self.world, tariff=self.tariff)
         return known
 
     def kind_of(self, job: Job, id_: str) -> Hashable:
@@ -191,8 +186,14 @@ class Stage:
 
     def _is_left(self, claim: claims.ResourceClaim) -> bool:
         users = claim.status.reserved_for
+        if users and users[0].uid in self.world.running():
+            return False  # as most are
+        if any(map(reservations.is_group, users)):
+            names = self.policy.scheduler_names
+            giver = left_to(claim, self.world)
+            return giver is not None and (not names or giver in names)
         if users:
-            return all(self.world.is_over(user) for user in users)
+            return all(self.world.is_over(user, claim.metadata.namespace) for user in users)
         owners = [one.uid for one in claim.metadata.owner_references if one.controller and one.kind == "Pod"]
         return claim.metadata.deletion_timestamp is not None or any(uid not in self.world.pods for uid in owners)
 
@@ -214,6 +215,7 @@ class Stage:
             return found
         self._give(Given(job, pod, found, needs, not self.is_later), id_)
         self.world.assume(pod, found.node, found.taken(pod), volumes=found.volumes if not self.is_later else ())
+        self.search.placed(found)
         return None
 
     def _affordable(
@@ -241,19 +243,28 @@ class Stage:
             found = self.search.find(pod, needs, within=within)
             if isinstance(found, plan.Refusal):
                 return found
-            is_free = self.is_later or self._leaves_promises(pod, found)
+            is_free = self.is_later or self._leaves_promises(pod, found, needs)
             if is_free and all(one.allows(job, pod, found) for one in self.guards):
                 return found
             within = (self.world.nodes.keys() if within is None else set(within)) - {found.node}
 
-    def _leaves_promises(self, pod: pods.Pod, found: Found) -> bool:
-        """Whether the pods nominated for the node still fit once those who leave are gone."""
+    def _leaves_promises(self, pod: pods.Pod, found: Found, needs: Needs) -> bool:
+        """Whether the pods nominated for the node still fit once those who leave are gone, be it on other devices."""
         if found.node not in self._kept:
             return True
         with self.later():
-            taken = found.taken(pod)
+            # Devices of a claim that others leave behind are free then: whoever takes the claim up keeps them.
+            left = {one.key: one.allocation for one in needs.held if self.world.allocation(one.key) is None}
+            taken = {key: one for key, one in left.items() if one is not None} | found.taken(pod)
             self.world.assume(pod, found.node, taken)
-            return self.world.sound(found.node, taken) is None
+            if self.world.sound(found.node, taken) is None:
+                return True
+            kept = {id_: one for id_, one in self.given.items() if not one.is_now and one.found.node == found.node}
+            others = keeping.exchanged(self.world, self.search, tariff=self.tariff, nominated=kept)
+        for id_, other in (others or {}).items():
+            self._note(functools.partial(self.given.__setitem__, id_, self.given[id_]))
+            self.given[id_] = self.given[id_]._replace(found=other)
+        return others is not None
 
     def _give(self, given: Given, id_: str) -> None:
         before = given.job.state[id_]
@@ -296,6 +307,7 @@ class Stage:
         self._uncharge(given.job, id_, taken)
         self._note(lambda: self._recharge_at(given.job, id_, given.found.node, taken))
         self.mark(given.job, id_, State.WAITING, before=given.job.state[id_])
+        self.withdrawn[given.job.id] = given.job
 
     def _needs(self, job: Job, pod: pods.Pod) -> Needs | tuple[Reason, ...]:
         needs = ready.needs(pod, self.books)
@@ -312,10 +324,12 @@ class Stage:
         self, job: Job, pod: pods.Pod, node: str, taken: Mapping[ObjectKey, claims.AllocationResult]
     ) -> tuple[Reason, frozenset[str]] | None:
         """Whether the pod, as placed, is more than its queue or the rack may take; and on which nodes that is so."""
-        cost = self.tariff.of_room(pod, node)
+        account = self.accounts.by_name[job.queue]
+        if job.is_preemptible and not account.is_bounded and self._caps.are_none:
+            return None
+        cost = dict(self.tariff.of_room(pod, node))
         for key, allocation in taken.items():
             amounts.add(cost, self.tariff.of_claim(key, allocation))
-        account = self.accounts.by_name[job.queue]
         reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible)
         return self._caps.refusal(node, cost) if reason is None else (reason, self.tariff.alike(node))
 
@@ -369,6 +383,34 @@ class Stage:
 
     # Accounts
 
+    def _charge_running(self) -> None:
+        """Charges everybody who has a node, as `charge` would: what costs the same is counted first."""
+        world, claim_users = self.world, self._claim_users
+        counts: Counter[tuple[str, bool, int]] = Counter()
+        costs: dict[int, Amounts] = {}
+        for job in self.jobs.values():
+            is_fixed = not job.is_preemptible
+            for id_, state in job.state.items():
+                if state not in PLACED:
+                    continue
+                pod = job.pods[id_]
+                bill = None
+                if state is State.ACTIVE and id_ not in world.assumed:
+                    bill = self._bills.of(id_, pod, world=world, tariff=self.tariff)
+                if bill is None or any(key in claim_users for key, _, _ in bill.claims):
+                    self.charge(job, id_, self.node_of(id_), {})  # the long way: something is shared, or on its way
+                    continue
+                self._charges[id_] = bill.room
+                costs[id(bill.room)] = bill.room
+                counts[job.queue, is_fixed, id(bill.room)] += 1
+                for key, _, price in bill.claims:
+                    claim_users[key] = (1, job.queue, is_fixed, price)
+                    costs[id(price)] = price
+                    counts[job.queue, is_fixed, id(price)] += 1
+        for (queue, is_fixed, cost), count in counts.items():
+            total = {name: amount * count for name, amount in costs[cost].items()}
+            self.accounts.charge(queue, total, is_fixed=is_fixed)
+
     def charge(self, job: Job, id_: str, node: str, allocations: Mapping[ObjectKey, claims.AllocationResult]) -> None:
         """The pod's queue pays for it; a claim is paid for once, by the first that uses it."""
         cost = self.tariff.of_room(job.pods[id_], node)
@@ -411,7 +453,10 @@ class Stage:
     def _claims_of(
         self, pod: pods.Pod, allocations: Mapping[ObjectKey, claims.AllocationResult]
     ) -> tuple[ObjectKey, ...]:
-        return tuple(dict.fromkeys((*self.world.claims_used(pod), *allocations)))
+        used = self.world.claims_used(pod)
+        if allocations.keys() <= set(used):
+            return used
+        return tuple(dict.fromkeys((*used, *allocations)))
 
     def cost_of(self, job: Job, ids: Collection[str]) -> Amounts:
         """What these running pods are charged; claims others share with them are paid on."""
@@ -427,14 +472,11 @@ class Stage:
                 amounts.add(found, known[3])
         return found
 
-    def most_of(self, job: Job, id_: str) -> Amounts:
-        """What a running pod holds, claims it shares with others in full."""
-        found = dict(self._charges.get(id_, {}))
-        for key in self.world.claims_used(job.pods[id_]):
-            known = self._claim_users.get(key)
-            if known is not None:
-                amounts.add(found, known[3])
-        return found
+    def held_by(self, job: Job, id_: str) -> list[Amounts]:
+        """What a running pod holds: its room and its claims, those it shares with others in full."""
+        users = self._claim_users
+        claims_ = [users[key][3] for key in self.world.claims_used(job.pods[id_]) if key in users]
+        return [self._charges[id_], *claims_] if id_ in self._charges else claims_
 
 
 def stand_in(pod: pods.Pod) -> pods.Pod:

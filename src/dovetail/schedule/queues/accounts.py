@@ -17,6 +17,11 @@ from dovetail.schedule.queues.amounts import ENDLESS, Amounts, Bounds
 NO_QUEUE: Final = ""  # the account of work that names no queue
 
 
+def called(queue: str) -> str:
+    """How people are told of an account."""
+    return f"queue {queue}" if queue != NO_QUEUE else "work without a queue"
+
+
 class Account:
     """One queue."""
 
@@ -27,6 +32,7 @@ class Account:
         "created",
         "fair",
         "fixed",
+        "is_bounded",
         "limit",
         "name",
         "parent",
@@ -48,12 +54,15 @@ class Account:
         self.created = order.instant(queue.metadata.creation_timestamp if queue is not None else None)
         shares = {amounts.named(name): share for name, share in spec.resources.items()}
         self.quota: Bounds = {name: _bound(name, share.quota, 0) for name, share in shares.items()}
-        self.limit: Bounds = {name: _bound(name, share.limit, ENDLESS) for name, share in shares.items()}
+        self.limit: Bounds = {
+            n: most for n, share in shares.items() if (most := _bound(n, share.limit, ENDLESS)) < ENDLESS
+        }
         self.weight: Mapping[str, float] = {name: share.weight for name, share in shares.items()}
         if spec.power_cap_watts is not None:
             self.limit = {**self.limit, amounts.POWER: spec.power_cap_watts}
         if not enforces:
             self.quota = self.limit = {}
+        self.is_bounded = bool(self.limit)  # it, or one above it, has a limit
         self.charged: Amounts = {}
         self.fixed: Amounts = {}  # charged by work that cannot be made to yield
         self.waiting: Amounts = {}
@@ -89,6 +98,8 @@ class Accounts:
             parent = self.by_name.get(queue.spec.parent) if queue.spec.parent else None
             account.parent = parent
             (self.roots if parent is None else parent.children).append(account)
+        for account in self.by_name.values():
+            account.is_bounded = any(one.limit for one in account.lineage())
         nobody = self.by_name[NO_QUEUE] = Account(NO_QUEUE, None, enforces=enforces)
         named = {name for account in self.by_name.values() for name in account.quota}
         if known:

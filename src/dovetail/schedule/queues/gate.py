@@ -9,20 +9,22 @@ from collections.abc import Mapping
 
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.queues import amounts
-from dovetail.schedule.queues.accounts import Account
+from dovetail.schedule.queues.accounts import Account, called
 
 
 def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool) -> Reason | None:
     """Why the queue may not take so much more."""
-    wanted = {name: amount for name, amount in asked.items() if amount > 0}
+    if not is_fixed and not account.is_bounded:
+        return None
     for one in account.lineage():
-        for name, amount in wanted.items():
+        for name, amount in asked.items():
+            most = one.limit.get(name)
+            if most is None or amount <= 0:
+                continue
             held = one.charged.get(name, 0)
-            if held + amount > one.limit_of(name):
-                return _reason(
-                    ReasonCode.QUEUE_LIMIT, one, name=name, amount=amount, most=one.limit_of(name), held=held
-                )
-    return quota_refusal(account, wanted) if is_fixed else None
+            if held + amount > most:
+                return _reason(ReasonCode.QUEUE_LIMIT, one, name=name, amount=amount, most=most, held=held)
+    return quota_refusal(account, asked) if is_fixed else None
 
 
 def quota_refusal(account: Account, asked: Mapping[str, int]) -> Reason | None:
@@ -38,12 +40,13 @@ def quota_refusal(account: Account, asked: Mapping[str, int]) -> Reason | None:
 
 
 def _reason(code: ReasonCode, account: Account, *, name: str, amount: int, most: float, held: int) -> Reason:
-    bound = "limit" if code is ReasonCode.QUEUE_LIMIT else "quota, which is all that non-preemptible work may use"
-    if name == amounts.POWER:
-        bound = "power cap"
+    is_quota = code is ReasonCode.QUEUE_QUOTA
+    bound = "power cap" if name == amounts.POWER else "quota" if is_quota else "limit"
     told = f"{text(name, held)} in use and {text(name, amount)} wanted exceed its {bound}, {text(name, most)}"
     detail = told if name == amounts.POWER else f"{told} {name}"
-    return Reason(code=code, subject=f"queue {account.name}", detail=detail)
+    if is_quota:
+        detail += ", which is all that non-preemptible work may use"
+    return Reason(code=code, subject=called(account.name), detail=detail)
 
 
 def text(name: str, amount: float) -> str:

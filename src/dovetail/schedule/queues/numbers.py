@@ -6,11 +6,12 @@ it takes back. Amounts are quantities in the unit people use. What has no end is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from dovetail.model import quantity, queues
 from dovetail.model.queues import QueueStatus, ShareStatus
-from dovetail.schedule.gangs.jobs import PLACED, Job, State
+from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues import amounts, precedence
 from dovetail.schedule.queues.accounts import NO_QUEUE, Account, Accounts
 from dovetail.schedule.queues.amounts import ENDLESS
@@ -18,21 +19,18 @@ from dovetail.schedule.queues.amounts import ENDLESS
 
 def numbers(accounts: Accounts, jobs: Iterable[Job] = ()) -> dict[str, QueueStatus]:
     """By queue; gangs are counted in their own queue and in all above it."""
-    running: dict[str, int] = {}
-    pending: dict[str, int] = {}
-    for job in jobs:
-        states = job.state.values()
-        runs = any(state in PLACED for state in states)
-        waits = not runs and any(state in (State.WAITING, State.GATED) for state in states)
-        for account in accounts.by_name[job.queue].lineage() if runs or waits else ():
-            counted = running if runs else pending
-            counted[account.name] = counted.get(account.name, 0) + 1
+    counts = Counter((job.queue, job.is_running) for job in jobs if job.is_running or job.has_waiting)
+    running: Counter[str] = Counter()
+    pending: Counter[str] = Counter()
+    for (queue, runs), count in counts.items():
+        for account in accounts.by_name[queue].lineage():
+            (running if runs else pending)[account.name] += count
     return {
         name: QueueStatus(
             resources={shown: _share(account, own) for own, shown in _shown(account, accounts).items()},
             dominant_share=f"{precedence.dominant_share(account, accounts):.4g}",
-            running=running.get(name, 0),
-            pending=pending.get(name, 0),
+            running=running[name],
+            pending=pending[name],
         )
         for name, account in accounts.by_name.items()
         if name != NO_QUEUE

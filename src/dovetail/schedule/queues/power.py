@@ -43,6 +43,11 @@ class Caps:
                 for node in domain.nodes:
                     self._domains.setdefault(node, []).append(domain)
 
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is capped."""
+        return not self._domains
+
     def refusal(self, node: str, cost: Mapping[str, int]) -> tuple[Reason, frozenset[str]] | None:
         """Why so much more may not be drawn on a node, and on which nodes for the same reason."""
         more = cost.get(amounts.POWER, 0)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues import amounts
@@ -18,25 +19,32 @@ from dovetail.schedule.queues.amounts import ENDLESS
 
 Key = tuple[object, ...]
 T = TypeVar("T")
+_KEY: Final = operator.itemgetter(0)
+_NOBODY: Final = (None, None)  # a queue that has nobody left to yield
 
 
 def queue_key(account: Account, accounts: Accounts, job: Mapping[str, int], *, less: Mapping[str, int]) -> Key:
     """Lower comes first. `job` is what it would start, `less` what is to be taken as no longer charged."""
     held = amounts.minus(account.charged, less) if less else account.charged
-    names = accounts.resources
-    is_over = any(held.get(name, 0) > account.fair[name] for name in names)
-    is_starved = all(held.get(name, 0) + job.get(name, 0) <= account.quota_of(name) for name in names)
-    uses_undue = any(account.allocatable[name] == 0 and held.get(name, 0) > 0 for name in names)
-    with_job = max(_share(account, accounts, name, held.get(name, 0) + job.get(name, 0)) for name in names)
-    without = max(_share(account, accounts, name, held.get(name, 0)) for name in names)
+    due = account.allocatable
+    is_over = exceeds_quota = uses_undue = False
+    with_job = without = -ENDLESS
+    for name in accounts.resources:  # one round for all: this is asked for every job
+        own = held.get(name, 0)
+        then = own + job.get(name, 0)
+        is_over = is_over or own > account.fair[name]
+        exceeds_quota = exceeds_quota or then > account.quota.get(name, ENDLESS)
+        uses_undue = uses_undue or (own > 0 and due[name] == 0)
+        with_job = max(with_job, _share(account, accounts, name, then))
+        without = max(without, _share(account, accounts, name, own))
     return (
         is_over,
-        not is_starved,
+        exceeds_quota,
         -account.priority,
         uses_undue,
         with_job,
         without,
-        tuple(account.allocatable[name] for name in (amounts.GPU, amounts.CPU, amounts.MEMORY)),
+        (due[amounts.GPU], due[amounts.CPU], due[amounts.MEMORY]),
         account.created,
         account.name,
     )
@@ -57,8 +65,9 @@ def dominant_share(account: Account, accounts: Accounts) -> float:
 
 
 def job_key(job: Job) -> Key:
-    """Lower comes first."""
-    return (-job.priority, job.fullness, job.created, job.name)
+    """Lower comes first. Among those whose age counts no more the larger, who starve behind the small otherwise."""
+    size = job.asked().get(amounts.GPU, 0) if job.is_aged else 0
+    return (-job.priority, job.fullness, not job.is_aged, -size, job.created, job.name)
 
 
 def victim_key(job: Job, gone: Collection[str], toll: Key) -> Key:
@@ -85,15 +94,14 @@ class Line:
     def __init__(self, accounts: Accounts, jobs: Iterable[Job]) -> None:
         self._accounts = accounts
         self._count = itertools.count()
-        self._leaves: dict[str, list[tuple[Key, int, Job]]] = {}
+        self._leaves: dict[str, _Row] = {}
         self._heaps: dict[str | None, list[tuple[Key, int, Account]]] = {}  # by parent, None for the roots
         self._listed: set[str] = set()
         by_queue: dict[str, list[Job]] = {}
         for job in jobs:
             by_queue.setdefault(job.queue, []).append(job)
         for name, listed in by_queue.items():
-            self._leaves[name] = [(job_key(job), next(self._count), job) for job in listed]
-            heapq.heapify(self._leaves[name])
+            self._leaves[name] = _Row(listed)
             for account in reversed([*accounts.by_name[name].lineage()]):
                 self._list(account)
 
@@ -106,8 +114,9 @@ class Line:
 
     def _peek(self, account: Account) -> Job | None:
         """The job an account would start next."""
-        if (own := self._leaves.get(account.name)) is not None and own:
-            return own[0][2]
+        own = self._leaves.get(account.name)
+        if own is not None and (first := own.first()) is not None:
+            return first
         heap = self._heaps.get(account.name)
         return self._peek(heap[0][2]) if heap else None
 
@@ -139,8 +148,7 @@ class Line:
                 parent = account.name
             if not path:
                 return
-            _, _, job = heapq.heappop(self._leaves[path[-1].name])
-            yield job
+            yield self._leaves[path[-1].name].taken()
             for account in reversed(path):
                 entry = self._keyed(account)
                 if entry is not None:
@@ -148,7 +156,33 @@ class Line:
 
     def put_back(self, job: Job) -> None:
         """The job that was taken last has more to start."""
-        heapq.heappush(self._leaves[job.queue], (job_key(job), next(self._count), job))
+        self._leaves[job.queue].put_back(job)
+
+
+class _Row:
+    """The jobs of one queue in order: sorted once, for hardly anybody comes back."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._sorted = sorted(((job_key(job), job) for job in jobs), key=_KEY, reverse=True)  # the last is next
+        self._back: list[tuple[Key, int, Job]] = []
+        self._count = itertools.count()
+
+    def first(self) -> Job | None:
+        """The next."""
+        if self._is_back_first():
+            return self._back[0][2]
+        return self._sorted[-1][1] if self._sorted else None
+
+    def taken(self) -> Job:
+        """The same, and out of the row."""
+        return heapq.heappop(self._back)[2] if self._is_back_first() else self._sorted.pop()[1]
+
+    def put_back(self, job: Job) -> None:
+        """A job that was taken is in the row again."""
+        heapq.heappush(self._back, (job_key(job), next(self._count), job))
+
+    def _is_back_first(self) -> bool:
+        return bool(self._back) and (not self._sorted or self._back[0][0] < self._sorted[-1][0])
 
 
 class Victims:
@@ -194,8 +228,11 @@ class Victims:
 
     def _last(self, siblings: Iterable[Account]) -> Account | None:
         """The leaf that has to give next: at every level the queue whose turn would come last."""
+        able = [account for account in siblings if self._keys.get(account.name) != _NOBODY]
+        if len(able) == 1:
+            return self._leaf(able[0])  # whatever its key is
         best: tuple[Key, Account] | None = None
-        for account in siblings:
+        for account in able:
             known = self._keys.get(account.name)
             if known is None:
                 known = self._keys[account.name] = self._keyed(account)
@@ -203,10 +240,16 @@ class Victims:
                 best = (known[0], known[1])
         return best[1] if best is not None else None
 
-    def _keyed(self, account: Account) -> tuple[Key | None, Account | None]:
+    def _leaf(self, account: Account) -> Account | None:
         leaf = account if self._rows.get(account.name) else self._last(account.children)
         if leaf is None:
-            return None, None
+            self._keys[account.name] = _NOBODY
+        return leaf
+
+    def _keyed(self, account: Account) -> tuple[Key | None, Account | None]:
+        leaf = self._leaf(account)
+        if leaf is None:
+            return _NOBODY
         job = self._rows[leaf.name][0][2]
         portion = job.portion(self._taken.get(job.id, set()))
         cost = self._cost(job, portion)

@@ -16,7 +16,7 @@ from dovetail.allocate import matching
 from dovetail.errors import ExpressionError
 from dovetail.model import claims, objects, pods, policy, quantity, requests, slices
 from dovetail.schedule import extended
-from dovetail.schedule.claims import Books, Needs
+from dovetail.schedule.claims import Books, Needs, Wanted
 from dovetail.schedule.queues import amounts, silicon
 from dovetail.schedule.queues.amounts import Amounts
 from dovetail.world import ledger
@@ -44,34 +44,48 @@ class Tariff:
     def __init__(self, world: World, batch: policy.Batch, named: Collection[str], *, has_power: bool = False) -> None:
         self._world = world
         self._batch = batch
+        self.basis = (frozenset(named), has_power)  # what prices depend on, the policy and the world aside
         self._ledger = ledger.Ledger()
         self._silicon = silicon.Silicon(named, world.classes, has_power=has_power)
         self._books = Books(world)
         self._requests: dict[str, requests.Resources] = {}  # by pod
+        self._alike_pods: dict[tuple[object, ...], Price] = {}  # of pods that ask for the same
         self._made: dict[ObjectKey, claims.ResourceClaim] = {}
-        self._asked: dict[ObjectKey, Price] = {}
+        self._texts: dict[ObjectKey, bytes] = {}  # of claims without devices, what they ask for
         self._specs: dict[bytes, Price] = {}
         self._scalars: dict[tuple[str, int], Price] = {}
         self._offering: dict[str, tuple[Mapping[str, str], ...]] | None = None
         self._behind: dict[str, str] | None = None
         self._alike: dict[str, frozenset[str]] | None = None
+        self._rooms: dict[requests.Resources, Amounts] = {}
+        self._last: tuple[ObjectKey, claims.AllocationResult, Amounts] | None = None
 
     # Waiting
 
     def waiting(self, pod: pods.Pod) -> Price:
-        """The least and the most a pod without a node may cost."""
+        """The least and the most a pod without a node may cost. Not to be changed: pods that ask alike share it."""
         asked = self._request(pod)
+        needs = self._books.needs(pod) if pod.spec.resource_claims else None
+        wanted = needs.wanted if isinstance(needs, Needs) else ()
+        if any(one.allocation is not None for one in wanted):
+            return self._of_wanted(asked, wanted)
+        key = (asked, *[self._text(one) for one in wanted])
+        known = self._alike_pods.get(key)
+        if known is None:
+            known = self._alike_pods[key] = self._of_wanted(asked, wanted)
+        return known
+
+    def _of_wanted(self, asked: requests.Resources, wanted: Sequence[Wanted]) -> Price:
         least = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
         most = dict(least)
         for name, count in asked.scalars:
             _add(least, most, self._of_scalar(name, count))
-        needs = self._books.needs(pod) if pod.spec.resource_claims else None
-        for one in needs.wanted if isinstance(needs, Needs) else ():
+        for one in wanted:
             if one.allocation is not None:
                 found = self.of_claim(one.key, one.allocation)
                 _add(least, most, Price(found, found))
             else:
-                _add(least, most, self._of_spec(one.key, one.claim))
+                _add(least, most, self._of_spec(one))
         return Price(least, most)
 
     def _request(self, pod: pods.Pod) -> requests.Resources:
@@ -121,11 +135,17 @@ class Tariff:
     # Placed
 
     def of_room(self, pod: pods.Pod, node: str) -> Amounts:
-        """What a pod on a node costs, its claims aside: what the node does not offer itself is served by a claim."""
+        """What a pod on a node costs, its claims aside: what the node does not offer itself is served by a claim.
+
+        Not to be changed: others may have been given the same.
+        """
         asked = self._request(pod)
-        found = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
         if not asked.scalars:
-            return found
+            plain = self._rooms.get(asked)
+            if plain is None:
+                plain = self._rooms[asked] = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
+            return plain
+        found = {amounts.CPU: asked.milli_cpu, amounts.MEMORY: asked.memory_bytes}
         known = self._world.nodes.get(node)
         labels = known.metadata.labels if known is not None else {}
         offered = self._world.offered(node) if known is not None else None
@@ -136,7 +156,14 @@ class Tariff:
         return found
 
     def of_claim(self, key: ObjectKey, allocation: claims.AllocationResult) -> Amounts:
-        """What a claim's devices cost."""
+        """What a claim's devices cost. Not to be changed."""
+        if self._last is not None and self._last[1] is allocation and self._last[0] == key:
+            return self._last[2]  # asked before a pod is placed, and again to charge it
+        found = self._of_results(key, allocation)
+        self._last = (key, allocation, found)
+        return found
+
+    def _of_results(self, key: ObjectKey, allocation: claims.AllocationResult) -> Amounts:
         found: Amounts = {}
         for result in allocation.devices.results:
             if result.admin_access:
@@ -224,14 +251,18 @@ class Tariff:
 
     # Claims without devices
 
-    def _of_spec(self, key: ObjectKey, claim: claims.ResourceClaim) -> Price:
+    def _of_spec(self, wanted: Wanted) -> Price:
         """Worked out once for all claims that ask for the same."""
-        known = self._asked.get(key)
+        text = self._text(wanted)
+        known = self._specs.get(text)
         if known is None:
-            text = objects.encode_struct(claim.spec)
-            if text not in self._specs:
-                self._specs[text] = self._of_requests(claim.spec.devices.requests)
-            known = self._asked[key] = self._specs[text]
+            known = self._specs[text] = self._of_requests(wanted.claim.spec.devices.requests)
+        return known
+
+    def _text(self, wanted: Wanted) -> bytes:
+        known = self._texts.get(wanted.key)
+        if known is None:
+            known = self._texts[wanted.key] = objects.encode_struct(wanted.claim.spec)
         return known
 
     def _of_requests(self, asked: Iterable[claims.DeviceRequest]) -> Price:

@@ -6,7 +6,8 @@ kept from job to job until somebody is told that it changed. Given a stage; neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dovetail.schedule.gangs.jobs import Job
@@ -33,8 +34,10 @@ class Room:
         self._stage = stage
         self._ledger = ledger.Ledger()
         self._held: dict[str, Offer] = {}
+        self._offers: dict[tuple[int, ...], tuple[Offer, list[amounts.Amounts]]] = {}
         self._free: dict[str, Offer] | None = None
         self._most: dict[str, Offer] | None = None
+        self._rest: Iterator[Job] = iter(())  # who is not in it yet
 
     def free(self) -> dict[str, Offer]:
         """By node, what is free."""
@@ -43,25 +46,36 @@ class Room:
                 self._free = {node: self._on(node) for node in self._stage.world.nodes}
         return self._free
 
-    def most(self) -> dict[str, Offer]:
-        """By node, what would be free if everybody yielded who ever may."""
+    def growing(self) -> Iterator[Mapping[str, Offer]]:
+        """By node, what would be free if those yielded who ever may: more and more of them, at last everybody."""
         if self._most is None:
-            offers = dict(self.free())
-            for job in self._stage.running_jobs():
-                for id_ in job.active():
-                    node = self._stage.node_of(id_)
-                    if node in offers:
-                        offers[node] = _plus(offers[node], self.held(id_))
-            self._most = offers
-        return self._most
+            self._most = dict(self.free())
+            self._rest = iter(self._stage.running_jobs())
+        yield self._most
+        size = len(self._most)  # whoever looks at all nodes each time may as well look at so many jobs
+        while some := list(itertools.islice(self._rest, size)):
+            self._add(some, self._most)
+            yield self._most
+            size *= 2
+
+    def _add(self, jobs: Iterable[Job], offers: dict[str, Offer]) -> None:
+        for job in jobs:
+            for id_ in job.active():
+                node = self._stage.node_of(id_)
+                if node in offers:
+                    offers[node] = _plus(offers[node], self.held(id_))
 
     def held(self, id_: str) -> Offer:
         """What a running pod holds."""
         known = self._held.get(id_)
         if known is None:
-            cost = self._stage.most_of(self._stage.job_of(id_), id_)
-            gpus = cost.get(amounts.GPU, 0) + 1  # parts were rounded
-            known = self._held[id_] = (gpus, cost.get(amounts.CPU, 0), cost.get(amounts.MEMORY, 0))
+            costs = self._stage.held_by(self._stage.job_of(id_), id_)
+            key = tuple(map(id, costs))  # what costs the same is mostly one object, which the stage keeps
+            if key not in self._offers:
+                cost = amounts.total(costs)
+                gpus = cost.get(amounts.GPU, 0) + 1  # parts were rounded
+                self._offers[key] = (gpus, cost.get(amounts.CPU, 0), cost.get(amounts.MEMORY, 0)), costs
+            known = self._held[id_] = self._offers[key][0]
         return known
 
     def changed(self, nodes: Iterable[str]) -> None:
@@ -90,17 +104,18 @@ class Bounds:
         self._least: Offer = tuple(min(one.get(name, 0) for one in costs) for name in names)  # type: ignore[assignment]
         self._main = 0 if any(one.get(amounts.GPU) for one in costs) else 1
         self._asked = [one.get(names[self._main], 0) for one in costs]
+        self._known: dict[Offer, int] = {}  # by offer, how many of the pods it might hold
         self._free = room.free()
         self.slots = self._slots_in(self._free.values())
         self._total = sum(offer[self._main] for offer in self._free.values() if offer[self._main] > 0)
         self._largest = max((offer[self._main] for offer in self._free.values()), default=0)
 
     def _slots(self, offer: Offer) -> int:
-        """How many of the smallest pods an offer might hold."""
-        found = MANY
-        for have, need in zip(offer, self._least, strict=True):
-            if need > 0:
-                found = min(found, have // need if have > 0 else 0)
+        """How many of the smallest pods an offer might hold. Few offers differ, and many are asked about."""
+        found = self._known.get(offer)
+        if found is None:
+            parts = [max(have, 0) // need for have, need in zip(offer, self._least, strict=True) if need > 0]
+            found = self._known[offer] = min(parts, default=MANY)
         return found
 
     def _slots_in(self, offers: Iterable[Offer]) -> int:
@@ -108,7 +123,9 @@ class Bounds:
 
     def could_ever_fit(self) -> bool:
         """Whether the pods might fit if everybody yielded who ever may."""
-        offers = self._room.most().values()
+        return any(self._hold(offers.values()) for offers in self._room.growing())
+
+    def _hold(self, offers: Collection[Offer]) -> bool:
         largest = max((offer[self._main] for offer in offers), default=0)
         return largest >= max(self._asked) and self._slots_in(offers) >= len(self._asked)
 

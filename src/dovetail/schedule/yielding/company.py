@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from dovetail.model import reservations
+from dovetail.schedule import claims as pod_claims
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.world.events import ObjectKey
@@ -47,8 +49,11 @@ class Company:
         world = self._stage.world
         known = set(ids)
         found: dict[str, None] = {}
-        for key in dict.fromkeys(key for id_ in known for key in world.claims_used(job.pods[id_])):
-            found.update(dict.fromkeys(id_ for id_ in self._users(key) if id_ not in known))
+        for id_ in known:
+            for key in world.claims_used(job.pods[id_]):
+                for other in self._users(key):
+                    if other not in known:
+                        found[other] = None
         return list(found)
 
     def _users(self, key: ObjectKey) -> list[str]:
@@ -56,10 +61,10 @@ class Company:
         claim = world.claims.get(key)
         if claim is None:
             return []
-        starting = world.assumed_users(key)
-        if len(claim.status.reserved_for) < 2 and not starting:
+        users, starting = claim.status.reserved_for, world.assumed_users(key)
+        if len(users) < 2 and not starting and not any(map(reservations.is_group, users)):
             return []
-        return [id_ for id_ in (*(user.uid for user in claim.status.reserved_for), *starting) if self._is_there(id_)]
+        return [id_ for id_ in (*pod_claims.users_of(claim, world), *starting) if self._is_there(id_)]
 
     def _is_there(self, id_: str) -> bool:
         job = self._job_of(id_)

@@ -15,7 +15,7 @@ from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.queues import amounts, gate
-from dovetail.schedule.queues.accounts import Account
+from dovetail.schedule.queues.accounts import Account, called
 from dovetail.schedule.queues.amounts import ENDLESS, Amounts
 
 
@@ -167,7 +167,7 @@ class Reclaim:
             if held + asked.get(name, 0) > due:
                 detail = f"{gate.text(name, held)} in use and {gate.text(name, asked.get(name, 0))} wanted exceed its "
                 detail += f"fair share, {gate.text(name, due)} {name}"
-                return Reason(code=ReasonCode.QUEUE_SHARE, subject=f"queue {job.queue}", detail=detail)
+                return Reason(code=ReasonCode.QUEUE_SHARE, subject=called(job.queue), detail=detail)
         return None if job.is_preemptible else gate.quota_refusal(account, asked)
 
     def victims(self, job: Job) -> Iterator[Job]:
@@ -257,7 +257,7 @@ class Reclaim:
         typed = (one for one in account.quota if one != amounts.GPU and amounts.is_silicon(one) and asked.get(one))
         name = next(typed, amounts.GPU if asked.get(amounts.GPU) else amounts.CPU)
         held, due = account.charged.get(name, 0), account.fair[name]
-        return f"queue {job.queue} has {gate.text(name, held)} of the {gate.text(name, due)} {name} it is due"
+        return f"{called(job.queue)} has {gate.text(name, held)} of the {gate.text(name, due)} {name} it is due"
 
 
 def _ratio(account: Account, name: str) -> float:

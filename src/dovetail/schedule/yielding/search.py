@@ -58,7 +58,8 @@ class Solver:
         self._waiting = waiting
         self._room = Room(stage)
         self._doubtful: list[Portion] = []  # of the scenario that was tried last
-        self._going: list[Portion] = []  # of the same, those who do not stay where they are
+        self._going: list[Portion] = []  # of the same, those who do not stay on their node
+        self._is_harmless = False  # of the same, whether everybody stays or moves: it might do as well without them
         self._portions: dict[str, list[Portion]] = {}  # by job, those offered so far
         self._bundles: dict[tuple[str, ...], list[Portion]] = {}  # by pods, those who share devices
         self._losses = Losses(stage)
@@ -77,10 +78,11 @@ class Solver:
             return Reason(code=ReasonCode.GANG_WAITS, detail="even if all who may ever have to yielded, it had no room")
         if self._rules.must_move and not bounds.is_free_in_total():
             return Reason(code=ReasonCode.GANG_WAITS, detail="what is free in total would not do, however others moved")
-        if self._stage.yielded and self._try(job, ids, (), is_kept=False):
-            return Reason(code=ReasonCode.GANG_WAITS, detail="there will be room for it once those who yield are gone")
         offered = Offered(self._offered(job))
-        found = self._grown(job, ids, offered, bounds)
+        has_room = bool(self._stage.yielded) and self._try(job, ids, (), is_kept=False)
+        if has_room and next(iter(offered), None) is None:  # whoever may ask nobody waits until the room is free
+            return Reason(code=ReasonCode.GANG_WAITS, detail="there will be room for it once those who yield are gone")
+        found = self._carried_out(job, ids, ()) if has_room else self._grown(job, ids, offered, bounds)
         if found is None:
             is_alone = next(iter(offered), None) is None
             detail = "nobody has to yield to it" if is_alone else "no fair way was found to make room for it"
@@ -188,6 +190,8 @@ class Solver:
                 continue
             if not is_final:
                 return tuple(chosen)
+            if self._is_harmless and self._try(job, ids, (), is_kept=False):
+                return self._carried_out(job, ids, ())
             if self._rules.must_move or self._starts_next(job, ids):
                 return self._carried_out(job, ids, chosen)
         return None
@@ -257,19 +261,26 @@ class Solver:
             if not all(guard.stands(job) for guard in stage.guards):
                 return False
             self._doubtful = list(self._unneeded(job, chosen)) if len(chosen) > 1 else []
+            self._is_harmless = not gone
             self._going = [
-                Portion(one.job, left) for one in chosen if (left := tuple(i for i in one.ids if i in stage.yielded))
+                Portion(one.job, left) for one in chosen if (left := tuple(filter(self._leaves_its_node, one.ids)))
             ]
             if is_kept:
                 attempt.commit()
         return True
 
+    def _leaves_its_node(self, id_: str) -> bool:
+        given = self._stage.given.get(id_)
+        return id_ in self._stage.yielded and (given is None or given.found.node != self._stage.node_of(id_))
+
     def _unneeded(self, job: Job, chosen: Sequence[Portion]) -> Iterator[Portion]:
-        """Victims without whom it might do as well: the job is not where they were, or they stay on their node."""
+        """Victims without whom it might do as well: the job is not where they were, or they find room again."""
         used = set(nodes_of(self._stage, job))
         for one in chosen:
             moved = [self._stage.given[id_] for id_ in one.ids if id_ in self._stage.given]
-            if used.isdisjoint(_nodes(one)) or any(m.found.node in _nodes(one) for m in moved):
+            if self._rules.must_move:  # all of them find room; who has to move at all is asked of few
+                moved = [given for given in moved if given.found.node in _nodes(one)]
+            if used.isdisjoint(_nodes(one)) or moved:
                 yield one
 
     def _take_off(self, job: Job, chosen: Sequence[Portion]) -> dict[str, amounts.Amounts]:
@@ -382,6 +393,8 @@ def _gathered(offered: Offered, bounds: Bounds, count: int) -> Iterator[Sequence
 
 
 def _nodes(portion: Portion) -> dict[str, None]:
+    if len(portion.ids) == 1:
+        return {portion.job.pods[portion.ids[0]].spec.node_name: None}
     return dict.fromkeys(portion.job.pods[id_].spec.node_name for id_ in portion.ids)
 
 

@@ -12,7 +12,7 @@ from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.stage import Stage, Yielded
 
-_ALIVE = (State.ACTIVE, State.STARTING, State.NOMINATED, State.LEAVING, State.STUCK)
+_LEFT = (State.ACTIVE, State.STARTING, State.NOMINATED)  # what could be taken back
 
 
 def take_back(stage: Stage) -> datetime.datetime | None:
@@ -33,7 +33,7 @@ def take_back(stage: Stage) -> datetime.datetime | None:
         for id_, state in [*job.state.items()]:
             if state is State.ACTIVE:
                 stage.release(job, id_, why)
-            elif state in (State.STARTING, State.NOMINATED):
+            elif id_ in stage.given:  # what was decided before is on its way, and is taken back once it is there
                 stage.withdraw(id_)
     return wake
 
@@ -42,7 +42,7 @@ def _is_incomplete(job: Job) -> bool:
     if isinstance(job, Lone):
         return False  # it is there or it is not
     states = job.state.values()
-    if State.SUCCEEDED in states or not any(state in _ALIVE for state in states):
+    if State.SUCCEEDED in states or not any(state in _LEFT for state in states):
         return False
     return not job.is_satisfied(job.root)
 

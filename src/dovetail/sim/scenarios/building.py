@@ -29,7 +29,9 @@ _RESOURCES: Final = ("gpu", "cpu", "memory")
 _MIG: Final = re.compile(r"nvidia\.com/mig-([0-9]+)g\..*")
 _QUEUE_AGE: Final = 86_400  # seconds the oldest queue exists
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_NO_LABEL: Final = re.compile(r"[^A-Za-z0-9._-]")
 _DIGESTED: Final = "sha256-"
+_HEAD: Final = 32  # characters of a name that are kept before its digest: a label's value has 63 at most
 _SPREAD: Final = -1
 
 
@@ -92,10 +94,14 @@ def gang_ref(job: reading.Job) -> plan.GangRef:
 
 
 def label_value(text: str) -> str:
-    """The text where it may be a label's value, else one that no other text becomes."""
-    if _LABEL.fullmatch(text) and not text.startswith(_DIGESTED):
+    """The text where it may be a label's value, else one that no other text becomes.
+
+    It begins as the text does: where all else is equal, names decide whose turn it is.
+    """
+    if _LABEL.fullmatch(text) and _DIGESTED not in text:
         return text
-    return _DIGESTED + hashlib.sha256(text.encode()).hexdigest()[:48]
+    head = _NO_LABEL.sub("-", text).lstrip("-._")[:_HEAD]
+    return head + _DIGESTED + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _leaning(strategy: reading.Strategy, weight: int) -> int:

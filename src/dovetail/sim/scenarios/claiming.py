@@ -17,7 +17,7 @@ NAMESPACE: Final = "default"
 GPU: Final = "gpu"
 NUMA: Final = "numa"
 REQUEST: Final = "devices"
-GUARANTEED: Final = "Guaranteed"
+GUARANTEED: Final = machines.GUARANTEED
 FRACTION: Final = "dovetail.dev/gpu-fraction"  # what was asked of each GPU, before it became an amount of memory
 
 

@@ -28,6 +28,7 @@ CLAIMED_DRIVER: Final = "dra.example.com"
 NUMA_DRIVER: Final = "numa.example.com"
 NUMA_CLASS: Final = "numa.example.com"
 ALIGNING: Final = frozenset({"single-numa-node", "restricted"})  # policies that turn pods away
+GUARANTEED: Final = "Guaranteed"  # the class of pods that are aligned
 NODE_LABEL: Final = "dovetail.dev/scenario-node"
 HOSTNAME: Final = "kubernetes.io/hostname"
 ENDLESS: Final = quantity.parse("1E")
@@ -175,7 +176,7 @@ def _held_of_zones(scenario: reading.Scenario) -> dict[str, dict[tuple[str, str]
     known = {node.name: node for node in scenario.nodes}
     found: dict[str, dict[tuple[str, str], float]] = {}
     for pod in (pod for job in scenario.jobs for pod in job.pods if pod.state in reading.HOLDING):
-        if pod.node is None:
+        if pod.node is None or pod.qos != GUARANTEED:  # whoever is not aligned holds none of its zones
             continue
         taken = found.setdefault(pod.node, {})
         for name, amounts in pod.numa_placement.items():

@@ -5,6 +5,7 @@ Given bytes. Raises InputError with the place and the field. Never makes objects
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -14,6 +15,7 @@ from dovetail import errors
 
 SCHEMA: Final = "scenario/1"
 
+MAX_GPUS: Final = 100_000  # of a node; each is a device in memory, so a slip of the pen must not take all of it
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Strategy = Literal["binpack", "spread", "none"]
@@ -79,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs of a node, all alike."""
 
-    count: Count = 0
+    count: Annotated[int, msgspec.Meta(ge=0, le=MAX_GPUS)] = 0
     memory_mib: Annotated[int, msgspec.Meta(ge=1)] = 100  # of each
     mig: Literal["none", "single", "mixed"] = "none"
 
@@ -284,7 +286,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Job, ...] = ()
 
 
-_DECODER: Final = msgspec.json.Decoder(Scenario)
+_DECODER: Final = msgspec.json.Decoder(Scenario, strict=False)  # 2.0 is as good as 2
+_CHOICES: Final = {"state": tuple(State), "actions": tuple(Action), "mode": ("single", "cycles")}
+_FIELD: Final = re.compile(r"\.(?P<name>\w+)(?:\[[^\]]*\])*`$")
 
 
 def read(line: bytes, *, place: str) -> Scenario:
@@ -292,7 +296,7 @@ def read(line: bytes, *, place: str) -> Scenario:
     try:
         scenario = _DECODER.decode(line)
     except msgspec.ValidationError as error:
-        raise errors.InputError(f"{place}: {error}") from None
+        raise errors.InputError(f"{place}: {error}{_choices(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise errors.InputError(f"{place}: not JSON: {error}") from None
     if scenario.schema != SCHEMA:
@@ -300,6 +304,13 @@ def read(line: bytes, *, place: str) -> Scenario:
     if problem := _problem(scenario):
         raise errors.InputError(f"{place}: {problem}")
     return scenario
+
+
+def _choices(message: str) -> str:
+    """The words a field may have, where the message complains of another."""
+    field = _FIELD.search(message)
+    known = _CHOICES.get(field["name"]) if field and "enum value" in message else None
+    return f"; expected one of {', '.join(known)}" if known else ""
 
 
 def _problem(scenario: Scenario) -> str | None:

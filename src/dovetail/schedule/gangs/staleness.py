@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime
 
-from dovetail.loops import minimum
 from dovetail.model import gangs, plan
+from dovetail.schedule.gangs import minimum
 from dovetail.world.world import World
 
 

@@ -1,0 +1,82 @@
+"""Lives through many random yards and tells where a promise moved without a cause: `python -m tests.backfill`.
+
+Everybody takes no longer than stated. Where all are equally important no promise may move later, and nobody may start
+later than first promised; where some are more important (`--ranked`) whatever moves later has to say who took its
+place. Prints a line for every yard in which something went wrong. Exit 1 if there was any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import random
+import sys
+from collections.abc import Iterator
+
+from dovetail.schedule.backfill import runtimes
+from tests.backfill.yard import Work, Yard, after
+
+MINUTE = 60
+LATE = datetime.timedelta(seconds=runtimes.LATE_SECONDS)
+NO_CAUSE = "less is free on its nodes than was stated"
+
+
+def drawn(seed: int, *, is_ranked: bool) -> Yard:
+    """A yard of up to four nodes after everything that arrived within an hour has run."""
+    rng = random.Random(seed)
+    works = []
+    for number in range(rng.randint(6, 14 if is_ranked else 16)):
+        stated = rng.randint(1, 40)
+        is_silent = rng.randint(0, 9) == 0
+        works.append(
+            Work(
+                name=f"w{number}",
+                pods=rng.choice((1, 1, 1, 2, 3)),
+                gpus=rng.choice((1, 1, 2, 3, 4)),
+                seconds=rng.randint(1, stated) * MINUTE,
+                states=None if is_silent else stated * MINUTE,
+                at=rng.randint(0, 60),
+                priority=rng.choice((0, 0, 0, 50)) if is_ranked else 0,
+            )
+        )
+    nodes, promises = rng.randint(1, 3 if is_ranked else 4), rng.choice((1, 4, 8))
+    return Yard(nodes=nodes, gpus=4, promises=promises).arrive(*works).go_on()
+
+
+def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
+    """What should not have happened."""
+    for name, told in yard.promised.items():
+        dated = [(turn, one) for turn, one in zip(yard.turns[name], told, strict=True) if one.start is not None]
+        for (first, before), (second, later) in itertools.pairwise(dated):
+            assert before.start is not None
+            assert later.start is not None
+            if not is_ranked and later.start > before.start:
+                yield f"{name} moved from {before.start:%H:%M:%S} to {later.start:%H:%M:%S}: {later.cause}"
+            is_same = second == first + 1  # else it started meanwhile, and was evicted
+            if is_same and later.start > before.start + LATE and NO_CAUSE in (later.cause or NO_CAUSE):
+                yield f"{name} moved to {later.start:%H:%M:%S} for nothing"
+        began = yard.started(name)
+        if not is_ranked and dated and (began is None or after(began) > (dated[0][1].start or after(0))):
+            yield f"{name} started later than first promised"
+
+
+def main() -> int:
+    """Reads the command line and lives through what it asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0:100", help="first and beyond the last")
+    parser.add_argument("--ranked", action="store_true", help="with work of two priorities")
+    asked = parser.parse_args()
+    first, last = map(int, asked.seeds.split(":"))
+    wrong = 0
+    for seed in range(first, last):
+        found = [*faults(drawn(seed, is_ranked=asked.ranked), is_ranked=asked.ranked)]
+        wrong += bool(found)
+        if found:
+            print(f"{seed}: {'; '.join(found)}", flush=True)
+    print(f"{last - first} yards, {wrong} with faults")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

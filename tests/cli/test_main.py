@@ -1,0 +1,74 @@
+"""The command line as a whole: what is no command, and that no wrong input ends in a traceback."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dovetail.cli import main
+from tests.cli import running
+
+BINARY = bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("whne", '"whne" is no command; did you mean when?'),
+        ("why", '"why" is no command; `dovetail get pods -o wide` says why a pod waits'),
+        ("xyzzy", '"xyzzy" is no command\n'),
+    ],
+)
+def test_of_a_command_there_is_not_the_nearest_is_told(tmp_path: Path, typed: str, told: str) -> None:
+    done = running.inside(tmp_path, typed, "pod/train-0")
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+def test_hints_are_about_commands_there_are_not_and_name_ones_there_are() -> None:
+    assert not main.HINTS.keys() & main.COMMANDS.keys()
+    for hint in main.HINTS.values():
+        assert {part.split()[1] for part in hint.split("`")[1::2]} <= main.COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("apply", "-f"),
+        ("migrate", "kueue", "-f"),
+        ("migrate", "kai", "-f"),
+        ("decide", "--scenarios"),
+        ("allocate", "--worlds"),
+        ("up", "--fleet"),
+        ("scheduler", "--config"),
+        ("when", "--kubeconfig"),
+        ("get", "queues", "--kubeconfig"),
+        ("snapshot", "show"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("what", ["nowhere", "binary", "directory", "text"])
+def test_a_file_that_is_none_is_refused_in_words(tmp_path: Path, command: tuple[str, ...], what: str) -> None:
+    """Whoever reads a file says which one is wrong; an exception that nobody expects would come out of `inside`."""
+    place = tmp_path / what
+    if what == "binary":
+        place.write_bytes(BINARY)
+    elif what == "directory":
+        place.mkdir()
+    elif what == "text":
+        place.write_text("just text\n", encoding="utf-8")
+    done = running.inside(tmp_path / "state", *command, str(place))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: ")
+    assert str(place) in done.err
+
+
+@pytest.mark.parametrize(("where", "code"), [(">/dev/full", 1), (">&-", 0), ("| head -1", 0)])
+def test_an_output_that_takes_nothing_ends_in_words(tmp_path: Path, where: str, code: int) -> None:
+    command = f"{shlex.join(running.PROGRAM)} cel check true {where}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stderr == ("error: output: No space left on device\n" if code else "")
