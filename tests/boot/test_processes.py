@@ -95,6 +95,29 @@ def test_a_tethered_process_dies_with_its_parent_even_when_that_is_killed(log: P
     assert cluster.wait_until_gone(child, seconds=PATIENCE_SECONDS)
 
 
+def test_a_process_that_is_to_live_on_does_not_begin_before_its_id_was_put_down(log: Path) -> None:
+    program = (
+        "import os, pathlib, sys; from dovetail.boot import processes\n"
+        "def note(pid):\n"
+        "    print(pid, flush=True)\n"
+        "    if sys.argv[2] == 'killed': os.kill(os.getpid(), 9)\n"
+        "words = ['sh', '-c', 'echo began; exec sleep 600']\n"
+        "processes.start(words, log=pathlib.Path(sys.argv[1]), is_tethered=False, note=note)"
+    )
+
+    def start(fate: str) -> processes.Recorded:
+        asked = [sys.executable, "-c", program, str(log), fate]
+        pid = int(subprocess.run(asked, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS).stdout)
+        return processes.recorded("child", pid, log=log)
+
+    assert cluster.wait_until_gone(start("killed"), seconds=PATIENCE_SECONDS)
+    assert log.read_text() == ""
+    child = start("spared")
+    wait_for("began", log)
+    assert processes.is_alive(child)
+    processes.end(child, grace_seconds=0)
+
+
 def test_only_who_listens_is_said_to_listen(log: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, running(log, "sleep", "60") as thing:
         port = server.getsockname()[1]

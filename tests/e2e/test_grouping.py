@@ -24,6 +24,7 @@ GATES = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
 COMPOSITES = "scheduling.k8s.io/v1alpha3"  # 1.37 alone, and off by default
 UPSTREAM = "upstream"
 COMPOSITE_GATES = {"CompositePodGroup": True, "TopologyAwareWorkloadScheduling": True}
+with_composites = pytest.mark.parametrize("cluster", ["1.37"], indirect=True, scope="module")
 JOB_SETS = {  # as little of the real definition as a server needs
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -132,16 +133,14 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
     cluster.wait_for("a leader", cluster.leads)
 
 
+@with_composites
 def test_groups_of_a_group_start_together_in_one_place(cluster: Live, story: Scene) -> None:
-    if cluster.plane.parts.minor == "1.36":
-        pytest.skip("CompositePodGroup came with 1.37")
     tell_of_racks(story, lambda: story.wait_refused("p0", "CompositePodGroup llama", "not been seen"))
 
 
+@with_composites
 def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
     """The same groups under a kube-scheduler with the same gates: claims reserved alike, all in one rack or nobody."""
-    if cluster.plane.parts.minor == "1.36":
-        pytest.skip("CompositePodGroup came with 1.37")
     cluster.plane.start_scheduler(UPSTREAM)
     found = {}
     try:

@@ -214,7 +214,7 @@ def test_a_receiver_gets_the_spans_with_ids_times_and_attributes() -> None:
 def test_a_receiver_that_takes_nothing_holds_nobody_up(answers: int | None, caplog: pytest.LogCaptureFixture) -> None:
     """None: it accepts connections and is silent. Either way old spans go, it is said once, and closing ends."""
 
-    async def main() -> None:
+    async def main() -> str:
         runner: web.AppRunner | None = None
         silent = socket.create_server(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -230,7 +230,10 @@ def test_a_receiver_that_takes_nothing_holds_nobody_up(answers: int | None, capl
         if runner is not None:
             await runner.cleanup()
         silent.close()
+        return endpoint
 
     with caplog.at_level("INFO", logger="dovetail.traces"):
-        asyncio.run(main())
-    assert len([one for one in caplog.records if one.message == "traces are not received"]) <= 1
+        endpoint = asyncio.run(main())
+    # Of this receiver: a thread that waited for another one when its story ended speaks up whenever that fails.
+    said = [one for one in caplog.records if getattr(one, "endpoint", "") == endpoint]
+    assert len([one for one in said if one.message == "traces are not received"]) <= 1

@@ -145,9 +145,14 @@ class ControlPlane:
     def _spawn(self, name: str, command: Sequence[str | Path], *, port: int) -> subprocess.Popen[bytes]:
         if name in self.pids:
             raise StartFailed(f"{name} already runs")
-        process = processes.start(command, log=self.log_of(name), is_tethered=self._is_tethered)
+        log = self.log_of(name)
+        process = processes.start(
+            command,
+            log=log,
+            is_tethered=self._is_tethered,
+            note=lambda pid: self.roster.add(processes.recorded(name, pid, log=log, port=port)),
+        )
         self._running[name] = process
-        self.roster.add(processes.recorded(name, process.pid, log=self.log_of(name), port=port))
         return process
 
     def _end(self, name: str, *, grace_seconds: float) -> None:

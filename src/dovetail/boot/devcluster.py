@@ -209,10 +209,12 @@ def _start_player(directory: Path, state: State, fleet: fleets.Fleet) -> process
     file.write_bytes(msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
     module = ["-m", "dovetail.boot.player"]
     command = [sys.executable, *module, "--kubeconfig", state.kubeconfig, "--fleet", str(file)]
-    process = processes.start(command, log=log, is_tethered=False)
-    player = processes.recorded(PLAYER, process.pid, log=log)
-    _roster(directory).add(player)
-    return player
+
+    def note(pid: int) -> None:
+        _roster(directory).add(processes.recorded(PLAYER, pid, log=log))
+
+    processes.start(command, log=log, is_tethered=False, note=note)
+    return _roster(directory).all()[PLAYER]
 
 
 def _expected(fleet: fleets.Fleet) -> dict[str, int]:

@@ -12,7 +12,7 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ import msgspec
 
 LOG_TAIL_LINES: Final = 12
 LOG_TAIL_BYTES: Final = 8192
+_GO: Final = b"go\n"
 _LISTEN: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 # Processes that are to live on when this one ends. Kept here because a Popen that is thrown away complains.
@@ -36,18 +37,30 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     port: int | None = None
 
 
-def start(command: Sequence[str | Path], *, log: Path, is_tethered: bool) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str | Path], *, log: Path, is_tethered: bool, note: Callable[[int], None] = lambda pid: None
+) -> subprocess.Popen[bytes]:
     """Starts a process whose output is appended to the log.
 
-    A tethered one is killed by the kernel when the thread that started it ends, however that happens.
+    A tethered one is killed by the kernel when the thread that started it ends, however that happens. One that is to
+    live on begins only when `note` has put its id down: should we be killed before that, it ends by itself.
     """
-    words = [*_tether(), *map(str, command)] if is_tethered else [str(word) for word in command]
+    words = [*(_tether() if is_tethered else _leash()), *map(str, command)]
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 - no shell reads it
-            words, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            words,
+            stdin=subprocess.DEVNULL if is_tethered else subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
-    if not is_tethered:
-        _outliving.append(process)
+    if process.stdin is None:
+        note(process.pid)
+        return process
+    _outliving.append(process)
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # it may have ended, as whoever looks at it will see
+        note(process.pid)
+        process.stdin.write(_GO)
     return process
 
 
@@ -132,6 +145,11 @@ def _tether() -> list[str]:
     # The shell goes on only if the parent still lives: had it died before the tie, no signal would come.
     check = '[ "$PPID" = "$0" ] && exec "$@"'
     return [program, "--pdeathsig", "KILL", "--", "sh", "-c", check, str(os.getpid())]
+
+
+def _leash() -> list[str]:
+    """The words that hold a command back until it is told to go; none comes from who is dead."""
+    return ["sh", "-c", 'read -r go && exec "$@" </dev/null', "sh"]
 
 
 def _ended(handle: int, seconds: float | None) -> bool:
