@@ -142,6 +142,8 @@ def test_words_of_kai() -> None:
         ("dovetail.dev/topology-segment", "2", "has to name a level"),
         ("dovetail.dev/max-runtim", "1h", "did you mean dovetail.dev/max-runtime?"),
         ("dovetail.dev/max-runtime-seconds", "60", "did you mean dovetail.dev/max-runtime?"),
+        ("gpu-fraction", "0.5", "asked for by a claim"),
+        ("gpu-memory", "2000", "asked for by a claim"),
         ("dovetail.dev/preemptable", "false", "did you mean dovetail.dev/preemptible?"),
     ],
 )
@@ -158,6 +160,10 @@ def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: s
 )
 def test_keys_that_look_like_none_of_ours_are_somebody_elses(key: str) -> None:
     assert asked({key: "1"}) == wishes.NOTHING
+
+
+def test_a_label_that_happens_to_be_called_as_an_annotation_of_kai_means_nothing() -> None:
+    assert wishes.read(({"gpu-memory": "80Gi"}, {})) == wishes.NOTHING
 
 
 def test_a_segment_needs_a_required_level() -> None:

@@ -60,7 +60,8 @@ MOST_PODS: Final = 1_000_000
 NEARNESS: Final = 0.72  # of a misspelt key to the one it stands for, by difflib's ratio: max-runtime-seconds passes
 SHOWN: Final = 40  # letters of a value that is quoted in a problem
 
-_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/")
+KAI_SHARES: Final = ("gpu-fraction", "gpu-memory")  # annotations without a prefix
+_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/", *KAI_SHARES)
 REMEMBERED: Final = 4096  # ways of saying something
 _Said = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]  # by labels and by annotations
 _SILENT: Final[_Said] = ((), ())
@@ -116,6 +117,7 @@ def _read(said: tuple[_Said, ...]) -> Wishes:
     """The same for pods of one kind, which say the same."""
     reader = _Reader([(dict(labels), dict(notes)) for labels, notes in said])
     reader.misspelt()
+    reader.shares()
     topology, segments = _topology(reader)
     return Wishes(
         queue=reader.word(QUEUE) or "",
@@ -179,6 +181,12 @@ class _Reader:
             name = key.removeprefix(PREFIX)
             for near in difflib.get_close_matches(name, _NAMES, n=1, cutoff=NEARNESS):
                 self.problems.append(f"{key} is left out: it is not known; did you mean {PREFIX}{near}?")
+
+    def shares(self) -> None:
+        """Shares of a GPU in KAI's words: the pod would start without any."""
+        for key in KAI_SHARES:
+            if any(key in notes for _, notes in self._places):
+                self.problems.append(f"{key} is left out: a share of a GPU is asked for by a claim")
 
     def useless(self, key: str, why: str) -> None:
         """Something that would need something else."""
