@@ -22,6 +22,7 @@ from dovetail.model import pods as pods_
 from dovetail.schedule import cycle
 from dovetail.sim.scenarios import building, reading, standing
 from dovetail.sim.scenarios.reading import State
+from dovetail.world.world import World
 from tests.e2e.batch import setting
 
 Tree = dict[str, Any]
@@ -182,6 +183,8 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     claims = {claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()}
     if claims != {claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in found}:
         return "the scheduler does not know all claims as they are"
+    if unseen := [pod.metadata.name for id_, pod in seen.world.pods.items() if _is_owner_unseen(seen.world, id_)]:
+        return f"the scheduler does not know what made {unseen[0]}"
     now = process.clock.now()
     plan = cycle.decide(seen.world, process.settings.policy, now, process.settings.budget)
     if plan.placements or plan.evictions:
@@ -189,6 +192,12 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     if plan.wake_at is not None and (plan.wake_at - now).total_seconds() < SOON_SECONDS:
         return "time alone changes something soon"
     return ""
+
+
+def _is_owner_unseen(world: World, id_: str) -> bool:
+    """News of two kinds lag behind each other: a pod may be there, and its Job not yet."""
+    member = world.gangs.of(id_)
+    return world.gangs.is_owner_unseen(id_) or (member is not None and not world.gangs.known(member.gang).is_known)
 
 
 def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> str:
