@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.boot import controlplane
+from dovetail.kube import watch
 from tests.faults import checker_scene, client, disks, estate, history, kubelets, plans, records, signatures, workload
 from tests.faults.checker_scene import Violation
 from tests.faults.injected import Log
@@ -222,13 +223,19 @@ class Field:
         await self._until(self._left, "pods or claims that nobody removes")
 
     async def _compare(self) -> None:
-        said = [await one.consistent() for one in self.instances if one.is_running]
-        verdicts = [one for one in said if one is not None and one.get("consistent") is not None]
-        if not verdicts:
-            self.object("inconsistent", f"nobody could be asked about the picture: {said}")
-        for verdict in verdicts:
-            if not verdict["consistent"]:
-                self.object("inconsistent", str(verdict)[:1000])
+        """The pictures must be right, once watches that failed often enough to pause for long go on again."""
+        deadline = time.monotonic() + 2 * watch.LONGEST_PAUSE_SECONDS
+        while True:
+            said = [await one.consistent() for one in self.instances if one.is_running]
+            verdicts = [one for one in said if one is not None and one.get("consistent") is not None]
+            wrong = [str(verdict)[:1000] for verdict in verdicts if not verdict["consistent"]]
+            if not verdicts:
+                wrong = [f"nobody could be asked about the picture: {said}"]
+            if not wrong or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.5)
+        for text in wrong:
+            self.object("inconsistent", text)
 
     async def _drain(self) -> None:
         """Makes room again and again, until whoever fits an empty cluster has had a place."""
