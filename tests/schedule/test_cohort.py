@@ -140,4 +140,4 @@ def test_pods_whose_claims_have_devices_leave_nothing_behind() -> None:
 
 
 def kinds_kept(world: World) -> int:
-    return sum(len(kept.cohorts) for kept in placement._KEPT[world].values())
+    return sum(len(kept.cohorts) for kept in placement._MEMORY._kept[world].values())

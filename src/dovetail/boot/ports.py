@@ -30,7 +30,7 @@ def reserve(among: Sequence[int] = RANGE) -> int:
             name.bind(f"\0dovetail-port-{port}")
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-        except OSError:
+        except OSError:  # somebody has the name, or the port: another one
             name.close()
             continue
         _reserved[port] = name

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from dovetail.allocate import outcome
 from dovetail.model import claims, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import extended, likeness, refuse, reuse, ties
+from dovetail.schedule import extended, likeness, memory, refuse, reuse, ties
 from dovetail.schedule.claims import Needs, Wanted, named_nodes
 from dovetail.schedule.cohort import Cohort, Cohorts, Singles
 from dovetail.schedule.judge import Judge, Kind, Known, kind_of, stand_in
@@ -25,7 +24,6 @@ from dovetail.world.world import World
 
 MAX_COHORTS: Final = 256  # kinds of pods remembered for one world
 MAX_FILED: Final = 1_000_000  # nodes filed in all of them together
-MAX_POLICIES: Final = 4  # remembered for one world
 
 
 _Answer = ties.Best | refuse.Tally | int  # a node, why there is none, or how many are still to be judged
@@ -67,21 +65,13 @@ class _Kept:
             self.behind = extended.classes_by_resource(world.classes)
 
 
-_KEPT: WeakKeyDictionary[World, dict[bytes, _Kept]] = WeakKeyDictionary()
+_MEMORY: Final = memory.Memory[_Kept]()
 
 
 def _kept(world: World, policy: policy.Policy, budget: policy.Budget) -> _Kept:
     if not policy.memo:
         return _Kept(world)
-    by_policy = _KEPT.setdefault(world, {})
-    key = msgspec.json.encode((policy, budget))
-    known = by_policy.pop(key, None)
-    if known is None:
-        while len(by_policy) >= MAX_POLICIES:
-            del by_policy[next(iter(by_policy))]
-        known = _Kept(world)
-    by_policy[key] = known  # used last
-    return known
+    return _MEMORY.of(world, msgspec.json.encode((policy, budget)), lambda: _Kept(world))
 
 
 class Search:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from dovetail.model import gangs, policy, queueuse
 from dovetail.model.gangs import GangKey
 from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import memory
 from dovetail.schedule.gangs.jobs import Job, State, job_of
 from dovetail.schedule.queues.accounts import NO_QUEUE
 from dovetail.schedule.queues.bills import Bills
 from dovetail.schedule.yielding import idleness
 from dovetail.world.world import World
-
-MAX_POLICIES: Final = 4  # remembered for one world
 
 
 class Roster:
@@ -125,18 +123,10 @@ def of(world: World, policy_: policy.Policy) -> Roster:
     """The roster of a world, kept for as long as it lives."""
     if not policy_.memo:
         return Roster(policy_)
-    by_policy = _KEPT.setdefault(world, {})
-    key = msgspec.json.encode(policy_)
-    known = by_policy.pop(key, None)
-    if known is None:
-        while len(by_policy) >= MAX_POLICIES:
-            del by_policy[next(iter(by_policy))]
-        known = Roster(policy_)
-    by_policy[key] = known  # used last
-    return known
+    return _MEMORY.of(world, msgspec.json.encode(policy_), lambda: Roster(policy_))
 
 
-_KEPT: WeakKeyDictionary[World, dict[bytes, Roster]] = WeakKeyDictionary()
+_MEMORY: Final = memory.Memory[Roster]()
 
 
 def _rules(world: World) -> object:
