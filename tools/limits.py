@@ -1,4 +1,4 @@
-"""Checks the sizes the house keeps: files under 500 lines, functions under 60. Prints offenders, exits 1."""
+"""Checks the sizes the house keeps: files under 600 lines, functions under 60. Prints offenders, exits 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MAX_FILE_LINES = 500
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 ROOT = Path(__file__).resolve().parent.parent
 
