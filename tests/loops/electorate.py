@@ -227,8 +227,15 @@ class Replica:
         self.world = world
         self.clock = ProcessClock(world.clock, skew=skew, origin=origin)
         self.line = Line(world, self.clock)
+        self.is_well = True
         self.election = election.Election(
-            self.line, self.clock, namespace="kube-system", name="dovetail", identity=name, chance=lambda: lot
+            self.line,
+            self.clock,
+            namespace="kube-system",
+            name="dovetail",
+            identity=name,
+            chance=lambda: lot,
+            is_well=lambda: self.is_well,
         )
         self.ended: list[float] = []  # when each reign was over
         self.farewell_seconds = 0.0

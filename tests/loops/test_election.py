@@ -443,3 +443,16 @@ def befall(replicas: list[Replica], what: str, who: int, seconds: float) -> None
     else:
         one.kill() if what == "kill" else one.shut_down()
         replicas[who] = Replica(one.world, f"{one.name}+", skew=7.0, origin=99.0)
+
+
+def test_a_leader_that_hangs_gives_up_the_lease() -> None:
+    async def story(world: World) -> None:
+        a, b = Replica(world, "a"), Replica(world, "b")
+        await world.clock.advance(10)
+        assert world.leaders() == [a]
+        a.is_well = False  # its event loop does not turn, while its renewals would go on
+        await world.until(lambda: b.is_leading, within=40)
+        assert not a.is_leading
+        assert not world.faults
+
+    told(story)

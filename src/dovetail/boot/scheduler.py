@@ -1,5 +1,7 @@
-"""Wires the live scheduler: API server, election, picture, loop, metrics, health. One process, one event loop.
+"""Wires the live scheduler: API server, election, picture, loop, metrics, health. One process, two event loops.
 
+Events, decisions and writes share the main loop. The lease is renewed and health is answered on another, in a thread of
+its own: a long decision costs neither. That thread also watches the main loop and says so when it is held for long.
 A replica that does not lead only watches the Lease. A new leader lists everything anew before its first write, so it
 starts from all its predecessor wrote. In shadow mode nothing is written at all, not even the Lease.
 """
@@ -14,18 +16,21 @@ import gc
 import logging
 import signal
 import sys
+import threading
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
 
 import dovetail
-from dovetail.boot import clocks, logs, serving, snapshot_live
+from dovetail.boot import background, clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
 from dovetail.kube import arriving, config, discovery, reviews, transport, watch
-from dovetail.loops import consistency, election, grouping, idle, picture, queues, schedule, shadow, usage
+from dovetail.loops import consistency, election, grouping, idle, picture, progress, queues, schedule, shadow, usage
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
 from dovetail.ports import failures, tracing
@@ -36,7 +41,9 @@ from dovetail.world.world import World
 LOG = logging.getLogger("dovetail.scheduler")
 LAG_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 1.0
-ALIVE_SECONDS: Final = 30.0
+ALIVE_SECONDS: Final = 30.0  # a main loop that is held for longer hangs: health says no, the lease is not renewed
+HELD_SECONDS: Final = 2.0  # a main loop that is held for longer is worth a line in the log, and is not ready
+WATCH_SECONDS: Final = 0.5
 DRAIN_SECONDS: Final = 3.0  # well within the 30 s Kubernetes gives a pod to stop
 OWNER_SECONDS: Final = 5.0  # watches of two kinds lag behind each other by milliseconds; by more where much happens
 OLD_RULE_VERSIONS: Final = ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
@@ -63,27 +70,43 @@ class Process:
         self.measured: gauges.Metrics = gauges.NoMetrics()  # who knows how busy devices are
         self.settings = settings_of(configuration)  # what the loop is told
         self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
-        self._turned = self.clock.monotonic()
+        self.progress = progress.Progress()  # over all tenures
+        self._turned = self.clock.monotonic()  # when the main loop last came round
+        self._main_thread = threading.get_ident()
         self._working: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
-        async with self.transport, self._for_lease, self._served():
-            self.watched = await self._first_answer(served_kinds)
-            lag = asyncio.create_task(self._measure_lag())
-            work = self._working = asyncio.create_task(self._work(report))
-            _stop_on_signals(work)
-            try:
-                await work
-            except asyncio.CancelledError:
-                if self._failed is not None:
-                    raise self._failed from None
-                LOG.info("stopped")
-            finally:
-                lag.cancel()
-                if isinstance(self.tracer, traces.Traces):
-                    await asyncio.to_thread(self.tracer.close)
+        self._main_thread = threading.get_ident()
+        lag = asyncio.create_task(self._measure_lag())
+        try:
+            async with self.transport, background.BackgroundLoop("lease-and-health") as beside, self._beside(beside):
+                self.watched = await self._first_answer(served_kinds)
+                work = self._working = asyncio.create_task(self._work(report, beside))
+                _stop_on_signals(work)
+                try:
+                    await work
+                except asyncio.CancelledError:
+                    if self._failed is not None:
+                        raise self._failed from None
+                    LOG.info("stopped")
+        finally:
+            lag.cancel()
+            if isinstance(self.tracer, traces.Traces):
+                await asyncio.to_thread(self.tracer.close)
+
+    @contextlib.asynccontextmanager
+    async def _beside(self, loop: background.BackgroundLoop) -> AsyncIterator[None]:
+        """What runs on the background loop for as long as the process lives."""
+        main = asyncio.get_running_loop()
+        async with contextlib.AsyncExitStack() as open_:
+            for context in (self._for_lease, self._server(main)):
+                await loop.run(context.__aenter__())
+                open_.push_async_callback(_closed_on, loop, context)
+            watching = asyncio.create_task(loop.run(self._watch_main_loop()))
+            open_.push_async_callback(_ended, watching)
+            yield
 
     async def _first_answer(
         self, ask: Callable[[transport.Transport], Awaitable[tuple[kinds.Kind, ...]]]
@@ -96,7 +119,7 @@ class Process:
                 LOG.warning("waiting for the API server", extra={"why": str(failure)})
                 await self.clock.sleep(PATIENCE_SECONDS)
 
-    async def _work(self, report: Report | None) -> None:
+    async def _work(self, report: Report | None, beside: background.BackgroundLoop) -> None:
         if report is not None:
             await self._shadow(report)
         elif not self.configuration.leader_election.enabled:
@@ -115,11 +138,25 @@ class Process:
                 name=chosen.name,
                 timing=timing,
                 meter_=self.metrics,
+                is_well=self._alive,
             )
-            await self.election.run(self._lead)
+            main = asyncio.get_running_loop()
+            await beside.run(self.election.run(lambda fence: background.run_on(main, self._lead(fence))))
 
     async def _lead(self, fence: election.Fence | None) -> None:
-        """One tenure, from a fresh list to the loss of the lease."""
+        """One tenure. What it kept in memory is given back at its end, whichever way it ends."""
+        self.metrics.count("dovetail_tenures_total")
+        try:
+            await self._tenure(fence)
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # they hold the picture, and the error may be kept for long
+            raise
+        finally:
+            gc.unfreeze()  # what is frozen is never collected, and a picture is full of cycles
+            gc.collect()
+
+    async def _tenure(self, fence: election.Fence | None) -> None:
+        """From a fresh list to the loss of the lease."""
         began = self.clock.monotonic()
         api = kube_api.KubeApi(
             self.transport, fence=fence, timeout=self.configuration.client_connection.request_timeout_seconds
@@ -154,6 +191,7 @@ class Process:
                 settings=settings,
                 tracer=self.tracer,
                 begun=self._begun,
+                progress_=self.progress,
                 limits=self._budgets,
                 numbers=used.publish if keeps_use else told.publish,
             )
@@ -248,31 +286,42 @@ class Process:
 
     # What is served
 
-    @contextlib.asynccontextmanager
-    async def _served(self) -> AsyncIterator[None]:
+    def _server(self, main: asyncio.AbstractEventLoop) -> serving.Server:
+        """Health and metrics, on the background loop; what reads the picture is asked on the main loop."""
         chosen = self.configuration.serving
-        server = serving.Server(
+        return serving.Server(
             metrics=self.metrics.text,
             ready=self._ready,
             alive=self._alive,
             configuration=self.configuration,
             role=self._role,
-            answers={"/debug/consistent": self._consistent},
-            snapshot=self._snapshot if self.configuration.snapshot_directory else None,
+            answers={"/debug/consistent": lambda: background.run_on(main, self._consistent())},
+            snapshot=(lambda: background.run_on(main, self._snapshot()))
+            if self.configuration.snapshot_directory
+            else None,
             authorise=reviews.Reviews(kube_api.KubeApi(self._for_lease), self.clock).authorise,
             address=chosen.address,
             port=chosen.port,
         )
-        async with server:
-            yield
+
+    # Asked on the background loop: each reads single values that the main loop sets.
+
+    @property
+    def _held_seconds(self) -> float:
+        return self.clock.monotonic() - self._turned
 
     def _alive(self) -> bool:
-        return self.clock.monotonic() - self._turned < ALIVE_SECONDS
+        return self._held_seconds < ALIVE_SECONDS
 
     def _ready(self) -> dict[str, bool]:
+        seen = self.picture
         is_standby = self.election is not None and not self.election.standing.is_leading
-        synced = self.picture is not None and self.picture.synced.is_set()
-        return {"picture": is_standby or synced}
+        synced = seen is not None and seen.synced.is_set()
+        return {
+            "picture": is_standby or synced,
+            "loop": self._held_seconds < HELD_SECONDS,
+            "progress": is_standby or not self.progress.is_stalled(self.clock.monotonic()),
+        }
 
     def _role(self) -> str:
         if self.election is None:
@@ -301,6 +350,20 @@ class Process:
                 raise
             return []
         return found
+
+    async def _watch_main_loop(self) -> None:
+        """Says when one piece of work holds the main loop, and where it is: the loop itself cannot."""
+        is_reported = False
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            held = self._held_seconds
+            self.metrics.gauge("dovetail_loop_held_seconds", held if held > WATCH_SECONDS else 0.0)
+            if held > HELD_SECONDS and not is_reported:
+                LOG.warning("the event loop is held", extra={"seconds": held, "at": self._main_stack()})
+            is_reported = held > HELD_SECONDS
+
+    def _main_stack(self) -> str:
+        return background.stack_of(self._main_thread)
 
     async def _measure_lag(self) -> None:
         """How long the event loop was held by others: what a renewal or an event had to wait."""
@@ -337,6 +400,15 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         owner_seconds=OWNER_SECONDS,
         drain_seconds=DRAIN_SECONDS,
     )
+
+
+async def _closed_on(loop: background.BackgroundLoop, context: AbstractAsyncContextManager[Any]) -> None:
+    await loop.run(context.__aexit__(None, None, None))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def printed(stream: TextIO, totals: dict[str, int]) -> Report:

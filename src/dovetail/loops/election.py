@@ -148,6 +148,7 @@ class Election:
         timing: Timing = DEFAULT_TIMING,
         meter_: meter.Meter | None = None,
         chance: Callable[[], float] = random.random,
+        is_well: Callable[[], bool] = lambda: True,
     ) -> None:
         self.identity = identity or fresh_identity()
         self._api = api
@@ -156,6 +157,7 @@ class Election:
         self._timing = timing
         self._meter = meter_ or meter.NoMeter()
         self._chance = chance
+        self._is_well = is_well  # a process that hangs must neither keep the Lease nor take it
         self._record: _Record | None = None  # the last one seen
         self._seen_at = 0.0  # since when its spec has been so, by our clock
         self._is_certain = False  # whether the record is what the server has: no write of ours is unanswered
@@ -205,7 +207,7 @@ class Election:
     async def _stand(self) -> Fence | None:
         """One look at the Lease, and one try to take it if it is free."""
         is_there = await self._look()
-        if not self._is_free():
+        if not self._is_free() or not self._is_well():
             return None
         tenure = self._record.tenure + 1 if self._record else 0
         now = self._now_text()
@@ -286,6 +288,8 @@ class Election:
         if not self._is_certain:
             await self._look(within=fence.remaining())
             self._confirm(fence.tenure)
+        if not self._is_well():
+            raise _LostError("the scheduler hangs: its event loop has not turned for too long")
         if fence.remaining() <= 0:
             raise _LostError("not renewed in time")  # a renewal now would only keep others waiting
         assert self._record is not None

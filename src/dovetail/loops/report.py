@@ -9,6 +9,7 @@ import hashlib
 import logging
 from typing import Final, NamedTuple
 
+from dovetail.loops import progress
 from dovetail.model import plan
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter, tracing
@@ -26,8 +27,11 @@ class _Entered(NamedTuple):
 class Report:
     """Numbers and one log line per batch; knows since when each pod waits."""
 
-    def __init__(self, clock: clocks.Clock, meter_: meter.Meter, tracer: tracing.Tracer) -> None:
+    def __init__(
+        self, clock: clocks.Clock, meter_: meter.Meter, tracer: tracing.Tracer, progress_: progress.Progress
+    ) -> None:
         self._clock = clock
+        self._progress = progress_
         self._meter = meter_
         self._tracer = tracer
         self._entered: dict[str, _Entered] = {}
@@ -59,6 +63,8 @@ class Report:
             known = self._entered.get(uid, _Entered(self._clock.monotonic(), 0))
             self._entered[uid] = known._replace(attempts=known.attempts + 1)
         placed, refused = len(made.placements), len(made.refusals)
+        if refused > made.undecided:  # what is placed counts once it is written
+            self._progress.answered(self._clock.monotonic())
         self._meter.observe("dovetail_cycle_seconds", seconds)
         self._meter.observe("dovetail_cycle_pods", len(uids))
         self._meter.observe("scheduler_scheduling_algorithm_duration_seconds", seconds / len(uids))
@@ -95,6 +101,7 @@ class Report:
 
     def bound(self, uid: str, seconds: float) -> None:
         """A pod got its node, so long after it was decided about."""
+        self._progress.answered(self._clock.monotonic())
         self._tracer.step(uid, tracing.BOUND)
         self._meter.observe(
             "scheduler_scheduling_attempt_duration_seconds", seconds, result="scheduled", profile=PROFILE
@@ -119,5 +126,6 @@ class Report:
         """How many wait where."""
         for queue, count in queues.items():
             self._meter.gauge("scheduler_pending_pods", count, queue=queue)
+        self._meter.gauge("dovetail_stalled_seconds", self._progress.stalled_seconds(self._clock.monotonic()))
         self._meter.gauge("dovetail_assumed_pods", assumed)
         self._meter.gauge("dovetail_quarantined_devices", quarantined)

@@ -26,6 +26,7 @@ from dovetail.loops import (
     picture,
     places,
     pledges,
+    progress,
     provisioning,
     quarantine,
     recovery,
@@ -112,6 +113,7 @@ class Scheduler:
         begun: keeping.Listing = keeping.nothing,
         limits: budgets.Listing = budgets.none,
         decide: Decide = cycle.decide,
+        progress_: progress.Progress | None = None,
         numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
     ) -> None:
         self.picture = picture_
@@ -120,20 +122,11 @@ class Scheduler:
         self._clock = clock
         self._meter = meter_
         self._settings = settings
-        self._report = report.Report(clock, meter_, tracer)
+        self.progress = progress_ or progress.Progress()
+        self._report = report.Report(clock, meter_, tracer, self.progress)
         self.teller = self._made_teller(api)
         self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
-        self._notices = noticing.Notices(
-            self.world,
-            self.waiting,
-            clock=clock,
-            teller=self.teller,
-            report_=self._report,
-            quarantine_=self.quarantine if settings.is_quarantining else None,
-            scheduler_names=settings.policy.scheduler_names,
-            stir_seconds=settings.stir_seconds,
-            owner_seconds=settings.owner_seconds,
-        )
+        self._notices = self._made_notices()
         self._decide = decide
         self._numbers = numbers  # told those of every decision with queues
         self._gate = gate.Gate(settings.in_flight_pods, stepped=self._notices.wake.set)
@@ -159,6 +152,21 @@ class Scheduler:
             report_=self._report,
             slots_=self._slots,
             bounds=turns.Bounds(settings.loop_bound_seconds, settings.batch_pods),
+        )
+
+    def _made_notices(self) -> noticing.Notices:
+        """Who reads the news for the pods that wait."""
+        settings = self._settings
+        return noticing.Notices(
+            self.world,
+            self.waiting,
+            clock=self._clock,
+            teller=self.teller,
+            report_=self._report,
+            quarantine_=self.quarantine if settings.is_quarantining else None,
+            scheduler_names=settings.policy.scheduler_names,
+            stir_seconds=settings.stir_seconds,
+            owner_seconds=settings.owner_seconds,
         )
 
     def _made_teller(self, api: apis.Api) -> tell.Teller:
@@ -487,6 +495,7 @@ class Scheduler:
                 self._flights.begin(self._flights.guarded("places", removal))
             if self._pledges.let_go():
                 self._write_promises()
+            self.progress.look(now, is_work_ready=len(self.waiting) > 0)
             self._report.counts(
                 self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held)
             )

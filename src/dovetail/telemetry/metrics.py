@@ -91,6 +91,9 @@ DECLARED: Final = (
     Metric("dovetail_cycle_pods", "histogram", "Pods looked at in one turn.", (), doubling(1, 15)),
     Metric("dovetail_undecided_total", "counter", "Pods left without yes or no because the step budget ended."),
     Metric("dovetail_loop_blocked_seconds", "histogram", "How long other work kept the event loop.", (), _SHORT),
+    Metric("dovetail_loop_held_seconds", "gauge", "For how long the event loop has been held by one piece of work."),
+    Metric("dovetail_stalled_seconds", "gauge", "For how long pods have waited while no pod got any answer."),
+    Metric("dovetail_tenures_total", "counter", "Tenures as leader that this process began."),
     Metric("dovetail_shadow_comparisons_total", "counter", "Decisions compared with another's.", ("result",)),
     # Ours: writing
     Metric("dovetail_assumed_pods", "gauge", "Pods decided upon whose binding is not confirmed yet."),
