@@ -56,7 +56,7 @@ bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/
 fuzz: $(VENV)/dev.stamp ## differential fuzzing against the oracle, and hostile objects, until interrupted
 	$(BIN)/python -m tests.fuzz
 
-chaos: $(VENV)/dev.stamp ## break things around the live scheduler until it does harm, or until interrupted
+chaos: $(VENV)/dev.stamp ## break things around the live scheduler, and attack it as a tenant, until it does harm
 	$(BIN)/python -m tests.faults
 
 sbom: $(VENV)/run.stamp ## list the packages of the runtime lock as a CycloneDX document, dist/sbom.json

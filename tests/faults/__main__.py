@@ -1,7 +1,8 @@
 """Campaign after campaign until one finds harm: `python -m tests.faults [--seed 7] [--rounds 3]`.
 
-A line per round. The first round with a violation ends it: exit code 1, and the folder with the recorded history, the
-faults and the logs is named and kept.
+Each round breaks things around the scheduler, then lets a hostile tenant work beside honest ones; rounds take the
+supported versions of Kubernetes in turns. A line per campaign. The first campaign with a violation ends it: exit code
+1, and the folder with the recorded history, the faults and the logs is named and kept.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from pathlib import Path
 
 from dovetail.boot import controlplane, gobuild, kubeparts
 from tests.faults import campaign, field
+from tests.hostile import __main__ as hostile
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when every round was without harm, or when interrupted; 1 at the first violation, or without real parts."""
     wanted = _parsed(arguments)
+    versions = (wanted.kubernetes,) if wanted.kubernetes else kubeparts.VERSIONS
     try:
-        parts = kubeparts.binaries(wanted.kubernetes, say=_say)
+        parts = [kubeparts.binaries(version, say=_say) for version in versions]
     except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
         _say(str(problem))
         return 1
@@ -32,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
             directory = Path(tempfile.mkdtemp(prefix=f"dovetail-chaos-{seed}-"))
-            report = fight(parts, directory, seed=seed, sizes=campaign.Sizes())
+            report = fight(parts[seed % len(parts)], directory, seed=seed, sizes=campaign.Sizes())
             print(report.line(), flush=True)
             if report.violations:
                 for found in report.violations:
@@ -40,6 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"history, faults and logs: {directory}")
                 return 1
             shutil.rmtree(directory, ignore_errors=True)
+            beside = hostile.fight(seed, version=versions[seed % len(versions)])
+            print(beside.line(), flush=True)
+            if beside.verdict.violations:
+                for suffered in beside.verdict.violations:
+                    print(f"  {suffered.rule}: {suffered.text}")
+                return 1
     return 0
 
 
@@ -60,7 +69,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
     parser.add_argument("--rounds", type=int, default=None, help="how many; without end if not given")
-    parser.add_argument("--kubernetes", choices=kubeparts.VERSIONS, default=kubeparts.DEFAULT, help="which version")
+    parser.add_argument("--kubernetes", choices=kubeparts.VERSIONS, help="one version only")
     return parser.parse_args(arguments)
 
 

@@ -2,8 +2,8 @@
 
 Phases: a storm of broken requests; processes killed between two writes; the store restarted; two replicas, the leader
 of which is stopped past its lease or killed; the same with gangs, some of which make others yield; a rival that
-allocates the same devices. After each phase the faults cease and the field must come to rest. All choices follow from
-a seed, except what the machine's own timing decides.
+allocates the same devices; a wall clock that jumps. After each phase the faults cease and the field must come to rest.
+All choices follow from a seed, except what the machine's own timing decides.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from dovetail.boot import controlplane, kubeparts
 from tests.faults import checker, checker_scene, estate, field, gangs, plans, records, signatures, workload
 from tests.faults.checker_scene import Judge, Violation
 from tests.faults.field import KILLED_AFTER, KILLED_BEFORE, NODE_LOST, REPUBLISHED, TAINTED, USERS
-from tests.faults.instances import Command, Instance, ours
+from tests.faults.instances import Command, Instance, ours, with_stepping_clock
 
 RIVAL_NAME: Final = "default-scheduler"
 PAUSED_SECONDS: Final = 4.5  # longer than the lease
 STOPPED: Final = "stopped past the lease"
 RESTARTED: Final = "store restarted"
 RIVAL: Final = "rival scheduler"
+STEPPED: Final = "wall clock stepped"
 IN_STORMS: Final = (*plans.ALL, NODE_LOST, REPUBLISHED, TAINTED)
-KINDS: Final = (*IN_STORMS, KILLED_BEFORE, KILLED_AFTER, STOPPED, RESTARTED, RIVAL)
+KINDS: Final = (*IN_STORMS, KILLED_BEFORE, KILLED_AFTER, STOPPED, RESTARTED, RIVAL, STEPPED)
 
 GANG_WRITES: Final = ("binding", "eviction", "intent", "binding", "eviction", "claim-status", "pod-status")
 
@@ -50,6 +51,7 @@ class Sizes(NamedTuple):
     stops: int = 3
     replica_kills: int = 4
     rival_seconds: float = 20.0
+    clock_seconds: float = 14.0
     actions_per_second: float = 10.0
 
 
@@ -119,6 +121,7 @@ class Campaign:
             ("replicas", sizes.stops + sizes.replica_kills, lambda: self._replicas(sizes)),
             ("gangs", sizes.gang_kills, lambda: self._gangs(sizes)),
             ("rival", sizes.rival_seconds, lambda: self._rival(sizes)),
+            ("clock", sizes.clock_seconds, lambda: self._clock(sizes)),
         ]
         return [(name, phase) for name, size, phase in chosen if size]
 
@@ -263,6 +266,16 @@ class Campaign:
         async with self._load(sizes), self._load(sizes, theirs):
             await self._field.watched(one, seconds=sizes.rival_seconds)
         self._plane.kill(f"{kubeparts.SCHEDULER}-{RIVAL_NAME}")
+        await self._field.rest()
+        await one.end()
+
+    async def _clock(self, sizes: Sizes) -> None:
+        """The time of day jumps forwards and backwards under the scheduler."""
+        (one, *_) = self._field.instances
+        await self._field.start(one, has_election=True, command=with_stepping_clock)
+        self._field.log.add(STEPPED, "clock", one.user)
+        async with self._load(sizes):
+            await self._field.watched(one, seconds=sizes.clock_seconds)
         await self._field.rest()
         await one.end()
 

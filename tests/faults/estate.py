@@ -25,6 +25,7 @@ SHARE_NODES: Final = ("share-1", "share-2")
 NODES: Final = (*WHOLE_NODES, *PART_NODES, *SHARE_NODES)
 DEVICES_PER_NODE: Final = 4
 SLICES: Final = 4  # of one partitionable device
+PRIORITIES: Final = {"chaos-low": -10, "chaos-middle": 10, "chaos-polite": 20}
 
 
 def path_of(kind: str, name: str = "", *, namespace: str = NAMESPACE) -> str:
@@ -41,8 +42,19 @@ def path_of(kind: str, name: str = "", *, namespace: str = NAMESPACE) -> str:
         "devicetaintrules": f"/apis/{RESOURCE}/devicetaintrules",
         "clusterroles": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     }
     return f"{bases[kind]}/{name}" if name else bases[kind]
+
+
+def priority_classes() -> list[Tree]:
+    """Importances that pods of plain users name, without any queue; one of them never makes others yield."""
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    policies = {"chaos-polite": {"preemptionPolicy": "Never"}}
+    return [
+        head | {"metadata": {"name": name}, "value": value} | policies.get(name, {})
+        for name, value in PRIORITIES.items()
+    ]
 
 
 def node(name: str) -> Tree:

@@ -94,6 +94,7 @@ class Field:
         for kind, trees in (
             ("clusterroles", [role]),
             ("clusterrolebindings", [binding]),
+            ("priorityclasses", estate.priority_classes()),
             ("deviceclasses", estate.classes()),
             ("resourceclaimtemplates", estate.templates()),
         ):
@@ -113,14 +114,14 @@ class Field:
 
     # What is done to replicas
 
-    async def start(self, one: Instance, *, has_election: bool = False) -> None:
+    async def start(self, one: Instance, *, has_election: bool = False, command: Command | None = None) -> None:
         """A new process for the replica, answering when this returns.
 
         Without an election nothing keeps the last words of a killed process from arriving late, so they are awaited.
         """
         if not has_election:
             await one.proxy.settled()
-        one.start(has_election=has_election)
+        one.start(has_election=has_election, command=command)
         if not await one.ready():
             self.object("crashed", f"{one.user} did not come up, exit code {one.exit_code()}")
 

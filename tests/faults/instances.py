@@ -38,6 +38,26 @@ def ours(files: Files) -> list[str]:
     return [sys.executable, "-m", "dovetail.boot.scheduler", *paths]
 
 
+# The wall clock of the process jumps by up to a day, forwards and backwards, every two seconds; steady time goes on.
+STEPPING: Final = """
+import datetime, runpy
+from dovetail.boot import clocks
+STEPS = (0, 3600, -3600, 86400, 1, -86400)
+true_now = clocks.SystemClock.now
+def stepped(self):
+    step = STEPS[int(self.monotonic() / 2) % len(STEPS)]
+    return true_now(self) + datetime.timedelta(seconds=step)
+clocks.SystemClock.now = stepped
+runpy.run_module("dovetail.boot.scheduler", run_name="__main__")
+"""
+
+
+def with_stepping_clock(files: Files) -> list[str]:
+    """The scheduler under test on a machine whose time of day is set again and again."""
+    _, _, _, *arguments = ours(files)
+    return [sys.executable, "-c", STEPPING, *arguments]
+
+
 class Instance:
     """One replica: a process now and then, the same user always."""
 
@@ -59,12 +79,12 @@ class Instance:
         """What the processes have to say, one after the other."""
         return self._directory / f"{self.user}.log"
 
-    def start(self, *, has_election: bool) -> None:
-        """Starts a process."""
+    def start(self, *, has_election: bool, command: Command | None = None) -> None:
+        """Starts a process, in the usual way or by another command."""
         self.has_election = has_election
         self.proxy.led_at = 0.0  # whatever an earlier process led
         files = self._files()
-        self._process = processes.start(self._command(files), log=self.log, is_tethered=True)
+        self._process = processes.start((command or self._command)(files), log=self.log, is_tethered=True)
 
     @property
     def is_running(self) -> bool:

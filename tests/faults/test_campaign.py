@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.boot import kubeparts
 from tests.faults import campaign, field, instances
 from tests.support import cluster
 
@@ -21,6 +22,18 @@ def test_no_fault_does_harm(tmp_path: Path) -> None:
     assert report.fault_count >= LEAST_FAULTS
     assert set(report.faults) == set(campaign.KINDS)
     assert report.pods_placed > 100
+
+
+SMALL = campaign.Sizes(
+    storm_faults=120, kills=8, gang_kills=4, restarts=1, stops=1, replica_kills=1, rival_seconds=8.0, clock_seconds=8.0
+)
+
+
+@pytest.mark.slow
+def test_no_fault_does_harm_on_the_older_version(tmp_path: Path) -> None:
+    report = fought(tmp_path, SMALL, seed=2, version=kubeparts.VERSIONS[-1])
+    assert not report.violations, "\n".join(map(str, report.violations))
+    assert report.pods_placed > 20
 
 
 UNFENCED = """
@@ -40,13 +53,20 @@ def unfenced(files: instances.Files) -> list[str]:
 
 @pytest.mark.slow
 def test_a_scheduler_without_its_fence_is_caught(tmp_path: Path) -> None:
-    sizes = campaign.Sizes(storm_faults=0, kills=0, gang_kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0)
+    sizes = campaign.Sizes(
+        storm_faults=0, kills=0, gang_kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0, clock_seconds=0
+    )
     report = fought(tmp_path, sizes, seed=1, command=unfenced)
     assert "two leaders" in {found.rule for found in report.violations}
 
 
 def fought(
-    directory: Path, sizes: campaign.Sizes, *, seed: int, command: instances.Command = instances.ours
+    directory: Path,
+    sizes: campaign.Sizes,
+    *,
+    seed: int,
+    command: instances.Command = instances.ours,
+    version: str = kubeparts.DEFAULT,
 ) -> campaign.Report:
-    with cluster.private_plane(**field.options(directory)) as plane:
+    with cluster.private_plane(version, **field.options(directory)) as plane:
         return asyncio.run(campaign.Campaign(plane, directory, seed=seed, command=command).run(sizes))

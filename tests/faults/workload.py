@@ -31,6 +31,7 @@ _SELF: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matc
 APART: Final = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_SELF]}}
 NEVER_FIT: Final = (IMPOSSIBLE, "one+share")
 GRACE_SECONDS: Final = 1
+IMPORTANCES: Final = ("", "", "", *estate.PRIORITIES)  # most pods name none
 
 
 class Sizes(NamedTuple):
@@ -119,6 +120,7 @@ class Workload:
             "affinity": APART if shape == "apart" else {},
             "resourceClaims": claims or [],
             "volumes": [disks.of_pod()] if shape == "disk" else [],
+            "priorityClassName": self._chance.choice(IMPORTANCES),
         }
         meta = {"name": name, "namespace": estate.NAMESPACE, "labels": {"shape": shape.replace("+", "-and-")}}
         await self._api.create(

@@ -28,6 +28,8 @@ PREFIXES = {
     "clusterroles": "apis/rbac.authorization.k8s.io/v1",
     "roles": "apis/rbac.authorization.k8s.io/v1",
     "jobs": "apis/batch/v1",
+    "poddisruptionbudgets": "apis/policy/v1",
+    "rolebindings": "apis/rbac.authorization.k8s.io/v1",
     "storageclasses": "apis/storage.k8s.io/v1",
     "csidrivers": "apis/storage.k8s.io/v1",
     "csinodes": "apis/storage.k8s.io/v1",
@@ -66,9 +68,10 @@ class Seen(NamedTuple):
 class Rest:
     """Asks one control plane."""
 
-    def __init__(self, plane: controlplane.ControlPlane) -> None:
+    def __init__(self, plane: controlplane.ControlPlane, *, token: str = "") -> None:
+        """As the admin, or as the user whose token is given."""
         self._port = plane.port
-        self._headers = {"Authorization": f"Bearer {plane.token}"}
+        self._headers = {"Authorization": f"Bearer {token or plane.token}"}
         self._trust = ssl.create_default_context(cafile=str(plane.ca))
         self._own = threading.local()
         self._open: list[http.client.HTTPSConnection] = []
