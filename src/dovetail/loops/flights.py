@@ -202,7 +202,8 @@ class Flights:
             endings = await together.Together(self._carrier, self._gate, loads).endings()
         except failures.Refused as refused:
             said = f"the API server refuses: {refused}"
-            endings = tuple(carry.Abandoned(said, is_refused=True) for _ in loads)
+            is_futile = isinstance(refused, failures.Futile)
+            endings = tuple(carry.Abandoned(said, is_refused=True, is_futile=is_futile) for _ in loads)
         seconds = self._clock.monotonic() - began
         left: list[tuple[pods.Pod, carry.Abandoned]] = []
         for (pod, flight), ending in zip(crew, endings, strict=True):
@@ -285,7 +286,9 @@ class Flights:
             return
         if ending.is_refused:
             self._teller.failed(latest, ending.reason)
-        self._queue.delay(uid, order.rank(latest), self._clock.monotonic())
+        if ending.is_futile:
+            self._report.gave_up("binding")
+        self._queue.delay(uid, order.rank(latest), self._clock.monotonic(), is_futile=ending.is_futile)
         self._report.queued(uid, "backoff", "ScheduleAttemptFailure")
 
     # Giving back
@@ -348,7 +351,11 @@ class Flights:
         except failures.Fenced as fenced:
             self._signals.broke(fenced)
         except failures.ApiFailure as failure:
+            # Its devices stay allocated, and count as such, until its pod is asked about again or is gone.
             LOG.warning("not released", extra={"claim": f"{key[0]}/{key[1]}", "why": str(failure)})
+            self._report.gave_up("release")
+            note = f"its devices are held for nothing: the API server does not take their release: {failure}"
+            self._teller.about_claim(key, claim.metadata.uid, reason="NotReleased", note=note)
         finally:
             self.releasing.discard(key)
             self._queue.claim_changed(key)

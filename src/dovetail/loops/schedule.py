@@ -139,7 +139,7 @@ class Scheduler:
         self._gate = gate.Gate(settings.in_flight_pods, stepped=self._notices.wake.set)
         self._pace = pace.Pace(settings.whole_pause_seconds)
         self._slots = slots.Slots(self.world, seconds=settings.slot_seconds)
-        settler = settle.Settler(api, clock, meter_)
+        settler = settle.Settler(api, clock, meter_, pausing=self._gate.pausing)
         limit = settings.conditions_timeout_seconds + settings.volumes_timeout_seconds
         self._keeper = keeping.Keeper(settler, clock, listing=begun, seconds=limit)
         self._pledges = pledges.Pledges(self._keeper, self.world)

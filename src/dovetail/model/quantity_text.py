@@ -173,12 +173,12 @@ def _clamped(digits: str, exponent: int) -> int:
         return 0
     order = len(significant) + exponent  # digits before the point
     if order > MAX_ORDER:
-        return 10 ** (MAX_ORDER + 9)
+        return int(10 ** (MAX_ORDER + 9))
     kept = len(significant) + min(0, exponent + 9)
     if kept <= 0:
         return 1
     is_rounded = bool(significant[kept:].strip("0"))
-    return (int(significant[:kept]) + is_rounded) * 10 ** max(0, exponent + 9)
+    return (int(significant[:kept]) + is_rounded) * int(10 ** max(0, exponent + 9))
 
 
 def _wrapped_power(suffix: str) -> int | None:
