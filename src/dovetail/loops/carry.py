@@ -124,6 +124,10 @@ class Carrier:
             return Abandoned(said, release=tuple(load.held), is_refused=True, is_futile=is_futile)
         except (failures.Conflict, failures.AlreadyThere, failures.Missing) as overtaken:
             return Abandoned(f"overtaken: {overtaken}")
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as failure:  # an answer that nothing here expects, of a write that is over
+            return Abandoned(f"the API server says: {failure}", release=tuple(load.held), is_refused=True)
 
     async def _claim_all(self, placement: plan.Placement, held: list[ObjectKey]) -> Abandoned | None:
         fresh = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}

@@ -125,12 +125,17 @@ class Teller:
 
     def about_claim(self, key: ObjectKey, uid: str, *, reason: str, note: str) -> None:
         """Something about a claim its owner should know."""
+        self.about(kinds.CLAIM, key, uid, reason=reason, note=note)
+
+    def about(self, kind: kinds.Kind, key: ObjectKey, uid: str, *, reason: str, note: str) -> None:
+        """Something about an object whoever made it should know."""
         namespace, name = key
         regarding = eventing.ObjectReference(
-            api_version=kinds.CLAIM.api_version, kind="ResourceClaim", namespace=namespace, name=name, uid=uid
+            api_version=kind.api_version, kind=kind.name, namespace=namespace, name=name, uid=uid
         )
         event = self._noted(regarding, "Warning", reason, note)
-        holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=f"claim/{uid}/{reason}"))
+        holder_uid = f"{kind.name}/{uid}/{reason}"  # replaces no other word
+        holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=holder_uid))
         self._put(holder, _Message(holder, event, None))
 
     def about_pod(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
