@@ -23,7 +23,7 @@ from tests.kube import serving
         (409, "AlreadyExists", failures.AlreadyThere),
         (410, "Expired", failures.Expired),
         (410, "Gone", failures.Expired),
-        (413, "RequestEntityTooLarge", failures.Refused),
+        (413, "RequestEntityTooLarge", failures.Futile),
         (415, "UnsupportedMediaType", failures.Refused),
         (422, "Invalid", failures.Refused),
         (429, "TooManyRequests", failures.Throttled),
@@ -50,6 +50,27 @@ def test_a_stressed_store_is_no_refusal() -> None:
     for message in ("etcdserver: request timed out", "etcdserver: leader changed", "etcdserver: too many requests"):
         body = msgspec.json.encode(serving.status(400, "", message))
         assert type(failures_of.failure_of(400, body)) is failures.Unavailable, message
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (500, "", "etcdserver: request is too large"),
+        (409, "Conflict", 'Operation cannot be fulfilled on pods/binding "a": etcdserver: request is too large'),
+        (500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2M vs. 1M)"),
+        (413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+    ],
+)
+def test_what_is_too_large_is_refused_for_good_whatever_the_code(code: int, reason: str, message: str) -> None:
+    failure = failures_of.failure_of(code, msgspec.json.encode(serving.status(code, reason, message)))
+    assert type(failure) is failures.Futile
+    assert isinstance(failure, failures.Refused)
+
+
+def test_an_answer_too_large_to_be_read_says_nothing_about_the_write() -> None:
+    message = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (2M vs. 1M)"
+    failure = failures_of.failure_of(500, msgspec.json.encode(serving.status(500, "", message)))
+    assert type(failure) is failures.Unavailable
 
 
 def test_the_wait_is_the_one_the_server_asks_for() -> None:

@@ -72,6 +72,32 @@ def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() 
     told(story)
 
 
+def test_a_condition_that_is_never_taken_ends_as_an_event_and_delays_nobody() -> None:
+    async def story(stage: Stage, teller: tell.Teller) -> None:
+        others = [f"big-{number}" for number in range(40)]
+        for name in others:
+            stage.pod(name)
+        tries = 0
+
+        def before(verb: str, target: Target) -> None:
+            nonlocal tries
+            if target.name.startswith("big-"):
+                tries += 1
+                raise failures.Unavailable("500: never", status=500)
+
+        stage.api.before = before
+        for name in (*others, "a"):
+            teller.refused(stage.the_pod(name), refusal(stage.the_pod(name), ReasonCode.IN_USE, "in use"))
+        await stage.clock.advance(0.4)
+        assert condition(stage).message == "in use"
+        for _ in range(200):
+            await stage.clock.advance(1)
+        assert tries == len(others) * tell.MOST_TRIES
+        assert len(stage.events("FailedScheduling")) == len(others) + 1
+
+    told(story)
+
+
 def test_claims_that_are_about_to_be_made_are_told_only_if_that_takes_long() -> None:
     async def story(stage: Stage, teller: tell.Teller) -> None:
         pod = stage.the_pod("a")

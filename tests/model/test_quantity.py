@@ -195,6 +195,50 @@ def test_the_largest_numbers_within_the_bounds_can_be_printed() -> None:
     assert largest.approx_float() == float("inf")
 
 
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("1e1100", 10**1100),
+        ("-1e1500", -(10**1500)),
+        ("1e2147483646", 10**quantity_text.MAX_ORDER),  # upstream keeps it as one times a power, at no cost
+        ("1e4294967296", 1),  # upstream keeps the lower half of an exponent
+        ("1e-4294967294", 100),
+        ("9" * 5_000, 10**quantity_text.MAX_ORDER),
+        ("1" + "0" * 1500 + "E", 10**1518),
+        ("1" + "0" * 1500 + "Ki", INT64_MAX),
+        ("0" * 3_000 + "7", 7),
+        ("0." + "0" * 3_000 + "e9", 0),
+        ("2." + "0" * 3_000 + "Ki", 2048),
+    ],
+)
+def test_what_a_server_stores_beyond_our_bounds_is_clamped(text: str, whole: int) -> None:
+    assert quantity.from_wire(text).value() == whole
+
+
+def test_what_was_clamped_is_written_as_it_was() -> None:
+    assert [quantity.from_wire(text).text for text in ("1e1100", "9" * 2_000)] == ["1e1100", "9" * 2_000]
+
+
+@pytest.mark.parametrize("text", ["1e-2000", "1e-2147483647", "0." + "0" * 2_000 + "1", "0." + "0" * 2_000 + "1Ki"])
+def test_less_than_the_smallest_unit_is_one_of_them(text: str) -> None:
+    assert quantity.from_wire(text).nanos == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["1e9223372036854775808", "1e" + "9" * 2_000, "1" * 2_000 + "x", "." * 2_000, "e2000", "Ei" * 600, ""]
+)
+def test_what_no_server_stores_is_refused_from_the_wire_too(text: str) -> None:
+    with pytest.raises(errors.QuantityError):
+        quantity.from_wire(text)
+
+
+@given(st.text("0123456789", min_size=1, max_size=30), st.text("0123456789", max_size=30), st.integers(-60, 60))
+def test_clamping_is_exact_within_the_bounds(whole: str, fraction: str, exponent: int) -> None:
+    text = f"{whole}.{fraction}e{exponent}"
+    padded = f"{'0' * quantity_text.MAX_TEXT_LENGTH}{text}"
+    assert quantity.from_wire(padded) == quantity.parse(text)
+
+
 def test_the_wire_may_carry_text_numbers_or_null() -> None:
     class Box(msgspec.Struct):
         size: quantity.Quantity

@@ -214,6 +214,28 @@ def test_halves_of_characters_are_mended_as_go_mends_them_and_nothing_else_is_to
     assert decode.mended(plain) == plain
 
 
+@pytest.mark.parametrize("escape", [r"\n", r"\ud83d\ude00", r"\ud800", "\\\\", r"\u0041"])
+def test_mending_calls_nothing_for_each_escape(escape: str) -> None:
+    few, many = (_calls_to_mend(f'"\\ud800{escape * count}"'.encode()) for count in (10, 10_000))
+    assert few == many
+
+
+def _calls_to_mend(document: bytes) -> int:
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    decode.mended(document)  # what is remembered of the expression is remembered by now
+    sys.setprofile(count)
+    try:
+        decode.mended(document)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 @pytest.mark.parametrize("version", ["9" * 5000, "-1", "1e5", "٣", " 7", "0x10", ""])
 def test_a_version_that_is_no_number_is_not_compared(version: str) -> None:
     assert history.number_of(version) is None

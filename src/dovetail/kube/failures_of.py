@@ -17,6 +17,9 @@ _MAX_TEXT: Final = 500  # characters of a body that is no Status
 _MAX_MESSAGE: Final = 4_000  # and of a Status: what an admission webhook or a policy says has no limit
 # Server errors that mean "not now" whatever their code says: what etcd and the storage layer answer under stress.
 _PASSING: Final = ("etcdserver:", "request timed out", "leader changed", "context deadline exceeded")
+# What never passes, whatever the code: etcd's limit of a request (500, for a binding 409), that of the client between
+# the API server and etcd, and the API server's own (413).
+_TOO_LARGE: Final = ("request is too large", "trying to send message larger than max", "Request entity too large")
 _BUDGET: Final = "DisruptionBudget"  # policy/v1's cause of a refused eviction
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 _BY_STATUS: Final[dict[int, type[failures.ApiFailure]]] = {
@@ -81,6 +84,8 @@ def _is_protected(said: Status, message: str) -> bool:
 
 
 def _kind(status: int, reason: str, message: str) -> type[failures.ApiFailure]:
+    if status == 413 or any(sign in message for sign in _TOO_LARGE):
+        return failures.Futile
     if reason == "AlreadyExists":
         return failures.AlreadyThere
     if reason in ("Expired", "Gone"):

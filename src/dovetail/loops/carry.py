@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.loops import claiming, provisioning, settle
+from dovetail.loops import attempts, claiming, provisioning, settle
 from dovetail.model import claims, kinds, meta, objects, plan, pods, quotas
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -39,6 +39,7 @@ class Abandoned(NamedTuple):
     reason: str
     release: tuple[ObjectKey, ...] = ()
     is_refused: bool = False  # the server will say the same again: worth telling the pod's owner
+    is_futile: bool = False  # and no other placement would change that
 
 
 Ending = Bound | Abandoned
@@ -119,9 +120,14 @@ class Carrier:
         except failures.Refused as refused:
             over = quotas.exceeded(str(refused))
             said = f"the API server refuses: {refused}" if over is None else over.told(load.placement.pod.namespace)
-            return Abandoned(said, release=tuple(load.held), is_refused=True)
+            is_futile = isinstance(refused, failures.Futile)
+            return Abandoned(said, release=tuple(load.held), is_refused=True, is_futile=is_futile)
         except (failures.Conflict, failures.AlreadyThere, failures.Missing) as overtaken:
             return Abandoned(f"overtaken: {overtaken}")
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as failure:  # an answer that nothing here expects, of a write that is over
+            return Abandoned(f"the API server says: {failure}", release=tuple(load.held), is_refused=True)
 
     async def _claim_all(self, placement: plan.Placement, held: list[ObjectKey]) -> Abandoned | None:
         fresh = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
@@ -245,17 +251,23 @@ class Carrier:
                 "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
             }
         )
+        tries = attempts.Attempts()
         while True:
             try:
                 await self._settler.once("binding", lambda: self._settler.api.create(target, body))
                 return Bound(placement.node)
             except failures.Missing:
                 return Abandoned("the pod is gone")
-            except (failures.Conflict, failures.Unavailable, failures.Unauthorised):
-                ending = await self._look_at(placement)
-                if ending is not None:
-                    return ending
-            await self._clock.sleep(pause)
+            except (failures.Conflict, failures.Unavailable, failures.Unauthorised) as failure:
+                is_last = self._settler.is_futile(tries, failure)
+            if is_last:
+                await self._settler.pause(attempts.QUIET_SECONDS)
+            ending = await self._look_at(placement)
+            if ending is not None:
+                return ending
+            if is_last:
+                raise tries.verdict(self._clock.monotonic())
+            await self._settler.pause(pause)
             pause = min(pause * 2, settle.LONGEST_PAUSE)
 
     async def is_bound(self, pod: pods.Pod) -> bool:

@@ -16,6 +16,7 @@ from dovetail.loops import (
     carry,
     claiming,
     gate,
+    parts,
     recovery,
     report,
     settle,
@@ -24,7 +25,7 @@ from dovetail.loops import (
     waiting,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, intents, kinds, plan, pods, reservations
+from dovetail.model import claims, kinds, plan, pods, reservations
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
@@ -125,19 +126,21 @@ class Flights:
         flight = self._depart(pod, placement, asyncio.Event())
         self.begin(self.guarded(str(placement.pod), self._carry(pod, flight, uses, before)))
 
-    def start_together(self, gang: plan.GangRef, members: Members, *, begun: intents.Intent | None = None) -> None:
+    def start_together(self, gang: plan.GangRef, members: Members, *, begun: parts.Begun | None = None) -> None:
         """Takes a decision about a gang as done and begins to write it; `begun` if somebody else began before."""
         before = [other for pod, _ in members for other in self._others(pod)]
         ended = asyncio.Event()
         crew = [(pod, self._depart(pod, placement, ended)) for pod, placement in members]
         self.begin(self.guarded(str(gang), self._carry_together(gang, crew, before, begun)))
 
-    def take_back(self, begun: intents.Intent, members: Iterable[pods.Pod], *, why: str) -> None:
+    def take_back(self, begun: parts.Begun, members: Iterable[pods.Pod], *, why: str) -> None:
         """What somebody began for these is given back; what runs of the gang too, unless that is enough of it."""
         held = [(pod, carry.Abandoned(why, release=recovery.held_by(pod, self._world))) for pod in members]
         self._unwinding.update(pod.metadata.uid for pod, _ in held)
-        uids = [one.uid for one in begun.spec.members]
-        self.begin(self.guarded(begun.spec.gang, self._unwind(recovery.gang_of(begun), held, begun, uids=uids)))
+        uids = [one.uid for one in begun.members]
+        if not begun.is_whole:  # who else was to start is not known: whoever is of the gang counts
+            uids += sorted(self._world.gangs.members((begun.gang.namespace, begun.gang.name)))
+        self.begin(self.guarded(str(begun.gang), self._unwind(begun.gang, held, begun, uids=uids)))
 
     def is_unwinding(self, pod: pods.Pod) -> bool:
         """Whether something of the pod is being given back: it is not decided about meanwhile."""
@@ -191,7 +194,7 @@ class Flights:
         gang: plan.GangRef,
         crew: list[tuple[pods.Pod, Flight]],
         before: list[Flight],
-        begun: intents.Intent | None,
+        begun: parts.Begun | None,
     ) -> None:
         began = self._clock.monotonic()
         await _ended(before)
@@ -200,9 +203,12 @@ class Flights:
         try:
             begun = begun or await self._keeper.write(gang, loads)  # before the first of its writes
             endings = await together.Together(self._carrier, self._gate, loads).endings()
-        except failures.Refused as refused:
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as refused:
             said = f"the API server refuses: {refused}"
-            endings = tuple(carry.Abandoned(said, is_refused=True) for _ in loads)
+            is_futile = isinstance(refused, failures.Futile)
+            endings = tuple(carry.Abandoned(said, is_refused=True, is_futile=is_futile) for _ in loads)
         seconds = self._clock.monotonic() - began
         left: list[tuple[pods.Pod, carry.Abandoned]] = []
         for (pod, flight), ending in zip(crew, endings, strict=True):
@@ -216,14 +222,14 @@ class Flights:
                 left.append((pod, ending))
         self._report.gang(len(crew) - len(left), of=len(crew))
         LOG.info("gang", extra={"gang": str(gang), "bound": len(crew) - len(left), "abandoned": len(left)})
-        members = [one.uid for one in begun.spec.members] if begun else [pod.metadata.uid for pod, _ in crew]
+        members = [one.uid for one in begun.members] if begun else [pod.metadata.uid for pod, _ in crew]
         await self._unwind(gang, left, begun, uids=members if left else [])
 
     async def _unwind(
         self,
         gang: plan.GangRef,
         left: list[tuple[pods.Pod, carry.Abandoned]],
-        begun: intents.Intent | None,
+        begun: parts.Begun | None,
         *,
         uids: list[str],
     ) -> None:
@@ -235,7 +241,7 @@ class Flights:
         await asyncio.gather(*(self._release(*one) for one in held))
         if uids:
             await self._retreat(gang, uids, left[0][1].reason if left else "some of its pods are gone")
-        await self._keeper.remove(begun)
+        await self._keeper.end(begun)
         if not left:
             self._keeper.is_complete(gang)
         else:
@@ -247,7 +253,11 @@ class Flights:
         """Those that got their nodes lose them again, unless they are enough of the gang to run."""
         if not minimum.is_short(gang, self._world):
             return
-        started = [pod for uid in uids if (pod := self._world.pods.get(uid)) is not None and self._is_placed(pod)]
+        started = [
+            pod
+            for uid in dict.fromkeys(uids)
+            if (pod := self._world.pods.get(uid)) is not None and self._is_placed(pod)
+        ]
         if started:
             await self._evict(gang, started, why)
 
@@ -285,7 +295,9 @@ class Flights:
             return
         if ending.is_refused:
             self._teller.failed(latest, ending.reason)
-        self._queue.delay(uid, order.rank(latest), self._clock.monotonic())
+        if ending.is_futile:
+            self._report.gave_up("binding")
+        self._queue.delay(uid, order.rank(latest), self._clock.monotonic(), is_futile=ending.is_futile)
         self._report.queued(uid, "backoff", "ScheduleAttemptFailure")
 
     # Giving back
@@ -348,7 +360,11 @@ class Flights:
         except failures.Fenced as fenced:
             self._signals.broke(fenced)
         except failures.ApiFailure as failure:
+            # Its devices stay allocated, and count as such, until its pod is asked about again or is gone.
             LOG.warning("not released", extra={"claim": f"{key[0]}/{key[1]}", "why": str(failure)})
+            self._report.gave_up("release")
+            note = f"its devices are held for nothing: the API server does not take their release: {failure}"
+            self._teller.about_claim(key, claim.metadata.uid, reason="NotReleased", note=note)
         finally:
             self.releasing.discard(key)
             self._queue.claim_changed(key)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from dovetail.loops import carry, settle
+from dovetail.loops import carry, parts, settle
 from dovetail.model import intents, kinds, meta, objects, plan
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -36,8 +36,17 @@ async def nothing() -> Sequence[intents.Intent]:
 class Keeper:
     """Writes and removes intents."""
 
-    def __init__(self, settler: settle.Settler, clock: clocks.Clock, *, listing: Listing, seconds: float) -> None:
+    def __init__(
+        self,
+        settler: settle.Settler,
+        clock: clocks.Clock,
+        *,
+        listing: Listing,
+        seconds: float,
+        part_bytes: int = parts.MOST_BYTES,
+    ) -> None:
         self._settler = settler
+        self._part_bytes = part_bytes
         self._clock = clock
         self._listing = listing
         self._seconds = seconds
@@ -54,13 +63,38 @@ class Keeper:
             LOG.error("what was begun for gangs cannot be read", extra={"why": str(refused)})
             return ()
 
-    async def write(self, gang: plan.GangRef, loads: Sequence[carry.Load]) -> intents.Intent | None:
-        """Puts down what is about to be written. Raises Refused where that is not allowed."""
+    async def write(self, gang: plan.GangRef, loads: Sequence[carry.Load]) -> parts.Begun | None:
+        """Puts down what is about to be written, all of it. Raises Refused where that is not allowed."""
         if len(self._attempts) >= MOST_REMEMBERED:
             self._attempts.clear()
         attempt = self._attempts[gang] = self._attempts.get(gang, 0) + 1
-        made = _intent(gang, loads, attempt=attempt, deadline=stamp(self._clock.now(), self._seconds))
-        return made if await self.put_down(made) else None
+        deadline = stamp(self._clock.now(), self._seconds)
+        spec = intents.IntentSpec(gang=gang.name, attempt=attempt, deadline=deadline, members=_members(loads))
+        specs = parts.split(spec, most_bytes=self._part_bytes)
+        begun = parts.Begun(gang, tuple(intent_of(gang.namespace, one) for one in specs))
+        try:
+            for intent in begun.parts:
+                if not await self.put_down(intent):
+                    return None
+            if len(begun.parts) > 1:
+                await self._check_parts(begun.parts[0])
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure:
+            await self.end(begun)  # one that got no answer may be there as well
+            raise
+        return begun
+
+    async def _check_parts(self, intent: intents.Intent) -> None:
+        """Raises Refused on a server that leaves out what parts have in common: a new leader could not join them."""
+        place = apis.Target(kinds.INTENT, intent.metadata.namespace, intent.metadata.name)
+        try:
+            document = await self._settler.answered("read", lambda: self._settler.api.get(place))
+        except failures.Missing:
+            return  # removed by hand: what was kept is not known
+        if objects.decode_struct(intents.Intent, document).spec.parts != intent.spec.parts:
+            said = "its intent has to be in parts, which the definition of intents in this cluster is too old to keep"
+            raise failures.Refused(f"{said}: update the custom resource definitions")
 
     async def put_down(self, made: intents.Intent, *, patience_seconds: float = math.inf) -> bool:
         """Whether it is kept from now on. Raises Refused where that is not allowed, Unavailable after the patience."""
@@ -98,16 +132,23 @@ class Keeper:
             await self._settler.answered("intent_delete", lambda: self._settler.api.delete(place))
         except failures.Missing:
             pass  # deleted by a request whose answer was lost
-        except failures.Refused as refused:
-            LOG.error("an intent stays", extra={"intent": str(place), "why": str(refused)})
+        except failures.Fenced:
+            raise
+        except failures.ApiFailure as failure:
+            LOG.error("an intent stays", extra={"intent": str(place), "why": str(failure)})
+
+    async def end(self, begun: parts.Begun | None) -> None:
+        """All parts of it are over."""
+        for intent in begun.parts if begun is not None else ():
+            await self.remove(intent)
 
     def is_complete(self, gang: plan.GangRef) -> None:
         """The gang runs: its attempts are counted anew."""
         self._attempts.pop(gang, None)
 
 
-def _intent(gang: plan.GangRef, loads: Sequence[carry.Load], *, attempt: int, deadline: str) -> intents.Intent:
-    members = tuple(
+def _members(loads: Sequence[carry.Load]) -> tuple[intents.Member, ...]:
+    return tuple(
         intents.Member(
             pod=load.placement.pod.name,
             uid=load.placement.pod.uid,
@@ -116,8 +157,6 @@ def _intent(gang: plan.GangRef, loads: Sequence[carry.Load], *, attempt: int, de
         )
         for load in loads
     )
-    spec = intents.IntentSpec(gang=gang.name, attempt=attempt, deadline=deadline, members=members)
-    return intent_of(gang.namespace, spec)
 
 
 def intent_of(namespace: str, spec: intents.IntentSpec) -> intents.Intent:

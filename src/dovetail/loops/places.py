@@ -89,6 +89,8 @@ class Reading:
             return Over("it has no deadline", is_wrong=True)
         if (kin := self._kin(note, slot)) is None:
             return Over("nothing takes the place of its pod", is_wrong=True)
+        if not slot.uid or _is_less_than_nothing(slot):
+            return Over("it says of no pod what it takes", is_wrong=True)
         seconds = min(self._longest, (until - self._now).total_seconds())
         if seconds <= 0:
             return Over("its time is over")
@@ -123,6 +125,12 @@ class Reading:
         if pod.metadata.uid in (slot.uid, *self._counted) or order.instant(pod.metadata.creation_timestamp) < since:
             return False
         return bool(pod.spec.node_name) or bool(recovery.held_by(pod, self._world))
+
+
+def _is_less_than_nothing(slot: intents.Slot) -> bool:
+    """Whether keeping it would make room that is not there."""
+    amounts = [*slot.requests.values(), *(amount for one in slot.devices for amount in one.consumed_capacity.values())]
+    return any(amount.sign < 0 for amount in amounts)
 
 
 def stays(pod: pods.Pod) -> bool:

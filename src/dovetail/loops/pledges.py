@@ -19,6 +19,8 @@ from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
 MOST_LETTERS: Final = 4096  # of a cause, by the definition of intents
+FIRST_YEAR: Final = 1970
+LAST_YEAR: Final = 9000  # what lasts for centuries after it still ends within the years that can be written
 TERMINAL: Final = ("Succeeded", "Failed")
 
 
@@ -34,24 +36,23 @@ class Pledges:
         self._unsaid: dict[plan.GangRef, intents.Promise] = {}  # not to be had: refused, or the server knows no intents
         self.is_busy = False
 
-    def taken_over(self, found: Iterable[intents.Intent]) -> tuple[plan.Promise, ...]:
-        """What a predecessor promised to those who still wait, the first hour first.
+    def taken_over(self, note: intents.Intent) -> plan.Promise | None:
+        """What a predecessor promised to a gang that still waits. Of several about one gang the last that is given."""
+        gang, promise = recovery.gang_of(note), promise_of(note)
+        if promise is None:
+            LOG.error("a promise cannot be read", extra={"intent": note.metadata.name, "gang": str(gang)})
+        if promise is None or not self._waits(gang):
+            self._over.append(note)
+            return None
+        wanted = note_of(promise)
+        if (older := self._written.get(gang)) is not None:
+            self._over.append(older)
+        self._written[gang], self._wanted[gang] = note, wanted
+        return promise
 
-        Of several about one gang the last that was written.
-        """
-        read: dict[plan.GangRef, plan.Promise] = {}
-        for one in sorted((one for one in found if one.spec.promise is not None), key=lambda one: one.spec.attempt):
-            gang, promise = recovery.gang_of(one), promise_of(one)
-            if promise is None:
-                LOG.error("a promise cannot be read", extra={"intent": one.metadata.name, "gang": str(gang)})
-            if promise is None or not self._waits(gang):
-                self._over.append(one)
-                continue
-            if (older := self._written.get(gang)) is not None:
-                self._over.append(older)
-            self._written[gang], read[gang] = one, promise
-        self._wanted = {gang: note_of(promise) for gang, promise in read.items()}
-        return tuple(sorted(read.values(), key=_hour))
+    def in_order(self, promises: Iterable[plan.Promise]) -> tuple[plan.Promise, ...]:
+        """The first hour first."""
+        return tuple(sorted(promises, key=_hour))
 
     def want(self, promises: Iterable[plan.Promise]) -> bool:
         """From now on these are promised. Whether somebody has to write that, and nobody does yet."""
@@ -163,7 +164,9 @@ def _stamp(moment: datetime.datetime | None) -> str:
 
 
 def _is_moment(moment: datetime.datetime) -> bool:
-    return moment is not order.NEVER and moment.tzinfo is not None
+    """Whether it is a moment, and one that still can be reckoned with."""
+    is_moment = moment is not order.NEVER and moment.tzinfo is not None
+    return is_moment and FIRST_YEAR <= moment.year <= LAST_YEAR
 
 
 def _hour(promise: plan.Promise) -> datetime.datetime:

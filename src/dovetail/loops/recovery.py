@@ -6,9 +6,10 @@ can be completed by binding the others where they were to go; one that has none 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
-from dovetail.loops import awaited
+from dovetail.loops import awaited, parts
 from dovetail.model import intents, plan, pods, reservations
 from dovetail.world.events import ObjectKey
 from dovetail.world.world import World
@@ -35,13 +36,22 @@ class Over(NamedTuple):
 Verdict = Complete | TakeBack | Over
 
 
-def judged(intent: intents.Intent, world: World) -> Verdict:
-    """What is to be done about what was begun."""
-    there = [(pod, one) for one in intent.spec.members if (pod := world.pods.get(one.uid)) is not None]
-    unbound = [(pod, one.node) for pod, one in there if _waits(pod)]
+def judged(begun: parts.Begun, world: World, *, apart: Collection[str] = ()) -> Verdict:
+    """What is to be done about what was begun; pods that are `apart` are somebody else's to end.
+
+    Without all its parts no claim was written, or everything was over. A pod of another namespace is none of its gang.
+    """
+    there = [
+        (pod, member)
+        for member in begun.members
+        if (pod := world.pods.get(member.uid)) is not None and pod.metadata.namespace == begun.gang.namespace
+    ]
+    unbound = [(pod, member.node) for pod, member in there if _waits(pod) and member.uid not in apart]
     if not unbound:
         return Over()
-    if not any(pod.spec.node_name for pod, _ in there):
+    are_nodes_there = all(node in world.nodes for _, node in unbound)
+    is_started = any(pod.spec.node_name for pod, _ in there)
+    if not begun.is_whole or not is_started or not are_nodes_there:
         return TakeBack(tuple(pod for pod, _ in unbound))
     return Complete(tuple((pod, resumed(pod, node, world)) for pod, node in unbound))
 

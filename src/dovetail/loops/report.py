@@ -117,6 +117,10 @@ class Report:
         self._meter.count("scheduler_schedule_attempts_total", result="error", profile=PROFILE)
         self._meter.observe("scheduler_scheduling_attempt_duration_seconds", seconds, result="error", profile=PROFILE)
 
+    def gave_up(self, what: str) -> None:
+        """The API server will not take a write, however often it is repeated: a pod's start, or a claim's release."""
+        self._meter.count("dovetail_writes_given_up_total", what=what)
+
     def gang(self, bound: int, *, of: int) -> None:
         """A gang was written, so many of its pods with success."""
         result = "bound" if bound == of else "partly" if bound else "none"

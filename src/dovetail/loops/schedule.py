@@ -23,14 +23,15 @@ from dovetail.loops import (
     nominating,
     noticing,
     pace,
+    parts,
     picture,
     places,
     pledges,
     progress,
     provisioning,
     quarantine,
-    recovery,
     report,
+    resuming,
     returning,
     settle,
     slots,
@@ -75,6 +76,7 @@ class Settings(NamedTuple):
     whole_pause_seconds: float = 0.1  # between two turns about everybody who waits
     slot_seconds: float = 300.0  # for how long the place of a pod that was moved is kept
     owner_seconds: float = 0.0  # how long news of a pod's owner may lag behind those of the pod
+    intent_part_bytes: int = parts.MOST_BYTES  # of what is put down about a gang in one object
     drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
 
 
@@ -132,9 +134,11 @@ class Scheduler:
         self._gate = gate.Gate(settings.in_flight_pods, stepped=self._notices.wake.set)
         self._pace = pace.Pace(settings.whole_pause_seconds)
         self._slots = slots.Slots(self.world, seconds=settings.slot_seconds)
-        settler = settle.Settler(api, clock, meter_)
+        settler = settle.Settler(api, clock, meter_, pausing=self._gate.pausing)
         limit = settings.conditions_timeout_seconds + settings.volumes_timeout_seconds
-        self._keeper = keeping.Keeper(settler, clock, listing=begun, seconds=limit)
+        self._keeper = keeping.Keeper(
+            settler, clock, listing=begun, seconds=limit, part_bytes=settings.intent_part_bytes
+        )
         self._pledges = pledges.Pledges(self._keeper, self.world)
         self._nominator = nominating.Nominator(settler, clock, self.world, saw=picture_.saw)
         self._evictor = self._made_evictor(settler, limits)
@@ -142,6 +146,8 @@ class Scheduler:
         self._returning = self._notices.returning = returning.Returning(
             self.world, is_ours=self._notices.is_named, give_back=self._flights.give_back
         )
+        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
+        self._resuming = resuming.Resuming(self.world, offices, clock=clock, meter_=meter_, longest_seconds=limit)
         self._turns = turns.Turns(
             self.world,
             self.waiting,
@@ -258,7 +264,8 @@ class Scheduler:
     @property
     def quiet_until(self) -> float:
         """Until when nothing happens here by itself; 0 where something is under way."""
-        is_still = self.is_idle and not self.waiting.resting and self._slots.is_quiet and not self.quarantine.held
+        is_kept = self._slots.is_quiet and self._resuming.is_quiet
+        is_still = self.is_idle and not self.waiting.resting and is_kept and not self.quarantine.held
         return self._pace.hour if is_still else 0.0
 
     def is_ours(self, pod: pods.Pod) -> bool:
@@ -316,22 +323,7 @@ class Scheduler:
 
     async def _resume(self) -> None:
         """Completes or takes back what a predecessor began and did not end, before anything else is decided."""
-        found = await self._keeper.found()
-        self.world.promise(self._pledges.taken_over(found))
-        kept = [one for one in found if one.spec.slot is not None]
-        self._slots.take_over(kept, self._clock.monotonic(), self._clock.now())
-        for begun in found:
-            if begun.spec.promise is not None or begun.spec.slot is not None:
-                continue
-            match recovery.judged(begun, self.world):
-                case recovery.Complete(members):
-                    LOG.info("completing", extra={"intent": begun.metadata.name, "pods": len(members)})
-                    self._flights.start_together(recovery.gang_of(begun), members, begun=begun)
-                case recovery.TakeBack(left):
-                    LOG.info("taking back", extra={"intent": begun.metadata.name, "pods": len(left)})
-                    self._flights.take_back(begun, left, why="whoever began to start its gang is gone")
-                case recovery.Over():
-                    self._flights.take_back(begun, (), why="")
+        self._resuming.resume(await self._keeper.found())
 
     async def _look_around(self) -> None:
         """Takes notice of what is there already, a portion at a time: nodes as they look, pods that wait."""
@@ -490,9 +482,10 @@ class Scheduler:
             self._returning.look()
             if self._slots.expire(now):
                 self._notices.ask_to_stir()
-            while self._slots.over:
-                removal = self._keeper.remove(self._slots.over.pop())
-                self._flights.begin(self._flights.guarded("places", removal))
+            over = [*self._slots.over, *self._resuming.overdue()]
+            self._slots.over.clear()
+            for note in over:
+                self._flights.begin(self._flights.guarded("intents", self._keeper.remove(note)))
             if self._pledges.let_go():
                 self._write_promises()
             self.progress.look(now, is_work_ready=len(self.waiting) > 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from dovetail.loops import places
@@ -93,10 +93,11 @@ class Slots:
             return
         self._put(Slot(kin, eviction.moves_to, ghost, eviction.keeps, now + self._seconds, note))
 
-    def take_over(self, notes: Iterable[intents.Intent], now: float, moment: datetime.datetime) -> None:
-        """Keeps what a predecessor kept and is still to come."""
+    def taking(self, now: float, moment: datetime.datetime) -> Callable[[intents.Intent], None]:
+        """Keeps what a predecessor kept and is still to come, one note after the other, the oldest first."""
         reading = places.Reading(self._world, moment, longest_seconds=self._seconds)
-        for note in notes:
+
+        def take(note: intents.Intent) -> None:
             match reading.judged(note):
                 case places.Place(kin, node, ghost, devices, seconds):
                     LOG.info("place kept", extra={"intent": note.metadata.name, "node": node, "seconds": seconds})
@@ -105,6 +106,8 @@ class Slots:
                     say = LOG.error if is_wrong else LOG.info
                     say("place not kept", extra={"intent": note.metadata.name, "why": why})
                     self._end(note)
+
+        return take
 
     def lift(self, waiting: Collection[Kin]) -> dict[str, Slot]:
         """Frees what is kept for gangs that wait; to be put back, or used up, before others are asked about."""
@@ -168,7 +171,11 @@ class Slots:
                 self._put(slot)
 
     def _put(self, slot: Slot) -> None:
+        """Keeps it; what was put down about the same pod before is over."""
         id_ = pod_id(slot.ghost)
+        if (before := self._slots.pop(id_, None)) is not None:
+            self._vacate(id_, before)
+            self._end(before.note)
         self._slots[id_] = slot
         self._occupy(id_, slot)
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dovetail.loops import attempts
 from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
@@ -35,7 +36,9 @@ PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCod
 PASSING_SECONDS: Final = 5.0
 AGAIN: Final = (failures.Conflict, failures.Throttled, failures.Unavailable, failures.Unauthorised)  # worth another try
 AT_ONCE: Final = 8
-AGAIN_SECONDS: Final = 0.5
+AGAIN_SECONDS: Final = 0.5  # before the second try, then twice as long each time
+LONGEST_AGAIN_SECONDS: Final = 30.0
+MOST_TRIES: Final = 10  # of a condition the server answers no to each time; then the event is all there is
 REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
 MAX_MESSAGE_BYTES: Final = 32_768  # of a condition, as metav1.Condition has it; pods' own have no limit
 
@@ -55,6 +58,8 @@ class _Message(NamedTuple):
     pod: pods.Pod
     event: eventing.Event | None
     condition: pods.PodCondition | None
+    tries: int = 0
+    due: float = 0.0
 
 
 class Teller:
@@ -84,6 +89,7 @@ class Teller:
         self._sent: dict[str, str] = {}  # the words of the last event about a pod that waits
         self._later: dict[str, float] = {}  # reasons that usually pass, and when to tell them after all
         self._waiting: OrderedDict[str, _Message] = OrderedDict()
+        self._resting: dict[str, _Message] = {}  # failed, and not to be tried again before their time
         self._arrived = asyncio.Event()
         self.is_busy = False  # somebody has more urgent writes
         self._is_over = False
@@ -119,12 +125,17 @@ class Teller:
 
     def about_claim(self, key: ObjectKey, uid: str, *, reason: str, note: str) -> None:
         """Something about a claim its owner should know."""
+        self.about(kinds.CLAIM, key, uid, reason=reason, note=note)
+
+    def about(self, kind: kinds.Kind, key: ObjectKey, uid: str, *, reason: str, note: str) -> None:
+        """Something about an object whoever made it should know."""
         namespace, name = key
         regarding = eventing.ObjectReference(
-            api_version=kinds.CLAIM.api_version, kind="ResourceClaim", namespace=namespace, name=name, uid=uid
+            api_version=kind.api_version, kind=kind.name, namespace=namespace, name=name, uid=uid
         )
         event = self._noted(regarding, "Warning", reason, note)
-        holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=f"claim/{uid}/{reason}"))
+        holder_uid = f"{kind.name}/{uid}/{reason}"  # replaces no other word
+        holder = pods.Pod(metadata=meta.ObjectMeta(namespace=namespace, name=name, uid=holder_uid))
         self._put(holder, _Message(holder, event, None))
 
     def about_pod(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
@@ -144,11 +155,13 @@ class Teller:
         self._sent.pop(uid, None)
         self._later.pop(uid, None)
         self._waiting.pop(uid, None)
+        self._resting.pop(uid, None)
 
     def end(self) -> None:
         """Tells nothing more; what is being written is still answered."""
         self._is_over = True
         self._waiting.clear()
+        self._resting.clear()
         self._arrived.set()
 
     async def run(self) -> None:
@@ -160,13 +173,25 @@ class Teller:
             if self.is_busy and len(self._waiting) < MOST_WAITING // 2:
                 await self._clock.sleep(0.05)
                 continue
+            self._rouse()
+            if not self._waiting and self._resting:
+                await self._clock.sleep(AGAIN_SECONDS)
+                continue
             if not self._waiting:
                 self._arrived.clear()
                 continue
             portion = [self._waiting.popitem(last=False)[1] for _ in range(min(AT_ONCE, len(self._waiting)))]
-            await asyncio.gather(*map(self._send, portion))
-            if all(one.condition is None for one in portion):  # events are a courtesy, conditions are not
+            waits = await asyncio.gather(*map(self._send, portion))
+            if all(waits):  # the server serves nobody now
+                await self._clock.sleep(max(waits))
+            elif all(one.condition is None for one in portion):  # events are a courtesy, conditions are not
                 await self._clock.sleep(self._pause * len(portion))
+
+    def _rouse(self) -> None:
+        """What failed and whose time has come is to be told again."""
+        now = self._clock.monotonic()
+        for uid in [uid for uid, message in self._resting.items() if message.due <= now]:
+            self._waiting[uid] = self._resting.pop(uid)
 
     def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
         message = shortened(plaintext.escaped(message), MAX_MESSAGE_BYTES)  # it may quote what others wrote
@@ -191,13 +216,15 @@ class Teller:
 
     def _put(self, pod: pods.Pod, message: _Message) -> None:
         self._waiting.pop(pod.metadata.uid, None)  # the newest word replaces one that was not told yet
+        self._resting.pop(pod.metadata.uid, None)
         self._waiting[pod.metadata.uid] = message
         if len(self._waiting) > MOST_WAITING:
             self._waiting.popitem(last=False)
             self._meter.count("dovetail_events_dropped_total", reason="full")
         self._arrived.set()
 
-    async def _send(self, message: _Message) -> None:
+    async def _send(self, message: _Message) -> float:
+        """Tells it, or puts it off. How long the server should be left alone, if it serves nobody at all."""
         try:
             if message.condition is not None:
                 await self._tried(message, self._write_condition(message.pod.metadata.uid, message.condition))
@@ -208,9 +235,23 @@ class Teller:
                     self._sent[message.pod.metadata.uid] = message.event.note
                 await self._tried(message, self._api.create(place, body, brief=True))
         except AGAIN as failure:
-            if message.condition is not None and message.pod.metadata.uid not in self._waiting:
-                self._put(message.pod, message)
-                await self._clock.sleep(failure.retry_after or AGAIN_SECONDS)
+            self._put_off(message, failure)
+            return 0.0 if _is_about_pod(failure) else failure.retry_after or AGAIN_SECONDS
+        return 0.0
+
+    def _put_off(self, message: _Message, failure: failures.ApiFailure) -> None:
+        """One that fails each time keeps no other from being told, and in the end is told by its event alone."""
+        uid, tries = message.pod.metadata.uid, message.tries + 1
+        if message.condition is None or uid in self._waiting or uid in self._resting:
+            return
+        if tries >= MOST_TRIES and _is_about_pod(failure):
+            self._complain(message, failure)
+            if message.event is not None:
+                self._put(message.pod, message._replace(condition=None))
+            return
+        seconds = min(AGAIN_SECONDS * 2.0 ** (tries - 1), LONGEST_AGAIN_SECONDS)
+        due = self._clock.monotonic() + max(seconds, failure.retry_after or 0.0)
+        self._resting[uid] = message._replace(tries=tries, due=due)
 
     async def _tried(self, message: _Message, write: Awaitable[object]) -> None:
         """What is refused for good is said once and left: the condition or the event may still be told without it."""
@@ -219,11 +260,14 @@ class Teller:
         except (failures.Fenced, *AGAIN):
             raise
         except failures.ApiFailure as failure:
-            why = type(failure).__name__.lower()
-            self._meter.count("dovetail_events_dropped_total", reason=why)
-            level = logging.DEBUG if why in self._complained else logging.WARNING
-            self._complained.add(why)
-            LOG.log(level, "not told", extra={"pod": message.pod.metadata.name, "why": str(failure)})
+            self._complain(message, failure)
+
+    def _complain(self, message: _Message, failure: failures.ApiFailure) -> None:
+        why = type(failure).__name__.lower()
+        self._meter.count("dovetail_events_dropped_total", reason=why)
+        level = logging.DEBUG if why in self._complained else logging.WARNING
+        self._complained.add(why)
+        LOG.log(level, "not told", extra={"pod": message.pod.metadata.name, "why": str(failure)})
 
     async def _write_condition(self, uid: str, condition: pods.PodCondition) -> None:
         pod = self._latest(uid)
@@ -270,6 +314,10 @@ class Teller:
             note=shortened(plaintext.escaped(note), eventing.MAX_NOTE_BYTES),
             type=kind,
         )
+
+
+def _is_about_pod(failure: failures.ApiFailure) -> bool:
+    return failure.status not in attempts.PASSING
 
 
 def is_passing(refusal: plan.Refusal) -> bool:

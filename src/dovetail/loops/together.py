@@ -68,7 +68,7 @@ class Together:
     def _abandoned(self, load: carry.Load, failed: carry.Load, problem: carry.Abandoned) -> carry.Abandoned:
         release = {*load.held, *(problem.release if load is failed else ())}
         said = problem.reason if load is failed else f"{failed.placement.pod} of its gang: {problem.reason}"
-        return carry.Abandoned(said, release=tuple(sorted(release)), is_refused=problem.is_refused)
+        return problem._replace(reason=said, release=tuple(sorted(release)))
 
 
 def _reserved(load: carry.Load) -> list[ObjectKey]:

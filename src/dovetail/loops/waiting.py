@@ -15,6 +15,8 @@ from dovetail.world.events import ObjectKey
 
 FIRST_DELAY: Final = 0.2
 LONGEST_DELAY: Final = 30.0
+FIRST_FUTILE_DELAY: Final = 60.0  # where the server will not take what is written about the pod
+LONGEST_FUTILE_DELAY: Final = 600.0
 
 
 class Parked(NamedTuple):
@@ -70,10 +72,11 @@ class Waiting:
         for key in parked.claims:
             self._by_claim.setdefault(key, set()).add(id_)
 
-    def delay(self, id_: str, rank: Rank, now: float) -> float:
-        """Failed: waits for a time, each time longer. Returns until when."""
+    def delay(self, id_: str, rank: Rank, now: float, *, is_futile: bool = False) -> float:
+        """Failed: waits for a time, each time longer; much longer where it will fail again. Returns until when."""
         failures = self._failures[id_] = self._failures.get(id_, 0) + 1
-        until = now + min(FIRST_DELAY * float(1 << min(failures - 1, 16)), LONGEST_DELAY)
+        first, longest = (FIRST_FUTILE_DELAY, LONGEST_FUTILE_DELAY) if is_futile else (FIRST_DELAY, LONGEST_DELAY)
+        until = now + min(first * float(1 << min(failures - 1, 16)), longest)
         self._delayed[id_] = (until, rank)
         heapq.heappush(self._due, (until, id_))
         return until

@@ -51,12 +51,18 @@ class Slot(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
 
 
 class IntentSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
-    """What was begun or promised, and by when it is over one way or the other."""
+    """What was begun or promised, and by when it is over one way or the other.
+
+    The members of a large gang are in several intents, which have a batch in common.
+    """
 
     gang: str = ""
     attempt: meta.Int32 = 1
     deadline: str = ""  # RFC 3339
     members: tuple[Member, ...] = ()
+    part: meta.Int32 = 1
+    parts: meta.Int32 = 1
+    batch: str = ""
     promise: Promise | None = None
     slot: Slot | None = None
 

@@ -197,9 +197,12 @@ def is_quantity(text: str) -> bool:
 
 
 def from_wire(value: object) -> Quantity:
-    """A quantity from JSON or YAML: a text, a number, or null for zero. Blanks around a text are allowed."""
+    """A quantity from JSON or YAML: a text, a number, or null for zero. Blanks around a text are allowed.
+
+    Reads whatever an API server stores: numbers beyond our bounds are clamped, see `quantity_text.read_stored`.
+    """
     if isinstance(value, str):
-        return parse(value.strip(_WIRE_BLANKS))
+        return _stored(value.strip(_WIRE_BLANKS))
     if value is None:
         return ZERO
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -207,6 +210,13 @@ def from_wire(value: object) -> Quantity:
     if isinstance(value, int) and value.bit_length() > 2 * quantity_text.MAX_TEXT_LENGTH:
         raise errors.QuantityError(f"a number of {value.bit_length()} bits is too long for a quantity")
     return parse(repr(value))
+
+
+def _stored(text: str) -> Quantity:
+    try:
+        return parse(text)  # remembered
+    except errors.QuantityError:
+        return _from_reading(quantity_text.read_stored(text))
 
 
 def decode_hook(kind: type, value: object) -> object:

@@ -14,6 +14,7 @@ from dovetail import errors
 
 MAX_TEXT_LENGTH = 1024  # ours: upstream has no bound; real quantities have a dozen characters
 MAX_EXPONENT = 1024  # ours: upstream works for minutes on 1e2147483648; beyond a double's range nobody measures
+MAX_ORDER = MAX_TEXT_LENGTH + MAX_EXPONENT  # no number that is read has more digits before its point
 NANOS = 10**9  # a quantity is a whole number of nano units: apimachinery api/resource
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
@@ -22,6 +23,8 @@ _SMALLEST_EXPONENT = -9
 _FAST_DIGITS = 18  # digits upstream trusts to an int64
 _FAST_BINARY_DIGITS = 14  # the same for binary suffixes, less three digits for every factor of 1024
 _LARGEST_BINARY = INT64_MAX * NANOS
+_INT64_DIGITS = 19
+_FRACTION_DIGITS = 40  # nine count, and twice ten more where a binary suffix of 2^60 multiplies them
 
 # Possessive, so that hostile text fails in one pass.
 _SHAPE = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?[0-9]*+)")
@@ -78,6 +81,22 @@ def read(text: str) -> Reading:
     return _read_decimal(text, digits, suffix=suffix)
 
 
+def read_stored(text: str) -> Reading:
+    """As `read`, for what an API server keeps: beyond our bounds a number is clamped, not refused.
+
+    Upstream bounds neither the length nor the exponent of a decimal, so such numbers are stored and served. An amount
+    no machine has reads as the largest there is, one below a nano unit as one of them, and is written as it was. Linear
+    in the text. Raises QuantityError for what upstream does not take either.
+    """
+    try:
+        return read(text)
+    except errors.QuantityError:
+        reading = _read_clamped(text)
+        if reading is None:
+            raise
+        return reading
+
+
 def canonical(nanos: int, form: Format) -> str:
     """The shortest exact spelling: no fraction, the largest suffix of the family that divides the number."""
     if nanos == 0:
@@ -123,6 +142,61 @@ def _read_decimal(text: str, digits: _Digits, *, suffix: str) -> Reading:
         return Reading(_signed(digits, nanos), form, exponent, False, text if is_echoed else None)
     nanos, exponent = _exact(text, digits, exponent=exponent, factor=1)
     return Reading(_signed(digits, nanos), form, exponent, True, None)
+
+
+def _read_clamped(text: str) -> Reading | None:
+    """None for what is no quantity upstream."""
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        return None
+    sign, whole, fraction, suffix = found.groups(default="")
+    if not whole and not fraction:
+        return None
+    digits = _Digits(sign == "-", whole.lstrip("0") or "0", _shortened(fraction), True)
+    if (shift := _BINARY.get(suffix)) is not None:
+        if len(digits.whole) > _INT64_DIGITS:
+            return Reading(_signed(digits, _LARGEST_BINARY), Format.BINARY_SI, 0, True, text)
+        return _read_binary(text, digits, shift=shift)
+    power = _wrapped_power(suffix)
+    exponent = _DECIMAL.get(suffix, power)
+    if exponent is None:
+        return None
+    form = Format.DECIMAL_SI if suffix in _DECIMAL else Format.DECIMAL_EXPONENT
+    nanos = _clamped(digits.whole.lstrip("0") + fraction, exponent - len(fraction))
+    return Reading(_signed(digits, nanos), form, _SMALLEST_EXPONENT, True, text)
+
+
+def _clamped(digits: str, exponent: int) -> int:
+    """So many nano units, rounded up, at most ten to the power of MAX_ORDER whole ones."""
+    significant = digits.lstrip("0")
+    if not significant:
+        return 0
+    order = len(significant) + exponent  # digits before the point
+    if order > MAX_ORDER:
+        return int(10 ** (MAX_ORDER + 9))
+    kept = len(significant) + min(0, exponent + 9)
+    if kept <= 0:
+        return 1
+    is_rounded = bool(significant[kept:].strip("0"))
+    return (int(significant[:kept]) + is_rounded) * int(10 ** max(0, exponent + 9))
+
+
+def _wrapped_power(suffix: str) -> int | None:
+    """The exponent as upstream keeps it: read as an int64, of which the lower half counts."""
+    found = _POWER.fullmatch(suffix)
+    if found is None or len(found[2]) > _INT64_DIGITS:
+        return None
+    number = int(found[1] + found[2])
+    if not INT64_MIN <= number <= INT64_MAX:
+        return None
+    lower = number & 0xFFFF_FFFF
+    return lower - (1 << 32) if lower >= 1 << 31 else lower
+
+
+def _shortened(fraction: str) -> str:
+    """As much of a fraction as can count, and whether anything follows."""
+    kept, rest = fraction[:_FRACTION_DIGITS], fraction[_FRACTION_DIGITS:]
+    return kept + "1" if rest.strip("0") else kept
 
 
 def _power(text: str, suffix: str) -> int:

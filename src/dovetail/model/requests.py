@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model import pods, quantity
+from dovetail.model import pods, quantity, quantity_text
 from dovetail.model.validation import names
 
 CPU: Final = "cpu"
@@ -199,12 +199,20 @@ def _in_units(amounts: tuple[tuple[str, int], ...], pods: int) -> Resources:
     exact = {name: quantity.Quantity(nanos) for name, nanos in amounts}
     none = quantity.ZERO
     return Resources(
-        exact.get(CPU, none).milli_value(),
-        exact.get(MEMORY, none).value(),
-        exact.get(EPHEMERAL_STORAGE, none).value(),
-        pods,
-        _nonzero((name, amount.value()) for name, amount in exact.items() if _is_counted(name)),
+        bounded(exact.get(CPU, none).milli_value()),
+        bounded(exact.get(MEMORY, none).value()),
+        bounded(exact.get(EPHEMERAL_STORAGE, none).value()),
+        bounded(pods),
+        _nonzero((name, bounded(amount.value())) for name, amount in exact.items() if _is_counted(name)),
     )
+
+
+def bounded(amount: int) -> int:
+    """At most an int64, which is all that Kubernetes counts with: no sum of such amounts is beyond a float's range.
+
+    Nothing offers more, so a pod that asks for more fits nowhere just the same.
+    """
+    return max(quantity_text.INT64_MIN, min(amount, quantity_text.INT64_MAX))
 
 
 def _is_counted(name: str) -> bool:

@@ -6,6 +6,7 @@ ApiFailure
 ├── AlreadyThere    409 on create: an object of that name exists; look at it
 ├── Expired         410: the version asked for is no longer kept; list again
 ├── Refused         400, 403, 405, 413, 415, 422: the same request will be refused again; give up and say so
+│   └── Futile      too large, or the same answer for so long that another will not come: no write of this object helps
 ├── Unauthorised    401: the credentials are not accepted; renew them
 ├── Throttled       429: too many requests; wait `retry_after` seconds, then repeat
 ├── Protected       429 on an eviction: the pod's disruption budget does not allow it now; choose another, or wait
@@ -46,6 +47,10 @@ class Expired(ApiFailure):
 
 class Refused(ApiFailure):
     """Will be refused again."""
+
+
+class Futile(Refused):
+    """No write of this object will succeed: it is too large, or was answered alike for too long."""
 
 
 class Unauthorised(ApiFailure):

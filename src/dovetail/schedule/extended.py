@@ -154,7 +154,7 @@ def _is_passing(container: pods.Container, place: int, initial: int) -> bool:
 def _own_part(container: pods.Container, place: int, resource: str) -> _Part | None:
     """What the container asks for, under the name a request of its own would have."""
     asked = requests.requested(container.resources)
-    amount = asked[resource].value() if resource in asked else 0
+    amount = requests.bounded(asked[resource].value()) if resource in asked else 0
     if amount <= 0:
         return None
     return _Part(f"container-{place}-request-{sorted(asked).index(resource)}", amount)

@@ -1,7 +1,7 @@
 """Where the API server in memory keeps its objects: by kind and name, each with a version, in the order of one counter.
 
 Given whole trees to keep; stamps versions, counts generations, holds what has finalizers until they are gone, and
-tells followers. Synchronous. Never judges an object.
+tells followers. Refuses, as etcd does, what is too large to keep. Synchronous. Never judges an object otherwise.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.model import kinds, meta, objects
 from dovetail.model.kinds import Kind
+from dovetail.ports import failures
 from dovetail.sim import machines, watching
 from dovetail.world.events import ObjectKey
 
@@ -21,6 +22,7 @@ GENERATIONLESS: Final = frozenset(
     {"Node", "Event", "Namespace", "Lease", "ResourceClaim", "ResourceClaimTemplate"}
     | {one.name for one in kinds.STORAGE}
 )
+REQUEST_BYTES: Final = 1_572_864  # etcd's limit of one request; a real server's objects are shorter than their JSON
 DEFAULT_GRACE: Final = 30  # terminationGracePeriodSeconds of core/v1
 
 
@@ -70,16 +72,20 @@ class Shelf:
         old = self.find(kind, key)
         if old is not None and _same(tree, old.tree):
             return old
-        self.revision += 1
-        stamped = dict(metadata) | {"resourceVersion": str(self.revision)}
+        revision = self.revision + 1
+        stamped = dict(metadata) | {"resourceVersion": str(revision)}
         if old is None:
-            stamped["uid"] = machines.derived_uuid("object", kind.name, *key, self.revision)
+            stamped["uid"] = machines.derived_uuid("object", kind.name, *key, revision)
             stamped["creationTimestamp"] = self.stamp()
         generation = _generation(kind, tree, old)
         if generation:
             stamped["generation"] = generation
         tree = tree | {"metadata": stamped}
-        record = Record(tree, objects.decode_struct(kind.struct, objects.encode_tree(tree)))
+        document = objects.encode_tree(tree)
+        if len(document) > REQUEST_BYTES:
+            raise failures.Futile("etcdserver: request is too large", status=500)
+        record = Record(tree, objects.decode_struct(kind.struct, document))
+        self.revision = revision
         if stamped.get("deletionTimestamp") and _is_free(record.metadata):
             return self._remove(kind, key, record)
         self._records.setdefault(kind.name, {})[key] = record

@@ -100,6 +100,8 @@ DECLARED: Final = (
     Metric("dovetail_writes_total", "counter", "Writes to the API server, by how they ended.", ("what", "result")),
     Metric("dovetail_write_seconds", "histogram", "One write, from sending to its end.", ("what",), _SHORT),
     Metric("dovetail_write_retries_total", "counter", "Writes that were repeated, by why.", ("reason",)),
+    Metric("dovetail_writes_given_up_total", "counter", "Writes the API server will never take, by what.", ("what",)),
+    Metric("dovetail_intents_unusable_total", "counter", "Intents of a predecessor that could not be acted upon."),
     Metric("dovetail_gangs_total", "counter", "Gangs whose start was written, by how that ended.", ("result",)),
     Metric("dovetail_evictions_total", "counter", "Pods that were to yield, by rule and result.", ("rule", "result")),
     Metric("dovetail_queue_status_writes_total", "counter", "Statuses of queues that were written."),
