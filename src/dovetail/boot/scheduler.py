@@ -14,7 +14,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -25,7 +25,19 @@ from dovetail.boot import clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
 from dovetail.kube import arriving, config, discovery, reviews, transport, watch
-from dovetail.loops import consistency, election, grouping, idle, picture, queues, schedule, shadow, usage
+from dovetail.loops import (
+    consistency,
+    election,
+    grouping,
+    idle,
+    lasting,
+    picture,
+    queues,
+    schedule,
+    shadow,
+    tenures,
+    usage,
+)
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
 from dovetail.ports import failures, tracing
@@ -64,21 +76,19 @@ class Process:
         self.settings = settings_of(configuration)  # what the loop is told
         self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
         self._turned = self.clock.monotonic()
-        self._working: asyncio.Task[None] | None = None
-        self._failed: BaseException | None = None
+        self._tenures = tenures.Tenures(self.clock, self.metrics)
+        self._suspects: set[str] = set()  # objects that a World tripped over
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
         async with self.transport, self._for_lease, self._served():
             self.watched = await self._first_answer(served_kinds)
             lag = asyncio.create_task(self._measure_lag())
-            work = self._working = asyncio.create_task(self._work(report))
+            work = asyncio.create_task(self._work(report))
             _stop_on_signals(work)
             try:
                 await work
             except asyncio.CancelledError:
-                if self._failed is not None:
-                    raise self._failed from None
                 LOG.info("stopped")
             finally:
                 lag.cancel()
@@ -98,7 +108,7 @@ class Process:
 
     async def _work(self, report: Report | None) -> None:
         if report is not None:
-            await self._shadow(report)
+            await self._tenures.run(lambda: self._shadow(report))
         elif not self.configuration.leader_election.enabled:
             await self._lead(None)
         else:
@@ -119,7 +129,11 @@ class Process:
             await self.election.run(self._lead)
 
     async def _lead(self, fence: election.Fence | None) -> None:
-        """One tenure, from a fresh list to the loss of the lease."""
+        """Until the loss of the lease; a fault of ours costs a pause and a fresh list, not the process."""
+        await self._tenures.run(lambda: self._schedule(fence))
+
+    async def _schedule(self, fence: election.Fence | None) -> None:
+        """From a fresh list to the loss of the lease."""
         began = self.clock.monotonic()
         api = kube_api.KubeApi(
             self.transport, fence=fence, timeout=self.configuration.client_connection.request_timeout_seconds
@@ -164,17 +178,29 @@ class Process:
                 tell=self.scheduler.teller.about_pod,
                 changed=self.scheduler.ask_again,
             )
-            beside = [told.run(), idlers.run(), *([used.run()] if keeps_use else [])]
-            tasks = [asyncio.create_task(one) for one in beside]
+            beside = {"queue status": told.run, "idleness": idlers.run}
+            if keeps_use:
+                beside["usage"] = used.run
+            async with self._going_on(beside):
+                try:
+                    await self.scheduler.run()
+                finally:
+                    self.scheduler = None
+
+    @contextlib.asynccontextmanager
+    async def _going_on(self, beside: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+        """Work by name that goes on meanwhile, and begins again after a mistake."""
+        tasks = [
+            asyncio.create_task(lasting.lasting(name, work, self.clock, self.metrics)) for name, work in beside.items()
+        ]
+        for task in tasks:
+            task.add_done_callback(self._tenures.task_ended)
+        try:
+            yield
+        finally:
             for task in tasks:
-                task.add_done_callback(self._feed_ended)
-            try:
-                await self.scheduler.run()
-            finally:
-                self.scheduler = None
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begun(self) -> list[Any]:
         """What a predecessor began or promised and did not end. What cannot be read is said, and left alone."""
@@ -201,7 +227,8 @@ class Process:
     async def _watching(self) -> AsyncIterator[picture.Picture]:
         """A picture that is kept current meanwhile. Kinds of our own join it when somebody installs them."""
         ours = await self._first_answer(lambda over: arriving.served(over, kinds.OURS))
-        seen = picture.Picture(World(), self.clock, (*self.watched, *ours, kinds.GANG))
+        listed = (*self.watched, *ours, kinds.GANG)
+        seen = picture.Picture(World(), self.clock, listed, suspects=self._suspects)
         tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(self._grouping(seen).run())]
         for kind in self.watched:
             feed = picture.Feed(seen, kind, trouble=self._trouble)
@@ -216,7 +243,7 @@ class Process:
             )
             tasks.append(asyncio.create_task(following))
         for task in tasks:
-            task.add_done_callback(self._feed_ended)
+            task.add_done_callback(self._tenures.task_ended)  # a picture that stands still is not decided on
         self.picture = seen
         try:
             yield seen
@@ -235,12 +262,6 @@ class Process:
             follow=lambda kind, feed: watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics),
             trouble=self._trouble,
         )
-
-    def _feed_ended(self, task: asyncio.Task[None]) -> None:
-        """No feed ends by itself. If one does, the picture stands still: better to end and say why than to decide."""
-        if not task.cancelled() and (error := task.exception()) is not None and self._working is not None:
-            self._failed = self._failed or error
-            self._working.cancel()
 
     def _trouble(self, kind: str, reason: str) -> None:
         self.metrics.count("dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40])
@@ -272,7 +293,7 @@ class Process:
     def _ready(self) -> dict[str, bool]:
         is_standby = self.election is not None and not self.election.standing.is_leading
         synced = self.picture is not None and self.picture.synced.is_set()
-        return {"picture": is_standby or synced}
+        return {"picture": is_standby or synced, "tenure": is_standby or self._tenures.is_steady}
 
     def _role(self) -> str:
         if self.election is None:
