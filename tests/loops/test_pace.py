@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import pytest
 
-from dovetail.loops import deciding, pace
-from dovetail.model import plan
+from dovetail.loops import pace
 
 
 def test_a_turn_is_wanted_after_news_and_at_its_hour_and_not_otherwise() -> None:
@@ -37,43 +34,3 @@ def test_an_hour_that_is_past_is_not_asked_for_without_a_pause() -> None:
     rhythm.took(1.0, 1.0, wake_after=-5.0)
     assert not rhythm.is_due(1.05)
     assert rhythm.is_due(1.1)
-
-
-GROUPS = [["a1", "a2"], ["b1"], ["c1", "c2"], ["d1"], ["e1"]]
-
-
-class Tripping:
-    """Cannot decide about one group; says how often it was asked."""
-
-    def __init__(self, over: str) -> None:
-        self.over = over
-        self.asked = 0
-
-    def __call__(self, among: Collection[str] | None) -> plan.Plan:
-        self.asked += 1
-        ids = [id_ for group in GROUPS for id_ in group] if among is None else among
-        if self.over in ids:
-            raise ZeroDivisionError(self.over)
-        return plan.Plan(refusals=tuple(plan.Refusal(pod=plan.PodRef("n", id_, id_), summary="") for id_ in ids))
-
-
-@pytest.mark.parametrize("over", ["a2", "b1", "c1", "e1"])
-def test_the_group_that_trips_us_is_found_by_halves_and_the_others_are_decided_about(over: str) -> None:
-    ask = Tripping(over)
-    made, faults = deciding.decided_together(ask, None, GROUPS)
-    (tripping,) = [group for group in GROUPS if over in group]
-    assert sorted(faults) == tripping
-    assert sorted(one.pod.uid for one in made.refusals) == sorted(
-        id_ for group in GROUPS if group is not tripping for id_ in group
-    )
-    assert ask.asked <= 9
-
-
-def test_a_fault_that_no_group_explains_is_raised() -> None:
-    def ask(among: Collection[str] | None) -> plan.Plan:
-        if among is None:
-            raise ZeroDivisionError
-        return plan.Plan()
-
-    with pytest.raises(ZeroDivisionError):
-        deciding.decided_together(ask, None, GROUPS)

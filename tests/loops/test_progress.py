@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dovetail.loops import progress
-from dovetail.ports import failures
 from tests.loops.stage import Stage, play
 
 
@@ -32,27 +31,5 @@ def test_refused_pods_that_wait_for_room_are_no_stall() -> None:
         async with stage.scheduling() as scheduler:
             await stage.pass_time(600)
             assert scheduler.progress.stalled_seconds(stage.clock.monotonic()) == 0.0
-
-    play(story)
-
-
-def test_writes_that_get_no_answer_while_pods_wait_are_a_stall() -> None:
-    async def story() -> None:
-        stage = Stage(nodes=20, gpus=8)
-        stage.template("one")
-
-        def before(verb: str, target: object) -> None:
-            if getattr(target, "subresource", "") == "binding":
-                raise failures.Unavailable("no answer")
-
-        stage.api.before = before
-        for number in range(80):  # more than may be in flight: the others are ready and stay so
-            stage.pod(f"p-{number}", templates=("one",))
-        async with stage.scheduling() as scheduler:
-            await stage.pass_time(120)
-            assert scheduler.progress.is_stalled(stage.clock.monotonic())
-            stage.api.before = None
-            await stage.pass_time(30)
-            assert not scheduler.progress.is_stalled(stage.clock.monotonic())
 
     play(story)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dovetail.loops import evicting, nominating
-from dovetail.model import kinds, plan
+from dovetail.model import gangs, kinds, plan
 from dovetail.model import policy as policies
 from dovetail.ports import failures
 from dovetail.ports.api import Target
@@ -40,6 +40,7 @@ class Script:
         among: Collection[str] | None,
         spared: Collection[str],
         toward: Mapping[str, str],
+        aside: Collection[gangs.GangKey],
     ) -> plan.Plan:
         self.spared.append(frozenset(spared))
         self.asked.append(among)

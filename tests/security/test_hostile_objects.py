@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.boot import scheduler
 from dovetail.kube import config, decode, history, transport, watch
 from dovetail.loops import claiming, consistency, picture, settle
-from dovetail.model import claims, configuration, kinds, objects, pods
+from dovetail.model import claims, kinds, objects, pods
 from dovetail.ports import failures
 from dovetail.world import events
 from dovetail.world.world import World
@@ -369,29 +368,6 @@ def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> N
     found = asyncio.run(main())
     assert len(found) == 100_000
     assert turns >= sum(map(len, map(bytes, items))) // decode.SLICE_BYTES
-
-
-def test_a_feed_that_ends_against_all_expectation_ends_the_process_with_its_reason() -> None:
-    """Better than deciding by a picture that stands still. A standby takes over."""
-
-    async def main() -> None:
-        connection = config.Connection(server="http://127.0.0.1:1")
-        process = scheduler.Process(connection, configuration.SchedulerConfiguration())
-
-        async def waits() -> None:
-            await asyncio.Event().wait()
-
-        async def fails() -> None:
-            raise ZeroDivisionError
-
-        process._working = asyncio.create_task(waits())
-        feed = asyncio.create_task(fails())
-        feed.add_done_callback(process._feed_ended)
-        with pytest.raises(asyncio.CancelledError):
-            await process._working
-        assert isinstance(process._failed, ZeroDivisionError)
-
-    asyncio.run(main())
 
 
 @pytest.mark.slow

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from dovetail.loops import deciding
-from dovetail.model import plan
 from dovetail.schedule import placement
 from tests.loops.stage import Stage, play
 
@@ -48,14 +46,3 @@ def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) 
         assert stage.ended is None
 
     play(story)
-
-
-def test_what_no_single_pod_explains_is_raised() -> None:
-    def ask(ids: Collection[str]) -> plan.Plan:
-        if len(ids) > 1:
-            raise ZeroDivisionError
-        return plan.Plan()
-
-    with pytest.raises(ZeroDivisionError):
-        deciding.decided(ask, ["a", "b"])
-    assert deciding.decided(ask, ["a"]) == (plan.Plan(), {})

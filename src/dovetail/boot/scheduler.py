@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -30,7 +30,20 @@ from dovetail.boot import background, clocks, logs, serving, snapshot_live
 from dovetail.boot import configuration as configuration_files
 from dovetail.kube import api as kube_api
 from dovetail.kube import arriving, config, discovery, reviews, transport, watch
-from dovetail.loops import consistency, election, grouping, idle, picture, progress, queues, schedule, shadow, usage
+from dovetail.loops import (
+    consistency,
+    election,
+    grouping,
+    idle,
+    lasting,
+    picture,
+    progress,
+    queues,
+    schedule,
+    shadow,
+    tenures,
+    usage,
+)
 from dovetail.model import configuration as configurations
 from dovetail.model import kinds, policy
 from dovetail.ports import failures, tracing
@@ -73,8 +86,8 @@ class Process:
         self.progress = progress.Progress()  # over all tenures
         self._turned = self.clock.monotonic()  # when the main loop last came round
         self._main_thread = threading.get_ident()
-        self._working: asyncio.Task[None] | None = None
-        self._failed: BaseException | None = None
+        self._tenures = tenures.Tenures(self.clock, self.metrics)
+        self._suspects: set[str] = set()  # objects that a World tripped over
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
@@ -83,13 +96,11 @@ class Process:
         try:
             async with self.transport, background.BackgroundLoop("lease-and-health") as beside, self._beside(beside):
                 self.watched = await self._first_answer(served_kinds)
-                work = self._working = asyncio.create_task(self._work(report, beside))
+                work = asyncio.create_task(self._work(report, beside))
                 _stop_on_signals(work)
                 try:
                     await work
                 except asyncio.CancelledError:
-                    if self._failed is not None:
-                        raise self._failed from None
                     LOG.info("stopped")
         finally:
             lag.cancel()
@@ -121,7 +132,7 @@ class Process:
 
     async def _work(self, report: Report | None, beside: background.BackgroundLoop) -> None:
         if report is not None:
-            await self._shadow(report)
+            await self._tenures.run(lambda: self._shadow(report))
         elif not self.configuration.leader_election.enabled:
             await self._lead(None)
         else:
@@ -144,10 +155,14 @@ class Process:
             await beside.run(self.election.run(lambda fence: background.run_on(main, self._lead(fence))))
 
     async def _lead(self, fence: election.Fence | None) -> None:
+        """Until the loss of the lease; a fault of ours costs a pause and a fresh list, not the process."""
+        await self._tenures.run(lambda: self._tenure(fence))
+
+    async def _tenure(self, fence: election.Fence | None) -> None:
         """One tenure. What it kept in memory is given back at its end, whichever way it ends."""
         self.metrics.count("dovetail_tenures_total")
         try:
-            await self._tenure(fence)
+            await self._schedule(fence)
         except BaseException as error:
             traceback.clear_frames(error.__traceback__)  # they hold the picture, and the error may be kept for long
             raise
@@ -155,7 +170,7 @@ class Process:
             gc.unfreeze()  # what is frozen is never collected, and a picture is full of cycles
             gc.collect()
 
-    async def _tenure(self, fence: election.Fence | None) -> None:
+    async def _schedule(self, fence: election.Fence | None) -> None:
         """From a fresh list to the loss of the lease."""
         began = self.clock.monotonic()
         api = kube_api.KubeApi(
@@ -202,17 +217,29 @@ class Process:
                 tell=self.scheduler.teller.about_pod,
                 changed=self.scheduler.ask_again,
             )
-            beside = [told.run(), idlers.run(), *([used.run()] if keeps_use else [])]
-            tasks = [asyncio.create_task(one) for one in beside]
+            beside = {"queue status": told.run, "idleness": idlers.run}
+            if keeps_use:
+                beside["usage"] = used.run
+            async with self._going_on(beside):
+                try:
+                    await self.scheduler.run()
+                finally:
+                    self.scheduler = None
+
+    @contextlib.asynccontextmanager
+    async def _going_on(self, beside: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+        """Work by name that goes on meanwhile, and begins again after a mistake."""
+        tasks = [
+            asyncio.create_task(lasting.lasting(name, work, self.clock, self.metrics)) for name, work in beside.items()
+        ]
+        for task in tasks:
+            task.add_done_callback(self._tenures.task_ended)
+        try:
+            yield
+        finally:
             for task in tasks:
-                task.add_done_callback(self._feed_ended)
-            try:
-                await self.scheduler.run()
-            finally:
-                self.scheduler = None
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begun(self) -> list[Any]:
         """What a predecessor began or promised and did not end. What cannot be read is said, and left alone."""
@@ -239,7 +266,8 @@ class Process:
     async def _watching(self) -> AsyncIterator[picture.Picture]:
         """A picture that is kept current meanwhile. Kinds of our own join it when somebody installs them."""
         ours = await self._first_answer(lambda over: arriving.served(over, kinds.OURS))
-        seen = picture.Picture(World(), self.clock, (*self.watched, *ours, kinds.GANG))
+        listed = (*self.watched, *ours, kinds.GANG)
+        seen = picture.Picture(World(), self.clock, listed, suspects=self._suspects)
         tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(self._grouping(seen).run())]
         for kind in self.watched:
             feed = picture.Feed(seen, kind, trouble=self._trouble)
@@ -254,7 +282,7 @@ class Process:
             )
             tasks.append(asyncio.create_task(following))
         for task in tasks:
-            task.add_done_callback(self._feed_ended)
+            task.add_done_callback(self._tenures.task_ended)  # a picture that stands still is not decided on
         self.picture = seen
         try:
             yield seen
@@ -273,12 +301,6 @@ class Process:
             follow=lambda kind, feed: watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics),
             trouble=self._trouble,
         )
-
-    def _feed_ended(self, task: asyncio.Task[None]) -> None:
-        """No feed ends by itself. If one does, the picture stands still: better to end and say why than to decide."""
-        if not task.cancelled() and (error := task.exception()) is not None and self._working is not None:
-            self._failed = self._failed or error
-            self._working.cancel()
 
     def _trouble(self, kind: str, reason: str) -> None:
         self.metrics.count("dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40])
@@ -321,6 +343,7 @@ class Process:
             "picture": is_standby or synced,
             "loop": self._held_seconds < HELD_SECONDS,
             "progress": is_standby or not self.progress.is_stalled(self.clock.monotonic()),
+            "tenure": is_standby or self._tenures.is_steady,
         }
 
     def _role(self) -> str:

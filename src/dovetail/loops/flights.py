@@ -130,7 +130,15 @@ class Flights:
         """Takes a decision about a gang as done and begins to write it; `begun` if somebody else began before."""
         before = [other for pod, _ in members for other in self._others(pod)]
         ended = asyncio.Event()
-        crew = [(pod, self._depart(pod, placement, ended)) for pod, placement in members]
+        crew: list[tuple[pods.Pod, Flight]] = []
+        try:
+            for pod, placement in members:
+                crew.append((pod, self._depart(pod, placement, ended)))
+        except Exception:  # nothing of it is written yet: no part of the gang stays behind
+            for pod, flight in crew:
+                self._land(flight)
+                self._world.forget(pod)
+            raise
         self.begin(self.guarded(str(gang), self._carry_together(gang, crew, before, begun)))
 
     def take_back(self, begun: parts.Begun, members: Iterable[pods.Pod], *, why: str) -> None:
@@ -159,7 +167,11 @@ class Flights:
 
     def _depart(self, pod: pods.Pod, placement: plan.Placement, ended: asyncio.Event) -> Flight:
         allocations = carry.allocations_of(placement)
-        self._world.assume(pod, placement.node, allocations, volumes=placement.volumes)
+        try:
+            self._world.assume(pod, placement.node, allocations, volumes=placement.volumes)
+        except Exception:
+            self._world.forget(pod)
+            raise
         self._in_flight[placement.pod.uid] = flight = Flight(placement, ended)
         self._allocating.update(dict.fromkeys(allocations, flight))
         return flight

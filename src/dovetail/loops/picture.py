@@ -7,15 +7,19 @@ in small portions, so that nobody waits long. Tells a listener each change with 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
+from dovetail.errors import StateError
 from dovetail.model import kinds, meta
 from dovetail.ports import clock as clocks
 from dovetail.world import events
 from dovetail.world.world import World
 
+LOG = logging.getLogger("dovetail.picture")
 PORTION_SECONDS: Final = 0.01
 TOMBSTONES: Final = 50_000
 MOST_DIGITS: Final = 20  # of a version, an unsigned 64-bit number; Python refuses to read very long ones
@@ -47,7 +51,14 @@ class _One(NamedTuple):
 class Picture:
     """The World and the versions it is made of."""
 
-    def __init__(self, world: World, clock: clocks.Clock, listed: Iterable[kinds.Kind] = kinds.WATCHED) -> None:
+    def __init__(
+        self,
+        world: World,
+        clock: clocks.Clock,
+        listed: Iterable[kinds.Kind] = kinds.WATCHED,
+        *,
+        suspects: set[str] | None = None,  # uids of objects that a World tripped over before
+    ) -> None:
         self.world = world
         self._clock = clock
         self._versions: dict[str, dict[Key, Version]] = {kind.name: {} for kind in listed}
@@ -55,6 +66,7 @@ class Picture:
         self._backlog: deque[_Listed | _One] = deque()
         self._unsynced = {kind.name for kind in listed}
         self._listeners: list[Listener] = []
+        self._suspects = set[str]() if suspects is None else suspects
         self._arrived = asyncio.Event()
         self.synced = asyncio.Event()  # every kind was listed and taken in
 
@@ -185,9 +197,31 @@ class Picture:
                 return self.world.storage.find(kind.name, key)
 
     def _apply(self, kind: kinds.Kind, event: events.Event, before: Any) -> None:
-        self.world.apply(event)
+        try:
+            self.world.apply(event)
+        except StateError:
+            raise  # it is about our own order of doing things, not about the object
+        except Exception as error:  # whatever it is: one object must not keep all others from being seen
+            self._leave_out(kind, event.object, error)
+            return
         for listener in self._listeners:
             listener(kind, event, before)
+
+    def _leave_out(self, kind: kinds.Kind, found: Any, error: Exception) -> None:
+        """An object the World trips over.
+
+        The first time it is raised, as the World may be half changed: a new tenure begins with another one. If the
+        object fails there as well it is the cause, and does not exist for us from then on.
+        """
+        uid = found.metadata.uid
+        if uid not in self._suspects:
+            self._suspects.add(uid)
+            raise error
+        name = f"{found.metadata.namespace}/{found.metadata.name}"
+        told = {"kind": kind.name, "object": name}
+        LOG.error("an object cannot be taken in and is left out", exc_info=error, extra=told)
+        with contextlib.suppress(Exception):
+            self.world.apply(events.Deleted(found))
 
 
 class Taker(Protocol):

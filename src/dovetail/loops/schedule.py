@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, Protocol
@@ -20,6 +21,7 @@ from dovetail.loops import (
     evicting,
     flights,
     gate,
+    lasting,
     nominating,
     noticing,
     pace,
@@ -40,11 +42,11 @@ from dovetail.loops import (
     waiting,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, kinds, plan, pods, queues
+from dovetail.model import claims, gangs, kinds, plan, pods, queues
 from dovetail.model import policy as policies
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
-from dovetail.ports import meter, tracing
+from dovetail.ports import failures, meter, tracing
 from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
 from dovetail.world import events
@@ -53,6 +55,7 @@ from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
 HOUSEKEEPING_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 5.0  # after turns that failed, one after the other
 
 
 class Settings(NamedTuple):
@@ -93,6 +96,7 @@ class Decide(Protocol):
         among: Collection[str] | None,
         spared: Collection[str],
         toward: Mapping[str, str],
+        aside: Collection[gangs.GangKey],
     ) -> plan.Plan:
         """The plan."""
         ...
@@ -130,6 +134,8 @@ class Scheduler:
         self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
         self._notices = self._made_notices()
         self._decide = decide
+        self._failed_turns = 0  # in a row
+        self._is_in_doubt = False  # whether a pod may be in no place, because noticing it failed
         self._numbers = numbers  # told those of every decision with queues
         self._gate = gate.Gate(settings.in_flight_pods, stepped=self._notices.wake.set)
         self._pace = pace.Pace(settings.whole_pause_seconds)
@@ -148,16 +154,22 @@ class Scheduler:
         )
         offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
         self._resuming = resuming.Resuming(self.world, offices, clock=clock, meter_=meter_, longest_seconds=limit)
-        self._turns = turns.Turns(
+        self._turns = self._made_turns()
+
+    def _made_turns(self) -> turns.Turns:
+        """Who asks for plans and begins to carry them out."""
+        settings = self._settings
+        return turns.Turns(
             self.world,
             self.waiting,
             self._ask,
-            clock=clock,
+            clock=self._clock,
             flights_=self._flights,
             teller=self.teller,
             report_=self._report,
             slots_=self._slots,
             bounds=turns.Bounds(settings.loop_bound_seconds, settings.batch_pods),
+            meter_=self._meter,
         )
 
     def _made_notices(self) -> noticing.Notices:
@@ -284,14 +296,15 @@ class Scheduler:
         """Schedules until cancelled, or until writing is no longer allowed (raises Fenced)."""
         await self.picture.synced.wait()
         self._broken = asyncio.get_running_loop().create_future()
-        self.picture.listen(self._notices.observe)
+        self.picture.listen(self._observe)
         await self._resume()
         await self._look_around()
-        telling = asyncio.create_task(self.teller.run())
+        telling = asyncio.create_task(lasting.lasting("telling", self.teller.run, self._clock, self._meter))
         workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self._keep_house())]
         if self._settings.audit_seconds:
             auditor = audit.Auditor(self, self._meter)
-            workers.append(asyncio.create_task(auditor.run(self._clock, self._settings.audit_seconds)))
+            look = functools.partial(auditor.run, self._clock, self._settings.audit_seconds)
+            workers.append(asyncio.create_task(lasting.lasting("audit", look, self._clock, self._meter)))
         try:
             await asyncio.wait([*workers, telling, self._broken], return_when=asyncio.FIRST_COMPLETED)
             for worker in (*workers, telling):
@@ -305,7 +318,7 @@ class Scheduler:
         finally:
             if self._broken.done():
                 self._broken.exception()  # told by whoever raised first
-            self.picture.unlisten(self._notices.observe)
+            self.picture.unlisten(self._observe)
             everything = [*workers, telling, *self._flights.tasks]
             for task in everything:
                 task.cancel()
@@ -351,14 +364,36 @@ class Scheduler:
         while True:
             await wake.wait()
             wake.clear()
-            is_stirred = self._notices.stir_if_due()
-            if self.is_batch:
-                if is_stirred or len(self.waiting):
-                    self._pace.want()
-                await self._whole_turn()
+            try:
+                await self._decide_once()
+            except failures.Fenced:
+                raise
+            except Exception as error:  # a fault of ours costs this turn, and no other
+                await self._recover(error)
             else:
-                await self._batches()
-            self.teller.is_busy = self._is_writing
+                self._failed_turns = 0
+
+    async def _decide_once(self) -> None:
+        is_stirred = self._notices.stir_if_due()
+        if self.is_batch:
+            if is_stirred or len(self.waiting):
+                self._pace.want()
+            await self._whole_turn()
+        else:
+            await self._batches()
+        self.teller.is_busy = self._is_writing
+
+    async def _recover(self, error: Exception) -> None:
+        """After a turn that failed its pods wait for a time, and so does the next turn: each time longer."""
+        self._failed_turns += 1
+        count = self._turns.put_back()
+        self._is_in_doubt = True
+        self._meter.count("dovetail_turn_errors_total", where="deciding")
+        LOG.error("a turn failed", exc_info=error, extra={"put_back": count, "in_a_row": self._failed_turns})
+        pause = waiting.FIRST_DELAY * float(1 << min(self._failed_turns - 1, 16))
+        await self._clock.sleep(min(pause, LONGEST_PAUSE_SECONDS))
+        self._pace.want()
+        self._notices.wake.set()
 
     async def _batches(self) -> None:
         """Batch after batch, unless somebody is yielding whose end the World does not show yet."""
@@ -440,12 +475,33 @@ class Scheduler:
         return self._settings.in_flight_pods - len(self._flights) + self._gate.aside
 
     def _ask(
-        self, among: Collection[str] | None, *, spared: Collection[str] = (), toward: Mapping[str, str] | None = None
+        self,
+        among: Collection[str] | None,
+        *,
+        spared: Collection[str] = (),
+        toward: Mapping[str, str] | None = None,
+        aside: Collection[gangs.GangKey] = (),
     ) -> plan.Plan:
         settings, now = self._settings, self._clock.now()
         return self._decide(
-            self.world, settings.policy, now, settings.budget, among=among, spared=spared, toward=toward or {}
+            self.world,
+            settings.policy,
+            now,
+            settings.budget,
+            among=among,
+            spared=spared,
+            toward=toward or {},
+            aside=aside,
         )
+
+    def _observe(self, kind: kinds.Kind, event: events.Event, before: Any) -> None:
+        """Takes notice of a change; a fault in that is no reason to hear of nothing else."""
+        try:
+            self._notices.observe(kind, event, before)
+        except Exception:  # a fault of ours: whoever waits is looked for again
+            self._is_in_doubt = True
+            self._meter.count("dovetail_turn_errors_total", where="noticing")
+            LOG.exception("a change was not taken notice of", extra={"kind": kind.name})
 
     # For those who write
 
@@ -472,27 +528,59 @@ class Scheduler:
     # Housekeeping
 
     async def _keep_house(self) -> None:
+        """Chore after chore, over and over; one that fails keeps none of the others from being done."""
+        chores: tuple[Callable[[], object], ...] = (
+            lambda: self.waiting.wake_due(self._clock.monotonic()),
+            self._consider_overdue,
+            self._consider_lost,
+            self._notices.let_go,
+            self._returning.look,
+            self._expire_slots,
+            self._let_promises_go,
+            self._count,
+            self._wake_if_due,
+        )
         while True:
-            now = self._clock.monotonic()
-            self.waiting.wake_due(now)
-            for uid in self.teller.overdue():
-                if uid in self.world.pods:
-                    self._notices.consider(self.world.pods[uid])
-            self._notices.let_go()
-            self._returning.look()
-            if self._slots.expire(now):
-                self._notices.ask_to_stir()
-            over = [*self._slots.over, *self._resuming.overdue()]
-            self._slots.over.clear()
-            for note in over:
-                self._flights.begin(self._flights.guarded("intents", self._keeper.remove(note)))
-            if self._pledges.let_go():
-                self._write_promises()
-            self.progress.look(now, is_work_ready=len(self.waiting) > 0)
-            self._report.counts(
-                self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held)
-            )
-            if len(self.waiting) or not self._notices.is_quiet or self._pace.is_due(now):
-                self._notices.wake.set()
+            for chore in chores:
+                try:
+                    chore()
+                except Exception:  # a fault of ours is said, and costs this chore for now
+                    self._meter.count("dovetail_turn_errors_total", where="housekeeping")
+                    LOG.exception("housekeeping failed")
             self.teller.is_busy = self._is_writing
             await self._clock.sleep(HOUSEKEEPING_SECONDS)
+
+    def _consider_overdue(self) -> None:
+        for uid in self.teller.overdue():
+            if uid in self.world.pods:
+                self._notices.consider(self.world.pods[uid])
+
+    def _consider_lost(self) -> None:
+        """After a failure every pod that should wait somewhere and does not is taken notice of again."""
+        if not self._is_in_doubt:
+            return
+        self._is_in_doubt = False
+        for pod in [*self.world.pending()]:
+            id_ = events.pod_id(pod)
+            if id_ not in self.waiting and id_ not in self.world.assumed and self.is_ours(pod):
+                self._notices.consider(pod)
+
+    def _expire_slots(self) -> None:
+        if self._slots.expire(self._clock.monotonic()):
+            self._notices.ask_to_stir()
+        over = [*self._slots.over, *self._resuming.overdue()]
+        self._slots.over.clear()
+        for note in over:
+            self._flights.begin(self._flights.guarded("intents", self._keeper.remove(note)))
+
+    def _let_promises_go(self) -> None:
+        if self._pledges.let_go():
+            self._write_promises()
+
+    def _count(self) -> None:
+        self.progress.look(self._clock.monotonic(), is_work_ready=len(self.waiting) > 0)
+        self._report.counts(self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held))
+
+    def _wake_if_due(self) -> None:
+        if len(self.waiting) or not self._notices.is_quiet or self._pace.is_due(self._clock.monotonic()):
+            self._notices.wake.set()

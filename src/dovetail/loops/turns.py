@@ -12,10 +12,11 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, waiting
+from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, vetting, waiting
 from dovetail.model import gangs, plan, pods
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import clock as clocks
+from dovetail.ports import meter
 from dovetail.schedule import order
 from dovetail.world import events
 from dovetail.world.world import World
@@ -29,9 +30,17 @@ class Ask(Protocol):
     """Asks for a plan."""
 
     def __call__(
-        self, among: Collection[str] | None, *, spared: Collection[str] = (), toward: Mapping[str, str] | None = None
+        self,
+        among: Collection[str] | None,
+        *,
+        spared: Collection[str] = (),
+        toward: Mapping[str, str] | None = None,
+        aside: Collection[gangs.GangKey] = (),
     ) -> plan.Plan:
-        """The plan for these pods, or for all, in which nobody spared yields and nodes are tried that are kept."""
+        """The plan for these pods, or for all: nobody spared yields, and nodes are tried that are kept.
+
+        Gangs set aside are no part of it.
+        """
         ...
 
 
@@ -64,6 +73,7 @@ class Turns:
         report_: report.Report,
         slots_: slots.Slots,
         bounds: Bounds,
+        meter_: meter.Meter,
     ) -> None:
         self._world = world
         self._queue = queue
@@ -74,60 +84,97 @@ class Turns:
         self._report = report_
         self._slots = slots_
         self._bounds = bounds
+        self._meter = meter_
+        self._deciding = deciding.Deciding(world, clock, meter_)
         self._batch = FIRST_BATCH
+        self._hands: list[str] = []  # taken from the queue in this turn, and perhaps nowhere yet
         self.count = 0
 
     def batch(self, room: int, spared: Collection[str] = ()) -> Turn | None:
         """One batch: decide, assume, start writing. None where nobody can be asked about."""
         size = self._bounds.pods or self._batch
-        taken = [id_ for id_ in self._queue.take(min(size, room)) if self._can_ask_about(id_)]
+        self._hands = self._queue.take(min(size, room))
+        taken = [id_ for id_ in self._hands if self._can_ask_about(id_)]
         if not taken:
+            self._hands = []
             return None
         began = self._begin()
         known = {id_: self._world.pods[id_] for id_ in taken}
         asked = tuple(known.values())
-        decided, faults = deciding.decided(functools.partial(self._ask, spared=spared), known.keys())
-        for id_, fault in faults.items():
-            deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=began)
+        decided = self._decided([*known], known, spared, began)
         for placement in decided.placements:
             self._flights.start(known.pop(placement.pod.uid), placement)
         for refusal in decided.refusals:
             self._refuse(known.pop(refusal.pod.uid), refusal)
         for nomination in decided.nominations:
-            if (pod := known.pop(nomination.pod.uid, None)) is not None:
-                self._queue.park(nomination.pod.uid, order.rank(pod), awaited.names_for(pod))
-        for id_, pod in known.items():  # not decided about: no longer waiting in the World's eyes
-            self._queue.drop(id_)
-            LOG.debug("left out", extra={"pod": pod.metadata.name})
+            pod = known.pop(nomination.pod.uid)
+            self._queue.park(nomination.pod.uid, order.rank(pod), awaited.names_for(pod))
+        for id_, pod in known.items():
+            self._leave(id_, pod, began)
+        self._hands = []
         self._measure(taken, decided, self._clock.monotonic() - began)
         return Turn(decided, asked)
 
     def whole(self, spared: Collection[str]) -> Turn:
         """Everybody who waits: decide, assume, start writing. Who yields and who is nominated is left to the caller."""
         began = self._begin()
-        known = {id_: self._world.pods[id_] for id_ in self._queue.take_all() if id_ in self._world.pods}
+        self._hands = self._queue.take_all()
+        known = {id_: self._world.pods[id_] for id_ in self._hands if id_ in self._world.pods}
         resting = self._resting(known.values())
         for id_ in [id_ for id_, pod in known.items() if self._gang_of(pod) in resting]:
             pod = known.pop(id_)
             self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
         if len(self._slots):
             self._fill_slots(known, spared)
-        groups = self._by_gang(known.values())
-        among = [id_ for ids in groups.values() for id_ in ids] if resting else None
-        ask = functools.partial(self._ask, spared=spared)
-        decided, faults = deciding.decided_together(ask, among, list(groups.values()))
-        for id_, fault in faults.items():
-            deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=began)
+        decided = self._decided([*known] if resting else None, known, spared, began)
         taken, asked = list(known), tuple(known.values())
         self._start(decided.placements, known)
         for refusal in decided.refusals:
-            if (refused := known.pop(refusal.pod.uid, None)) is not None:
-                self._refuse(refused, refusal)
+            self._refuse(known.pop(refusal.pod.uid), refusal)
         for id_, pod in known.items():  # promised a node, or nothing can be said about it
             self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
+        self._hands = []
         if taken:
             self._report.decided(taken, decided, self._clock.monotonic() - began)
         return Turn(decided, asked)
+
+    def put_back(self) -> int:
+        """After a turn that failed: every pod that it had taken, and that is nowhere, waits for a time. How many."""
+        hands, self._hands = self._hands, []
+        count = 0
+        for id_ in hands:
+            pod = self._world.pods.get(id_)
+            if id_ in self._queue or pod is None or not self._is_waiting(id_, pod):
+                continue
+            self._queue.delay(id_, order.rank(pod), self._clock.monotonic())
+            count += 1
+        return count
+
+    def _is_waiting(self, id_: str, pod: pods.Pod) -> bool:
+        is_placed = bool(pod.spec.node_name) or id_ in self._flights or id_ in self._world.assumed
+        return not is_placed and pod.metadata.deletion_timestamp is None
+
+    def _leave(self, id_: str, pod: pods.Pod, now: float) -> None:
+        """The plan does not speak of the pod: it waits no longer, or the plan is wrong and it is asked about again."""
+        if self._is_waiting(id_, self._world.pods.get(id_, pod)):
+            self._queue.delay(id_, order.rank(pod), now)
+            LOG.warning("not decided about", extra={"pod": pod.metadata.name})
+        else:
+            self._queue.drop(id_)
+            LOG.debug("left out", extra={"pod": pod.metadata.name})
+
+    def _decided(
+        self, among: Collection[str] | None, known: dict[str, pods.Pod], spared: Collection[str], now: float
+    ) -> plan.Plan:
+        """The plan for these pods; those that cannot be decided about wait for a time, and are no longer known."""
+        groups = self._by_gang(known.values())
+        ask = functools.partial(self._ask, spared=spared)
+        outcome = self._deciding.decided(ask, among, groups)
+        for id_, fault in outcome.faults.items():
+            deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=now)
+        for id_ in outcome.later:
+            self._queue.ready(id_, order.rank(known.pop(id_)))
+        return vetting.vetted(outcome.decided, known, self._world, self._meter)
 
     def _start(self, placements: Iterable[plan.Placement], known: dict[str, pods.Pod]) -> None:
         """Pods of one gang are written together, others each alone."""
@@ -156,7 +203,9 @@ class Turns:
         used: list[slots.Used] = []
         try:
             asked = {id_: one for id_, one in kin.items() if one is not None and one in wanted}
-            decided = self._ask([*asked], spared=spared, toward=self._slots.nodes_for(lifted, asked))
+            nodes = self._slots.nodes_for(lifted, asked)
+            answer = self._ask([*asked], spared=spared, toward=nodes, aside=self._deciding.aside)
+            decided = vetting.vetted(answer, asked, self._world, self._meter)
             used = [
                 slots.Used(one, made.node, made.pod.uid)
                 for made in decided.placements

@@ -41,6 +41,9 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._ranks)
 
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._ranks or id_ in self._parked or id_ in self._delayed
+
     @property
     def counts(self) -> dict[str, int]:
         """Pods by where they are, under kube-scheduler's names for its queues."""

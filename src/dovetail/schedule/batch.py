@@ -43,17 +43,20 @@ class Batch:
         among: Collection[str] | None,
         spared: Collection[str],
         toward: Mapping[str, str],
+        aside: Collection[gangs.GangKey] = (),
     ) -> None:
         known = queuetree.usable(world.queues)
         named = {name for queue in known.values() for name in queue.spec.resources}
         tariff = Tariff(world, policy_.batch, named, has_power=power.has_caps(world))
         listed = roster.of(world, policy_)
-        jobs = listed.jobs(world, known)
+        jobs = listed.jobs(world, known, aside)
         self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(
             world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff, bills=listed.bills
         )
+        for job in listed.left_out(world, known, aside):
+            self._stage.charge_left_out(job)
         most = 0
         saturated = _saturated(policy_.batch, now)
         for job in jobs.values():
@@ -156,7 +159,11 @@ class Batch:
                 ),
             )
             return False
-        return bool(ids) and (self._among is None or self._among.issuperset(ids))
+        return bool(ids) and self._may_speak_of(ids)
+
+    def _may_speak_of(self, ids: Iterable[str]) -> bool:
+        """Whether the decision was asked about all of these pods."""
+        return self._among is None or self._among.issuperset(ids)
 
     def _is_unseen(self, job: Job) -> bool:
         """Whether its owner may still turn up; when that is over is a time to ask again. Native groups must exist."""
@@ -174,7 +181,7 @@ class Batch:
         line = self._waiting()
         for job in line:
             ids = job.next_pods()
-            if not ids:
+            if not ids or not self._may_speak_of(ids):  # what is beyond a minimum may not be asked about
                 continue
             reason = self._gate(job, ids)
             if reason is not None:
@@ -225,7 +232,7 @@ class Batch:
         line = self._waiting()
         for job in line:
             ids = job.next_pods()
-            if not ids:
+            if not ids or not self._may_speak_of(ids):
                 continue
             kind = self._likeness(job, ids)
             reason = failed.get(kind) or solver.solve(job)
@@ -272,13 +279,13 @@ class Batch:
             self._wake = when
 
     def _refusals(self) -> list[plan.Refusal]:
-        """Everybody who waits, the most important first."""
+        """Every pod that was asked about and waits, the most important first."""
         found: list[tuple[precedence.Key, order.Rank, plan.Refusal]] = []
         for job in self._waiters():
             reason = self._refused.get(job.id)
             key: precedence.Key | None = None
             for id_, state in job.state.items():
-                if state in (State.WAITING, State.GATED):
+                if state in (State.WAITING, State.GATED) and self._may_speak_of((id_,)):
                     pod = job.pods[id_]
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
                     key = key or precedence.job_key(job)

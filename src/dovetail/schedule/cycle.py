@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from dovetail.model import gangs, pods
 from dovetail.model import plan as plans
 from dovetail.model import policy as policies
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import batch, draft, order, placement, ready, refuse
 from dovetail.schedule.claims import Books, Needs
 from dovetail.schedule.queues import power
+from dovetail.world import events
 from dovetail.world.world import World
 
 
@@ -26,18 +28,20 @@ def decide(
     among: Collection[str] | None = None,
     spared: Collection[str] = (),
     toward: Mapping[str, str] | None = None,
+    aside: Collection[gangs.GangKey] = (),
 ) -> plans.Plan:
     """Who starts, where, on which devices, who waits and who yields; of all pods that wait, or of those with these ids.
 
     Leaves the world as it found it. Nobody spared has to yield. Pods, by id, try a node given in `toward` before
-    others: it is kept for them. With neither queues nor gangs, and nobody to yield, not linear in pods that are not
-    asked about.
+    others: it is kept for them. Gangs set aside, whether they wait or run, are no part of the decision: what they hold
+    stays theirs, and is charged as far as that can be told. The plan speaks only of pods that were asked about. With
+    queues nor gangs, and nobody to yield, not linear in pods that are not asked about.
     """
     if world.queues or not world.gangs.is_trivial or power.has_caps(world):
-        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)
-    alone = _one_by_one(world, policy, budget, among)
+        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
+    alone = _one_by_one(world, policy, budget, among, aside)
     if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, alone):
-        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward)
+        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
     return alone
 
 
@@ -50,10 +54,14 @@ def _together(
     among: Collection[str] | None,
     spared: Collection[str],
     toward: Mapping[str, str] | None,
+    aside: Collection[gangs.GangKey],
 ) -> plans.Plan:
     """With queues, gangs, or somebody who may have to yield."""
     with world.trial():  # undone on exit, whatever happens
-        return batch.Batch(world, policy, now, budget, among=among, spared=spared, toward=toward or {}).decide()
+        made = batch.Batch(
+            world, policy, now, budget, among=among, spared=spared, toward=toward or {}, aside=frozenset(aside)
+        )
+        return made.decide()
 
 
 def _could_preempt(world: World, policy: policies.Policy, alone: plans.Plan) -> bool:
@@ -69,14 +77,19 @@ def _could_preempt(world: World, policy: policies.Policy, alone: plans.Plan) -> 
 
 
 def _one_by_one(
-    world: World, policy: policies.Policy, budget: policies.Budget, among: Collection[str] | None
+    world: World,
+    policy: policies.Policy,
+    budget: policies.Budget,
+    among: Collection[str] | None,
+    aside: Collection[gangs.GangKey],
 ) -> plans.Plan:
     """Pods alone: each as well as it can be, in their order."""
     plan = draft.Draft()
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)
         search = placement.Search(world, policy, budget)
-        queue = order.waiting(world.pending(among), scheduler_names=policy.scheduler_names)  # 1. who is next
+        pending = (pod for pod in world.pending(among) if not aside or _gang_of(world, pod) not in aside)
+        queue = order.waiting(pending, scheduler_names=policy.scheduler_names)  # 1. who is next
         for turn, pod in enumerate(queue):
             if budget.pods is not None and turn >= budget.pods:
                 plan.wait(refuse.of_pod(pod, (_NO_TURN,), is_undecided=True))
@@ -93,6 +106,11 @@ def _one_by_one(
             world.assume(pod, found.node, found.taken(pod), volumes=found.volumes)  # 5. what the next ones see
             search.placed(found)
     return plan.finish(wake_at=None)  # nothing here changes with time alone
+
+
+def _gang_of(world: World, pod: pods.Pod) -> gangs.GangKey:
+    member = world.gangs.of(events.pod_id(pod))
+    return (member or gangs.alone(pod)).gang
 
 
 _NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")

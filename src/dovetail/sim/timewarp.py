@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.loops import picture, play, schedule
-from dovetail.model import intents, kinds, nodes, plan, policy, queues
+from dovetail.model import gangs, intents, kinds, nodes, plan, policy, queues
 from dovetail.ports import api as apis
 from dovetail.ports import meter
 from dovetail.schedule import cycle
@@ -195,8 +195,9 @@ class Timewarp:
         among: Collection[str] | None,
         spared: Collection[str],
         toward: Mapping[str, str],
+        aside: Collection[gangs.GangKey],
     ) -> plan.Plan:
-        made = cycle.decide(world, policy, now, budget, among=among, spared=spared, toward=toward)
+        made = cycle.decide(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
         self.plans += 1
         self.evictions += [(self.clock.monotonic(), one) for one in made.evictions]
         if self._decided is not None:

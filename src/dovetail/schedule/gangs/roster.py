@@ -7,7 +7,8 @@ job is made anew; the plan is the same. Never decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -36,8 +37,8 @@ class Roster:
         self._idle: list[Job] = []
         self.bills = Bills()
 
-    def jobs(self, world: World, known: Collection[str]) -> dict[str, Job]:
-        """Every job by id, in the world's order; `known` are the queues in order."""
+    def jobs(self, world: World, known: Collection[str], aside: Collection[GangKey] = ()) -> dict[str, Job]:
+        """Every job by id, in the world's order, but for those set aside; `known` are the queues in order."""
         rules = _rules(world)
         if self._rules != rules:
             self._rules = rules
@@ -46,6 +47,8 @@ class Roster:
         before, foreign = self._jobs, self._foreign
         self._jobs, self._foreign = {}, {}
         for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
+            if key in aside:
+                continue
             gang = world.gangs.known(key)
             job = before.get(key)
             if job is not None and job.gang is gang:
@@ -62,6 +65,18 @@ class Roster:
         self._find_idle(world)
         self._find_starting(world)
         return {job.id: job for job in self._jobs.values()}
+
+    def left_out(self, world: World, known: Collection[str], aside: Collection[GangKey]) -> Iterator[Job]:
+        """The jobs set aside, as far as they can be made: their queues still pay for what they hold."""
+        doors = queueuse.Doors(world.queues, world.namespaces) if world.queues and aside else None
+        for key in aside:
+            if not world.gangs.members(key):
+                continue
+            job: Job | None = None
+            with contextlib.suppress(Exception):  # a fault of ours in making the job may be why it is set aside
+                job = self._made(world, key, world.gangs.known(key), doors=doors, known=known)
+            if job is not None:
+                yield job
 
     def reasons(self) -> dict[str, Reason]:
         """By job, why it may start nothing whatever is free."""

@@ -6,6 +6,7 @@ is seen only `later`: there pods that leave are gone, and pods nominated for the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
@@ -410,6 +411,13 @@ class Stage:
         for (queue, is_fixed, cost), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost].items()}
             self.accounts.charge(queue, total, is_fixed=is_fixed)
+
+    def charge_left_out(self, job: Job) -> None:
+        """Charges a job that is no part of the decision for what it holds, as far as that can be told."""
+        for id_, state in job.state.items():
+            if state is State.ACTIVE:
+                with contextlib.suppress(Exception):  # a fault of ours in its price may be why it is set aside
+                    self.charge(job, id_, job.pods[id_].spec.node_name, {})
 
     def charge(self, job: Job, id_: str, node: str, allocations: Mapping[ObjectKey, claims.AllocationResult]) -> None:
         """The pod's queue pays for it; a claim is paid for once, by the first that uses it."""
