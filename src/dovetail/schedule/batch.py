@@ -297,9 +297,12 @@ class Batch:
     def _plan(self) -> plan.Plan:
         stage = self._stage
         made = draft.Draft()
+        together: dict[str, plan.GangRef | None] = {}  # by job, the gang that what starts of it is nothing without
         for id_, one in stage.given.items():
             if one.is_now:
-                ref = gang_ref(one.job) if self._starts_together(one.job) else None
+                if one.job.id not in together:
+                    together[one.job.id] = gang_ref(one.job) if self._starts_together(one.job) else None
+                ref = together[one.job.id]
                 made.start(one.pod, one.found, one.needs, books=stage.books, gang=ref)
             elif id_ not in stage.yielded:
                 made.nominate(one.pod, one.found.node, gang_ref(one.job))
