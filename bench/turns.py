@@ -76,7 +76,7 @@ def _turns(case: Case, size: int, most: int) -> Iterator[_Taken]:
         yield _Taken(time.process_time() - began, len(decided.placements))
         for placement in decided.placements:
             _bind(world, placement)
-        if not decided.placements and not decided.undecided:
+        if not decided.placements and not decided.undecided and decided.wake_at != NOW:
             return
 
 

@@ -64,6 +64,7 @@ class Job:
     """A gang in one decision."""
 
     idle_since: datetime.datetime | None = None  # all it holds is nearly unused: it may be made to yield, and first
+    round_ = looked = 0  # in which round of decisions it had a turn, and in which of their steps
     is_aged = False  # as old as counts: no younger one comes before it, and among such age does not decide
 
     def __init__(
@@ -109,6 +110,11 @@ class Job:
         self.is_moved = True
 
     # What is there
+
+    @property
+    def size(self) -> int:
+        """How many pods it has."""
+        return len(self.pods)
 
     @property
     def _groups(self) -> Standings:

@@ -52,6 +52,7 @@ class Placer:
         stage = self._stage
         if stage.is_later or not stage.frees_later or not job.has_nominated:
             return
+        stage.steps.spend(job.size // 8)
         if any(self._must_wait(job, team) for team in _pod_teams(job.root)):
             for id_ in ids:
                 if stage.given[id_].is_now:
@@ -69,6 +70,7 @@ class Placer:
         chosen = topology.choice(team.wish, self._atlas, is_relaxed=self._is_relaxed(job, team))
         if isinstance(chosen, Reason):
             return refuse.of_pod(job.pods[mine[0]], (chosen,))
+        self._stage.steps.spend(job.size // 8)
         present = [node for id_ in sorted(team.members()) if (node := self._node_of(job, id_)) is not None]
         if team.wish.segment or team.wish.spread:
             return self._apart(job, team, mine, chosen=chosen, present=present, within=within)
