@@ -10,7 +10,18 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, batch, constraints, fleet_memory, live, live_variants, objects, partitions, selectors
+from bench import (
+    allocation,
+    batch,
+    constraints,
+    fleet_memory,
+    live,
+    live_variants,
+    objects,
+    partitions,
+    selectors,
+    turns,
+)
 from tests.support import oracle as upstream
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -30,16 +41,18 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
 
 
 def main(names: list[str]) -> int:
-    """The named benchmarks, or all of them and the live one last. `batch` and `live` take options of their own."""
+    """The named benchmarks, or all of them and the live one last. `batch`, `turns` and `live` take options."""
     if names[:1] == ["live"]:
         return live.main(names[1:])
     if names[:1] == ["batch"]:
         return batch.main(names[1:])
+    if names[:1] == ["turns"]:
+        return turns.main(names[1:])
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [*BENCHES, "batch", "live", "live-variants"]
+        known = [*BENCHES, "batch", "turns", "live", "live-variants"]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:

@@ -123,7 +123,7 @@ def pod(name: str, of: str, *, gpus: int = 0, uses: Sequence[str] = (), **facts:
 
 def member(name: str, of: str, gang: str, least: int, **facts: Any) -> pods.Pod:
     """A pod of a gang that needs so many."""
-    labels = {gangs.GANG_LABEL: gang, gangs.MIN_LABEL: str(least)}
+    labels = {gangs.GANG_LABEL: gang, gangs.MIN_LABEL: str(least), **facts.pop("labels", {})}
     annotations = {gangs.MIN_LABEL: str(least), **facts.pop("annotations", {})}
     return pod(name, of, labels=labels, annotations=annotations, **facts)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from dovetail.model import gangs, plan, pods, policy, queuetree
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import draft, likeness, order, ready, refuse, ties
+from dovetail.schedule import draft, likeness, order, ready, refuse, steps, ties
 from dovetail.schedule.backfill import promises
 from dovetail.schedule.claims import Needs
 from dovetail.schedule.gangs import roster
@@ -25,9 +26,16 @@ from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers,
 from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
+from dovetail.schedule.steps import LOOK, PLACE, SpentError, Steps
 from dovetail.schedule.yielding import overtime, rules, stale
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
+
+ALLOCATED: Final = 0.75  # of all steps may be spent before somebody yields; a quarter is left for that
+TOP: Final = 0.25  # of all steps are for the most important, while a round is under way
+MOST_PER_POD: Final = 64  # steps that a pod of a gang may need
+YIELDING: Final = (policy.Step.CONSOLIDATE, policy.Step.RECLAIM, policy.Step.PREEMPT)
+PLACES: Final = {step: place for place, step in enumerate(policy.Step)}
 
 
 class Batch:
@@ -57,15 +65,20 @@ class Batch:
         )
         for job in listed.left_out(world, known, aside):
             self._stage.charge_left_out(job)
-        most = 0
         saturated = _saturated(policy_.batch, now)
         for job in jobs.values():
             job.priced_by(self._price)
             job.is_aged = saturated is not None and job.created <= saturated
-            most = max(most, len(job.pods))
         self._steps = policy_.steps
-        self._pods_left = max(budget.pods, most) if budget.pods is not None else None  # no gang is too large for a turn
-        self._is_cut = False
+        self._most_pods = self._pods_left = budget.pods
+        self._is_cut = False  # somebody had no turn
+        self._end = 1.0  # the part of all steps after which the step under way is over
+        self._is_all_given = False  # everybody had a turn at what is free: others may have to yield now
+        # Pods alone are asked about in batches: who had no turn is in the next, and needs no round for that.
+        self._is_in_rounds = bool(world.queues or not world.gangs.is_trivial) and not toward
+        self._rounds = listed.rounds if budget.steps is not None and self._is_in_rounds else steps.Rounds()
+        self._is_changed = self._rounds.begin(world.changes)
+        self._left: set[str] = set()  # jobs that have no turn in this decision and had none in the round
         self._among = frozenset(among) if among is not None else None
         self._spared = frozenset(spared)
         self._stage.toward = toward
@@ -118,23 +131,33 @@ class Batch:
         if self._promises is not None:
             stage.guards.append(self._promises)
         for step in self._steps:
-            if self._is_cut:
+            if self._is_cut and not self._is_all_given:
                 break
             match step:
                 case policy.Step.ALLOCATE:
                     self._allocate(placer)
                 case policy.Step.CONSOLIDATE:
-                    self._make_yield(placer, rules.Consolidation(stage))
+                    self._make_yield(placer, rules.Consolidation(stage), step)
                 case policy.Step.RECLAIM:
-                    self._make_yield(placer, rules.Reclaim(stage))
+                    self._make_yield(placer, rules.Reclaim(stage), step)
                 case policy.Step.PREEMPT:
-                    self._make_yield(placer, rules.Preemption(stage))
+                    self._make_yield(placer, rules.Preemption(stage), step)
                 case policy.Step.STALE:
                     self._wake_by(stale.take_back(stage))
                 case policy.Step.OVERTIME:
                     self._wake_by(overtime.end(stage, self._spared))
         self._wake_by(placer.wake)
         return self._plan()
+
+    def _end_turn(self) -> None:
+        """A decision that ended early is carried on at once; so is a round in which something changed meanwhile."""
+        if self._stage.steps.most is None:
+            return
+        if self._is_cut:
+            self._rounds.go_on()
+        is_over = not self._is_cut and not self._rounds.end()
+        if self._is_in_rounds and not is_over and self._stage.now is not None:
+            self._wake_by(self._stage.now)
 
     def _waiting(self) -> Line:
         """Jobs that may start something, in order."""
@@ -178,33 +201,93 @@ class Batch:
         return True
 
     def _allocate(self, placer: Placer) -> None:
-        line = self._waiting()
+        """Gives out what is free. A bounded decision begins with the most important if anything changed.
+
+        Then it goes on with those whom the decisions of this round have not reached: whatever changes, and however
+        often, everybody has a turn in every round.
+        """
+        count, rounds = self._stage.steps, self._rounds
+        if count.most is None:
+            self._give_out(placer, self._waiting(), end=ALLOCATED)
+            return
+        if self._is_changed:
+            top = min(count.spent / count.most + TOP, ALLOCATED)
+            self._give_out(placer, self._waiting(), end=top if rounds.is_under_way else ALLOCATED)
+        if rounds.is_under_way and (rest := self._unlooked(policy.Step.ALLOCATE)):
+            self._give_out(placer, Line(self._stage.accounts, rest), end=ALLOCATED)
+        self._left = {job.id for job in self._unlooked(policy.Step.ALLOCATE)}
+        if self._left:
+            self._is_cut = True
+        self._is_all_given = not self._is_cut
+
+    def _unlooked(self, step: policy.Step) -> list[Job]:
+        """Those who may start something and had no turn in this round."""
+        waiting = [job for job in self._waiters() if not self._has_looked(job, step)]
+        return [job for job in waiting if self._may_start(job)]
+
+    def _give_out(self, placer: Placer, line: Line, *, end: float) -> None:
+        """In order, until so large a part of all steps is used up. The first may always be tried."""
+        count = self._stage.steps
+        is_first = True
         for job in line:
             ids = job.next_pods()
             if not ids or not self._may_speak_of(ids):  # what is beyond a minimum may not be asked about
                 continue
+            if not is_first and count.is_beyond(end):
+                self._put_off(job)
+                return
+            count.spend(LOOK)
             reason = self._gate(job, ids)
             if reason is not None:
+                self._looked_at(job, policy.Step.ALLOCATE)
                 self._refuse(job, reason)
                 if self._promises is not None:
                     self._promises.closed(job)
                 continue
-            if self._pods_left is not None and self._pods_left < len(ids):
-                self._is_cut = True  # what is free is not all given yet: nobody yields this time
+            left = count.left(end)
+            is_too_many = left is not None and not is_first and left < len(ids) * PLACE
+            if is_too_many or not self._may_take(len(ids)):
+                self._is_cut = True
                 self._put_off(job)
                 continue
-            refusal = placer.step(job, ids)
-            if refusal is None:
-                for id_ in ids:
-                    self._stage.refusals.pop(id_, None)
-                if self._pods_left is not None:
-                    self._pods_left -= len(ids)
-                if job.next_pods():
-                    line.put_back(job)
-            else:
-                self._refuse_with(job, refusal)
-                if self._promises is not None:
-                    self._promises.blocked(job, ids)
+            try:
+                with count.at_most(_allowed(count, left, len(ids), is_first=is_first)):
+                    refusal = placer.step(job, ids)
+            except SpentError:
+                if not is_first:
+                    self._put_off(job)
+                    return
+                refusal = refuse.of_pod(job.pods[ids[0]], (_CUT_SHORT,), is_undecided=True)
+            is_first = False
+            self._became(job, ids, refusal, line)
+
+    def _may_take(self, count: int) -> bool:
+        """Whether so many pods may start beside those that do; what one gang needs may be more than half of all."""
+        if self._most_pods is None or self._pods_left is None or count <= self._pods_left:
+            return True
+        half = self._most_pods // 2
+        return count > half and self._most_pods - self._pods_left <= half
+
+    def _became(self, job: Job, ids: Sequence[str], refusal: plan.Refusal | None, line: Line) -> None:
+        """What became of a job that was tried."""
+        if refusal is None:
+            for id_ in ids:
+                self._stage.refusals.pop(id_, None)
+            if self._pods_left is not None:
+                self._pods_left -= len(ids)
+            if job.next_pods():
+                line.put_back(job)
+            return
+        self._looked_at(job, policy.Step.ALLOCATE)
+        self._refuse_with(job, refusal)
+        if self._promises is not None:
+            self._promises.blocked(job, ids)
+
+    def _looked_at(self, job: Job, step: policy.Step) -> None:
+        self._rounds.look(job, PLACES[step])
+
+    def _has_looked(self, job: Job, step: policy.Step) -> bool:
+        return self._rounds.has_looked(job, PLACES[step])
 
     def _put_off(self, job: Job) -> None:
         for id_, state in job.state.items():
@@ -217,25 +300,54 @@ class Batch:
         account = self._stage.accounts.by_name[job.queue]
         return gate.refusal(account, least, is_fixed=not job.is_preemptible)
 
-    def _make_yield(self, placer: Placer, ruling: rules.Rules) -> None:
-        """One way of making room, for everybody who still waits."""
+    def _make_yield(self, placer: Placer, ruling: rules.Rules, step: policy.Step) -> None:
+        """One way of making room, for everybody who still waits; for those who had no turn in this round if bounded."""
+        count = self._stage.steps
+        asking: list[Job] | None = None
+        if count.most is not None:
+            listed: list[policy.Step] = [one for one in self._steps if one in YIELDING]
+            before = listed[: listed.index(step)]
+            asking = [job for job in self._unlooked(step) if all(self._has_looked(job, one) for one in before)]
+            if not asking:
+                return
+            if count.is_beyond(1):
+                self._is_cut = True
+                return
+            used = count.spent / count.most
+            self._end = used + (1 - used) / (len(listed) - len(before))
         with self._stage.later():  # entered once: it is as large as all that was decided so far
-            self._yield(placer, ruling)
+            self._yield(placer, ruling, asking, step)
+        if self._is_cut and not self._is_in_rounds:
+            self._left |= {job.id for job in self._unlooked(step)}
 
-    def _yield(self, placer: Placer, ruling: rules.Rules) -> None:
+    def _yield(self, placer: Placer, ruling: rules.Rules, asking: list[Job] | None, step: policy.Step) -> None:
         waiting: dict[str, list[Job]] = {}
         for job in self._waiters():
             if self._may_start(job):
                 waiting.setdefault(job.queue, []).append(job)
         solver = Solver(self._stage, placer, ruling, spared=self._spared, waiting=waiting)
         failed: dict[Hashable, Reason] = {}
-        line = self._waiting()
+        line = self._waiting() if asking is None else Line(self._stage.accounts, asking)
+        count = self._stage.steps
+        is_first = True
         for job in line:
             ids = job.next_pods()
             if not ids or not self._may_speak_of(ids):
                 continue
+            if not is_first and count.is_beyond(self._end):
+                self._is_cut = True
+                return
+            count.spend(LOOK)
             kind = self._likeness(job, ids)
-            reason = failed.get(kind) or solver.solve(job)
+            try:
+                with count.at_most(_bound(count, self._end, is_first=is_first)):
+                    reason = failed.get(kind) or solver.solve(job)
+            except SpentError:
+                if not is_first:
+                    self._is_cut = True
+                    return
+                reason = _CUT_SHORT
+            is_first = False
             if reason is None:
                 failed.clear()  # others lost what they had, and somebody may fit beside it
                 for id_ in ids:
@@ -245,7 +357,11 @@ class Batch:
                     line.put_back(job)
             else:
                 failed[kind] = reason
-                self._refuse(job, reason, keeps_known=True)
+                self._looked_at(job, step)
+                if reason is _CUT_SHORT:
+                    self._refuse_undecided(job, reason)
+                else:
+                    self._refuse(job, reason, keeps_known=True)
 
     def _likeness(self, job: Job, ids: Sequence[str]) -> Hashable:
         """Equal for jobs of which one cannot make room where the other cannot; the job's own where that is unsure."""
@@ -264,6 +380,17 @@ class Batch:
         for id_, state in job.state.items():
             if state in (State.WAITING, State.GATED) and not (keeps_known and id_ in self._stage.refusals):
                 self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,))
+
+    def _refuse_undecided(self, job: Job, reason: Reason) -> None:
+        """Nothing is known beyond what the job was told before, and that is said."""
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                known = self._stage.refusals.get(id_)
+                told = refuse.of_pod(job.pods[id_], (reason,), is_undecided=True)
+                if known is not None:
+                    summary, obstacles = f"{known.summary}; {told.summary}", (*known.obstacles, *told.obstacles)
+                    told = msgspec.structs.replace(told, summary=summary, obstacles=obstacles, holding=known.holding)
+                self._stage.refusals[id_] = told
 
     def _refuse_with(self, job: Job, refusal: plan.Refusal) -> None:
         """One pod found no place; the others of its gang wait for it."""
@@ -288,9 +415,17 @@ class Batch:
                 if state in (State.WAITING, State.GATED) and self._may_speak_of((id_,)):
                     pod = job.pods[id_]
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
+                    if job.id in self._left and (told is None or not self._is_in_rounds):
+                        told = refuse.of_pod(pod, (_NO_TURN,), is_undecided=True)
+                    elif told is None and self._had_turn_before(job):
+                        continue
                     key = key or precedence.job_key(job)
                     found.append((key, order.rank(pod), told if told is not None else self._unasked(pod)))
         return [refusal for _, _, refusal in sorted(found, key=lambda one: one[:2])]
+
+    def _had_turn_before(self, job: Job) -> bool:
+        """Whether an earlier decision of this round said why a job waits, and nothing is to be added."""
+        return self._rounds.is_under_way and self._has_looked(job, policy.Step.ALLOCATE)
 
     def _unasked(self, pod: pods.Pod) -> plan.Refusal:
         """Gates and claims say why, else it is another's turn."""
@@ -304,9 +439,12 @@ class Batch:
     def _plan(self) -> plan.Plan:
         stage = self._stage
         made = draft.Draft()
+        together: dict[str, plan.GangRef | None] = {}  # by job, the gang that what starts of it is nothing without
         for id_, one in stage.given.items():
             if one.is_now:
-                ref = gang_ref(one.job) if self._starts_together(one.job) else None
+                if one.job.id not in together:
+                    together[one.job.id] = gang_ref(one.job) if self._starts_together(one.job) else None
+                ref = together[one.job.id]
                 made.start(one.pod, one.found, one.needs, books=stage.books, gang=ref)
             elif id_ not in stage.yielded:
                 made.nominate(one.pod, one.found.node, gang_ref(one.job))
@@ -318,6 +456,7 @@ class Batch:
         said = {id_: one for one in promised for id_ in stage.jobs[str(one.gang)].pods}
         for refusal in self._refusals():
             made.wait(promises.added(refusal, said.get(refusal.pod.uid)))
+        self._end_turn()
         told = numbers.numbers(stage.accounts, stage.jobs.values())
         return msgspec.structs.replace(made.finish(wake_at=self._wake), promises=promised, queues=told)
 
@@ -350,6 +489,23 @@ def gang_ref(job: Job) -> plan.GangRef:
     return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
 
 
+def _allowed(count: Steps, left: int | None, pods_: int, *, is_first: bool) -> int | None:
+    """Steps one job may be tried for; the first of a line as many as its pods may need."""
+    if left is None or count.most is None:
+        return None
+    return max(left, round(count.most * TOP), pods_ * MOST_PER_POD) if is_first else left
+
+
+def _bound(count: Steps, end: float, *, is_first: bool) -> int | None:
+    """Steps the search for those who yield to one job may take."""
+    left = count.left(end)
+    if left is None or count.most is None:
+        return None
+    most = round(count.most * TOP)
+    return most if is_first else min(left, most)
+
+
+_CUT_SHORT = Reason(code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn")
 _NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")
 _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from dovetail.model import claims, classes, nodes, plan
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import likeness, refuse, reuse
+from dovetail.schedule import likeness, refuse, reuse, steps
 from dovetail.schedule.judge import Choice, Judge, Kind, Told
 
 MOST_PICKS: Final = 4096  # choices of devices remembered for one kind of pods
@@ -63,6 +63,7 @@ class Cohort:
         known = world.nodes.keys()
         names = known | self._class_of.keys() if noted is None else self._unfiled.union(noted)
         self._unfiled.clear()
+        judge.worked += len(names) * steps.JUDGED
         for name in sorted(names):  # so that the budget always ends at the same node
             if name in known:
                 self._file(judge, name)
@@ -259,6 +260,7 @@ class Singles:
         self._answers: dict[str, float | Told] = {}
         self.unfiled = 0
         known = judge.world.nodes
+        judge.worked += len(known) * steps.JUDGED
         for name in sorted(known if names is None else names & known.keys()):
             reason = judge.standing(kind, known[name])
             if reason is None and judge.is_spent:

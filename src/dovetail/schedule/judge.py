@@ -108,6 +108,7 @@ class Judge:
         self._budget = budget
         self._known = known or Known()
         self._spent = 0  # steps since the last pod was begun
+        self.worked = 0  # steps of every kind since the decision began
 
     def begin(self) -> None:
         """Another pod's turn: the budget for one kind is full again."""
@@ -229,7 +230,9 @@ class Judge:
         found = allocator.allocate(
             view, wanted, self.world.classes, policy=self._policy.allocation, budget=self._budget.search_steps
         )
-        self._spent += ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
+        taken = ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
+        self._spent += taken
+        self.worked += taken
         return found
 
     def view(self, node: str) -> NodeView:

@@ -116,6 +116,11 @@ class Search:
         holding = self._holding(pod, kind) if not answer.is_undecided else ()
         return refuse.over_nodes(pod, answer, names=names | _resource_names(kind), holding=holding)
 
+    @property
+    def worked(self) -> int:
+        """Steps taken so far."""
+        return self._judge.worked
+
     def placed(self, found: Found) -> None:
         """The pod that this was found for was put there, just now. Spares a look at the node; need not be told."""
         if self._last is not None and self._last[0] is found:
@@ -153,8 +158,10 @@ class Search:
     ) -> ties.Best | refuse.Tally:
         """Of the nodes that suit the one the pod's ties leave and like best, or why none is left."""
         if tied is None:
+            self._judge.worked += len(within) // 16 if within is not None else 0
             best = judged.best(within)
             return judged.tally(self._judge) if best is None else ties.Best(best, judged.terms(self._judge, best))
+        self._judge.worked += len(self._world.nodes) // 2
         found = tied.choose(judged.scores(within), self._world.nodes, self._judge.weights)
         if isinstance(found, ties.Best):
             return found._replace(terms=(*found.terms, *judged.terms(self._judge, found.node)))

@@ -78,6 +78,7 @@ class World:
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
         self.nodes_version = 0  # grows with every change of a node that decisions read
+        self.changes = 0  # grows with every fact, and with every decision that is given up
         self.slices_version = 0  # grows with every change of a slice
         self._inventory = Inventory(self.journal, self.nodes)  # devices, and who holds them
         self._assumed_claims: dict[ObjectKey, str] = {}  # whose assumption gives a claim its devices
@@ -166,6 +167,7 @@ class World:
     def apply(self, event: Event) -> None:
         """Takes a fact in. Refused inside a trial: a rollback would lose it."""
         self._refuse_in_trial("an event arrived")
+        self.changes += 1
         found = event.object
         is_there = isinstance(event, Changed)
         match found:
@@ -303,6 +305,8 @@ class World:
         assumption = self.assumed.get(pod_id(pod))
         if assumption is None:
             return
+        if not self._undo.is_open:
+            self.changes += 1
         self._unset_assumed(pod_id(pod), assumption)
         self._undo.note(lambda: self._set_assumed(pod_id(pod), assumption))
 

@@ -135,7 +135,8 @@ class Promises:
     def _trying(self) -> Iterator[None]:
         before, self._is_trying = self._is_trying, True
         try:
-            yield
+            with self._stage.steps.lenient():  # what was promised before is changed meanwhile
+                yield
         finally:
             self._is_trying = before
 

@@ -7,11 +7,13 @@ time. Keeps states through a decision, changed by whoever decides. Never looks a
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from dovetail.model import gangs, pods
 from dovetail.schedule import order
+from dovetail.schedule.gangs.standing import Standings
 from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.amounts import Amounts
 
@@ -40,13 +42,14 @@ THERE = PLACED | {State.SUCCEEDED}  # what counts towards a minimum
 class Team:
     """A group of the tree, or its root."""
 
-    __slots__ = ("holds_groups", "min", "name", "pods", "teams", "wish")
+    __slots__ = ("holds_groups", "min", "name", "parent", "pods", "teams", "wish")
 
     def __init__(self, name: str, *, least: int, holds_groups: bool, wish: gangs.TopologyWish | None) -> None:
         self.name = name
         self.min = least
         self.holds_groups = holds_groups
         self.wish = wish
+        self.parent: Team | None = None
         self.teams: list[Team] = []
         self.pods: list[str] = []
 
@@ -61,6 +64,7 @@ class Job:
     """A gang in one decision."""
 
     idle_since: datetime.datetime | None = None  # all it holds is nearly unused: it may be made to yield, and first
+    round_ = looked = 0  # in which round of decisions it had a turn, and in which of their steps
     is_aged = False  # as old as counts: no younger one comes before it, and among such age does not decide
 
     def __init__(
@@ -78,7 +82,10 @@ class Job:
         self.root = _tree(gang, members)
         self.prices: Callable[[str], Amounts] | None = None  # what a waiting pod costs at most
         self._asked: Amounts | None = None
+        self._next: tuple[str, ...] | None = None  # worked out, and good until a pod does something else
         self._startable = State.WAITING
+        self._standings: Standings | None = None
+        self._counts: list[int] | None = None  # by state, how many pods are in it
         self.is_moved = False
 
     def priced_by(self, prices: Callable[[str], Amounts] | None) -> None:
@@ -89,28 +96,58 @@ class Job:
     def reset(self) -> None:
         """Back to where its pods stand before anything is decided."""
         self.state = {id_: state_of(pod) for id_, pod in self.pods.items()}
-        self._asked = None
         self._startable = State.WAITING
+        self._forget()
         self.is_moved = False
+
+    def _forget(self) -> None:
+        self._asked = self._next = self._standings = self._counts = None
 
     def refill(self, *, is_on: bool) -> None:
         """Whether the next pods are those taken off in a scenario instead of those that wait."""
         self._startable = State.TAKEN if is_on else State.WAITING
-        self._asked = None
+        self._asked = self._next = self._standings = None
         self.is_moved = True
 
     # What is there
+
+    @property
+    def size(self) -> int:
+        """How many pods it has."""
+        return len(self.pods)
+
+    @property
+    def _groups(self) -> Standings:
+        """How its groups stand: counted once, then kept up to date."""
+        if self._standings is None:
+            state, startable = self.state, self._startable
+            self._standings = Standings(
+                self.root,
+                is_there=lambda id_: state[id_] in THERE,
+                may_start=lambda id_: state[id_] is startable,
+            )
+        return self._standings
+
+    def _number(self, *states: State) -> int:
+        """How many of its pods are in these states."""
+        if self._counts is None:
+            self._counts = [0] * len(State)
+            for state in self.state.values():
+                self._counts[state] += 1
+        counts = self._counts
+        return sum(counts[state] for state in states)
 
     def is_satisfied(self, team: Team, without: Collection[str] = ()) -> bool:
         """Whether a group has its minimum."""
         return self._count(team, without) >= team.min
 
     def _count(self, team: Team, without: Collection[str] = ()) -> int:
+        """Pods, or groups, that are there; linear in the pods where some are to be taken as gone."""
+        if not without:
+            return self._groups.of(team).count
         if team.holds_groups:
             return sum(self.is_satisfied(child, without) for child in team.teams)
         state = self.state
-        if not without:
-            return sum(state[id_] in THERE for id_ in team.pods)
         return sum(state[id_] in THERE and id_ not in without for id_ in team.pods)
 
     @property
@@ -120,6 +157,9 @@ class Job:
 
     def fullness_without(self, gone: Collection[str]) -> int:
         """The same, were these pods gone."""
+        if not gone:
+            root = self._groups.of(self.root)
+            return (2 if root.above else 1) if root.satisfied else 0
         if not self.is_satisfied(self.root, gone):
             return 0
         return 2 if self._is_above(self.root, gone) else 1
@@ -134,51 +174,54 @@ class Job:
     @property
     def has_active(self) -> bool:
         """Whether any pod runs."""
-        return any(state is State.ACTIVE for state in self.state.values())
+        return self._number(State.ACTIVE) > 0
 
     def active(self) -> tuple[str, ...]:
         """The pods that run."""
         return tuple(id_ for id_ in self.root.members() if self.state[id_] is State.ACTIVE)
 
     @property
+    def has_nominated(self) -> bool:
+        """Whether any pod was given room that is not free yet."""
+        return self._number(State.NOMINATED) > 0
+
+    @property
     def has_waiting(self) -> bool:
         """Whether any pod waits, be it free to start or not."""
-        return any(state is State.WAITING or state is State.GATED for state in self.state.values())
+        return self._number(State.WAITING, State.GATED) > 0
 
     @property
     def is_running(self) -> bool:
         """Whether any pod runs, or was given a node."""
-        return any(state in PLACED for state in self.state.values())
+        return self._number(*PLACED) > 0
 
     # Who is next
 
+    def by_team(self, team: Team, ids: Iterable[str]) -> list[tuple[Team, list[str]]]:
+        """These pods by the group just below this one that they are in; groups without any are left out."""
+        found: dict[int, tuple[Team, list[str]]] = {}
+        for id_ in ids:
+            below = self._team_of.get(id_)
+            while below is not None and below.parent is not team:
+                below = below.parent
+            if below is not None:
+                found.setdefault(id(below), (below, []))[1].append(id_)
+        return [found[id(child)] for child in team.teams if id(child) in found] if len(found) > 1 else [*found.values()]
+
+    @functools.cached_property
+    def _team_of(self) -> dict[str, Team]:
+        """By pod, the group that it is in itself."""
+        return {id_: team for team in _leaves(self.root) for id_ in team.pods}
+
     def can_reach_minimum(self) -> bool:
         """Whether enough pods are there, running or free to start."""
-        return self._reaches(self.root)
-
-    def _reaches(self, team: Team) -> bool:
-        if team.holds_groups:
-            return sum(map(self._reaches, team.teams)) >= team.min
-        able = THERE | {self._startable}
-        return sum(self.state[id_] in able for id_ in team.pods) >= team.min
+        return self._groups.of(self.root).reaches
 
     def next_pods(self) -> tuple[str, ...]:
         """The pods to start next, all of them or none."""
-        return tuple(self._next(self.root))
-
-    def _next(self, team: Team) -> list[str]:
-        if not team.holds_groups:
-            waiting = [id_ for id_ in team.pods if self.state[id_] is self._startable]
-            lacking = team.min - self._count(team)
-            if lacking > len(waiting):
-                return []
-            return waiting[: max(lacking, 1)]
-        ranked = sorted(team.teams, key=self._rank)
-        lacking = team.min - self._count(team)
-        if lacking <= 0:
-            return next((found for child in ranked if (found := self._next(child))), [])
-        able = [found for child in ranked if not self.is_satisfied(child) and (found := self._next(child))]
-        return [id_ for found in able[:lacking] for id_ in found] if len(able) >= lacking else []
+        if self._next is None:
+            self._next = tuple(self._groups.of(self.root).next_pods())
+        return self._next
 
     def _rank(self, team: Team, gone: Collection[str] = ()) -> tuple[bool, bool, float, str]:
         count = self._count(team, gone)
@@ -194,9 +237,16 @@ class Job:
 
     def mark(self, id_: str, state: State) -> None:
         """A pod is doing something else now."""
+        before = self.state[id_]
         self.state[id_] = state
-        self._asked = None
+        self._asked = self._next = None
         self.is_moved = True
+        if self._counts is not None:
+            self._counts[before] -= 1
+            self._counts[state] += 1
+        if self._standings is not None:
+            there = (state in THERE) - (before in THERE)
+            self._standings.move(id_, there=there, may_start=state is self._startable)
 
     # Who would yield
 
@@ -239,8 +289,8 @@ class Lone(Job):
         self.priority = gang.priority if gang.priority is not None else pod.spec.priority or 0
         self.created = order.instant(gang.metadata.creation_timestamp or pod.metadata.creation_timestamp)
         self.prices = None
-        self._asked = None
         self._startable = State.WAITING
+        self._forget()
         self.is_moved = False
         self._ids = (id_,)
         self._root: Team | None = None
@@ -340,7 +390,9 @@ def _tree(gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]]) -> Team
         known[group.name] = Team(group.name, least=group.min, holds_groups=group.holds_groups, wish=group.topology)
     for group in gang.groups:
         parent = known.get(group.parent, root)
-        (parent if parent.holds_groups else root).teams.append(known[group.name])
+        above = parent if parent.holds_groups else root
+        above.teams.append(known[group.name])
+        known[group.name].parent = above
     leaves = {name: team for name, team in known.items() if not team.holds_groups}
     first = next(iter(leaves.values()), None)
     for id_, (_, named) in sorted(members.items(), key=lambda item: _pod_rank(item[1][0])):
@@ -348,6 +400,14 @@ def _tree(gang: gangs.Gang, members: Mapping[str, tuple[pods.Pod, str]]) -> Team
         if team is not None:
             team.pods.append(id_)
     return root
+
+
+def _leaves(team: Team) -> Iterator[Team]:
+    """The groups of pods below."""
+    if not team.holds_groups:
+        yield team
+    for child in team.teams:
+        yield from _leaves(child)
 
 
 def _pod_rank(pod: pods.Pod) -> tuple[bool, float, str]:

@@ -41,7 +41,7 @@ class Placer:
         if isinstance(job, Lone):
             return self._one(job, ids[0], within=None)
         with self._stage.attempt() as attempt:
-            refusal = self._team(job, job.root, ids, within=None)
+            refusal = self._team(job, job.root, list(ids), within=None)
             if refusal is None:
                 self._wait_together(job, ids)
                 attempt.commit()
@@ -50,8 +50,9 @@ class Placer:
     def _wait_together(self, job: Job, ids: Sequence[str]) -> None:
         """Where a group has to wait for one of its pods, nothing of this step starts before it."""
         stage = self._stage
-        if stage.is_later or not stage.frees_later:
+        if stage.is_later or not stage.frees_later or not job.has_nominated:
             return
+        stage.steps.spend(job.size // 8)
         if any(self._must_wait(job, team) for team in _pod_teams(job.root)):
             for id_ in ids:
                 if stage.given[id_].is_now:
@@ -62,17 +63,15 @@ class Placer:
         starting = sum(state in (State.ACTIVE, State.STARTING) for state in states)
         return State.NOMINATED in states and starting < team.min
 
-    def _team(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
-        own = set(team.members())
-        mine = [id_ for id_ in ids if id_ in own]
-        if not mine:
-            return None
+    def _team(self, job: Job, team: Team, mine: Sequence[str], *, within: Within) -> plan.Refusal | None:
+        """Places these pods of a group, or none of them and why."""
         if team.wish is None:
             return self._inside(job, team, mine, within=within)
         chosen = topology.choice(team.wish, self._atlas, is_relaxed=self._is_relaxed(job, team))
         if isinstance(chosen, Reason):
             return refuse.of_pod(job.pods[mine[0]], (chosen,))
-        present = [node for id_ in sorted(own) if (node := self._node_of(job, id_)) is not None]
+        self._stage.steps.spend(job.size // 8)
+        present = [node for id_ in sorted(team.members()) if (node := self._node_of(job, id_)) is not None]
         if team.wish.segment or team.wish.spread:
             return self._apart(job, team, mine, chosen=chosen, present=present, within=within)
         return self._near(job, team, mine, chosen=chosen, present=present, within=within)
@@ -205,8 +204,12 @@ class Placer:
     def _inside(self, job: Job, team: Team, ids: Sequence[str], *, within: Within) -> plan.Refusal | None:
         if not team.holds_groups:
             return self._pods(job, ids, within=within)
-        for child in sorted(team.teams, key=lambda one: -max(map(self._size(job), one.members()), default=0)):
-            if (refusal := self._team(job, child, ids, within=within)) is not None:
+        parts = job.by_team(team, ids)
+        if len(parts) > 1:
+            size = self._size(job)
+            parts.sort(key=lambda part: -max(map(size, part[0].members()), default=0))
+        for child, mine in parts:
+            if (refusal := self._team(job, child, mine, within=within)) is not None:
                 return refusal
         return None
 

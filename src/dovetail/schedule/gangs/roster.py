@@ -16,7 +16,7 @@ import msgspec
 from dovetail.model import gangs, policy, queueuse
 from dovetail.model.gangs import GangKey
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import memory
+from dovetail.schedule import memory, steps
 from dovetail.schedule.gangs.jobs import Job, State, job_of
 from dovetail.schedule.queues.accounts import NO_QUEUE
 from dovetail.schedule.queues.bills import Bills
@@ -36,6 +36,7 @@ class Roster:
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
         self.bills = Bills()
+        self.rounds = steps.Rounds()
 
     def jobs(self, world: World, known: Collection[str], aside: Collection[GangKey] = ()) -> dict[str, Job]:
         """Every job by id, in the world's order, but for those set aside; `known` are the queues in order."""

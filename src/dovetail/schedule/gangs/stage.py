@@ -28,6 +28,7 @@ from dovetail.schedule.queues.amounts import Amounts
 from dovetail.schedule.queues.bills import Bills
 from dovetail.schedule.queues.power import Caps
 from dovetail.schedule.queues.tariff import Tariff
+from dovetail.schedule.steps import MOVED, PLACE, Steps
 from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.trial import Trial, UndoLog
 from dovetail.world.world import World
@@ -76,6 +77,7 @@ class Stage:
         self._caps = Caps(world)
         self.books = Books(world)
         self.search = Search(world, policy_, budget)
+        self.steps = Steps(budget.steps)
         self.given: dict[str, Given] = {}
         self._kept: Counter[str] = Counter()  # by node, pods nominated for it
         self.yielded: dict[str, Yielded] = {}
@@ -159,6 +161,7 @@ class Stage:
         if self.is_later:
             yield
             return
+        self.steps.spend((len(self._leaving) + len(self.yielded)) * MOVED)
         self.is_later = True
         try:
             with self.world.trial():
@@ -241,7 +244,9 @@ class Stage:
     def _found(self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
         """The best node on which nobody loses what is kept for them."""
         while True:
+            before = self.search.worked
             found = self.search.find(pod, needs, within=within)
+            self.steps.spend(PLACE + self.search.worked - before)
             if isinstance(found, plan.Refusal):
                 return found
             is_free = self.is_later or self._leaves_promises(pod, found, needs)
@@ -344,6 +349,7 @@ class Stage:
     def take_off(self, job: Job, id_: str, why: Yielded) -> None:
         """A running pod has to go, unless it finds room again. Only where all is later."""
         assert self.is_later
+        self.steps.spend(MOVED)
         self.release(job, id_, why, state=State.TAKEN)
         self.world.vacate(id_)
         if id_ in self.world.assumed:  # taken off before in this step, and put back
@@ -358,6 +364,7 @@ class Stage:
 
     def put_back(self, job: Job, id_: str) -> bool:
         """Lets a pod that was taken off stay after all, on its node and its devices, if nobody took them."""
+        self.steps.spend(MOVED)
         pod = job.pods[id_]
         node = pod.spec.node_name
         held = {key: found for key in self.world.claims_used(pod) if (found := self._old(key)) is not None}

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
+from dovetail.schedule import steps
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.accounts import Account, Accounts
@@ -195,9 +196,11 @@ class Victims:
         *,
         cost: Callable[[Job, tuple[str, ...]], Mapping[str, int]],
         toll: Callable[[Job], Key] = lambda job: (),
+        spend: Callable[[int], None] = lambda steps: None,
     ) -> None:
         self._accounts = accounts
         self._cost = cost
+        self._spend = spend  # told of steps taken
         self._toll = toll  # what decides between jobs that are equal otherwise
         self._lost: dict[str, amounts.Amounts] = {}
         self._keys: dict[str, tuple[Key | None, Account | None]] = {}  # until the account changes
@@ -205,6 +208,7 @@ class Victims:
         self._count = itertools.count()
         self._taken: dict[str, set[str]] = {}  # by job, pods already offered
         for job in jobs:
+            spend(1)
             key = victim_key(job, (), toll(job))
             self._rows.setdefault(job.queue, []).append((Reversed(key), next(self._count), job))
         for row in self._rows.values():
@@ -214,6 +218,7 @@ class Victims:
         """Surplus pods one by one, then what is left of a job together."""
         while (leaf := self._last(self._accounts.roots)) is not None:
             _, _, job = heapq.heappop(self._rows[leaf.name])
+            self._spend(steps.OFFERED + 3 * job.size // 16)  # it passes over the members a few times
             taken = self._taken.setdefault(job.id, set())
             portion = job.portion(taken)
             taken.update(portion)

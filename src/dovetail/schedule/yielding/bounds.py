@@ -142,15 +142,16 @@ class Bounds:
             return False
         return self.slots - self._slots_in(self._free[node] for node in freed) + self._slots_in(freed.values()) >= count
 
-    def is_ripe(self, node: str, victims: Iterable[Portion]) -> bool:
+    def is_ripe(self, node: str, victims: Sequence[Portion]) -> bool:
         """Whether one of the pods might fit on a node once these victims are gone from it."""
         return self._slots(self._offer(node, victims)) > 0
 
-    def slots_gained(self, node: str, victims: Iterable[Portion]) -> int:
+    def slots_gained(self, node: str, victims: Sequence[Portion]) -> int:
         """How many more of the smallest pods might fit on a node once these victims are gone from it."""
         return self._slots(self._offer(node, victims)) - self._slots(self._free.get(node, NOTHING))
 
-    def _offer(self, node: str, victims: Iterable[Portion]) -> Offer:
+    def _offer(self, node: str, victims: Sequence[Portion]) -> Offer:
+        self._stage.steps.spend(1 + len(victims) // 16)
         offer = self._free.get(node, NOTHING)
         for one in victims:
             for id_ in one.ids:

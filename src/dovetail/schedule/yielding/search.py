@@ -73,6 +73,8 @@ class Solver:
         ids = job.next_pods()
         if (reason := ruling.may_evict(self._stage, job) or self._rules.refusal(job)) is not None:
             return reason
+        running = len(self._stage.running_jobs())
+        self._stage.steps.spend((len(self._stage.world.nodes) + running + len(ids)) // 8)
         bounds = Bounds(self._stage, self._room, ids)
         if not bounds.could_ever_fit():
             return Reason(code=ReasonCode.GANG_WAITS, detail="even if all who may ever have to yielded, it had no room")
@@ -131,7 +133,9 @@ class Solver:
                 self._stays_in_part(one, so_far) or self._is_young(job, one)
             )
 
-        for one, ids in Victims(stage.accounts, listed, cost=stage.cost_of, toll=self._losses.toll):
+        for one, ids in Victims(
+            stage.accounts, listed, cost=stage.cost_of, toll=self._losses.toll, spend=stage.steps.spend
+        ):
             left = tuple(id_ for id_ in ids if id_ not in taken.get(one.id, ()))
             together = self._company.of(one, left, may=may) if left else None
             if together is None:
@@ -179,6 +183,7 @@ class Solver:
     ) -> tuple[Portion, ...] | None:
         tried: set[frozenset[str]] = set()
         for chosen in map(self._whole, scenarios):
+            self._stage.steps.spend(1 + len(chosen) // 4)
             pods = [id_ for one in chosen for id_ in one.ids]
             key = frozenset(pods)
             if key in tried or (self._rules.most is not None and len(pods) > self._rules.most):
@@ -240,6 +245,7 @@ class Solver:
         everybody = list(offered)
         wide = bounds.by_promise(on_node)
         for many in range(min(count, len(wide)), min(len(wide), count + WIDER) + 1):
+            self._stage.steps.spend(len(everybody) // 8)
             near = set(wide[:many])
             yield _merged(kept, [one for one in everybody if not near.isdisjoint(_nodes(one))])
         yield everybody
@@ -303,6 +309,7 @@ class Solver:
         queues = {job.queue, *(one.job.queue for one in chosen)}
         victims = {one.job.id: one.job for one in chosen}
         others = [one for queue in queues for one in self._waiting.get(queue, ()) if one.id not in victims]
+        self._stage.steps.spend(len(others))
         if not any(one is not job and one.next_pods() for one in others):
             return True
         with self._stage.attempt(), self._stage.later():
