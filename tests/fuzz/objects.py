@@ -34,7 +34,7 @@ from dovetail.sim import cluster as clusters
 from dovetail.sim import control, fleet, inventory
 from dovetail.world.world import World
 from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
-from tests.generators import claims, constraints, constraints_nodes, mutations, slices
+from tests.generators import claims, constraints, constraints_nodes, extremes, mutations, slices
 from tests.security import hostile
 
 Tree = dict[str, Any]
@@ -111,11 +111,18 @@ def _mutant(rng: random.Random, number: int) -> Mutant:
         tree = mutations.mutated(tree, rng)
     elif roll < 0.8:
         tree = hostile.bent(tree, rng)
+    edge = rng.random()
+    if edge < 0.15:
+        tree = extremes.with_extreme_amounts(tree, rng)
+    elif edge < 0.155:
+        tree = extremes.filled(tree, rng)
     is_sound = rng.random() < 0.5 and isinstance(tree.get("metadata"), dict)
     if is_sound:
         tree["metadata"] |= {"name": f"m{number}", "uid": f"uid-m{number}", "resourceVersion": str(1000 + number)}
         tree["metadata"].pop("generateName", None)
     document = objects.encode_tree(tree)
+    if 0.155 <= edge < 0.175:
+        document = extremes.with_escapes(document, rng)
     if roll < 0.7:
         return Mutant(kind, document, is_sound)
     return Mutant(kind, hostile.garbled(document, rng), False)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import errors
+from dovetail.kube import partial
 from dovetail.model import kinds, meta, objects
 from dovetail.ports import failures
 
@@ -99,7 +100,7 @@ def page(body: bytes, *, doing: str) -> Page:
 
 
 async def structs(kind: kinds.Kind, items: Sequence[msgspec.Raw], *, unreadable: Unreadable) -> list[Any]:
-    """The items that can be read. Lets others run in between."""
+    """The items that can be read, or part of which can. Lets others run in between."""
     made: list[Any] = []
     since = 0
     for raw in items:
@@ -107,7 +108,7 @@ async def structs(kind: kinds.Kind, items: Sequence[msgspec.Raw], *, unreadable:
         found, problem = attempted(kind, document)
         if found is not None:
             made.append(found)
-        else:
+        if problem:
             unreadable(name_of(document), problem)
         since += len(document)
         if since >= SLICE_BYTES:
@@ -117,15 +118,19 @@ async def structs(kind: kinds.Kind, items: Sequence[msgspec.Raw], *, unreadable:
 
 
 def attempted(kind: kinds.Kind, document: bytes) -> tuple[Any | None, str]:
-    """The object, or None and why it cannot be read."""
+    """The object and nothing, or what can be read of it, if that is of use, and why the rest cannot."""
+    problem = ""
     try:
         struct = objects.decode_struct(kind.struct, document)
     except errors.InputError as error:
-        return None, str(error)
+        problem = str(error)
+        struct = partial.read(kind, document, problem)
+        if struct is None:
+            return None, problem
     if not struct.kind:  # items of typed lists leave out what the list says; nobody else has seen the struct yet
         msgspec.structs.force_setattr(struct, "api_version", kind.api_version)
         msgspec.structs.force_setattr(struct, "kind", kind.name)
-    return struct, ""
+    return struct, problem
 
 
 def metadata(document: bytes) -> meta.ObjectMeta | None:

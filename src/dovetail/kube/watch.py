@@ -49,7 +49,7 @@ class Sink(Protocol):
         ...
 
     def unreadable(self, name: str, problem: str, /) -> None:
-        """An object exists that cannot be read: what was told about it is out of date, and it may hold devices."""
+        """An object exists that cannot be read as a whole: what can be, if that is of use, is told as a change."""
         ...
 
 
@@ -211,9 +211,9 @@ class _Follower:
                 name=about.name, namespace=about.namespace, uid=before, resource_version=about.resource_version
             )
             self._sink.deleted(decode.bare(self._kind, former))
-        if found is None:
+        if problem:
             self._sink.unreadable(decode.name_of(document), problem)
-        else:
+        if found is not None:
             self._sink.changed(found)
 
     def _take_deletion(self, document: bytes, known: history.History) -> None:

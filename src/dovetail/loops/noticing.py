@@ -11,7 +11,7 @@ import logging
 from typing import Any, Final
 
 from dovetail.loops import awaited, complaints, flights, meaning, quarantine, report, returning, tell, waiting
-from dovetail.model import claims, gangs, kinds, nodes, pods
+from dovetail.model import claims, gangs, kinds, nodes, pods, unreadable
 from dovetail.ports import clock as clocks
 from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import order
@@ -20,6 +20,7 @@ from dovetail.world.events import ObjectKey
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
+UNREADABLE: Final = "the scheduler cannot read all of this pod, so it is not scheduled"
 TERMINAL: Final = ("Succeeded", "Failed")
 
 
@@ -94,6 +95,10 @@ class Notices:
             self._queue.drop(id_)
             return
         if self.flights is not None and id_ in self.flights:
+            return
+        if (problem := unreadable.problem_of(pod)) is not None:
+            self._queue.drop(id_)
+            self._teller.failed(pod, f"{UNREADABLE}: {problem}")
             return
         self._complaints.about(pod)
         if (until := self._held_until(id_)) is not None:

@@ -82,6 +82,11 @@ class Settings(NamedTuple):
     intent_part_bytes: int = parts.MOST_BYTES  # of what is put down about a gang in one object
     drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
 
+    @property
+    def start_seconds(self) -> float:
+        """How long a gang's start may take before it is over one way or the other."""
+        return self.conditions_timeout_seconds + self.volumes_timeout_seconds
+
 
 class Decide(Protocol):
     """What decides: `schedule.cycle.decide`, or somebody who plays it."""
@@ -141,10 +146,7 @@ class Scheduler:
         self._pace = pace.Pace(settings.whole_pause_seconds)
         self._slots = slots.Slots(self.world, seconds=settings.slot_seconds)
         settler = settle.Settler(api, clock, meter_, pausing=self._gate.pausing)
-        limit = settings.conditions_timeout_seconds + settings.volumes_timeout_seconds
-        self._keeper = keeping.Keeper(
-            settler, clock, listing=begun, seconds=limit, part_bytes=settings.intent_part_bytes
-        )
+        self._keeper = self._made_keeper(settler, begun)
         self._pledges = pledges.Pledges(self._keeper, self.world)
         self._nominator = nominating.Nominator(settler, clock, self.world, saw=picture_.saw)
         self._evictor = self._made_evictor(settler, limits)
@@ -152,8 +154,7 @@ class Scheduler:
         self._returning = self._notices.returning = returning.Returning(
             self.world, is_ours=self._notices.is_named, give_back=self._flights.give_back
         )
-        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
-        self._resuming = resuming.Resuming(self.world, offices, clock=clock, meter_=meter_, longest_seconds=limit)
+        self._resuming = self._made_resuming()
         self._turns = self._made_turns()
 
     def _made_turns(self) -> turns.Turns:
@@ -200,6 +201,17 @@ class Scheduler:
             rate_per_second=settings.events_per_second,
             tells_scheduled=settings.tells_scheduled,
         )
+
+    def _made_keeper(self, settler: settle.Settler, begun: keeping.Listing) -> keeping.Keeper:
+        """Who keeps on the server what is meant."""
+        seconds, part_bytes = self._settings.start_seconds, self._settings.intent_part_bytes
+        return keeping.Keeper(settler, self._clock, listing=begun, seconds=seconds, part_bytes=part_bytes)
+
+    def _made_resuming(self) -> resuming.Resuming:
+        """Who goes on with what a predecessor left."""
+        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
+        seconds = self._settings.start_seconds
+        return resuming.Resuming(self.world, offices, clock=self._clock, meter_=self._meter, longest_seconds=seconds)
 
     def _made_evictor(self, settler: settle.Settler, limits: budgets.Listing) -> evicting.Evictor:
         """Who makes pods yield."""

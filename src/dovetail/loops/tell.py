@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.loops import attempts
-from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods
+from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods, unreadable
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -98,6 +98,8 @@ class Teller:
     def refused(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
         """The pod waits for these reasons. Claims that are about to be made are told only if that takes long."""
         uid = pod.metadata.uid
+        if unreadable.problem_of(pod) is not None:
+            return  # it was told why; its gate is none that anybody could remove
         if is_passing(refusal):
             self._later.setdefault(uid, self._clock.monotonic() + PASSING_SECONDS)
             if self._clock.monotonic() < self._later[uid]:
