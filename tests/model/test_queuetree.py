@@ -64,10 +64,16 @@ def test_a_queue_that_is_its_own_parent_is_a_circle() -> None:
     assert queuetree.problems(book(queue("a", parent="a")))["a"].reason is Reason.CIRCLE
 
 
-def test_a_deep_tree_is_judged_without_recursion() -> None:
+def test_of_a_chain_of_parents_only_so_many_levels_are_used() -> None:
     deep = book(queue("q0"), *(queue(f"q{n}", parent=f"q{n - 1}") for n in range(1, 3000)))
-    assert queuetree.problems(deep) == {}
-    assert queuetree.usable(deep).keys() == deep.keys()
+    problems = queuetree.problems(deep)
+    levels = queuetree.MAX_LEVELS
+    assert queuetree.usable(deep).keys() == {f"q{n}" for n in range(levels)}
+    assert problems[f"q{levels}"].reason is Reason.TOO_DEEP
+    assert problems[f"q{levels}"].message == "is more than 64 levels below the top; give it a parent nearer to it"
+    assert problems["q2999"].reason is Reason.PARENT_BROKEN
+    assert "more than 64 levels" in problems["q2999"].message
+    assert problems.keys() == {f"q{n}" for n in range(levels, 3000)}
 
 
 def test_a_limit_below_the_quota_holds_and_is_a_warning() -> None:

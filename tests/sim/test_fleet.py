@@ -268,7 +268,7 @@ def test_device_classes_are_those_of_the_chart() -> None:
         ("pools: [", "not YAML"),
         ("", "expected"),
         ("just text", "expected"),
-        ("name: !!python/object/apply:os.system ['true']\npools: []", "not YAML"),
+        ("name: !!python/object/apply:os.system ['true']\npools: []", "is not allowed"),
     ],
 )
 def test_a_wrong_fleet_is_refused_with_its_field(text: str, expected: str) -> None:

@@ -6,6 +6,7 @@ keys guard scratch data on loopback: they are short-lived and never leave the di
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dovetail import errors
+from dovetail.sim import private_files
 
 DAYS: Final = "365"
 SERVER_NAMES: Final = "IP:127.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
@@ -40,7 +42,7 @@ class Authority:
         self._directory = directory
         self.pair = Pair(directory / "ca.crt", directory / "ca.key")
         if not self.pair.certificate.exists():
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_files.make_directory(directory, option="--dir")
             _new_key(self.pair.key)
             _openssl("req", "-x509", "-new", "-key", self.pair.key, "-out", self.pair.certificate, "-days", DAYS,
                      "-subj", "/CN=dovetail-local-ca")  # fmt: skip
@@ -59,7 +61,7 @@ class Authority:
         if made.certificate.exists():
             return made
         request, options = self._directory / f"{file}.csr", self._directory / f"{file}.ext"
-        options.write_text(extensions + "\n", encoding="utf-8")
+        private_files.replace(options, f"{extensions}\n".encode())
         _new_key(made.key)
         _openssl("req", "-new", "-key", made.key, "-out", request, "-subj", subject)
         _openssl("x509", "-req", "-in", request, "-out", made.certificate, "-days", DAYS, "-extfile", options,
@@ -77,7 +79,8 @@ def signing_key(private: Path, public: Path) -> None:
 
 def _new_key(path: Path) -> None:
     """An elliptic curve key: made in milliseconds, where RSA takes up to a second."""
-    path.touch(mode=0o600)
+    path.unlink(missing_ok=True)
+    os.close(private_files.create(path))  # openssl keeps the mode of a file that is there
     _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-out", path)
 
 

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from dovetail import errors
-from dovetail.boot import chart_functions, chart_templates
+from dovetail.boot import chart_functions, chart_templates, files
 from dovetail.boot import configuration as configuration_files
 from dovetail.model import installation, trees, yaml_text
 from dovetail.model.validation import names
@@ -158,10 +158,7 @@ def _defaults() -> Tree:
 
 def _file_tree(path: Path) -> Tree:
     try:
-        documents = [one.tree for one in yaml_text.documents(path.read_text(encoding="utf-8"))]
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise errors.InputError(f"{path}: cannot be read: {said}") from None
+        documents = [one.tree for one in yaml_text.documents(files.text(path))]
     except yaml_text.TextError as error:
         raise errors.InputError(f"{path}: line {error.line}: {error.message}") from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
@@ -174,12 +171,17 @@ def _setting_tree(setting: str) -> Tree:
     found = _SETTING.fullmatch(setting)
     if found is None:
         raise errors.InputError(f'--set {setting}: expected path=value, such as replicas=3 or "schedulerNames=[a, b]"')
+    path = found["path"].split(".")
+    if len(path) > yaml_text.MAX_DEPTH:
+        raise errors.InputError(f"--set {setting[:80]}...: a path of {len(path)} names; no value lies so deep")
     try:
-        value = yaml.safe_load(found["value"]) if found["value"] else ""
-    except yaml.YAMLError:
-        raise errors.InputError(f"--set {setting}: the value is not YAML; quote it") from None
-    tree: Any = value
-    for name in reversed(found["path"].split(".")):
+        values = [one.tree for one in yaml_text.documents(found["value"])]
+    except yaml_text.TextError as error:
+        raise errors.InputError(f"--set {setting}: the value is not YAML ({error.message}); quote it") from None
+    if len(values) > 1:
+        raise errors.InputError(f"--set {setting}: expected one value, got {len(values)}")
+    tree: Any = values[0] if values else (None if found["value"] else "")
+    for name in reversed(path):
         tree = {name: tree}
     return dict(tree)
 

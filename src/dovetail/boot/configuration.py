@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import errors
+from dovetail.boot import files
 from dovetail.model import configuration, trees, yaml_text
 from dovetail.model.configuration import SchedulerConfiguration
 
@@ -20,13 +21,7 @@ SCHEMA_ID: Final = "urn:dovetail:v1alpha1:scheduler-configuration"
 
 def load(path: str | Path) -> SchedulerConfiguration:
     """The configuration in a file. Raises InputError naming every field that is wrong."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise errors.InputError(f"{path}: not UTF-8 text") from None
-    except OSError as error:
-        raise errors.InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return read(text, file=str(path))
+    return read(files.text(path), file=str(path))
 
 
 def read(text: str, *, file: str) -> SchedulerConfiguration:

@@ -18,6 +18,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.boot import certificates, kubeflags, kubeparts, ports, probe, processes
+from dovetail.sim import private_files
 
 READY_SECONDS: Final = 90.0  # a busy machine with two cores needs a tenth of it
 POLL_SECONDS: Final = 0.05
@@ -119,7 +120,7 @@ class ControlPlane:
         self._ports.append(port)
         configuration = self.directory / f"{part}.json"
         profile = kubeflags.scheduler_configuration(name, kubeconfig or self.kubeconfig, qps=qps, burst=burst)
-        configuration.write_bytes(msgspec.json.encode(profile))
+        private_files.replace(configuration, msgspec.json.encode(profile))
         command = self.layout.scheduler_command(configuration, port=port, kubeconfig=kubeconfig or self.kubeconfig)
         process = self._spawn(part, [*command, *flags], port=port)
         self._await(part, port)
@@ -200,7 +201,7 @@ def start(
 
     `tokens` are further users besides the admin. Tethered processes die with the thread that called this.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.make_directory(directory, option="--dir")
     admin = secrets.token_hex(16)
     authority = certificates.Authority(directory / "pki")
     layout = kubeflags.Layout(

@@ -22,7 +22,7 @@ from dovetail import errors
 from dovetail.boot import controlplane, install, kubeparts, local, probe, processes
 from dovetail.kube import config, transport
 from dovetail.sim import fleet as fleets
-from dovetail.sim import inventory
+from dovetail.sim import inventory, private_files
 
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
@@ -160,10 +160,10 @@ def down(directory: Path, *, say: Say) -> bool:
 
 def _claim(directory: Path) -> State:
     """Makes the directory ours. Raises StateError where something else is in it."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.make_directory(directory, option="--dir")
     state = State(starter=processes.recorded("starter", os.getpid(), log=directory))
     try:
-        with (directory / STATE).open("xb") as file:  # the file is the lock: of two commands one makes it
+        with os.fdopen(private_files.create(directory / STATE), "wb") as file:  # the lock: one of two makes it
             file.write(msgspec.json.encode(state))
     except FileExistsError:
         raise errors.StateError(f"a cluster is already in {directory}") from None
@@ -206,7 +206,7 @@ async def _define(state: State) -> None:
 def _start_player(directory: Path, state: State, fleet: fleets.Fleet) -> processes.Recorded:
     """Starts what makes the nodes and plays their kubelets."""
     file, log = directory / "fleet.json", directory / f"{PLAYER}.log"
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
+    private_files.replace(file, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
     module = ["-m", "dovetail.boot.player"]
     command = [sys.executable, *module, "--kubeconfig", state.kubeconfig, "--fleet", str(file)]
 
@@ -306,10 +306,7 @@ def _state(directory: Path) -> State | None:
 
 
 def _keep(directory: Path, state: State) -> None:
-    unfinished = directory / f"{STATE}.new"
-    unfinished.touch(mode=0o600)  # it holds the admin's token
-    unfinished.write_bytes(msgspec.json.encode(state))
-    unfinished.rename(directory / STATE)
+    private_files.replace(directory / STATE, msgspec.json.encode(state))  # it holds the admin's token
 
 
 def _silent(_: str) -> None:

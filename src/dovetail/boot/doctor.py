@@ -122,7 +122,7 @@ def of_snapshot(directory: Path, ours: facts.Ours) -> judge.Report:
     missing = {
         name: IN_A_SNAPSHOT for name in (*LISTED, "rights", "served", "clock_ahead_seconds") if name not in found
     }
-    now = datetime.datetime.fromisoformat(saved.manifest.taken_at)
+    now = snapshot.moment_of(saved.manifest)
     seen = facts.Facts(now=now, ours=ours, matches=matches_of(found), unread=missing, **found)
     return judge.report(seen, cluster=saved.manifest.cluster or str(directory))
 

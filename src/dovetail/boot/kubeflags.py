@@ -6,7 +6,6 @@ starts anything.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dovetail.boot import certificates, kubeparts
+from dovetail.sim import private_files
 
 PARTS: Final = (kubeparts.ETCD, kubeparts.APISERVER, kubeparts.CONTROLLER_MANAGER)  # in the order they start
 ETCD_PEER: Final = "etcd-peer"
@@ -223,5 +223,4 @@ def write_kubeconfig(
 
 def _write_secret(path: Path, content: bytes) -> None:
     """Only the owner may read it, from the first moment on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
+    private_files.replace(path, content)

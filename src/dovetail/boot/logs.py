@@ -71,7 +71,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             told["error"] = self.formatException(record.exc_info)
         sound = {name: _encodable(value) for name, value in told.items()}
-        return _for_terminals(msgspec.json.encode(sound, enc_hook=str).decode())
+        return plaintext.escaped_json(msgspec.json.encode(sound, enc_hook=str).decode())  # somebody may `cat` it
 
 
 def _plain(value: Any) -> str:
@@ -91,15 +91,3 @@ def _encodable(value: Any) -> Any:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"
-
-
-def _for_terminals(text: str) -> str:
-    """JSON leaves some control characters (C1, direction marks, line separators) as they are; somebody may `cat` it."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "".join(f"\\u{unit:04x}" for unit in _utf16(c)) for c in text)
-
-
-def _utf16(character: str) -> list[int]:
-    raw = character.encode("utf-16-be", errors="surrogatepass")
-    return [int.from_bytes(raw[place : place + 2], "big") for place in range(0, len(raw), 2)]

@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from dovetail.sim import private_files
+
 LOG_TAIL_LINES: Final = 12
 LOG_TAIL_BYTES: Final = 8192
 _GO: Final = b"go\n"
@@ -189,6 +191,5 @@ class Roster:
         self._write({key: process for key, process in self.all().items() if key != name})
 
     def _write(self, processes: dict[str, Recorded]) -> None:
-        unfinished = self.path.with_suffix(".new")
-        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(list(processes.values()))) + b"\n")
-        unfinished.rename(self.path)
+        content = msgspec.json.format(msgspec.json.encode(list(processes.values()))) + b"\n"
+        private_files.replace(self.path, content)

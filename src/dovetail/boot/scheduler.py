@@ -45,7 +45,7 @@ from dovetail.loops import (
     usage,
 )
 from dovetail.model import configuration as configurations
-from dovetail.model import kinds, policy
+from dovetail.model import kinds, plaintext, policy
 from dovetail.ports import failures, tracing
 from dovetail.ports import metrics as gauges
 from dovetail.telemetry import metrics, traces
@@ -439,7 +439,7 @@ def printed(stream: TextIO, totals: dict[str, int]) -> Report:
 
     def report(made: shadow.Comparison) -> None:
         totals[made.result] = totals.get(made.result, 0) + 1
-        stream.write(msgspec.json.encode(made).decode() + "\n")
+        stream.write(plaintext.escaped_json(msgspec.json.encode(made).decode()) + "\n")
         stream.flush()
 
     return report

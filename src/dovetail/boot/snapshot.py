@@ -8,9 +8,11 @@ the file that is wrong. Secrets are never read. Nothing is decided anew.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +23,7 @@ import msgspec
 
 import dovetail
 from dovetail import errors
-from dovetail.boot import local
+from dovetail.boot import files, local
 from dovetail.cel import lexer, literals
 from dovetail.cel.source import Issue
 from dovetail.model import kinds, objects, snapshots
@@ -35,6 +37,9 @@ SAY_EVERY: Final = 5_000
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":['
 _TAIL: Final = b"\n]}\n"
+_MAX_DIGITS: Final = 20  # of a version: servers count them in 64 bits
+_FIRST_YEAR: Final = 1970
+_LAST_YEAR: Final = 2999  # whatever is added to such a moment is a time too
 _SENSELESS: Final = "?"  # does not compile, like the expression it stands for
 _KIND_NAMED: Final = {kind.name: kind for kind in snapshots.KINDS}
 
@@ -79,12 +84,27 @@ def manifest_of(directory: Path) -> Manifest:
     try:
         head = msgspec.json.decode(text, type=_Head)
         if head.format == snapshots.FORMAT and head.version == snapshots.VERSION:
-            return msgspec.json.decode(text, type=Manifest)
+            manifest = msgspec.json.decode(text, type=Manifest)
+            moment_of(manifest)
+            return manifest
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StateError(f"{path}: not a readable manifest: {error}") from None
     if head.format != snapshots.FORMAT:
         raise errors.StateError(f'{path}: format "{head.format}", expected "{snapshots.FORMAT}"')
     raise errors.StateError(f"{path}: version {head.version}, this program reads {snapshots.VERSION}")
+
+
+def moment_of(manifest: Manifest) -> datetime.datetime:
+    """When the snapshot was taken. Raises ValidationError where that is no moment clocks can count from."""
+    try:
+        moment = datetime.datetime.fromisoformat(manifest.taken_at)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        moment = moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        raise msgspec.ValidationError(f"takenAt: {manifest.taken_at[:40]!r} is not a time") from None
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise msgspec.ValidationError(f"takenAt: {manifest.taken_at[:40]!r} lies out of reach")
+    return moment
 
 
 def checked(directory: Path) -> Manifest:
@@ -322,22 +342,26 @@ def _kind_of(directory: Path, file: File) -> kinds.Kind:
 
 def _content(directory: Path, file: File) -> bytes:
     path = directory / file.name
-    content = _read(path, missing=f"{path}: is missing, the manifest lists it")
+    content = _read(path, missing=f"{path}: is missing, the manifest lists it", most_bytes=file.size_bytes)
     if hashlib.sha256(content).hexdigest() != file.sha256:
-        told = (
-            f"{len(content)} bytes, {file.size_bytes} were saved" if len(content) != file.size_bytes else "sums differ"
-        )
+        is_longer = len(content) > file.size_bytes
+        size = f"more than {file.size_bytes} bytes" if is_longer else f"{len(content)} bytes"
+        told = f"{size}, {file.size_bytes} were saved" if len(content) != file.size_bytes else "sums differ"
         raise errors.StateError(f"{path}: changed since it was saved ({told}); take the snapshot anew")
     return content
 
 
-def _read(path: Path, *, missing: str) -> bytes:
+def _read(path: Path, *, missing: str, most_bytes: int = files.MAX_BYTES) -> bytes:
+    """The file, or as much of it as tells that it is larger. A pipe or a device is no part of a snapshot."""
     try:
-        return path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise errors.StateError(f"{path}: is not a file")
+        with path.open("rb") as file:
+            return file.read(max(0, min(most_bytes, path.stat().st_size)) + 1)
     except FileNotFoundError:
         raise errors.StateError(missing) from None
-    except OSError as error:
-        raise errors.StateError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise errors.StateError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _items(path: Path, content: bytes) -> list[msgspec.Raw]:
@@ -352,10 +376,10 @@ def _identity(raw: msgspec.Raw, kind: kinds.Kind, *, place: str) -> tuple[cluste
         struct = objects.decode(bytes(raw)).struct
     except errors.InputError as error:
         raise errors.StateError(f"{place}: {error}") from None
-    if struct.kind != kind.name or not struct.metadata.name:
+    if not isinstance(struct, kind.struct) or struct.kind != kind.name or not struct.metadata.name:
         raise errors.StateError(f"{place}: expected a {kind.name} with a name, got {objects.subject_of(struct)}")
     version = struct.metadata.resource_version
-    return clusters.key_of(struct), int(version) if version.isdecimal() else 0
+    return clusters.key_of(struct), int(version) if version.isdecimal() and len(version) <= _MAX_DIGITS else 0
 
 
 def _refuse_to_replace(directory: Path, is_forced: bool) -> None:

@@ -1,9 +1,6 @@
 """`dovetail allocate`: which devices serve the claims of a pod, on each node of worlds given in a file."""
 
-import sys
-
 import click
-import msgspec
 
 from dovetail.cli import output, text, worlds
 
@@ -28,20 +25,16 @@ def command(*, file: str, list_attributes: bool, form: str) -> None:
             text.table(_COLUMNS, [_told(row) for row in worlds.rows(file, list_attributes=list_attributes)])
         )
         return
-    out = sys.stdout.buffer
-    encoder = msgspec.json.Encoder()
     try:
         for number, row in enumerate(worlds.rows(file, list_attributes=list_attributes), start=1):
-            out.write(encoder.encode(row) + b"\n")
-            if number % _FLUSH_EVERY == 0:
-                out.flush()
+            output.write_json_line(row, flushed=number % _FLUSH_EVERY == 0)
     finally:
-        out.flush()  # what was answered before a broken line stays answered
+        output.flush()  # what was answered before a broken line stays answered
 
 
 def _told(row: worlds.Row) -> list[str]:
     devices = [
-        f"{one['request']}={one['pool']}/{one['device']}"
+        f"{one.get('request', '')}={one.get('pool', '')}/{one.get('device', '')}"
         for allocation in row["results"]
         for one in allocation.get("devices", {}).get("results", ())
     ]

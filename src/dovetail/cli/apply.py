@@ -1,6 +1,5 @@
 """`dovetail apply`: objects from files into the cluster, all of them or none."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, assert_never
@@ -8,6 +7,7 @@ from typing import NoReturn, assert_never
 import click
 
 from dovetail import errors
+from dovetail.boot import files as sources
 from dovetail.boot import local
 from dovetail.cli import options, output, text
 from dovetail.model import manifests, queues, queuetree, wishes
@@ -125,24 +125,14 @@ def _refuse(problems: list[str]) -> NoReturn:
 def contents(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """Every file to read with its content. Raises InputError for what cannot be read."""
     for name in files:
-        if name == STDIN:
-            yield "<stdin>", sys.stdin.buffer.read()
-            continue
         path = Path(name)
-        if not path.is_dir():
-            yield name, _bytes(path)
+        if name == STDIN or not path.is_dir():
+            yield sources.shown(name), sources.content(name)
             continue
         inside = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
         if not inside:
             raise errors.InputError(f"{name}: no {', '.join(SUFFIXES)} files in this directory")
-        yield from ((str(one), _bytes(one)) for one in inside)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise errors.InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        yield from ((str(one), sources.content(one)) for one in inside)
 
 
 def _read(name: str, content: bytes, namespace: str | None) -> manifests.Manifests:

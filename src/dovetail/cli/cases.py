@@ -4,7 +4,6 @@ In: {"id", "expression", "device": {"driver", "attributes", "capacity", "allowMu
 capacity as in a ResourceSlice. Out: {"id", "outcome": match|no-match|error|compile-error, "cost"}.
 """
 
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +12,7 @@ import msgspec
 from dovetail import errors
 from dovetail.cel import devices, selectors
 from dovetail.cel.program import Outcome
-from dovetail.cli import jsonlines
+from dovetail.cli import jsonlines, output
 from dovetail.model import quantity, slices
 
 COMPILE_ERROR = "compile-error"
@@ -28,20 +27,13 @@ class _Case(msgspec.Struct):
 
 def run(file: str) -> int:
     """Reads every case and prints its verdict. A line that is no case ends with an error naming it."""
-    out = sys.stdout.buffer
     decoder = msgspec.json.Decoder(_Case)
-    encoder = msgspec.json.Encoder()
-    for number, (place, line) in enumerate(jsonlines.numbered(file), start=1):
-        try:
-            answer = _judged(decoder.decode(line))
-        except msgspec.ValidationError as error:
-            raise errors.InputError(f"{place}: {error}") from None
-        except msgspec.DecodeError as error:
-            raise errors.InputError(f"{place}: not JSON: {error}") from None
-        out.write(encoder.encode(answer) + b"\n")
-        if number % _FLUSH_EVERY == 0:
-            out.flush()
-    out.flush()
+    try:
+        for number, (place, line) in enumerate(jsonlines.numbered(file), start=1):
+            answer = _judged(jsonlines.decoded(decoder, line, place=place))
+            output.write_json_line(answer, flushed=number % _FLUSH_EVERY == 0)
+    finally:
+        output.flush()  # what was answered before a broken line stays answered
     return 0
 
 
@@ -53,7 +45,9 @@ def _judged(case: _Case) -> dict[str, Any]:
     driver = body.pop("driver", "")
     try:
         device = msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook)
-    except (msgspec.ValidationError, errors.InputError):
+    except (msgspec.ValidationError, errors.InputError, RecursionError):
+        device = None
+    if device is None or not isinstance(driver, str):
         return {"id": case.id, "outcome": str(Outcome.ERROR), "cost": None}
     result = chosen.evaluate(devices.view(driver, device))
     return {"id": case.id, "outcome": str(Outcome(result.outcome)), "cost": result.cost}

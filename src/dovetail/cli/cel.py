@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import click
-import msgspec
 
 from dovetail import errors
 from dovetail.cel import environment, explain, frame, reads, selectors
@@ -122,7 +121,7 @@ def check(*, expression: str, form: str) -> int:
     if form == "json":
         reason = fault.message if fault else None
         verdict = {"valid": fault is None, "reason": reason, "estimatedCost": cost, "reads": looked_at}
-        click.echo(msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode())
+        output.write_json(verdict)
         return 0 if fault is None else REFUSED
     if fault is not None:
         output.write_lines([fault.message])
@@ -136,8 +135,11 @@ def check(*, expression: str, form: str) -> int:
 
 def _write(rows: list[dict[str, object]], form: str) -> None:
     """Rows for programs: a JSON list, or one JSON object a line."""
-    encoded = msgspec.json.format(msgspec.json.encode(rows), indent=2) if form == "json" else b""
-    click.echo(encoded.decode() if form == "json" else "\n".join(msgspec.json.encode(r).decode() for r in rows))
+    if form == "json":
+        output.write_json(rows)
+        return
+    for row in rows:
+        output.write_json_line(row)
 
 
 def _shown_path(path: reads.Path) -> str:

@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from dovetail import errors
-from dovetail.cli import jsonlines
-from dovetail.model import plaintext
+from dovetail.cli import jsonlines, output
 from dovetail.sim.scenarios import reading, running, telling
 
 REFUSED = 1
@@ -33,19 +31,18 @@ def command(*, file: str, form: str) -> None:
     dovetail decide --scenarios scenarios.jsonl.gz -o jsonl
     """
     answered = failed = 0
-    encoder = msgspec.json.Encoder()
     for answer in _progress(_answers(file)):
         if isinstance(answer, str):  # the others are answered all the same
             failed += 1
-            click.echo(f"error: {plaintext.escaped(answer)}", err=True)
+            output.say(f"error: {answer}")
             continue
         answered += 1
         if form == "jsonl":
-            click.echo(encoder.encode(answer))  # flushed: whoever reads along sees each answer at once
+            output.write_json_line(answer)
             continue
         if answered == 1:
-            click.echo(_row([word.upper() for word in _COLUMNS], "ID"))
-        click.echo(_row(_numbers(answer), plaintext.escaped(answer.id)))
+            output.write_lines([_row([word.upper() for word in _COLUMNS], "ID")])
+        output.write_lines([_row(_numbers(answer), answer.id)])
     if not answered and not failed:
         raise errors.InputError(f"{jsonlines.shown(file)}: no scenarios in it; expected one JSON object a line")
     if failed:
@@ -74,10 +71,10 @@ def _progress(answers: Iterator[telling.Told | str]) -> Iterator[telling.Told | 
     number = 0
     for number, answer in enumerate(answers, start=1):
         if speaks and number % _EVERY == 0:
-            click.echo(f"\r{number} scenarios", err=True, nl=False)
+            output.progress(f"{number} scenarios")
         yield answer
     if speaks and number >= _EVERY:
-        click.echo(f"\r{number} scenarios", err=True)
+        output.progress(f"{number} scenarios", is_last=True)
 
 
 def _numbers(answer: telling.Told) -> list[str]:

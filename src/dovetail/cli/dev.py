@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from dovetail import errors
 from dovetail.boot import kubeparts
@@ -61,7 +60,7 @@ def up(*, nodes: int | None, file: str | None, kube_version: str, directory: str
     else:
         output.say(f"a cluster of Kubernetes {found.version} is already up in {place}")
     output.say(f"{text.counted(found.nodes or 0, 'node')} of fleet {found.fleet}; kubectl: {found.kubectl}")
-    click.echo(f"export KUBECONFIG={shlex.quote(found.kubeconfig)}")  # for a shell to evaluate
+    output.write_lines([f"export KUBECONFIG={shlex.quote(found.kubeconfig)}"])  # for a shell to evaluate
     output.next_step("dev status")
     return 0
 
@@ -78,7 +77,7 @@ def status(*, form: str, directory: str | None) -> int:
     if found is None:
         raise errors.StateError(f"no cluster in {place}\nnext: dovetail dev up")
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        output.write_json(found)
     else:
         _show(found)
     return 0 if found.is_up else UNHEALTHY

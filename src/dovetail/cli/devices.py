@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from dovetail import errors
-from dovetail.boot import local
+from dovetail.boot import files, local
 from dovetail.cel import devices as views
 from dovetail.cel.frame import DeviceView
 from dovetail.model import manifests, slices
@@ -28,11 +28,7 @@ def from_cluster(place: local.Local) -> list[NamedDevice]:
 
 def from_file(file: Path) -> list[NamedDevice]:
     """Every device of a manifest's ResourceSlices."""
-    try:
-        written = file.read_bytes()
-    except OSError as error:
-        raise errors.InputError(f"{file}: {error.strerror}") from None
-    loaded = manifests.load(written, file=str(file))
+    loaded = manifests.load(files.content(file), file=str(file))
     if loaded.problems:
         raise errors.InputError("\n".join(map(str, loaded.problems)))
     return _named(one.stored.struct for one in loaded.objects)

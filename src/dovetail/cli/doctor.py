@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import click
-import msgspec
 
 from dovetail.cli import output, text
 from dovetail.model import plaintext
@@ -57,7 +56,7 @@ def command(
         output.say(f"reading {connection.server}")
         report = asyncio.run(doctor.live(connection, ours, subject=_subject(service_account)))
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        output.write_json(report)
     else:
         _show(report)
     if report.count(facts.Severity.ERROR) or (strict and report.count(facts.Severity.WARNING)):

@@ -180,4 +180,4 @@ def _print(objects: Sequence[dict[str, Any]], form: str) -> None:
         return
     from dovetail.boot import chart_functions
 
-    click.echo("".join(f"---\n{chart_functions.to_yaml(one)}\n" for one in objects), nl=False)
+    output.write_yaml("".join(f"---\n{chart_functions.to_yaml(one)}\n" for one in objects), objects)

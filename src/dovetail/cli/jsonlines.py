@@ -1,37 +1,33 @@
-"""Reads files of JSON lines, plain or gzip, or standard input: line by line, each with its number."""
+"""Reads files of JSON lines, plain or gzip, or standard input: line by line, each with its place, and decoded."""
 
-import gzip
-import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
 
 from dovetail import errors
+from dovetail.boot import files
 
-STDIN = "-"
+T = TypeVar("T")
 
 
 def numbered(file: str) -> Iterator[tuple[str, bytes]]:
     """Every line that holds something, with its place as `file: line 7`. Raises InputError where it cannot be read."""
     name = shown(file)
+    for number, line in files.lines(file):
+        yield f"{name}: line {number}", line
+
+
+def decoded(decoder: msgspec.json.Decoder[T], line: bytes, *, place: str) -> T:
+    """What a line holds. Raises InputError naming the place and, where there is one, the field."""
     try:
-        for number, line in enumerate(_lines(file), start=1):
-            if line.strip():
-                yield f"{name}: line {number}", line
-    except (OSError, EOFError) as error:
-        raise errors.InputError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        raise errors.InputError(f"{place}: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise errors.InputError(f"{place}: not JSON: {error}") from None
 
 
 def shown(file: str) -> str:
     """How messages name it."""
-    return "<stdin>" if file == STDIN else file
-
-
-def _lines(file: str) -> Iterator[bytes]:
-    if file == STDIN:
-        yield from sys.stdin.buffer
-        return
-    with Path(file).open("rb") as raw:
-        is_gzip = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        lines: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if is_gzip else raw
-        yield from lines
+    return files.shown(file)

@@ -38,6 +38,13 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """The words of the command line, read. What is wrong with them is quoted without its power."""
+        try:
+            return super().make_context(*arguments, **options)
+        except click.UsageError as error:
+            raise _plain(error) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -53,10 +60,21 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except errors.DovetailError as error:
-            click.echo(f"error: {error}", err=True)
+            from dovetail.cli import output  # nothing of it is needed for help
+
+            output.say(f"error: {error}")
             ctx.exit(REFUSED)
+        except click.UsageError as error:
+            raise _plain(error) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help text, without importing anything."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, help_line) in self._places.items()])
+
+
+def _plain(error: click.UsageError) -> click.UsageError:
+    """The same complaint, with the words it repeats made safe to show."""
+    from dovetail.model import plaintext  # not needed for help
+
+    return click.UsageError(plaintext.escaped_lines(error.format_message()), error.ctx)

@@ -20,6 +20,7 @@ import rich.text
 from dovetail import errors
 from dovetail.boot import local
 from dovetail.cli import picture, text
+from dovetail.model import plaintext
 from dovetail.sim import cluster as clusters
 from dovetail.sim import inventory
 
@@ -65,7 +66,7 @@ def drawing(cluster: clusters.Cluster, *, note: str = "") -> rich.console.Group:
         parts += [_pool_line(pool, members), rich.columns.Columns([_node(one) for one in members], padding=(0, 3)), ""]
     parts.append(_shown(picture.LEGEND))
     if note:
-        parts.append(rich.text.Text(note, style="red"))
+        parts.append(rich.text.Text(plaintext.escaped(note), style="red"))
     parts.append(rich.text.Text("q leaves; another terminal can run: dovetail apply -f FILE", style="dim"))
     return rich.console.Group(*parts)
 
@@ -76,7 +77,7 @@ def _title(cluster: clusters.Cluster) -> rich.text.Text:
     free = sum(gpu.state == picture.FREE for gpu in gpus)
     claims = sum(key.kind == "ResourceClaim" for key in cluster.records)
     return rich.text.Text.assemble(
-        (f"fleet {cluster.name}", "bold"),
+        (f"fleet {plaintext.escaped(cluster.name)}", "bold"),
         f"   {text.counted(len(seen), 'node')}   {free} of {text.counted(len(gpus), 'GPU')} free"
         f"   {text.counted(claims, 'claim')}   revision {cluster.revision}",
     )
@@ -87,11 +88,11 @@ def _pool_line(pool: str, members: list[picture.NodeGpus]) -> rich.text.Text:
     inside = f"{text.counted(len(members), 'node')} of {len(first.gpus)} x {first.products}, {first.offers}"
     cliques = len({one.label(inventory.CLIQUE_LABEL) for one in members} - {""})
     linked = f", {text.counted(cliques, 'NVLink domain')}" if cliques else ""
-    return rich.text.Text.assemble((pool, "bold"), f"   {inside}{linked}")
+    return rich.text.Text.assemble((plaintext.escaped(pool), "bold"), f"   {plaintext.escaped(inside)}{linked}")
 
 
 def _node(one: picture.NodeGpus) -> rich.text.Text:
-    return rich.text.Text.assemble((one.name + " ", "dim"), _shown(one.tiles))
+    return rich.text.Text.assemble((plaintext.escaped(one.name) + " ", "dim"), _shown(one.tiles))
 
 
 def _shown(tiles: str) -> rich.text.Text:

@@ -1,7 +1,7 @@
 """The entry point: finds the command, runs it, and turns every ending into an exit code.
 
-0 done, 1 refused or broken, 2 usage. A reader that goes away (`| head`) is no error. Never prints a
-traceback for what a user can cause.
+0 done, 1 refused or broken, 2 usage. A reader that goes away (`| head`) is no error. What no command foresaw is a
+defect of ours and told in one line; the traceback is shown to those who ask for it (DOVETAIL_DEBUG=1).
 """
 
 import os
@@ -15,6 +15,9 @@ from dovetail.cli import lazy
 STDOUT = 1
 REFUSED = 1
 COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
+DEBUG = "DOVETAIL_DEBUG"
+DEFECT = "this is a bug in dovetail, please report it"  # the fuzzers take these words for a failure
+MOST_CHARACTERS = 300  # of an exception nobody foresaw
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 COMMANDS = {
@@ -82,9 +85,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _forget_output()
     except OSError as error:  # a full disk under stdout, a state directory that went away: nothing of ours
         _forget_output()
-        click.echo(f"error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        _say(f"error: {error.filename or 'output'}: {error.strerror or error}")
+        return REFUSED
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        _say(f"error: {DEFECT}: {type(error).__name__}: {_short(str(error))}; {DEBUG}=1 shows the traceback")
         return REFUSED
     return 0
+
+
+def _say(message: str) -> None:
+    from dovetail.cli import output  # nothing of it is needed for help
+
+    output.say(message)
+
+
+def _short(message: str) -> str:
+    """One line of bounded length: what was thrown may hold the whole input."""
+    line = " ".join(message.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."
 
 
 def _open_what_is_closed() -> None:

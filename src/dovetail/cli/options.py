@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dovetail import errors
 from dovetail.boot import local
 
 if TYPE_CHECKING:
@@ -53,14 +52,10 @@ def opened(state: str | None) -> local.Local:
 
 def fleet(file: str) -> "fleets.Fleet":
     """The fleet a file describes. Raises InputError for what cannot be read."""
+    from dovetail.boot import files
     from dovetail.sim import fleet as fleets
 
-    try:
-        content = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise errors.InputError(f"{file}: cannot be read: {reason}") from None
-    return fleets.read(content, file=file)
+    return fleets.read(files.text(file), file=file)
 
 
 def snapshot() -> Path | None:

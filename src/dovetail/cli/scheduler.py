@@ -23,9 +23,7 @@ def command(*, kubeconfig: str | None, context: str | None, file: str | None, sh
     from dovetail.boot import configuration as configurations
 
     if print_schema:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(configurations.schema()), indent=2).decode())
+        output.write_json(configurations.schema())
         return 0
     from dovetail.boot import logs
     from dovetail.model import configuration as model

@@ -5,7 +5,6 @@ import datetime
 from pathlib import Path
 
 import click
-import msgspec
 
 from dovetail import errors
 from dovetail.boot import local
@@ -113,7 +112,7 @@ def _save_live(
 
 def _show(manifest: snapshots.Manifest, form: str) -> None:
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        output.write_json(manifest)
         return
     facts = [
         manifest.cluster,

@@ -64,12 +64,18 @@ def short_id(identity: str) -> str:
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A sort key that counts: gpu-2 before gpu-10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", name)
-    return [(0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts]
+    return [_counting(part) if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def counted(number: int, thing: str) -> str:
     """`1 node`, `3 nodes`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _counting(digits: str) -> tuple[int, int, str]:
+    """Numbers in order without making one: of more digits than a number may have, there are names too."""
+    significant = digits.lstrip("0")
+    return (0, len(significant), significant)
 
 
 def _moment(written: str | None) -> datetime.datetime | None:

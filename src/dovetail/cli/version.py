@@ -4,8 +4,10 @@ import importlib.metadata
 
 import click
 
+from dovetail.cli import output
+
 
 @click.command()
 def command() -> None:
     """Show the version."""
-    click.echo(f"dovetail {importlib.metadata.version('dovetail')}")
+    output.write_lines([f"dovetail {importlib.metadata.version('dovetail')}"])

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 
 import click
-import msgspec
 
 from dovetail import errors
 from dovetail.answer import when
@@ -56,7 +55,7 @@ def command(
     if name is not None and not found:
         raise errors.InputError(f'nothing called "{name}" waits for its start')
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        output.write_json(found)
         return
     if found:
         output.write_lines(text.table(HEADERS, [_row(one, now) for one in found]))
@@ -85,7 +84,7 @@ def _local(opened: local.Local) -> tuple[list[Object], datetime.datetime]:
     if (directory := options.snapshot()) is not None:
         from dovetail.boot import snapshot  # most commands read none
 
-        now = datetime.datetime.fromisoformat(snapshot.checked(directory).taken_at)
+        now = snapshot.moment_of(snapshot.checked(directory))
     return control.facts_of(cluster), now
 
 

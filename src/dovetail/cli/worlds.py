@@ -59,12 +59,9 @@ def rows(file: str, *, list_attributes: bool = False) -> Iterator[Row]:
     """
     decoder = msgspec.json.Decoder(World)
     for place, line in jsonlines.numbered(file):
+        world = jsonlines.decoded(decoder, line, place=place)
         try:
-            found = answers(question(decoder.decode(line)), list_attributes=list_attributes)
-        except msgspec.ValidationError as error:
-            raise errors.InputError(f"{place}: {error}") from None
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise errors.InputError(f"{place}: not JSON: {error}") from None
+            found = answers(question(world), list_attributes=list_attributes)
         except errors.InputError as error:
             raise errors.InputError(f"{place}: {error}") from None
         yield from found

@@ -17,6 +17,7 @@ from dovetail.model import meta, quantity, queueresources, queues
 
 Queues = Mapping[str, queues.Queue]
 SHOWN_NAME: Final = 80  # characters of a name nobody can read
+MAX_LEVELS: Final = 64  # ours; trees in use have three or four, and each level costs a pass over what waits
 
 
 class Severity(IntEnum):
@@ -33,6 +34,7 @@ class Reason(StrEnum):
     PARENT_MISSING = "ParentMissing"
     PARENT_BROKEN = "ParentBroken"
     CIRCLE = "ParentsFormACircle"
+    TOO_DEEP = "TreeTooDeep"
     UNKNOWN_RESOURCE = "UnknownResource"
     RESOURCE_TWICE = "ResourceNamedTwice"
     NEGATIVE = "NegativeNumber"
@@ -131,9 +133,11 @@ _WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
 
 
 def _misplaced(known: Queues) -> dict[str, Problem]:
-    """Queues that do not hang from the top: orphans, circles, and all below them. Each queue is walked over once."""
+    """Queues that do not hang from the top, or too far below: orphans, circles, the ends of long chains, and all below
+    them. Each queue is walked over once. What is left can be walked by recursion.
+    """
     found: dict[str, Problem] = {}
-    sure: set[str] = set()
+    sure: dict[str, int] = {}  # queues that hang from the top, and at which level
     for start in sorted(known):
         path: list[str] = []
         place: dict[str, int] = {}
@@ -161,8 +165,14 @@ def _misplaced(known: Queues) -> dict[str, Problem]:
                     f"parent {parent} is not usable: {_root_cause(found, parent)}",
                     Severity.BROKEN,
                 )
+            elif (level := sure.get(parent, 0) + 1) > MAX_LEVELS:
+                found[one] = Problem(
+                    Reason.TOO_DEEP,
+                    f"is more than {MAX_LEVELS} levels below the top; give it a parent nearer to it",
+                    Severity.BROKEN,
+                )
             else:
-                sure.add(one)
+                sure[one] = level
     return found
 
 

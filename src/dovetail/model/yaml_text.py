@@ -2,8 +2,8 @@
 
 Given text of any origin; answers one tree per document, or a fault with its line. Scalars follow the rules of
 the Go library kubectl reads with (YAML 1.1: `yes` and `y` are true, 010 is 8, dates stay text). Refused:
-duplicate keys, tags that make objects, aliases that loop or grow beyond bounds, deep nesting. Never builds
-anything but JSON data.
+duplicate keys, tags that make objects, aliases that loop or grow beyond bounds, deep nesting, numbers JSON cannot
+carry. What comes out is shallow enough for code that walks a tree by recursion. Never builds anything but JSON data.
 """
 
 import base64
@@ -23,6 +23,7 @@ from dovetail import errors
 MAX_BYTES: Final = 64 * 1024 * 1024  # ours; one object is at most 3 MiB at an API server
 MAX_DEPTH: Final = 200  # ours; the deepest Kubernetes schema stays below 100
 MAX_NODES: Final = 4_000_000  # ours, per document and with aliases written out
+MAX_DIGITS: Final = 400  # ours; the largest number of 64 bits with a fraction has 309 before its point
 
 _TAG: Final = "tag:yaml.org,2002:"
 _TRUE: Final = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
@@ -33,6 +34,7 @@ _NOT_FINITE: Final = frozenset(sign + word for sign in ("", "+", "-") for word i
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"([-+]?)(?:(0[xX])([0-9a-fA-F]+)|(0[bB])([01]+)|(0[oO]?)([0-7]+)|(0|[1-9][0-9]*))")
+_TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
 _BLANKS: Final = re.compile(r"\s*")
 
 
@@ -64,7 +66,12 @@ def documents(text: str) -> Iterator[Document]:
 
 
 def _json_documents(text: str) -> Iterator[Document]:
-    decoder = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused_constant)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_without_duplicates,
+        parse_constant=_refused_constant,
+        parse_int=_json_integer,
+        parse_float=_json_float,
+    )
     position, line, counted = 0, 1, 0
     while True:
         blanks = _BLANKS.match(text, position)
@@ -77,19 +84,53 @@ def _json_documents(text: str) -> Iterator[Document]:
         except json.JSONDecodeError as error:
             raise TextError(f"not JSON: {error.msg}", error.lineno) from None
         except RecursionError:
-            raise TextError("nested too deeply", line) from None
+            raise TextError(_TOO_DEEP, line) from None
         except ValueError as error:
             raise TextError(str(error), line) from None
+        _check_size(tree, line)
         yield Document(line, tree)
+
+
+def _check_size(tree: Any, line: int) -> None:
+    """Raises for a tree deeper or larger than YAML may be. Level by level, so its own depth is no matter."""
+    level, values = [tree], 0
+    for _ in range(MAX_DEPTH + 1):
+        containers = [value for value in level if isinstance(value, dict | list)]
+        if not containers:
+            return
+        values += sum(map(len, containers))
+        if values > MAX_NODES:
+            raise TextError(f"more than {MAX_NODES} values", line)
+        level = [below for value in containers for below in (value.values() if isinstance(value, dict) else value)]
+    raise TextError(_TOO_DEEP, line)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'the key "{twice}" is given twice')
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f'the key "{_cut(name)}" is given twice')
+            seen.add(name)
     return result
+
+
+def _json_integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits; at most {MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _json_float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{_cut(digits)} is larger than any number JSON readers take")
+    return value
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _refused_constant(name: str) -> NoReturn:
@@ -110,7 +151,7 @@ def _yaml_documents(text: str) -> Iterator[Document]:
 class _Open:
     """A list or mapping whose end has not come yet."""
 
-    __slots__ = ("anchor", "is_mapping", "is_merging", "items", "key", "line", "merged", "size")
+    __slots__ = ("anchor", "height", "is_mapping", "is_merging", "items", "key", "line", "merged", "size")
 
     def __init__(self, *, is_mapping: bool, anchor: str | None, line: int) -> None:
         self.is_mapping = is_mapping
@@ -121,6 +162,7 @@ class _Open:
         self.is_merging = False
         self.merged: list[Any] = []
         self.size = 1
+        self.height = 1  # levels from here down, aliases written out
 
 
 _MERGE: Final = "<<"
@@ -132,7 +174,7 @@ class _Composer:
 
     def __init__(self) -> None:
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}  # value, size and height
         self._result: Any = _NOTHING
 
     def documents(self, text: str) -> Iterator[Document]:
@@ -158,40 +200,47 @@ class _Composer:
         if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
             raise TextError(f"the tag {event.tag} is not allowed", line)
         if len(self._open) >= MAX_DEPTH:
-            raise TextError(f"nested more than {MAX_DEPTH} levels deep", line)
+            raise TextError(_TOO_DEEP, line)
         if self._open and self._open[-1].is_mapping and self._open[-1].key is None:
             raise TextError("a list or mapping cannot be a key", line)
         self._open.append(_Open(is_mapping=is_mapping, anchor=event.anchor, line=line))
 
     def _end(self) -> None:
         closed = self._open.pop()
-        for merged in closed.merged:
-            closed.items = merged | closed.items
+        if closed.merged:
+            whole: dict[str, Any] = {}
+            for merged in reversed(closed.merged):  # of two that are merged the first counts
+                whole.update(merged)
+            whole.update(closed.items)
+            closed.items = whole
         if closed.anchor is not None:
-            self._anchors[closed.anchor] = (closed.items, closed.size)
-        self._add(closed.items, closed.size, closed.line)
+            self._anchors[closed.anchor] = (closed.items, closed.size, closed.height)
+        self._add(closed.items, closed.size, closed.line, height=closed.height)
 
     def _add_alias(self, anchor: str | None, line: int) -> None:
         if anchor is None or anchor not in self._anchors:
             raise TextError(f"the alias *{anchor} refers to nothing before it, or to itself", line)
-        value, size = self._anchors[anchor]
-        self._add(value, size, line)
+        value, size, height = self._anchors[anchor]
+        self._add(value, size, line, height=height)
 
     def _add_scalar(self, event: Any, line: int) -> None:
         is_plain = not event.style and event.tag in (None, "!") and event.implicit[0]
         value = _resolved(event.value, line) if is_plain else _tagged(event.tag, event.value, line)
         if event.anchor is not None:
-            self._anchors[event.anchor] = (value, 1)
+            self._anchors[event.anchor] = (value, 1, 0)
         self._add(value, 1, line)
         if is_plain and event.value == _MERGE and self._open and self._open[-1].key == _MERGE:
             self._open[-1].is_merging = True  # a quoted "<<" is a key like any other
 
-    def _add(self, value: Any, size: int, line: int) -> None:
+    def _add(self, value: Any, size: int, line: int, *, height: int = 0) -> None:
         if not self._open:
             self._result = value
             return
         parent = self._open[-1]
         parent.size += size
+        parent.height = max(parent.height, height + 1)
+        if len(self._open) + height > MAX_DEPTH:  # an alias brings the levels of what it stands for
+            raise TextError(_TOO_DEEP, line)
         if parent.size > MAX_NODES:
             raise TextError(f"more than {MAX_NODES} values once aliases are written out", line)
         if not parent.is_mapping:
@@ -203,7 +252,7 @@ class _Composer:
             parent.key, parent.is_merging = None, False
         else:
             if parent.key in parent.items:
-                raise TextError(f'the key "{parent.key}" is given twice', line)
+                raise TextError(f'the key "{_cut(parent.key)}" is given twice', line)
             parent.items[parent.key] = value
             parent.key = None
 
@@ -270,7 +319,7 @@ def _resolved(text: str, line: int) -> Any:
 
 def _number(text: str) -> Any:
     plain = text.replace("_", "")
-    if len(plain) > 400:
+    if len(plain) > MAX_DIGITS:
         return text  # no number a JSON reader would take
     if parts := _INTEGER.fullmatch(plain):
         sign, _, hexadecimal, _, binary, _, octal, decimal = parts.groups()

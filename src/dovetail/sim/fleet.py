@@ -79,14 +79,16 @@ def sample() -> Fleet:
 
 def read(text: str, *, file: str) -> Fleet:
     """The fleet a YAML or JSON document describes. Raises InputError naming file and field."""
-    import yaml  # here: most commands read no fleet
+    from dovetail.model import yaml_text  # here: most commands read no fleet
 
     try:
-        tree = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise errors.InputError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+        documents = [one.tree for one in yaml_text.documents(text)]
+    except yaml_text.TextError as error:
+        raise errors.InputError(f"{file}: {error}") from None
+    if len(documents) != 1:
+        raise errors.InputError(f"{file}: expected one document that describes a fleet, got {len(documents)}")
     try:
-        fleet = msgspec.convert(tree, Fleet)
+        fleet = msgspec.convert(documents[0], Fleet)
     except msgspec.ValidationError as error:
         raise errors.InputError(f"{file}: {_readable(error)}") from None
     if problems := list(problems_of(fleet)):

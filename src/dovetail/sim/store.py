@@ -1,8 +1,8 @@
 """Keeps a cluster in a directory, so that separate commands see one cluster.
 
-One JSON file, replaced whole: written beside, synced, renamed. Killed at any moment it leaves the old state
-or the new one. A change holds a lock from reading to writing; readers need none. A file that is broken or not
-ours raises StateError and is left alone.
+One JSON file, replaced whole: written beside, synced, renamed; nobody but its owner may read or write it. Killed at
+any moment it leaves the old state or the new one. A change holds a lock from reading to writing; readers need none. A
+file that is broken or not ours raises StateError and is left alone.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ import msgspec
 from dovetail import errors
 from dovetail.model import meta
 from dovetail.sim import cluster as clusters
+from dovetail.sim import private_files
 
 FORMAT: Final = "dovetail.dev/cluster"
 VERSION: Final = 1
 
 _STATE: Final = "cluster.json"
-_BESIDE: Final = "cluster.json.new"
 _LOCK: Final = "lock"
 
 R = TypeVar("R")
@@ -88,9 +88,9 @@ class Store:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
+        private_files.make_directory(self.directory)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = private_files.open_lock(self.directory / _LOCK)
         except OSError as error:
             raise errors.StateError(f"{self.directory}: cannot be used: {error.strerror or error}") from None
         try:
@@ -100,13 +100,8 @@ class Store:
             os.close(lock)
 
     def _write(self, cluster: clusters.Cluster) -> None:
-        beside = self.directory / _BESIDE
         try:
-            with beside.open("wb") as file:
-                file.write(_encoded(cluster))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
+            private_files.replace(self.path, _encoded(cluster), is_synced=True)
             self._sync_directory()
         except OSError as error:
             raise errors.StateError(f"{self.path}: cannot be written: {error.strerror or error}") from None

@@ -5,6 +5,7 @@ Given quantities as they were written; sums them up, and writes them as a Queue 
 
 from __future__ import annotations
 
+import fractions
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -44,7 +45,8 @@ def weight_of(weight: quantity.Quantity | None, scale: int) -> int | None:
     """The whole number a weight becomes; without one nothing needs saying, unless all are counted in another scale."""
     if weight is None:
         return None if scale == 1 else scale
-    return min(round(weight.nanos * scale / 10**9), MAX_WEIGHT)
+    exact = fractions.Fraction(weight.nanos * scale, 10**9)  # a float would not hold every quantity
+    return min(round(exact), MAX_WEIGHT)
 
 
 def scale_of(weights: Iterable[quantity.Quantity]) -> int:

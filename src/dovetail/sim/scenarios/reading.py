@@ -15,7 +15,10 @@ from dovetail import errors
 
 SCHEMA: Final = "scenario/1"
 
-MAX_GPUS: Final = 100_000  # of a node; each is a device in memory, so a slip of the pen must not take all of it
+MAX_GPUS: Final = (
+    100_000  # of a node, and of all together; each is a device in memory, so a slip of the pen must not take all of it
+)
+MAX_CYCLES: Final = 1_000  # of either kind; each is decided whole, and kept
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Strategy = Literal["binpack", "spread", "none"]
@@ -54,8 +57,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["single", "cycles"]
     actions: tuple[Action, ...] = tuple(Action)
-    cycles_until: Annotated[int, msgspec.Meta(ge=1)] = 1
-    cycles_stable: Count = 0
+    cycles_until: Annotated[int, msgspec.Meta(ge=1, le=MAX_CYCLES)] = 1
+    cycles_stable: Annotated[int, msgspec.Meta(ge=0, le=MAX_CYCLES)] = 0
 
 
 class NodeStrategy(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,8 +317,10 @@ def _choices(message: str) -> str:
 
 
 def _problem(scenario: Scenario) -> str | None:
-    """The first reference that leads nowhere, or name that stands for two."""
+    """The first reference that leads nowhere, name that stands for two, or amount nobody meant."""
     nodes = {node.name for node in scenario.nodes}
+    if (gpus := sum(node.gpu.count for node in scenario.nodes)) > MAX_GPUS:
+        return f"nodes: {gpus} GPUs together; at most {MAX_GPUS}"
     for kind in ("nodes", "topologies", "device_classes", "claims", "queues", "jobs"):
         if twice := _twice([one.name for one in getattr(scenario, kind)]):
             return f"{kind}: two are named {twice!r}"

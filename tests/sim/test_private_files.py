@@ -1,0 +1,139 @@
+"""State is its owner's: directories nobody else may write to, files nobody else may read, no link followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dovetail import errors
+from dovetail.boot import certificates, devcluster, kubeflags, processes
+from dovetail.sim import private_files
+from tests.cli import running
+
+
+def mode(path: Path) -> int:
+    """Who may do what with it."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(autouse=True)
+def _generous() -> object:
+    """The umask of a user who shares everything with the group."""
+    before = os.umask(0o002)
+    yield
+    os.umask(before)
+
+
+def test_up_makes_its_directories_and_files_for_the_owner_alone(tmp_path: Path) -> None:
+    state = tmp_path / "above" / "state"
+    assert running.inside(state, "up", "--empty").code == 0
+    assert [mode(state.parent), mode(state)] == [0o700, 0o700]
+    assert {file.name: mode(file) for file in state.iterdir()} == {"cluster.json": 0o600, "lock": 0o600}
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o1777])
+def test_a_directory_others_may_write_to_is_refused_and_left_alone(tmp_path: Path, bits: int) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(bits)
+    done = running.inside(state, "up", "--empty")
+    assert (done.code, done.out) == (1, "")
+    assert f"{state}: others may write to it (mode {bits:04o}); run chmod go-w on it" in done.err
+    assert list(state.iterdir()) == []
+    assert mode(state) == bits
+
+
+def test_a_directory_others_may_only_read_will_do(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o755)
+    assert running.inside(state, "up", "--empty").code == 0
+    assert mode(state / "cluster.json") == 0o600
+
+
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    done = running.inside(state, "up", "--empty")
+    assert (done.code, done.out) == (1, "")
+    assert f"belongs to another user (uid {owner}); name a directory of your own with --state" in done.err
+    assert list(state.iterdir()) == []
+
+
+def test_who_may_only_read_reads(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert running.inside(state, "get", "gpus").code == 0
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory with the sample fleet."""
+    assert running.inside(tmp_path / "state", "up", "--empty").code == 0
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("name", ["cluster.json.new", "cluster.json"])
+def test_a_link_where_state_is_written_is_replaced_not_followed(tmp_path: Path, state: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes((state / "cluster.json").read_bytes())
+    before = victim.read_bytes()
+    (state / name).unlink(missing_ok=True)
+    (state / name).symlink_to(victim)
+    assert running.inside(state, "up", "--fresh").code == 0
+    assert victim.read_bytes() == before
+    assert not (state / "cluster.json").is_symlink()
+    assert sorted(file.name for file in state.iterdir()) == ["cluster.json", "lock"]
+
+
+def test_a_link_in_place_of_the_lock_is_refused(tmp_path: Path, state: Path) -> None:
+    (state / "lock").unlink()
+    (state / "lock").symlink_to(tmp_path / "victim")
+    done = running.inside(state, "up", "--fresh")
+    assert done.code == 1
+    assert "cannot be used" in done.err
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    private_files.replace(file, b"old")
+    with pytest.raises(TypeError):
+        private_files.replace(file, "no bytes")  # type: ignore[arg-type]
+    assert file.read_bytes() == b"old"
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_secrets_of_a_control_plane_are_the_owners_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"untouched")
+    pki = tmp_path / "pki"
+    authority = certificates.Authority(pki)
+    pair = authority.client("admin", ["system:masters"])
+    assert mode(pki) == 0o700
+    assert [mode(authority.pair.key), mode(pair.key)] == [0o600, 0o600]
+    kubeconfig, tokens, roster = (tmp_path / name for name in ("kubeconfig", "tokens", "roster.json"))
+    for file in (kubeconfig, tokens, roster):
+        file.symlink_to(victim)
+    kubeflags.write_kubeconfig(kubeconfig, port=1, ca=authority.pair.certificate, user="a", token="secret")
+    kubeflags.write_tokens(tokens, [])
+    processes.Roster(roster)._write({})
+    assert [mode(file) for file in (kubeconfig, tokens, roster)] == [0o600] * 3
+    assert victim.read_bytes() == b"untouched"
+
+
+def test_a_cluster_is_not_started_in_a_directory_others_may_write_to(tmp_path: Path) -> None:
+    place = tmp_path / "dev"
+    place.mkdir()
+    place.chmod(0o777)
+    with pytest.raises(errors.StateError, match=r"others may write to it .* with --dir"):
+        devcluster.up(place, devcluster.sized_fleet(1), version="none", say=lambda _: None)
+    assert list(place.iterdir()) == []
+    made = tmp_path / "made"
+    devcluster._claim(made)
+    assert [mode(made), mode(made / devcluster.STATE)] == [0o700, 0o600]
