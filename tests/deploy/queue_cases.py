@@ -54,6 +54,8 @@ REFUSED: dict[str, tuple[Spec, str]] = {
     ),
     "idle beyond all": ({"idle": {"thresholdPercent": 101}}, "should be less than or equal to 100"),
     "no power": ({"powerCapWatts": 0}, "should be greater than or equal to 1"),
+    "runtime beyond the calendar": ({"maxRuntimeSeconds": 2**62}, "should be less than or equal to 3153600000"),
+    "idle beyond the calendar": ({"idle": {"windowSeconds": 2**62}}, "should be less than or equal to 3153600000"),
     "negative runtime": ({"minRuntimeSeconds": -1}, "should be greater than or equal to 0"),
     "values missing": (
         {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},

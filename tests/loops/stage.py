@@ -68,7 +68,7 @@ class Stage:
             kind.name: self.api.follow(kind, picture.Feed(seen, kind, trouble=lambda kind, why: None))
             for kind in (*kinds.WATCHED, *kinds.OURS)
         }
-        book = grouping.Book(seen)
+        book = self.book = grouping.Book(seen)  # told of owners that the API in memory does not serve
         for kind in NATIVE:
             ear = picture.Feed(Ear(book), kind, trouble=lambda kind, why: None)
             self.feeds[kind.name] = self.api.follow(kind, ear)

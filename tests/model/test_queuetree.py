@@ -157,6 +157,12 @@ def test_runtimes_that_contradict_each_other_are_a_warning() -> None:
     assert queuetree.usable(known)["a"].spec.min_runtime_seconds is None
 
 
+def test_a_runtime_beyond_the_calendar_is_a_warning() -> None:
+    found = queuetree.problems(book(queue("a", maxRuntimeSeconds=2**62)))["a"]
+    assert found.severity is Severity.WARNING
+    assert "is longer than 3153600000, a hundred years" in found.message
+
+
 def test_the_gravest_problem_names_the_reason_and_the_message_has_all() -> None:
     known = book(queue("a", parent="gone", resources={"gpu": {"quota": -4}, "cpu": {"quota": 2, "limit": 1}}))
     found = queuetree.problems(known)["a"]

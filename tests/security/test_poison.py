@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dovetail.loops import deciding
+from dovetail.model import durations, kinds
+from dovetail.model.workloads import owners
 from dovetail.schedule import placement
 from tests.loops.stage import Stage, play
 
@@ -43,6 +46,58 @@ def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) 
             assert len(stage.events("FailedScheduling")) == 2, "each is told once, however often it is tried"
             assert len(stage.devices()) == len(set(stage.devices())) == 6
             assert stage.differences() == ()
+        assert stage.ended is None
+
+    play(story)
+
+
+BEYOND = 300_000_000_000  # seconds: no calendar holds the end of it
+
+
+def job(stage: Stage, name: str, **spec: Any) -> None:
+    """The scheduler hears of a Job; the stage makes its pods."""
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    stage.book.changed(kinds.JOB, msgspec.convert({"metadata": metadata, "spec": spec}, owners.Job))
+
+
+@pytest.mark.parametrize("has_queue", [False, True])
+def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(has_queue: bool) -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        if has_queue:
+            stage.queue("team", maxRuntimeSeconds=durations.LONGEST_SECONDS)
+        for name in ("one", "two"):
+            stage.pod(name, job=name, activeDeadlineSeconds=BEYOND, resources={"requests": {"cpu": "9999"}})
+        stage.gang("tie", 2)
+        async with stage.scheduling():
+            for name in ("one", "two"):
+                job(stage, name, activeDeadlineSeconds=BEYOND)
+            for number in range(4):
+                stage.pod(f"honest-{number}")
+            await stage.pass_time(5)
+            assert all(stage.node_of(f"honest-{number}") for number in range(4))
+            assert all(map(stage.node_of, ("tie-0", "tie-1")))
+            assert not [one for one in stage.events("FailedScheduling") if one.note == deciding.SAID]
+        assert stage.ended is None
+
+    play(story)
+
+
+def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.pod("runs", job="evil")
+        stage.gang("tie", 2)
+        async with stage.scheduling():
+            await stage.pass_time(3)
+            assert stage.node_of("runs")
+            job(stage, "evil", activeDeadlineSeconds=BEYOND)
+            await stage.pass_time(1)
+            for number in range(4):
+                stage.pod(f"honest-{number}")
+            await stage.pass_time(5)
+            assert all(stage.node_of(f"honest-{number}") for number in range(4))
+            assert not [one for one in stage.events("FailedScheduling") if one.note == deciding.SAID]
         assert stage.ended is None
 
     play(story)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.model import claims, gangs, plan, pods, policy, queueuse, reservations
+from dovetail.model import claims, durations, gangs, plan, pods, policy, queueuse, reservations
 from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import cycle, order
 from dovetail.schedule.backfill import runtimes
@@ -260,7 +260,7 @@ class Course:
             seen.add(name)
             spec = self.world.queues[name].spec
             if spec.max_runtime_seconds is not None:
-                return spec.max_runtime_seconds
+                return durations.at_most(spec.max_runtime_seconds)
             name = spec.parent
         return None
 

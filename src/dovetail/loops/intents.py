@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from dovetail.loops import carry, parts, settle
-from dovetail.model import intents, kinds, meta, objects, plan
+from dovetail.model import durations, intents, kinds, meta, objects, plan
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
@@ -177,5 +177,5 @@ def _name(spec: intents.IntentSpec) -> str:
 
 def stamp(now: datetime.datetime, after: float) -> str:
     """So many seconds later, as text."""
-    moment = now.astimezone(datetime.UTC) + datetime.timedelta(seconds=after)
+    moment = durations.later(durations.in_utc(now), after)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from dovetail import errors
-from dovetail.model import pods, yaml_text
+from dovetail.model import durations, pods, yaml_text
 
 RUN_SECONDS: Final = "dovetail.dev/run-seconds"  # annotation of a pod: how long it runs
 EXIT_CODE: Final = "dovetail.dev/exit-code"  # annotation of a pod: what it ends with; anything but 0 fails
@@ -237,7 +237,7 @@ def _deadline(pod: pods.Pod) -> datetime.datetime | None:
     seconds, began = pod.spec.active_deadline_seconds, pod.status.start_time
     if seconds is None or not began:
         return None
-    return moment(began) + datetime.timedelta(seconds=min(seconds, _EVER))
+    return durations.later(moment(began), min(seconds, _EVER))
 
 
 def _become(stage: Stage) -> Become:
@@ -254,7 +254,7 @@ def _farewell(pod: pods.Pod, stages: Stages, now: datetime.datetime) -> Step | N
     grace = metadata.deletion_grace_period_seconds or 0
     if grace == 0 and is_over:
         return None  # only finalizers still hold it; they are not a node's business
-    told = moment(metadata.deletion_timestamp) - datetime.timedelta(seconds=grace)
+    told = durations.earlier(moment(metadata.deletion_timestamp), grace)
     wait = (told - now).total_seconds() + min(grace, stages.terminate_seconds)
     first = None if is_over else Become(phase=FAILED, exit_code=TERMINATED_EXIT_CODE)
     return Step(0.0 if is_over else max(0.0, wait), LetGo(first=first))

@@ -1,14 +1,18 @@
 """Reads lengths of time as people write them: 90s, 10m, 2h, 1h30m, 1.5h, 1:30:00, 2-12:00:00, or plain seconds.
 
-Given text, answers whole seconds or nothing. Never raises.
+Given text, answers whole seconds or nothing. Counts from one moment to another, and stops where the calendar ends:
+anybody may write a number that no calendar holds. Never raises.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Final
 
 LONGEST_SECONDS: Final = 100 * 365 * 24 * 3600  # beyond a century nobody means it
+FIRST: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)  # where the calendar begins
+LAST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # and where it ends
 _UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART: Final = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|[dhms])"
 _PARTS: Final = re.compile(rf"(?:{_PART})+", re.ASCII)
@@ -28,6 +32,32 @@ def seconds(text: str) -> int | None:
     if _PARTS.fullmatch(written):
         return _bounded(sum(float(number) * _UNITS[unit] for number, unit in _ONE.findall(written)))
     return None
+
+
+def at_most(amount: int | None) -> int | None:
+    """Seconds as a number somebody wrote, no more than anybody means."""
+    return None if amount is None else min(amount, LONGEST_SECONDS)
+
+
+def later(moment: datetime.datetime, amount: float) -> datetime.datetime:
+    """So many seconds after a moment, or before it if they are negative; the end of the calendar where that is."""
+    try:
+        return moment + datetime.timedelta(seconds=amount)
+    except OverflowError:
+        return LAST if amount > 0 else FIRST
+
+
+def earlier(moment: datetime.datetime, amount: float) -> datetime.datetime:
+    """So many seconds before a moment; the beginning of the calendar where that is."""
+    return later(moment, -amount)
+
+
+def in_utc(moment: datetime.datetime) -> datetime.datetime:
+    """The same moment in UTC; the end of the calendar that is near where it is beyond in UTC."""
+    try:
+        return moment.astimezone(datetime.UTC)
+    except OverflowError:
+        return FIRST if moment.year < datetime.MAXYEAR else LAST
 
 
 def _bounded(amount: float) -> int | None:

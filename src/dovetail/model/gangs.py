@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.model import meta, pods, wishes
+from dovetail.model import durations, meta, pods, wishes
 from dovetail.model.wishes import TopologyWish as TopologyWish
 
 GANG_LABEL: Final = "dovetail.dev/gang"
@@ -199,7 +199,7 @@ def implied(pod: pods.Pod) -> Gang:
         ),
         groups=groups,
         min_groups=len(groups),
-        max_runtime=pod.spec.active_deadline_seconds,
+        max_runtime=durations.at_most(pod.spec.active_deadline_seconds),
         is_recreated=any(one.controller for one in found.owner_references),
         is_known=is_known,
     )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dovetail.model import meta, quantity, queueresources, queues
+from dovetail.model import durations, meta, quantity, queueresources, queues
 
 Queues = Mapping[str, queues.Queue]
 SHOWN_NAME: Final = 80  # characters of a name nobody can read
@@ -241,6 +241,9 @@ def _runtime_problems(spec: queues.QueueSpec) -> Iterator[Problem]:
         name = _camel(field)
         if value is not None and value < 0:
             yield Problem(Reason.NEGATIVE, f"{name} is {value}, below zero: not applied", Severity.WARNING)
+        elif value is not None and value > durations.LONGEST_SECONDS:
+            text = f"{name} {value} is longer than {durations.LONGEST_SECONDS}, a hundred years; that holds"
+            yield Problem(Reason.RUNTIMES, text, Severity.WARNING)
         elif value is not None and longest is not None and 0 <= longest < value:
             text = f"{name} {value} is longer than maxRuntimeSeconds {longest}"
             yield Problem(Reason.RUNTIMES, text, Severity.WARNING)

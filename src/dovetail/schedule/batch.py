@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model import gangs, plan, pods, policy, queuetree
+from dovetail.model import durations, gangs, plan, pods, policy, queuetree
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import draft, likeness, order, ready, refuse, steps, ties
 from dovetail.schedule.backfill import promises
@@ -194,7 +194,7 @@ class Batch:
             return True
         if self._stage.now is None or job.created is order.NEVER:
             return False
-        until = job.created + datetime.timedelta(seconds=gangs.UNKNOWN_SECONDS)
+        until = durations.later(job.created, gangs.UNKNOWN_SECONDS)
         if self._stage.now >= until:
             return False
         self._wake_by(until)
@@ -465,7 +465,7 @@ def _saturated(batch: policy.Batch, now: plan.Instant | None) -> datetime.dateti
     """Whoever came by then is as old as counts. When that is reached nobody starts by it: no time to be woken at."""
     if now is None or not batch.age_saturation_seconds:
         return None
-    return now - datetime.timedelta(seconds=batch.age_saturation_seconds)
+    return durations.earlier(now, batch.age_saturation_seconds)
 
 
 def _eviction(why: Yielded, id_: str, moved: Given | None) -> plan.Eviction:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.model import pods
+from dovetail.model import durations, pods
 
 NEVER: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # not created yet: younger than all others
 
@@ -46,6 +46,7 @@ def instant(text: str | None) -> datetime.datetime:
     if text is None:
         return NEVER
     try:
-        return datetime.datetime.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(text)
     except ValueError:  # such as the 30th of February
         return NEVER
+    return moment if moment.tzinfo is None else durations.in_utc(moment)

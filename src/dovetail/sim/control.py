@@ -14,6 +14,7 @@ import msgspec
 from dovetail.loops import hollow, preparing, stages
 from dovetail.model import (
     claims,
+    durations,
     namespaces,
     nodes,
     objects,
@@ -172,7 +173,7 @@ def _due(cluster: clusters.Cluster, stored: objects.Stored, walk: stages.Stages)
         step = None if since is None else stages.next_step(pod, walk, since=since, now=since)
         if since is None or step is None or not isinstance(step.action, stages.Become):
             return None
-        at = since + datetime.timedelta(seconds=step.wait_seconds)
+        at = durations.later(since, step.wait_seconds)
     except (ValueError, OverflowError):
         return None  # a manifest may bring a status, with a 30th of February or the end of all time
     if step.action.phase == stages.RUNNING and not _may_start(cluster, pod):

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from dovetail.model import kinds, meta, objects
+from dovetail.model import durations, kinds, meta, objects
 from dovetail.model.kinds import Kind
 from dovetail.ports import failures
 from dovetail.sim import machines, watching
@@ -108,7 +108,7 @@ class Shelf:
             self.revision += 1
             self._remove(kind, key, record)
             return
-        at = self._now() + datetime.timedelta(seconds=grace)
+        at = durations.later(self._now(), grace)
         marked = record.tree["metadata"] | {
             "deletionTimestamp": at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deletionGracePeriodSeconds": grace,

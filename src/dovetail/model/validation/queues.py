@@ -7,7 +7,7 @@ circle, is not checked here either: the queue's status tells.
 import re
 from typing import Final
 
-from dovetail.model import meta, queueresources, queues, topologies
+from dovetail.model import durations, meta, queueresources, queues, topologies
 from dovetail.model.validation import fields, metadata, names
 from dovetail.model.validation.fields import Problems
 
@@ -124,11 +124,18 @@ def _check_runtimes(problems: Problems, spec: queues.QueueSpec) -> None:
     longest = spec.max_runtime_seconds
     if longest is not None and longest < 1:
         fields.invalid(problems, "spec.maxRuntimeSeconds", "must be at least 1")
+    _check_bound(problems, "spec.maxRuntimeSeconds", longest)
     for name, value in zip(_RUNTIMES, shortest, strict=True):
         if value is not None and value < 0:
             fields.invalid(problems, f"spec.{name}", "must not be negative")
-        elif value is not None and longest is not None and value > longest:
+        _check_bound(problems, f"spec.{name}", value)
+        if value is not None and longest is not None and value > longest:
             fields.invalid(problems, f"spec.{name}", f"{name} must not be larger than maxRuntimeSeconds")
+
+
+def _check_bound(problems: Problems, path: str, seconds: int | None) -> None:
+    if seconds is not None and seconds > durations.LONGEST_SECONDS:
+        fields.invalid(problems, path, f"must be at most {durations.LONGEST_SECONDS}, a hundred years")
 
 
 def _check_idle(problems: Problems, idle: queues.IdlePolicy | None) -> None:
@@ -136,6 +143,8 @@ def _check_idle(problems: Problems, idle: queues.IdlePolicy | None) -> None:
         return
     if not 0 <= idle.threshold_percent <= 100:
         fields.invalid(problems, "spec.idle.thresholdPercent", "must be between 0 and 100")
+    _check_bound(problems, "spec.idle.windowSeconds", idle.window_seconds)
+    _check_bound(problems, "spec.idle.graceSeconds", idle.grace_seconds)
     if idle.window_seconds < 1:
         fields.invalid(problems, "spec.idle.windowSeconds", "must be at least 1")
     if idle.grace_seconds < 0:

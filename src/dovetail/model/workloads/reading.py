@@ -151,7 +151,7 @@ def _training(owner: owners.TrainingJob, above: meta.ObjectMeta | None) -> Gang:
         metadata=_named(owner.metadata, gangs.KUBEFLOW.get(owner.kind, owner.kind.lower())),
         groups=groups or (gangs.LONE,),
         min_groups=1 if is_staged else max(1, len(groups)),
-        max_runtime=spec.run_policy.active_deadline_seconds,
+        max_runtime=_least(spec.run_policy.active_deadline_seconds),
         counts_failures=any(role.restart_policy == "Never" for role in roles.values()),
     )
     return _finished(gang, asked, inner=inner, problems=[*asked.problems, *inner.problems])
@@ -335,5 +335,6 @@ def _count(number: int | None, otherwise: int) -> int:
 
 
 def _least(*numbers: int | None) -> int | None:
+    """The smallest of these numbers of seconds that are given, and no more than anybody means."""
     said = [number for number in numbers if number is not None]
-    return min(said) if said else None
+    return durations.at_most(min(said)) if said else None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from dovetail.model import claims
+from dovetail.model import claims, durations
 from dovetail.schedule.backfill.runtimes import Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
@@ -229,7 +229,7 @@ class Profile:
 
     def _end(self, job: Job, start: datetime.datetime) -> datetime.datetime | None:
         seconds = self._times.longest(job)
-        return None if seconds is None else start + datetime.timedelta(seconds=seconds)
+        return None if seconds is None else durations.later(start, seconds)
 
     def _never(self, job: Job, ids: Sequence[str], leavers: Leavers) -> Unknown:
         """Whether it is others' silence that nobody knows when, or the job itself."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from dovetail.model import plan, pods
+from dovetail.model import durations, plan, pods
 from dovetail.schedule.backfill.profile import NEVER, Held, Profile, Unknown
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
@@ -103,7 +103,7 @@ class Promises:
         if self._is_trying:
             return True
         seconds = self._times.longest(job)
-        end = None if seconds is None else self._now + datetime.timedelta(seconds=seconds)
+        end = None if seconds is None else durations.later(self._now, seconds)
         near = [held for held in self._held.values() if held.on(found.node)]
         if near:
             self._refresh((found.node,))
@@ -310,19 +310,23 @@ class Promises:
             before = self._before.get(id_)
             if held.start <= self._now and (before is None or before.start is None or before.start > self._now):
                 return self._now  # once: then it is before
-        slack = datetime.timedelta(seconds=LATE_SECONDS)
-        hours = [hour for held in self._held.values() for hour in (held.start, held.start + slack)]
+        hours = [
+            hour for held in self._held.values() for hour in (held.start, durations.later(held.start, LATE_SECONDS))
+        ]
         return min((hour for hour in hours if hour > self._now), default=None)
 
     def _told(self, held: Held) -> plan.Promise:
         before, lost = self._before.get(held.job.id), self._lost.get(held.job.id)
         made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=_seats(held))
-        slack = datetime.timedelta(seconds=LATE_SECONDS)
-        if lost is not None and lost.moved_from is not None and held.start > lost.moved_from + slack:
+        if (
+            lost is not None
+            and lost.moved_from is not None
+            and held.start > durations.later(lost.moved_from, LATE_SECONDS)
+        ):
             return _moved(made, lost.moved_from, lost.lost_to)
         if before is None or before.start is None:
             return made
-        if held.start > before.start + slack:
+        if _is_later(held.start, before.start):
             return _moved(made, before.start, self._cause(held.job, before))
         if before.start < held.start <= self._now:  # due: its hour stays what it was while the room is being cleared
             made = msgspec.structs.replace(made, start=before.start)
@@ -373,7 +377,7 @@ class Promises:
                 assert before.start is not None
                 where = {seat.pod.uid: seat.node for seat in before.seats}
                 has_moved = any(where.get(id_) != found.node for id_, found in held.seats.items())
-                if has_moved or held.start > before.start + datetime.timedelta(seconds=LATE_SECONDS):
+                if has_moved or _is_later(held.start, before.start):
                     return held
         return None
 
@@ -438,3 +442,8 @@ def _moved(promise: plan.Promise, moved_from: datetime.datetime | None, cause: s
         moved_from=moved_from,
         cause=cause,
     )
+
+
+def _is_later(start: datetime.datetime, promised: datetime.datetime) -> bool:
+    """Whether a start is later than it was promised, by more than the end of a pod takes to be seen."""
+    return start > durations.later(promised, LATE_SECONDS)

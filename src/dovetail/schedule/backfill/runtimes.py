@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from typing import Final, NamedTuple
 
-from dovetail.model import gangs, plan
+from dovetail.model import durations, gangs, plan
 from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.queues.accounts import Accounts
@@ -62,12 +62,12 @@ class Runtimes:
 
 def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | None) -> End:
     """When work that began then ends: by what it says; else, where that is over, by the most it may take."""
-    end = start + datetime.timedelta(seconds=seconds)
+    end = durations.later(start, seconds)
     if end > now:
         return End(end, False)
-    if end + datetime.timedelta(seconds=LATE_SECONDS) > now:
+    if durations.later(end, LATE_SECONDS) > now:
         return End(now, False)
-    last = start + datetime.timedelta(seconds=most) if most is not None else now
+    last = durations.later(start, most) if most is not None else now
     if last > now:
         return End(last, True)
     return End(_next_guess(start, now, end), True)
@@ -75,8 +75,8 @@ def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | 
 
 def _next_guess(start: plan.Instant, now: plan.Instant, end: plan.Instant) -> plan.Instant:
     """In steps that grow: what is promised by a guess stays until that is over, instead of moving with every look."""
-    while end + datetime.timedelta(seconds=LATE_SECONDS) <= now:
-        end += datetime.timedelta(seconds=max(OVERDUE_SECONDS, (end - start) // _SECOND // OVERDUE_PART))
+    while durations.later(end, LATE_SECONDS) <= now and end < durations.LAST:
+        end = durations.later(end, max(OVERDUE_SECONDS, (end - start) // _SECOND // OVERDUE_PART))
     return max(end, now)
 
 
@@ -84,7 +84,7 @@ def allowed(accounts: Accounts, queue: str) -> int | None:
     """Seconds that work of a queue may run: the first that is set from the queue upwards."""
     for account in accounts.by_name[queue].lineage():
         if account.queue is not None and account.queue.spec.max_runtime_seconds is not None:
-            return account.queue.spec.max_runtime_seconds
+            return durations.at_most(account.queue.spec.max_runtime_seconds)
     return None
 
 

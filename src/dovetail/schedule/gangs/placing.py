@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Final
 
-from dovetail.model import plan
+from dovetail.model import durations, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import order, refuse
 from dovetail.schedule.gangs import topology
@@ -164,10 +164,7 @@ class Placer:
         return now >= self._relaxes_at(job, wish.relax_after_seconds)
 
     def _relaxes_at(self, job: Job, seconds: int) -> datetime.datetime:
-        try:
-            return job.created + datetime.timedelta(seconds=seconds)
-        except OverflowError:
-            return order.NEVER
+        return durations.later(job.created, seconds)
 
     def _unmet(self, job: Job, id_: str, team: Team, tried: int, last: plan.Refusal | None) -> plan.Refusal:
         assert team.wish is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 
-from dovetail.model import plan
+from dovetail.model import durations, plan
 from dovetail.schedule import order
 from dovetail.schedule.backfill import runtimes
 from dovetail.schedule.gangs.jobs import Job, State
@@ -26,7 +26,7 @@ def end(stage: Stage, spared: Collection[str]) -> datetime.datetime | None:
         began = _began(job) if seconds is not None else None
         if seconds is None or began is None:
             continue
-        until = began + datetime.timedelta(seconds=seconds)
+        until = durations.later(began, seconds)
         if until > stage.now:
             wake = until if wake is None else min(wake, until)
         elif not any(id_ in spared for id_ in job.active()):

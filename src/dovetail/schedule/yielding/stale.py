@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from dovetail.model import plan
+from dovetail.model import durations, plan
 from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.stage import Stage, Yielded
@@ -49,5 +49,5 @@ def _is_incomplete(job: Job) -> bool:
 
 def _due(stage: Stage, job: Job, grace: int) -> datetime.datetime | None:
     if job.gang.stale_since is None:
-        return stage.now + datetime.timedelta(seconds=grace) if stage.now is not None and grace else None
-    return order.instant(job.gang.stale_since) + datetime.timedelta(seconds=grace)
+        return durations.later(stage.now, grace) if stage.now is not None and grace else None
+    return durations.later(order.instant(job.gang.stale_since), grace)
