@@ -157,6 +157,23 @@ def test_an_outage_is_no_refusal() -> None:
     play(story)
 
 
+def test_no_answer_for_one_pod_while_others_are_served_ends_as_well() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=2, gpus=4)
+        stage.template("one")
+        refusing(stage, is_binding, failures.Unavailable("timed out"))
+        stage.pod("big", templates=("one",))
+        async with stage.scheduling():
+            for minute in range(6):
+                stage.pod(f"honest-{minute}")
+                await stage.pass_time(60)
+                assert stage.node_of(f"honest-{minute}")
+            assert "timed out" in scheduled(stage.the_pod("big"))[0]
+            assert stage.devices() == []
+
+    play(story)
+
+
 def test_a_binding_that_happened_without_an_answer_is_no_refusal() -> None:
     """Giving up reads the pod once more, and finds it bound."""
 
