@@ -73,7 +73,26 @@ def test_a_claim_keeps_its_devices() -> None:
 
 def test_nobody_is_given_devices_by_half_a_request() -> None:
     read, problem = decode.attempted(kinds.CLAIM, objects.encode_tree(claim()))
-    assert (read, bool(problem)) == (None, True)
+    assert read is not None
+    assert unreadable.problem_of_claim(read) == problem
+
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.claim("odd")
+        tree = stage.api.tree(kinds.CLAIM, "odd", namespace="default")
+        tree["metadata"]["annotations"] = {unreadable.NAME: problem}  # the mark that reading left above
+        stage.api.shelf.put(kinds.CLAIM, tree)
+        stage.claim("plain")
+        stage.pod("waiting", named=("odd",))
+        stage.pod("honest", named=("plain",))
+        async with stage.scheduling():
+            await stage.pass_time(5)
+        assert stage.node_of("honest")
+        assert stage.node_of("waiting") == ""
+        assert "deviceClassName" in stage.the_pod("waiting").status.conditions[0].message
+        assert len(stage.devices()) == 1
+
+    play(story)
 
 
 @pytest.mark.parametrize(

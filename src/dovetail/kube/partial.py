@@ -1,8 +1,8 @@
 """Reads as much as can be read of an object that does not decode, where leaving it out would free what it holds.
 
 Given a pod's or a claim's document and what is wrong with it. A pod keeps its node and whatever of its requests can be
-read; a claim keeps its devices. Of other kinds nothing is taken, nor of a claim without devices: nobody is given any by
-half a request. Never guesses a value.
+read; a claim keeps its devices. Both are marked: nothing is decided by half of what is asked for. Of other kinds
+nothing is taken. Never guesses a value.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def read(kind: kinds.Kind, document: bytes, problem: str) -> Any | None:
     struct = _without_misfits(kind, document)
     if isinstance(struct, pods.Pod) and struct.metadata.name:
         return unreadable.marked(struct, problem)
-    if isinstance(struct, claims.ResourceClaim) and struct.status.allocation is not None:
-        return struct
+    if isinstance(struct, claims.ResourceClaim) and struct.metadata.name:
+        return unreadable.marked_claim(struct, problem)
     return None
 
 

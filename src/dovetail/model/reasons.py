@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     CLAIM_DELETING = "ClaimBeingDeleted"
     CLAIM_RETURNING = "ClaimBeingGivenBack"
     CLAIM_NOT_OURS = "ClaimOfAnotherPod"
+    CLAIM_UNREADABLE = "ClaimUnreadable"
     CLAIM_FULL = "ClaimReservedByTooMany"
     VOLUME_MISSING = "VolumeMissing"  # the claim, or the volume it has
     VOLUME_DELETING = "VolumeBeingDeleted"

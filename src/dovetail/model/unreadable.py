@@ -1,7 +1,7 @@
-"""Marks pods of which only a part could be read: they occupy what they occupy, and are not scheduled.
+"""Marks pods and claims of which only a part could be read: they hold what they hold, and are not scheduled by.
 
-Given a pod as far as it was read, and why the rest was not. The mark is a scheduling gate that exists in memory alone,
-and an annotation beside it with the reason. Never writes.
+Given an object as far as it was read, and why the rest was not. The mark is an annotation with the reason, and for a
+pod a scheduling gate beside it, both in memory alone. Never writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model import pods
+from dovetail.model import claims, pods
 
 NAME: Final = "dovetail.dev/unreadable"
 
@@ -21,6 +21,17 @@ def marked(pod: pods.Pod, problem: str) -> pods.Pod:
     gates = (*pod.spec.scheduling_gates, pods.PodSchedulingGate(name=NAME))
     spec = msgspec.structs.replace(pod.spec, scheduling_gates=gates)
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
+
+
+def marked_claim(claim: claims.ResourceClaim, problem: str) -> claims.ResourceClaim:
+    """The claim with the mark."""
+    metadata = msgspec.structs.replace(claim.metadata, annotations=claim.metadata.annotations | {NAME: problem})
+    return msgspec.structs.replace(claim, metadata=metadata)
+
+
+def problem_of_claim(claim: claims.ResourceClaim) -> str | None:
+    """Why a part of the claim could not be read; None where all of it was."""
+    return claim.metadata.annotations.get(NAME)
 
 
 def problem_of(pod: pods.Pod) -> str | None:

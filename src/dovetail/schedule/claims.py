@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from dovetail.model import claims, nodes, pods, reservations, selectors
+from dovetail.model import claims, nodes, pods, reservations, selectors, unreadable
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.world import events
 from dovetail.world.events import ObjectKey, pod_id
@@ -83,6 +83,9 @@ class Books:
         if claim.metadata.deletion_timestamp is not None:
             detail = "is being deleted; the pod can start once it is gone and made anew"
             return Reason(code=ReasonCode.CLAIM_DELETING, subject=subject, detail=detail)
+        if (problem := unreadable.problem_of_claim(claim)) is not None:
+            detail = f"cannot be read, and nobody is given devices by half a request: {problem}"
+            return Reason(code=ReasonCode.CLAIM_UNREADABLE, subject=subject, detail=detail)
         if must_own and not reservations.is_made_for(claim, pod):
             detail = "was made from a template for another pod"
             return Reason(code=ReasonCode.CLAIM_NOT_OURS, subject=subject, detail=detail)
