@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from dovetail.loops import deciding, nominating, noticing, pledges, report, schedule, slots, tell, waiting
+from dovetail.loops import (
+    carry,
+    deciding,
+    nominating,
+    noticing,
+    pledges,
+    relapses,
+    report,
+    schedule,
+    slots,
+    tell,
+    waiting,
+)
 from dovetail.model import gangs, plan, reasons
 from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
@@ -227,5 +239,46 @@ def test_faults_about_any_number_of_waiting_and_running_jobs_keep_no_honest_pod_
             assert lost(made) == []
             assert stage.differences() == ()
         assert stage.ended is None
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_before(
+    is_gang: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_all = carry.Carrier._claim_all
+
+    async def failing(self: Any, placement: plan.Placement, *given: Any, **more: Any) -> Any:
+        if placement.pod.name.startswith("poison"):
+            raise ZeroDivisionError
+        return await claim_all(self, placement, *given, **more)
+
+    async def story() -> None:
+        monkeypatch.setattr(carry.Carrier, "_claim_all", failing)
+        stage = Stage(nodes=2, gpus=4)
+        stage.template("one")
+        memory = relapses.Relapses()
+        if is_gang:
+            stage.gang("poison", 2, templates=("one",), priority=1000)
+        else:
+            stage.pod("poison-0", templates=("one",), priority=1000)
+        async with stage.scheduling(relapses_=memory):
+            await stage.pass_time(2)
+        assert isinstance(stage.ended, ZeroDivisionError)
+        stage.ended = None
+        for number in range(3):
+            stage.pod(f"honest-{number}", templates=("one",))
+        async with stage.scheduling(relapses_=memory) as made:
+            await stage.pass_time(10)
+            assert all(stage.node_of(f"honest-{number}") for number in range(3))
+            assert lost(made) == []
+            assert relapses.SAID in {one.message for one in stage.the_pod("poison-0").status.conditions}
+        assert stage.ended is None
+        monkeypatch.undo()
+        async with stage.scheduling(relapses_=memory):
+            await stage.pass_time(70)
+            assert stage.node_of("poison-0"), "mended, it starts once its time has come"
+            assert stage.differences() == ()
 
     play(story)

@@ -6,8 +6,9 @@ they end the tenure. Never ends anything by itself.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from dovetail.ports import clock as clocks
@@ -40,3 +41,11 @@ async def lasting(name: str, work: Callable[[], Awaitable[None]], clock: clocks.
 def pause_after(failed: int, *, first: float = FIRST_PAUSE) -> float:
     """How long to wait after so many failures in a row."""
     return min(first * float(1 << min(failed - 1, 16)), LONGEST_PAUSE)
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Ends tasks, and waits until they have ended, whichever way they do."""
+    everything = [*tasks]
+    for task in everything:
+        task.cancel()
+    await asyncio.gather(*everything, return_exceptions=True)
