@@ -43,6 +43,16 @@ def pause_after(failed: int, *, first: float = FIRST_PAUSE) -> float:
     return min(first * float(1 << min(failed - 1, 16)), LONGEST_PAUSE)
 
 
+def do_each(chores: Iterable[Callable[[], object]], meter_: meter.Meter) -> None:
+    """One chore after the other; one that fails keeps none of the others from being done."""
+    for chore in chores:
+        try:
+            chore()
+        except Exception:  # a fault of ours is said, and costs this chore for now
+            meter_.count("dovetail_turn_errors_total", where="housekeeping")
+            LOG.exception("housekeeping failed")
+
+
 async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Ends tasks, and waits until they have ended, whichever way they do."""
     everything = [*tasks]

@@ -560,12 +560,7 @@ class Scheduler:
             self._wake_if_due,
         )
         while True:
-            for chore in chores:
-                try:
-                    chore()
-                except Exception:  # a fault of ours is said, and costs this chore for now
-                    self._meter.count("dovetail_turn_errors_total", where="housekeeping")
-                    LOG.exception("housekeeping failed")
+            lasting.do_each(chores, self._meter)
             self.teller.is_busy = self._is_writing
             await self._clock.sleep(HOUSEKEEPING_SECONDS)
 
