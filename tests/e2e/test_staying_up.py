@@ -1,4 +1,4 @@
-"""The scheduler stays up on a real API server: room that is nowhere, deadlines beyond the calendar, its own mistakes."""
+"""The scheduler stays up on a real API server: no room anywhere, deadlines beyond the calendar, its own mistakes."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from dovetail.loops import (
     carry,
     deciding,
+    evicting,
     nominating,
     noticing,
     pledges,
@@ -21,7 +22,7 @@ from dovetail.loops import (
     tell,
     waiting,
 )
-from dovetail.model import gangs, plan, reasons
+from dovetail.model import gangs, plan, reasons, wishes
 from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
 from dovetail.world.world import World
@@ -280,5 +281,37 @@ def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_b
             await stage.pass_time(70)
             assert stage.node_of("poison-0"), "mended, it starts once its time has come"
             assert stage.differences() == ()
+
+    play(story)
+
+
+def test_a_victim_over_which_evicting_fails_keeps_nobody_else_from_making_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    evict = evicting.Evictor._evict
+
+    async def failing(self: Any, eviction: plan.Eviction) -> bool:
+        if eviction.pod.name == "poison":
+            raise ZeroDivisionError
+        return await evict(self, eviction)
+
+    async def story() -> None:
+        monkeypatch.setattr(evicting.Evictor, "_evict", failing)
+        stage = Stage(nodes=2, gpus=1)
+        stage.template("one")
+        stage.queue("team")
+        labels = {wishes.QUEUE: "team"}
+        for name in ("poison", "victim"):
+            stage.pod(name, templates=("one",), job=name, labels=labels)
+        async with stage.scheduling(is_quarantining=False):
+            await stage.pass_time(3)
+            assert all(map(stage.node_of, ("poison", "victim")))
+            for number in range(2):
+                stage.pod(f"high-{number}", templates=("one",), job=f"high-{number}", labels=labels, priority=50)
+            await stage.pass_time(5)
+            await stage.delete("victim", grace_seconds=0)  # as its node does once it has ended
+            await stage.pass_time(10)
+            assert sum(bool(stage.node_of(f"high-{number}")) for number in range(2)) == 1
+            assert stage.the_pod("poison").metadata.deletion_timestamp is None
+            assert stage.node_of("poison")
+        assert stage.ended is None
 
     play(story)
