@@ -61,6 +61,7 @@ class Stage:
         """A scheduler from a fresh list until the end of the block."""
         decide = settings.pop("decide", cycle.decide)
         limits = settings.pop("limits", budgets.none)
+        memory = settings.pop("relapses_", None)
         given: dict[str, Any] = {"policy": policy.Policy(scheduler_names=(NAME,)), "audit_seconds": 1.0} | settings
         seen = picture.Picture(World(), self.clock, (*kinds.WATCHED, *kinds.OURS, kinds.GANG))
         pump = asyncio.create_task(seen.pump())
@@ -83,6 +84,7 @@ class Stage:
             begun=self._begun,
             limits=limits,
             decide=decide,
+            relapses_=memory,
         )
         self.scheduler = made
         task = asyncio.create_task(made.run())

@@ -8,8 +8,21 @@ from typing import Any
 
 import pytest
 
-from dovetail.loops import deciding, nominating, noticing, pledges, report, schedule, slots, tell, waiting
-from dovetail.model import gangs, plan, reasons
+from dovetail.loops import (
+    carry,
+    deciding,
+    evicting,
+    nominating,
+    noticing,
+    pledges,
+    relapses,
+    report,
+    schedule,
+    slots,
+    tell,
+    waiting,
+)
+from dovetail.model import gangs, plan, reasons, wishes
 from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
 from dovetail.world.world import World
@@ -226,6 +239,79 @@ def test_faults_about_any_number_of_waiting_and_running_jobs_keep_no_honest_pod_
             assert all(stage.node_of(f"evil-{number}") for number in range(3)), "mended, they start"
             assert lost(made) == []
             assert stage.differences() == ()
+        assert stage.ended is None
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_before(
+    is_gang: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_all = carry.Carrier._claim_all
+
+    async def failing(self: Any, placement: plan.Placement, *given: Any, **more: Any) -> Any:
+        if placement.pod.name.startswith("poison"):
+            raise ZeroDivisionError
+        return await claim_all(self, placement, *given, **more)
+
+    async def story() -> None:
+        monkeypatch.setattr(carry.Carrier, "_claim_all", failing)
+        stage = Stage(nodes=2, gpus=4)
+        stage.template("one")
+        memory = relapses.Relapses()
+        if is_gang:
+            stage.gang("poison", 2, templates=("one",), priority=1000)
+        else:
+            stage.pod("poison-0", templates=("one",), priority=1000)
+        async with stage.scheduling(relapses_=memory):
+            await stage.pass_time(2)
+        assert isinstance(stage.ended, ZeroDivisionError)
+        stage.ended = None
+        for number in range(3):
+            stage.pod(f"honest-{number}", templates=("one",))
+        async with stage.scheduling(relapses_=memory) as made:
+            await stage.pass_time(10)
+            assert all(stage.node_of(f"honest-{number}") for number in range(3))
+            assert lost(made) == []
+            assert relapses.SAID in {one.message for one in stage.the_pod("poison-0").status.conditions}
+        assert stage.ended is None
+        monkeypatch.undo()
+        async with stage.scheduling(relapses_=memory):
+            await stage.pass_time(70)
+            assert stage.node_of("poison-0"), "mended, it starts once its time has come"
+            assert stage.differences() == ()
+
+    play(story)
+
+
+def test_a_victim_over_which_evicting_fails_keeps_nobody_else_from_making_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    evict = evicting.Evictor._evict
+
+    async def failing(self: Any, eviction: plan.Eviction) -> bool:
+        if eviction.pod.name == "poison":
+            raise ZeroDivisionError
+        return await evict(self, eviction)
+
+    async def story() -> None:
+        monkeypatch.setattr(evicting.Evictor, "_evict", failing)
+        stage = Stage(nodes=2, gpus=1)
+        stage.template("one")
+        stage.queue("team")
+        labels = {wishes.QUEUE: "team"}
+        for name in ("poison", "victim"):
+            stage.pod(name, templates=("one",), job=name, labels=labels)
+        async with stage.scheduling(is_quarantining=False):
+            await stage.pass_time(3)
+            assert all(map(stage.node_of, ("poison", "victim")))
+            for number in range(2):
+                stage.pod(f"high-{number}", templates=("one",), job=f"high-{number}", labels=labels, priority=50)
+            await stage.pass_time(5)
+            await stage.delete("victim", grace_seconds=0)  # as its node does once it has ended
+            await stage.pass_time(10)
+            assert sum(bool(stage.node_of(f"high-{number}")) for number in range(2)) == 1
+            assert stage.the_pod("poison").metadata.deletion_timestamp is None
+            assert stage.node_of("poison")
         assert stage.ended is None
 
     play(story)

@@ -39,6 +39,7 @@ from dovetail.loops import (
     picture,
     progress,
     queues,
+    relapses,
     schedule,
     shadow,
     tenures,
@@ -87,6 +88,7 @@ class Process:
         self._turned = self.clock.monotonic()  # when the main loop last came round
         self._main_thread = threading.get_ident()
         self._tenures = tenures.Tenures(self.clock, self.metrics)
+        self._relapses = relapses.Relapses()
         self._suspects: set[str] = set()  # objects that a World tripped over
 
     async def run(self, *, report: Report | None = None) -> None:
@@ -208,6 +210,7 @@ class Process:
                 begun=self._begun,
                 progress_=self.progress,
                 limits=self._budgets,
+                relapses_=self._relapses,
                 numbers=used.publish if keeps_use else told.publish,
             )
             idlers = idle.Idle(

@@ -111,10 +111,10 @@ class Evictor:
             # A single victim cannot be taken in part. Of several some could, should we end meanwhile.
             single = [(who, evictions) for who, evictions in found.items() if len(evictions) == 1]
             places = asyncio.Semaphore(AT_ONCE)
-            await asyncio.gather(*(self._evict_for(who, evictions, limits, places) for who, evictions in single))
+            await asyncio.gather(*(self._try_for(who, evictions, limits, places) for who, evictions in single))
             for who, evictions in found.items():
                 if len(evictions) > 1:
-                    await self._evict_for(who, evictions, limits, places)
+                    await self._try_for(who, evictions, limits, places)
         finally:
             self._busy -= 1
 
@@ -138,6 +138,28 @@ class Evictor:
             ),
             {},
         )
+
+    async def _try_for(
+        self,
+        beneficiary: plan.GangRef | None,
+        evictions: Sequence[plan.Eviction],
+        limits: budgets.Budgets,
+        places: asyncio.Semaphore,
+    ) -> None:
+        """A fault of ours costs those who would gain this try, and nobody else anything.
+
+        Who was asked to end all the same is seen to go; the others are spared for a time, as if they had been refused.
+        """
+        try:
+            await self._evict_for(beneficiary, evictions, limits, places)
+        except failures.Fenced:
+            raise
+        except Exception as error:
+            self._meter.count("dovetail_turn_errors_total", where="evicting")
+            LOG.exception("evicting failed", extra={"gang": str(beneficiary), "pods": len(evictions)})
+            for eviction in evictions:
+                self._spare(eviction.pod, repr(error))
+                self._stayed(eviction)
 
     async def _evict_for(
         self,

@@ -63,7 +63,7 @@ class Signals(NamedTuple):
 
     wake: Callable[[], None]  # something may be decided now
     stir: Callable[[ObjectKey], None]  # something happened that could help these
-    broke: Callable[[Exception], None]  # writing must end
+    broke: Callable[[Exception, Iterable[str]], None]  # writing must end; over these pods, by uid
     saw: Callable[[claims.ResourceClaim], None]  # what a write answered is news too
 
 
@@ -124,7 +124,8 @@ class Flights:
         """Takes a decision as done and begins to write it."""
         uses, before = awaited.claims_of(pod), self._others(pod)
         flight = self._depart(pod, placement, asyncio.Event())
-        self.begin(self.guarded(str(placement.pod), self._carry(pod, flight, uses, before)))
+        work = self._carry(pod, flight, uses, before)
+        self.begin(self.guarded(str(placement.pod), work, uids=(placement.pod.uid,)))
 
     def start_together(self, gang: plan.GangRef, members: Members, *, begun: parts.Begun | None = None) -> None:
         """Takes a decision about a gang as done and begins to write it; `begun` if somebody else began before."""
@@ -139,7 +140,8 @@ class Flights:
                 self._land(flight)
                 self._world.forget(pod)
             raise
-        self.begin(self.guarded(str(gang), self._carry_together(gang, crew, before, begun)))
+        work = self._carry_together(gang, crew, before, begun)
+        self.begin(self.guarded(str(gang), work, uids=[pod.metadata.uid for pod, _ in crew]))
 
     def take_back(self, begun: parts.Begun, members: Iterable[pods.Pod], *, why: str) -> None:
         """What somebody began for these is given back; what runs of the gang too, unless that is enough of it."""
@@ -148,7 +150,7 @@ class Flights:
         uids = [one.uid for one in begun.members]
         if not begun.is_whole:  # who else was to start is not known: whoever is of the gang counts
             uids += sorted(self._world.gangs.members((begun.gang.namespace, begun.gang.name)))
-        self.begin(self.guarded(str(begun.gang), self._unwind(begun.gang, held, begun, uids=uids)))
+        self.begin(self.guarded(str(begun.gang), self._unwind(begun.gang, held, begun, uids=uids), uids=uids))
 
     def is_unwinding(self, pod: pods.Pod) -> bool:
         """Whether something of the pod is being given back: it is not decided about meanwhile."""
@@ -176,15 +178,15 @@ class Flights:
         self._allocating.update(dict.fromkeys(allocations, flight))
         return flight
 
-    async def guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    async def guarded(self, what: str, work: Coroutine[Any, Any, None], *, uids: Iterable[str] = ()) -> None:
         """A failure ends scheduling: whoever leads next begins from what is written."""
         try:
             await work
         except failures.Fenced as fenced:
-            self._signals.broke(fenced)
+            self._signals.broke(fenced, ())
         except Exception as error:  # nobody knows what is written: whoever leads next begins from that
             LOG.exception("carrying out failed", extra={"what": what})
-            self._signals.broke(error)
+            self._signals.broke(error, uids)
 
     async def _carry(self, pod: pods.Pod, flight: Flight, uses: tuple[ObjectKey, ...], before: list[Flight]) -> None:
         placement, began = flight.placement, self._clock.monotonic()
@@ -370,7 +372,7 @@ class Flights:
             if isinstance(ending, settle.Done):
                 self._signals.saw(ending.found)
         except failures.Fenced as fenced:
-            self._signals.broke(fenced)
+            self._signals.broke(fenced, ())
         except failures.ApiFailure as failure:
             # Its devices stay allocated, and count as such, until its pod is asked about again or is gone.
             LOG.warning("not released", extra={"claim": f"{key[0]}/{key[1]}", "why": str(failure)})

@@ -6,8 +6,9 @@ they end the tenure. Never ends anything by itself.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from dovetail.ports import clock as clocks
@@ -40,3 +41,21 @@ async def lasting(name: str, work: Callable[[], Awaitable[None]], clock: clocks.
 def pause_after(failed: int, *, first: float = FIRST_PAUSE) -> float:
     """How long to wait after so many failures in a row."""
     return min(first * float(1 << min(failed - 1, 16)), LONGEST_PAUSE)
+
+
+def do_each(chores: Iterable[Callable[[], object]], meter_: meter.Meter) -> None:
+    """One chore after the other; one that fails keeps none of the others from being done."""
+    for chore in chores:
+        try:
+            chore()
+        except Exception:  # a fault of ours is said, and costs this chore for now
+            meter_.count("dovetail_turn_errors_total", where="housekeeping")
+            LOG.exception("housekeeping failed")
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Ends tasks, and waits until they have ended, whichever way they do."""
+    everything = [*tasks]
+    for task in everything:
+        task.cancel()
+    await asyncio.gather(*everything, return_exceptions=True)

@@ -10,7 +10,18 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from dovetail.loops import awaited, complaints, flights, meaning, quarantine, report, returning, tell, waiting
+from dovetail.loops import (
+    awaited,
+    complaints,
+    flights,
+    meaning,
+    quarantine,
+    relapses,
+    report,
+    returning,
+    tell,
+    waiting,
+)
 from dovetail.model import claims, gangs, kinds, nodes, pods, unreadable
 from dovetail.ports import clock as clocks
 from dovetail.schedule import claims as pod_claims
@@ -39,6 +50,7 @@ class Notices:
         scheduler_names: tuple[str, ...],
         stir_seconds: float,
         owner_seconds: float,
+        relapses_: relapses.Relapses,
     ) -> None:
         self._world = world
         self._queue = queue
@@ -50,6 +62,7 @@ class Notices:
         self._names = scheduler_names
         self._stir_seconds = stir_seconds
         self._owner_seconds = owner_seconds
+        self._relapses = relapses_
         self._held: dict[str, float] = {}  # pods whose owner is not seen yet, and until when that is waited for
         self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
         self._stir_at = 0.0
@@ -101,6 +114,10 @@ class Notices:
             self._teller.failed(pod, f"{UNREADABLE}: {problem}")
             return
         self._complaints.about(pod)
+        if (until := self._relapses.until(id_, self._clock.monotonic())) is not None:
+            self._teller.failed(pod, relapses.SAID)
+            self._queue.hold(id_, order.rank(pod), until)
+            return
         if (until := self._held_until(id_)) is not None:
             self._queue.hold(id_, order.rank(pod), until)
             self.wake.set()

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from dovetail.loops import flights, parts, pledges, recovery, slots, tell
+from dovetail import errors
+from dovetail.loops import flights, parts, pledges, recovery, relapses, slots, tell
 from dovetail.model import intents, kinds, plan
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -30,6 +31,7 @@ class Offices(NamedTuple):
     slots: slots.Slots
     pledges: pledges.Pledges
     teller: tell.Teller
+    relapses: relapses.Relapses
 
 
 class Resuming:
@@ -107,7 +109,10 @@ class Resuming:
             promises[promise.gang] = promise
 
     def _go_on(self, start: parts.Begun, taken: set[str]) -> None:
-        """Pods that another intent is about as well are left to that one."""
+        """Pods that another intent is about as well are left to that one. Raises where a tenure ended over it."""
+        now = self._clock.monotonic()
+        if any(self._offices.relapses.until(one.uid, now) is not None for one in start.members):
+            raise errors.StateError("a tenure ended over what it is about")
         match recovery.judged(start, self._world, apart=taken):
             case recovery.Complete(members):
                 LOG.info("completing", extra={"intent": start.name, "pods": len(members)})

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from dovetail.loops import (
@@ -32,6 +32,7 @@ from dovetail.loops import (
     progress,
     provisioning,
     quarantine,
+    relapses,
     report,
     resuming,
     returning,
@@ -124,6 +125,7 @@ class Scheduler:
         begun: keeping.Listing = keeping.nothing,
         limits: budgets.Listing = budgets.none,
         decide: Decide = cycle.decide,
+        relapses_: relapses.Relapses | None = None,
         progress_: progress.Progress | None = None,
         numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
     ) -> None:
@@ -135,6 +137,7 @@ class Scheduler:
         self._settings = settings
         self.progress = progress_ or progress.Progress()
         self._report = report.Report(clock, meter_, tracer, self.progress)
+        self._relapses = relapses_ or relapses.Relapses()
         self.teller = self._made_teller(api)
         self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
         self._notices = self._made_notices()
@@ -186,6 +189,7 @@ class Scheduler:
             scheduler_names=settings.policy.scheduler_names,
             stir_seconds=settings.stir_seconds,
             owner_seconds=settings.owner_seconds,
+            relapses_=self._relapses,
         )
 
     def _made_teller(self, api: apis.Api) -> tell.Teller:
@@ -209,7 +213,7 @@ class Scheduler:
 
     def _made_resuming(self) -> resuming.Resuming:
         """Who goes on with what a predecessor left."""
-        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
+        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller, self._relapses)
         seconds = self._settings.start_seconds
         return resuming.Resuming(self.world, offices, clock=self._clock, meter_=self._meter, longest_seconds=seconds)
 
@@ -309,8 +313,13 @@ class Scheduler:
         await self.picture.synced.wait()
         self._broken = asyncio.get_running_loop().create_future()
         self.picture.listen(self._observe)
-        await self._resume()
-        await self._look_around()
+        try:
+            await self._resume()
+            await self._look_around()
+        except BaseException:
+            self.picture.unlisten(self._observe)
+            await lasting.cancelled(self._flights.tasks)
+            raise
         telling = asyncio.create_task(lasting.lasting("telling", self.teller.run, self._clock, self._meter))
         workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self._keep_house())]
         if self._settings.audit_seconds:
@@ -331,10 +340,7 @@ class Scheduler:
             if self._broken.done():
                 self._broken.exception()  # told by whoever raised first
             self.picture.unlisten(self._observe)
-            everything = [*workers, telling, *self._flights.tasks]
-            for task in everything:
-                task.cancel()
-            await asyncio.gather(*everything, return_exceptions=True)
+            await lasting.cancelled([*workers, telling, *self._flights.tasks])
 
     async def _drain(self, workers: list[asyncio.Task[None]], telling: asyncio.Task[None]) -> None:
         """Decides nothing more and lets writes be answered: a lease is handed on at once only if none is in doubt."""
@@ -517,7 +523,8 @@ class Scheduler:
 
     # For those who write
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, error: Exception, uids: Iterable[str]) -> None:
+        self._relapses.failed(uids, self._clock.monotonic())
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)
 
@@ -553,12 +560,7 @@ class Scheduler:
             self._wake_if_due,
         )
         while True:
-            for chore in chores:
-                try:
-                    chore()
-                except Exception:  # a fault of ours is said, and costs this chore for now
-                    self._meter.count("dovetail_turn_errors_total", where="housekeeping")
-                    LOG.exception("housekeeping failed")
+            lasting.do_each(chores, self._meter)
             self.teller.is_busy = self._is_writing
             await self._clock.sleep(HOUSEKEEPING_SECONDS)
 

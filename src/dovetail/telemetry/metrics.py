@@ -102,6 +102,7 @@ DECLARED: Final = (
             ("noticing",),
             ("picture",),
             ("telling",),
+            ("evicting",),
             ("audit",),
             ("queue status",),
             ("idleness",),

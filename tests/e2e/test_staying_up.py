@@ -1,0 +1,110 @@
+"""The scheduler stays up on a real API server: no room anywhere, deadlines beyond the calendar, its own mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dovetail.boot import ports
+from dovetail.loops import schedule
+from dovetail.model import gangs
+from tests.e2e.scene import Scene, Tree
+from tests.e2e.test_held_loop import running, until
+from tests.support import cluster as planes
+from tests.support import live
+from tests.support.live import Live
+
+pytestmark = pytest.mark.slow
+
+BEYOND = 300_000_000_000  # seconds: no calendar holds the end of it
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Live]:
+    """Without queues, as a fresh installation is."""
+    with live.private() as made:
+        made.play("--nodes", "1")
+        made.schedule()
+        made.wait_for("a leader", made.leads)
+        yield made
+
+
+def told(story: Scene, name: str) -> str:
+    """Why a pod waits; nothing while nobody said so."""
+    conditions = story.pods()[name]["status"].get("conditions", [])
+    return next((one["reason"] for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def asking(cpu: str) -> list[Tree]:
+    return [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
+
+
+def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live) -> None:
+    story = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    story.fleet()
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    planes.apply(cluster.plane, [high])
+    pid = cluster.pid()
+    story.pod("runs")
+    story.pod("too-big", containers=asking("9999"))
+    cluster.wait_running(story.namespace, 1)
+    cluster.wait_for("a reason", lambda: told(story, "too-big") == "Unschedulable")
+    story.pod("important", containers=asking("5000"), priorityClassName="high")
+    cluster.wait_for("a reason", lambda: told(story, "important") == "Unschedulable")
+    story.pod("later")
+    cluster.wait_running(story.namespace, 2)
+    assert cluster.is_running()
+    assert cluster.pid() == pid
+
+
+def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting(cluster: Live) -> None:
+    story = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    story.fleet()
+    template = {
+        "spec": {
+            "schedulerName": "dovetail",
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}],
+        }
+    }
+    metadata = {"name": "evil", "namespace": story.namespace}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+    tied = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"name": "tie"}, "spec": template["spec"]}
+    tied["metadata"]["labels"] = {gangs.GANG_LABEL: "tie"}  # type: ignore[index]
+    planes.apply(cluster.plane, [job, tied], namespace=story.namespace)
+    cluster.wait_running(story.namespace, 2)
+    patch = json.dumps({"spec": {"activeDeadlineSeconds": BEYOND}})
+    planes.kubectl(cluster.plane, "patch", "job", "evil", "-n", story.namespace, "-p", patch)
+    pid = cluster.pid()
+    for number in range(4):
+        story.pod(f"honest-{number}")
+    cluster.wait_running(story.namespace, 6)
+    assert cluster.pid() == pid
+
+
+def test_a_mistake_that_ends_a_tenure_is_followed_by_another_in_the_same_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plane = planes.control_plane()
+    namespace, port = planes.fresh_namespace(plane), ports.reserve()
+    honest, tenures = schedule.Scheduler.run, iter(range(2))
+
+    async def failing(self: Any) -> None:
+        if next(tenures, None) is not None:
+            raise ZeroDivisionError
+        await honest(self)
+
+    async def story() -> None:
+        async with running(namespace, str(plane.kubeconfig), port) as process:
+            await until(lambda: b"dovetail_tenure_errors_total 2.0" in process.metrics.text())
+            assert not process._ready()["tenure"], "repeated failures show"
+            await until(lambda: process.scheduler is not None and process.scheduler.is_idle)
+            assert process.election is not None
+            assert process.election.standing.is_leading
+
+    monkeypatch.setattr(schedule.Scheduler, "run", failing)
+    asyncio.run(story())
