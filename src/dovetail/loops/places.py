@@ -65,7 +65,7 @@ def noted(eviction: plan.Eviction, pod: pods.Pod, *, now: datetime.datetime, sec
         node=eviction.moves_to,
         requests=_amounts(pod),
         devices=tuple(
-            _device(one) for result in eviction.keeps for one in result.devices.results if not one.admin_access
+            device_of(one) for result in eviction.keeps for one in result.devices.results if not one.admin_access
         ),
     )
     spec = intents.IntentSpec(gang=eviction.gang.name, deadline=keeping.stamp(now, seconds), slot=slot)
@@ -101,7 +101,9 @@ class Reading:
             return Over("its pod was not asked to end")
         if self._has_come(kin, slot, order.instant(note.metadata.creation_timestamp)):
             return Over("what takes its pod's place has come")
-        return Place(kin, slot.node, _ghost(note, slot), (_allocation(slot),) if slot.devices else (), seconds)
+        return Place(
+            kin, slot.node, _ghost(note, slot), (allocation_of(slot.devices),) if slot.devices else (), seconds
+        )
 
     def _kin(self, note: intents.Intent, slot: intents.Slot) -> Kin | None:
         gang = (note.metadata.namespace, note.spec.gang)
@@ -170,7 +172,8 @@ def _ghost(note: intents.Intent, slot: intents.Slot) -> pods.Pod:
     return pods.Pod(metadata=metadata, spec=pods.PodSpec(containers=(pods.Container(name="slot", resources=asks),)))
 
 
-def _device(result: claims.DeviceRequestAllocationResult) -> intents.Device:
+def device_of(result: claims.DeviceRequestAllocationResult) -> intents.Device:
+    """A device of an allocation as it is put down."""
     return intents.Device(
         driver=result.driver,
         pool=result.pool,
@@ -180,7 +183,8 @@ def _device(result: claims.DeviceRequestAllocationResult) -> intents.Device:
     )
 
 
-def _allocation(slot: intents.Slot) -> claims.AllocationResult:
+def allocation_of(devices: Iterable[intents.Device]) -> claims.AllocationResult:
+    """Devices that were put down as an allocation."""
     results = tuple(
         claims.DeviceRequestAllocationResult(
             driver=one.driver,
@@ -189,6 +193,6 @@ def _allocation(slot: intents.Slot) -> claims.AllocationResult:
             share_id=one.share_id or None,
             consumed_capacity=one.consumed_capacity,
         )
-        for one in slot.devices
+        for one in devices
     )
     return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=results))

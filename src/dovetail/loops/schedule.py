@@ -40,9 +40,10 @@ from dovetail.loops import (
     tell,
     turns,
     waiting,
+    ward,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, gangs, kinds, plan, pods, queues
+from dovetail.model import claims, gangs, intents, kinds, plan, pods, queues
 from dovetail.model import policy as policies
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -70,6 +71,7 @@ class Settings(NamedTuple):
     conditions_timeout_seconds: float = 600.0
     volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
     quarantine_slack_seconds: float = 5.0
+    quarantine_most_seconds: float = 300.0
     is_quarantining: bool = True
     audit_seconds: float = 2.0  # 0: no audit
     tells_scheduled: bool = True
@@ -136,9 +138,13 @@ class Scheduler:
         self.progress = progress_ or progress.Progress()
         self._report = report.Report(clock, meter_, tracer, self.progress)
         self.teller = self._made_teller(api)
-        self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
+        self.quarantine = quarantine.Quarantine(
+            slack_seconds=settings.quarantine_slack_seconds, most_seconds=settings.quarantine_most_seconds
+        )
+        self._ward = ward.Ward(self.world, clock, self.quarantine, is_on=settings.is_quarantining)
         self._notices = self._made_notices()
         self._decide = decide
+        self._limits = budgets.Lookout(limits, self.world, clock, loosened=self._notices.ask_to_stir)
         self._failed_turns = 0  # in a row
         self._is_in_doubt = False  # whether a pod may be in no place, because noticing it failed
         self._numbers = numbers  # told those of every decision with queues
@@ -182,7 +188,7 @@ class Scheduler:
             clock=self._clock,
             teller=self.teller,
             report_=self._report,
-            quarantine_=self.quarantine if settings.is_quarantining else None,
+            ward_=self._ward if settings.is_quarantining else None,
             scheduler_names=settings.policy.scheduler_names,
             stir_seconds=settings.stir_seconds,
             owner_seconds=settings.owner_seconds,
@@ -209,7 +215,7 @@ class Scheduler:
 
     def _made_resuming(self) -> resuming.Resuming:
         """Who goes on with what a predecessor left."""
-        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller)
+        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller, self._ward)
         seconds = self._settings.start_seconds
         return resuming.Resuming(self.world, offices, clock=self._clock, meter_=self._meter, longest_seconds=seconds)
 
@@ -311,6 +317,7 @@ class Scheduler:
         self.picture.listen(self._observe)
         await self._resume()
         await self._look_around()
+        await self._limits.look()
         telling = asyncio.create_task(lasting.lasting("telling", self.teller.run, self._clock, self._meter))
         workers = [asyncio.create_task(self._decide_for_ever()), asyncio.create_task(self._keep_house())]
         if self._settings.audit_seconds:
@@ -539,6 +546,24 @@ class Scheduler:
 
     # Housekeeping
 
+    def _look_at_budgets(self) -> None:
+        if self._limits.is_due:
+            self._flights.begin(self._flights.guarded("budgets", self._limits.look()))
+
+    def _note_quarantine(self) -> None:
+        """Puts down what is held for removed pods, and removes what is over: both in the background."""
+        while self._ward.fresh:
+            note = self._ward.fresh.pop()
+            self._flights.begin(self._flights.guarded("quarantine", self._written(note)))
+        while self._ward.over:
+            removal = self._keeper.remove(self._ward.over.pop())
+            self._flights.begin(self._flights.guarded("quarantine", removal))
+
+    async def _written(self, note: intents.Intent) -> None:
+        """A note that is not taken costs a new leader the quarantine, and nobody else anything."""
+        with contextlib.suppress(failures.Unavailable):
+            await self._keeper.tried(note, patience_seconds=nominating.PATIENCE_SECONDS)
+
     async def _keep_house(self) -> None:
         """Chore after chore, over and over; one that fails keeps none of the others from being done."""
         chores: tuple[Callable[[], object], ...] = (
@@ -547,7 +572,9 @@ class Scheduler:
             self._consider_lost,
             self._notices.let_go,
             self._returning.look,
+            self._look_at_budgets,
             self._expire_slots,
+            self._note_quarantine,
             self._let_promises_go,
             self._count,
             self._wake_if_due,

@@ -344,7 +344,7 @@ class Stage:
         cost = dict(self.tariff.of_room(pod, node))
         for key, allocation in taken.items():
             amounts.add(cost, self.tariff.of_claim(key, allocation))
-        reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible)
+        reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible, why=job.fixed_by)
         return self._caps.refusal(node, cost) if reason is None else (reason, self.tariff.alike(node))
 
     def mark(self, job: Job, id_: str, state: State, *, before: State) -> None:
