@@ -109,6 +109,7 @@ class Lookout:
             self._is_busy = False
         self._next = self._clock.monotonic() + (LOOK_SECONDS if found is not None else UNREAD_SECONDS)
         if found is not None and self._world.shields.put(found):
+            self._world.changes += 1
             self._loosened()
 
 

@@ -1,4 +1,4 @@
-"""Takes over what a predecessor left in intents: completes or takes back what was begun, keeps places, promises and quarantines.
+"""Takes over what a predecessor left in intents: completes or takes back starts, keeps places, promises and doubts.
 
 Given every intent there is, whatever is in it: each is handled alone, and one that cannot be acted upon is logged, told
 by an event and removed once its time is over. What one intent took on is not taken on by another. Never decides anew.

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from dovetail.loops import (
     audit,
@@ -25,7 +25,6 @@ from dovetail.loops import (
     nominating,
     noticing,
     pace,
-    parts,
     picture,
     places,
     pledges,
@@ -43,7 +42,8 @@ from dovetail.loops import (
     ward,
 )
 from dovetail.loops import intents as keeping
-from dovetail.model import claims, gangs, intents, kinds, plan, pods, queues
+from dovetail.loops.settings import Settings as Settings
+from dovetail.model import claims, gangs, kinds, plan, pods, queues
 from dovetail.model import policy as policies
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -57,37 +57,6 @@ from dovetail.world.world import World
 LOG = logging.getLogger("dovetail.schedule")
 HOUSEKEEPING_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0  # after turns that failed, one after the other
-
-
-class Settings(NamedTuple):
-    """What an operator can set about the loop."""
-
-    policy: policies.Policy = policies.DEFAULT
-    budget: policies.Budget = policies.LIVE
-    loop_bound_seconds: float = 0.05  # a batch is sized to hold the event loop no longer
-    batch_pods: int = 0  # 0: sized by what the last ones took
-    in_flight_pods: int = 64
-    stir_seconds: float = 0.5  # parked pods are asked about again no more often
-    conditions_timeout_seconds: float = 600.0
-    volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
-    quarantine_slack_seconds: float = 5.0
-    quarantine_most_seconds: float = 300.0
-    is_quarantining: bool = True
-    audit_seconds: float = 2.0  # 0: no audit
-    tells_scheduled: bool = True
-    events_per_second: float = 50.0
-    controller: str = "dovetail"
-    instance: str = "dovetail"
-    whole_pause_seconds: float = 0.1  # between two turns about everybody who waits
-    slot_seconds: float = 300.0  # for how long the place of a pod that was moved is kept
-    owner_seconds: float = 0.0  # how long news of a pod's owner may lag behind those of the pod
-    intent_part_bytes: int = parts.MOST_BYTES  # of what is put down about a gang in one object
-    drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
-
-    @property
-    def start_seconds(self) -> float:
-        """How long a gang's start may take before it is over one way or the other."""
-        return self.conditions_timeout_seconds + self.volumes_timeout_seconds
 
 
 class Decide(Protocol):
@@ -551,18 +520,8 @@ class Scheduler:
             self._flights.begin(self._flights.guarded("budgets", self._limits.look()))
 
     def _note_quarantine(self) -> None:
-        """Puts down what is held for removed pods, and removes what is over: both in the background."""
-        while self._ward.fresh:
-            note = self._ward.fresh.pop()
-            self._flights.begin(self._flights.guarded("quarantine", self._written(note)))
-        while self._ward.over:
-            removal = self._keeper.remove(self._ward.over.pop())
-            self._flights.begin(self._flights.guarded("quarantine", removal))
-
-    async def _written(self, note: intents.Intent) -> None:
-        """A note that is not taken costs a new leader the quarantine, and nobody else anything."""
-        with contextlib.suppress(failures.Unavailable):
-            await self._keeper.tried(note, patience_seconds=nominating.PATIENCE_SECONDS)
+        for work in self._ward.writes(self._keeper):
+            self._flights.begin(self._flights.guarded("quarantine", work))
 
     async def _keep_house(self) -> None:
         """Chore after chore, over and over; one that fails keeps none of the others from being done."""

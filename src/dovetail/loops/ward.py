@@ -2,18 +2,22 @@
 
 Given what the quarantine decides. Each case is put down as an intent, after the fact and without anybody waiting for
 it, so that a new leader goes on with it; one that begins and is not written before the process dies is lost with it,
-for nothing on the server tells of such a pod any more. Never writes itself.
+for nothing on the server tells of such a pod any more. Never decides how long.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 from dovetail.loops import intents as keeping
-from dovetail.loops import places, quarantine
+from dovetail.loops import nominating, places, quarantine
 from dovetail.model import claims, gangs, intents, nodes, pods, queueuse
 from dovetail.ports import clock as clocks
+from dovetail.ports import failures
 from dovetail.schedule import order
 from dovetail.world import events
 from dovetail.world.holds import Doubt
@@ -80,6 +84,18 @@ class Ward:
         self._rules.resume(kept.uid, held)
         self._hold(kept.uid, held, kept.queue)
         self._notes.setdefault(kept.uid, []).append(note)
+
+    def writes(self, keeper: keeping.Keeper) -> Iterator[Coroutine[Any, Any, None]]:
+        """Puts down what is held since, and removes what is over; each to be begun in the background."""
+        while self.fresh:
+            yield self._written(self.fresh.pop(), keeper)
+        while self.over:
+            yield keeper.remove(self.over.pop())
+
+    async def _written(self, note: intents.Intent, keeper: keeping.Keeper) -> None:
+        """A note that is not taken costs a new leader the quarantine, and nobody else anything."""
+        with contextlib.suppress(failures.Unavailable):
+            await keeper.tried(note, patience_seconds=nominating.PATIENCE_SECONDS)
 
     def _seconds_left(self, node: nodes.Node, left: float, whole: int) -> float:
         """Until the deadline; from now on anew where the node does not report in."""

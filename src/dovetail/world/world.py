@@ -401,6 +401,7 @@ class World:
         With a doubt about a pod that is gone they are charged to its queue meanwhile.
         """
         self.release(name)
+        self.changes += 1
         if doubt is not None:
             self.doubts[name] = doubt
         self.held[name] = allocation
@@ -412,6 +413,7 @@ class World:
         self.doubts.pop(name, None)
         allocation = self.held.pop(name, None)
         if allocation is not None:
+            self.changes += 1
             self._inventory.use(allocation, None, sign=-1)
 
     @contextmanager
