@@ -49,7 +49,7 @@ def test_a_gang_starts_when_what_is_in_its_way_ends() -> None:
 
 
 def test_one_after_the_other() -> None:
-    facts = busy(Work("a", 1, 4, 1, states=600))
+    facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
     found = asked(facts, *(Work(f"w{number}", 1, 4, 1, states=600, at=number) for number in range(3)))
     assert [minutes(found[f"w{number}"].start) for number in range(3)] == [10, 20, 30]
 
@@ -75,14 +75,14 @@ def test_what_is_too_large_never_starts_and_says_why() -> None:
 
 
 def test_what_waits_behind_work_that_never_ends_is_unbounded_too() -> None:
-    facts = busy(Work("a", 1, 4, 1, states=600))
+    facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
     found = asked(facts, Work("b", 1, 4, 1, states=None, at=1), Work("c", 1, 4, 1, states=600, at=2))
     assert minutes(found["b"].start) == 10
     assert found["c"].why == "unbounded: 1 holder states no runtime"
 
 
 def test_what_should_have_ended_is_expected_to_any_moment() -> None:
-    facts = busy(Work("a", 1, 4, 1, states=600))
+    facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
     late = NOON + datetime.timedelta(minutes=30)
     (found,) = when.when([*facts, *yard.facts_of(Work("b", 1, 4, 1, states=60))], policy.DEFAULT, late)
     # 600 s, then a tenth more over and over: 660, 726, ... 1706, 1876.
@@ -97,7 +97,7 @@ def test_a_queue_that_limits_runtimes_makes_starts_known() -> None:
 
 
 def test_the_answer_changes_nothing() -> None:
-    facts = busy(Work("a", 1, 4, 1, states=600))
+    facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
     assert asked(facts, Work("b", 1, 4, 1, states=60)) == asked(facts, Work("b", 1, 4, 1, states=60))
 
 

@@ -2,7 +2,9 @@
 
 Everybody takes no longer than stated. Where all are equally important no promise may move later, and nobody may start
 later than first promised; where some are more important (`--ranked`) whatever moves later has to say who took its
-place. Prints a line for every yard in which something went wrong. Exit 1 if there was any.
+place. With `--liars` some never end although they say when, and state no longest time: a promise made before the first
+of them started is kept all the same. Prints a line for every yard in which something went wrong. Exit 1 if there was
+any.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -18,30 +21,35 @@ from dovetail.schedule.backfill import runtimes
 from tests.backfill.yard import Work, Yard, after
 
 MINUTE = 60
+LONG_AFTER = 600  # minutes after noon: all that was promised within the first half hour should have started
 LATE = datetime.timedelta(seconds=runtimes.LATE_SECONDS)
+LIARS = frozenset(f"w{number}" for number in range(1, 16, 2))
 NO_CAUSE = "less is free on its nodes than was stated"
 
 
-def drawn(seed: int, *, is_ranked: bool) -> Yard:
+def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
     """A yard of up to four nodes after everything that arrived within an hour has run."""
     rng = random.Random(seed)
     works = []
     for number in range(rng.randint(6, 14 if is_ranked else 16)):
         stated = rng.randint(1, 40)
         is_silent = rng.randint(0, 9) == 0
+        is_liar = are_liars and number % 2 == 1
         works.append(
             Work(
                 name=f"w{number}",
                 pods=rng.choice((1, 1, 1, 2, 3)),
                 gpus=rng.choice((1, 1, 2, 3, 4)),
-                seconds=rng.randint(1, stated) * MINUTE,
+                seconds=None if is_liar else rng.randint(1, stated) * MINUTE,
                 states=None if is_silent else stated * MINUTE,
-                at=rng.randint(0, 60),
+                at=rng.randint(0, 60) if not are_liars else rng.randint(31, 60) if is_liar else rng.randint(0, 30),
                 priority=rng.choice((0, 0, 0, 50)) if is_ranked else 0,
+                is_bounded=not is_liar,
             )
         )
     nodes, promises = rng.randint(1, 3 if is_ranked else 4), rng.choice((1, 4, 8))
-    return Yard(nodes=nodes, gpus=4, promises=promises).arrive(*works).go_on()
+    yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*works)
+    return yard.go_on(LONG_AFTER if are_liars else None)  # liars never end
 
 
 def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
@@ -61,16 +69,30 @@ def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
             yield f"{name} started later than first promised"
 
 
+def overtaken(yard: Yard) -> Iterator[str]:
+    """Promises made before the first liar started, to others than liars, that were not kept."""
+    first = min((began for name in LIARS if (began := yard.started(name)) is not None), default=math.inf)
+    for name, told in yard.promised.items():
+        start = told[0].start
+        if name in LIARS or start is None or yard.hours[name][0] >= first:
+            continue
+        began = yard.started(name)
+        if began is None or after(began) > start:
+            yield f"{name} was promised {start:%H:%M:%S} and started {began} minutes after noon"
+
+
 def main() -> int:
     """Reads the command line and lives through what it asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="first and beyond the last")
+    parser.add_argument("--liars", action="store_true", help="with work that never ends although it says when")
     parser.add_argument("--ranked", action="store_true", help="with work of two priorities")
     asked = parser.parse_args()
     first, last = map(int, asked.seeds.split(":"))
     wrong = 0
     for seed in range(first, last):
-        found = [*faults(drawn(seed, is_ranked=asked.ranked), is_ranked=asked.ranked)]
+        yard = drawn(seed, is_ranked=asked.ranked, are_liars=asked.liars)
+        found = [*(overtaken(yard) if asked.liars else faults(yard, is_ranked=asked.ranked))]
         wrong += bool(found)
         if found:
             print(f"{seed}: {'; '.join(found)}", flush=True)

@@ -160,7 +160,7 @@ def test_those_who_end_early_bring_a_promise_forward() -> None:
 
 
 def test_a_holder_that_runs_longer_than_it_stated_moves_a_promise_and_is_named() -> None:
-    yard = Yard(gpus=4).arrive(work("running", 4, 30, states=600), work("head", 4, 10, at=1))
+    yard = Yard(gpus=4).arrive(work("running", 4, 30, states=600, is_bounded=False), work("head", 4, 10, at=1))
     yard.go_on()
     first, last = yard.promised["head"][0], yard.promised["head"][-1]
     assert first.cause == ""

@@ -26,6 +26,7 @@ class Work(NamedTuple):
     priority: int = 0
     most: int | None = None
     queue: str = ""
+    is_bounded: bool = True  # what it says is also the longest it may take, unless it names another; else nothing is
 
 
 def after(minutes: float) -> datetime.datetime:
@@ -44,8 +45,9 @@ def facts_of(work: Work) -> list[Object]:
     notes: dict[str, str] = {}
     if work.states is not None:
         notes[wishes.EXPECTED_RUNTIME] = str(work.states)
-    if work.most is not None:
-        notes[wishes.MAX_RUNTIME] = str(work.most)
+    most = work.states if work.most is None and work.is_bounded else work.most
+    if most is not None:
+        notes[wishes.MAX_RUNTIME] = str(most)
     for number in range(work.pods):
         name = f"{work.name}-{number}"
         metadata: dict[str, Any] = {"labels": labels, "annotations": notes, "ownerReferences": [OWNER]}
@@ -62,6 +64,7 @@ class Yard:
     def __init__(self, *facts: Object, nodes: int = 1, gpus: int = 4, promises: int = 4) -> None:
         self._truth: dict[str, int | None] = {}
         self.promised: dict[str, list[plan.Promise]] = {}
+        self.hours: dict[str, list[float]] = {}  # of each promise, when it was told, in minutes after noon
         self.turns: dict[str, list[int]] = {}  # of each promise, the decision it was told in
         machines: list[Object] = [build.gpu_class()]
         for index in range(nodes):
@@ -80,6 +83,7 @@ class Yard:
     def _told(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for one in decided.promises:
             self.promised.setdefault(short(one.gang.name), []).append(one)
+            self.hours.setdefault(short(one.gang.name), []).append((now - NOON).total_seconds() / 60)
             self.turns.setdefault(short(one.gang.name), []).append(self.course.turns)
 
     def arrive(self, *works: Work) -> Yard:

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dovetail.model import gangs, plan, pods, queues
+from dovetail.model.reasons import ReasonCode
 from tests.batch import living
 from tests.batch.living import Ask, Cluster
 
 MILLI = 1000
+_OWN_OBSTACLES = frozenset({ReasonCode.QUEUE_LIMIT, ReasonCode.QUEUE_QUOTA, ReasonCode.NEVER})  # room would not help
 _OWN_REASONS = (plan.Rule.STALE, plan.Rule.OVERTIME)  # nobody gains, and nobody is asked whether it may go
 
 
@@ -27,6 +29,7 @@ def faults(cluster: Cluster, done: plan.Plan) -> list[str]:
         *wrong_victims(cluster, done),
         *needless(cluster, done),
         *over_limit(cluster, done),
+        *unnamed(cluster, done),
     ]
 
 
@@ -174,7 +177,7 @@ def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     for one in done.evictions:
         if one.rule in _OWN_REASONS:
             continue
-        if cluster.works[one.gang.name].gang.is_preemptible is False:
+        if cluster.is_fixed(one.gang.name):
             yield f"{one.pod} must not be made to yield, but is: {one.rule}"
         if one.beneficiary is None or one.beneficiary.name not in gaining:
             yield f"{one.pod} yields to {one.beneficiary}, who gets nothing"
@@ -230,8 +233,9 @@ def charged(cluster: Cluster, uids: Iterable[str], *, is_fixed: bool | None = No
     """What pods cost their queues and all above them."""
     found: dict[str, int] = collections.Counter()
     for uid in uids:
-        told = cluster.works[cluster.seats[uid][0]].gang
-        if is_fixed is None or (told.is_preemptible is False) == is_fixed:
+        name = cluster.seats[uid][0]
+        told = cluster.works[name].gang
+        if is_fixed is None or cluster.is_fixed(name) == is_fixed:
             for queue in lineage(cluster, told.queue):
                 found[queue] += price(ask_of(cluster, uid))
     return found
@@ -262,6 +266,44 @@ def over_limit(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
             continue
         if more_fixed.get(name) and fixed[name] > quota.milli_value():
             yield f"queue {name} gets {fixed[name]} of non-preemptible work, its quota is {quota.milli_value()}"
+
+
+def unnamed(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
+    """Pods alone that wait below their queue's quota behind work that stays put, and are not told behind whom.
+
+    Only where nothing else happens: whoever starts or has to go changes what others are told in the same plan.
+    """
+    if done.placements or done.evictions or done.nominations:
+        return
+    running = [uid for uid, pod in cluster.world.pods.items() if pod.spec.node_name and not _is_leaving(pod)]
+    held, fixed = charged(cluster, running), charged(cluster, running, is_fixed=True)
+    quotas = {name: _gpu_quota(queue) for name, queue in cluster.world.queues.items()}
+    for refusal in done.refusals:
+        name = cluster.seats[refusal.pod.uid][0]
+        work = cluster.works[name]
+        own = [*lineage(cluster, work.gang.queue)]
+        others = [other for other in quotas if other not in own and fixed.get(other, 0) > quotas[other]]
+        asked = price(work.asks[0][1])
+        is_bounded = any(set(cluster.world.queues[one].spec.resources) != {"gpu"} for one in own)
+        if len(work.asks) > 1 or not others or not asked or is_bounded or quotas[own[0]] == float("inf"):
+            continue
+        if any(held.get(one, 0) + asked > quotas[one] for one in own):
+            continue
+        codes = {one.reason.code for one in refusal.obstacles}
+        leaves = [other for other in others if not any(q.spec.parent == other for q in cluster.world.queues.values())]
+        if leaves and not codes & _OWN_OBSTACLES and ReasonCode.QUEUE_BEHIND not in codes:
+            yield f"{name} waits below its quota behind {leaves}, and is told {refusal.summary}"
+
+
+def _is_leaving(pod: pods.Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def _gpu_quota(queue: queues.Queue) -> float:
+    share = queue.spec.resources.get("gpu")
+    if share is None or (share.quota is not None and share.quota.nanos >= queues.UNLIMITED.nanos):
+        return float("inf")
+    return 0 if share.quota is None else share.quota.milli_value()
 
 
 def waiting(cluster: Cluster) -> list[pods.Pod]:

@@ -15,7 +15,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dovetail.loops import slots
-from dovetail.model import claims, gangs, meta, namespaces, plan, pods, policy, quantity, queues, slices, topologies
+from dovetail.model import (
+    budgets,
+    claims,
+    gangs,
+    meta,
+    namespaces,
+    plan,
+    pods,
+    policy,
+    quantity,
+    queues,
+    slices,
+    topologies,
+)
 from dovetail.schedule import cycle
 from dovetail.world.events import Changed, Deleted, Object, ObjectKey
 from dovetail.world.world import World
@@ -211,6 +224,7 @@ class Cluster:
         self.slices: list[slices.ResourceSlice] = []
         self._fixed: list[Object] = []
         self.works: dict[str, Work] = {}
+        self._shields: dict[str, budgets.PodDisruptionBudget] = {}  # by work
         self.seats: dict[str, tuple[str, int]] = {}  # by pod, its work and which member it is
         self.evictions: list[Happened] = []
         self.started: dict[str, int] = {}  # by work, since when it has what it needs
@@ -265,6 +279,24 @@ class Cluster:
             self.world.apply(Changed(work.gang))
             for index in range(len(work.asks)):
                 self._make(work, index)
+
+    def shield(self, name: str) -> None:
+        """A budget that allows no disruption stands over the pods of a work from now on."""
+        short = name.partition("/")[2]
+        self._shields[name] = budgets.PodDisruptionBudget(
+            metadata=meta.ObjectMeta(name=short, namespace=SPACE),
+            spec=budgets.BudgetSpec(selector=meta.LabelSelector(match_labels={gangs.GANG_LABEL: short})),
+        )
+        self.world.shields.put(self._shields.values())
+
+    def budgets(self) -> list[budgets.PodDisruptionBudget]:
+        """Those there are."""
+        return [*self._shields.values()]
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether work cannot be made to yield: it says so, nothing makes it again, or a budget is over it."""
+        told = self.works[name].gang
+        return told.is_preemptible is False or name in self._shields or not (told.is_recreated or told.may_be_lost)
 
     def _make(self, work: Work, index: int) -> str:
         """A member, made for the first time or anew."""

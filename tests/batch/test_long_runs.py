@@ -9,6 +9,7 @@ import collections
 import itertools
 import random
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def room(found: Cluster, node: str, ask: Ask, *, held: dict[str, int], quota: di
             continue
         work = found.works[found.seats[pod.metadata.uid][0]]
         other = checking.ask_of(found, pod.metadata.uid)
-        may_go = len(work.asks) == 1 and work.gang.is_preemptible is not False and work.gang.queue != queue
+        may_go = len(work.asks) == 1 and not found.is_fixed(work.name) and work.gang.queue != queue
         if may_go and other.gpus and spent.get(work.gang.queue, 0) > quota[work.gang.queue]:
             spent[work.gang.queue] -= checking.price(other)
             continue
@@ -157,8 +158,11 @@ def room(found: Cluster, node: str, ask: Ask, *, held: dict[str, int], quota: di
     return left if cpu >= ask.cpu else 0
 
 
-def flat(seed: int) -> Cluster:
-    """Queues side by side with quotas for all GPUs, and pods alone that fill the cluster, most of them of one queue."""
+def flat(seed: int, *, is_fixed: float = 0.0) -> Cluster:
+    """Queues side by side with quotas for all GPUs, and pods alone that fill the cluster, most of them of one queue.
+
+    So large a part of the pods cannot be made to yield: nothing makes them again, or a budget is over them.
+    """
     rng = random.Random(seed)
     found = Cluster()
     gpus = 0
@@ -172,10 +176,29 @@ def flat(seed: int) -> Cluster:
     for number in range(2 * gpus):
         queue = names[0] if number < gpus else rng.choice(names)
         ask = Ask(gpus=rng.choice((1, 1, 2)))
-        found.submit(living.gang(f"j{number:02d}", ask, queue=queue, priority=rng.choice((0, 50)), arrives=number))
+        facts: dict[str, Any] = {"queue": queue, "priority": rng.choice((0, 50)), "arrives": number}
+        work = living.gang(f"j{number:02d}", ask, **facts)
+        if is_fixed and rng.random() < is_fixed:
+            if rng.random() < 0.5:
+                found.shield(work.name)
+            else:
+                work = living.gang(f"j{number:02d}", ask, is_recreated=False, **facts)
+        found.submit(work)
         if number == gpus:
             found.settle()
     return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_queue_waits_below_its_quota_for_what_others_hold_beyond_theirs(seed: int) -> None:
+    """Also where half of the pods are bare or under a budget: those start within their quota, and others give back."""
+    found = flat(seed, is_fixed=0.5)
+    found.judge = checking.faults
+    found.live()
+    assert not [*unmet(found)]
+    running = [pod.metadata.uid for name in found.works for pod in found.running(name)]
+    fixed = checking.charged(found, running, is_fixed=True)
+    assert not [name for name, amount in fixed.items() if amount > quota_of(found.world.queues[name])]
 
 
 def test_the_judge_of_quotas_sees_those_that_are_not_met() -> None:

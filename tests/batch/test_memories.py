@@ -30,6 +30,7 @@ def afresh(found: Cluster) -> plan.Plan:
     world = World()
     for fact in found.facts():
         world.apply(Changed(fact))
+    world.shields.put(found.budgets())
     return cycle.decide(world, found.policy, found.now)
 
 

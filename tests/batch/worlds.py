@@ -21,6 +21,7 @@ from tests.schedule import build
 
 TOPOLOGY: Final = "place"
 ZONE, RACK = "zone", "rack"
+PHANTOM: Final = 64  # GPUs no node has
 PRIORITIES: Final = (0, 50, 50, 100)
 
 
@@ -51,6 +52,8 @@ def cluster(rng: random.Random, size: Size = SMALL) -> Cluster:
             found.expect(work)
             continue
         found.submit(work)
+        if rng.random() < 0.1:
+            found.shield(work.name)
         if rng.random() < 0.8:
             _run(rng, found, work, rooms)
     found._note()
@@ -150,6 +153,8 @@ def _shares(rng: random.Random, most: int) -> tuple[float | None, ...]:
 
 def _ask(rng: random.Random) -> Ask:
     cpu = rng.choice((1, 1, 2, 4))
+    if rng.random() < 0.04:
+        return Ask(cpu=cpu, gpus=PHANTOM)
     match rng.choice((*("whole",) * 8, "share", "part", "cpu")):
         case "whole":
             return Ask(cpu=cpu, gpus=rng.choice((1, 1, 1, 2, 2, 4)))
@@ -171,6 +176,9 @@ def _work(rng: random.Random, number: int, *, size: Size, leaves: list[str]) -> 
     }
     if rng.random() < 0.15:
         facts["topology"] = _wish(rng)
+    if rng.random() < 0.2:
+        facts["is_recreated"] = False
+        facts["may_be_lost"] = rng.random() < 0.3
     if count > 1 and rng.random() < 0.3:
         first = rng.randint(1, count - 1)
         facts["seats"] = ("a",) * first + ("b",) * (count - first)

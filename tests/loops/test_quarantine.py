@@ -59,3 +59,11 @@ def test_an_end_that_is_heard_late_frees_at_once_and_nothing_is_held_twice() -> 
     assert ward.lost(pod(), [HELD], 101.0) is None
     assert ward.ended("u")
     assert not ward.ended("u")
+
+
+def test_the_grace_a_pod_chose_is_bounded() -> None:
+    ward = quarantine.Quarantine(slack_seconds=5, most_seconds=300)
+    held = ward.lost(pod(grace=2**63 - 1), [HELD], 100.0)
+    assert held is not None
+    assert held.grace == 300
+    assert ward.let_go(node(), 400.0) == ("u",)

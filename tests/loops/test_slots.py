@@ -89,5 +89,8 @@ def test_pods_that_nothing_makes_anew_keep_no_place() -> None:
     owned = pods.Pod(metadata=meta.ObjectMeta(namespace="default", name="p", owner_references=(owner,)))
     gang = ("default", "gang/g")
     assert slots.kin_of(alone, ("default", "pod/p")) is None
-    assert slots.kin_of(owned, ("default", "pod/p")) == ("", "u")
+    kin = slots.kin_of(owned, ("default", "pod/p"))
+    assert kin is not None
+    elsewhere = pods.Pod(metadata=meta.ObjectMeta(namespace="other", name="p", owner_references=(owner,)))
+    assert slots.kin_of(elsewhere, ("other", "pod/p")) not in (None, kin)  # the same uid, named in another namespace
     assert slots.kin_of(owned, gang) == gang

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dovetail.boot import doctor
-from dovetail.model import claims, classes, kinds, leases, nodes, objects, pods, quantity, quotas, slices
+from dovetail.model import claims, classes, kinds, leases, nodes, objects, pods, quantity, queues, quotas, slices
 from dovetail.model.health import control, facts, judge
 from dovetail.model.health.facts import Facts, Finding, Severity
 
@@ -44,6 +44,7 @@ def healthy(**changes: Any) -> Facts:
         pods=(),
         leases=(lease("dovetail-scheduler"),),
         quotas=(),
+        queues=(),
     )
     return msgspec.structs.replace(found, **changes)
 
@@ -338,3 +339,31 @@ def test_a_quota_that_is_used_up_is_a_note() -> None:
     told = [one for one in report.findings if one.check == "quotas"]
     assert [(one.severity, one.where) for one in told] == [(Severity.NOTE, "namespace a")]
     assert "4 of 4 devices of class gpu.nvidia.com" in told[0].what
+
+
+def queue(name: str, *, quota: str, **status: str) -> queues.Queue:
+    """A queue with a quota of GPUs, and what the scheduler wrote about it."""
+    tree = {
+        "metadata": {"name": name},
+        "spec": {"resources": {"gpu": {"quota": quota}}},
+        "status": {"resources": {"gpu": status}},
+    }
+    return struct(queues.Queue, tree)
+
+
+def test_a_queue_that_waits_below_its_quota_behind_pods_that_stay_put_is_named() -> None:
+    labels = {"dovetail.dev/queue": "a"}
+    bare = struct(pods.Pod, {"metadata": {"name": "x", "namespace": "t", "labels": labels}, "spec": {"nodeName": "n0"}})
+    waits = queue("b", quota="4", charged="1", requested="3")
+    holds = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="6")
+    found = [
+        one for one in judge.report(healthy(queues=(waits, holds), pods=(bare,))).findings if one.check == "queues"
+    ]
+    assert [one.what for one in found] == [
+        "queue b waits with 1 of its quota of 4 gpu: queue a holds 7, 6 of it in work that cannot be made to yield"
+    ]
+    assert found[0].where == "pods that nothing makes again: t/x"
+    gives_back = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="4")
+    assert not [one for one in judge.report(healthy(queues=(waits, gives_back))).findings if one.check == "queues"]
+    content = queue("b", quota="4", charged="1", requested="1")
+    assert not [one for one in judge.report(healthy(queues=(content, holds))).findings if one.check == "queues"]

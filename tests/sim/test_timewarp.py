@@ -70,7 +70,7 @@ def test_a_gang_that_is_evicted_is_made_anew_and_runs_in_the_end() -> None:
 
 
 def test_a_promise_is_kept_by_the_live_loop() -> None:
-    """Short work runs ahead of a head that waits for all GPUs; long work does not."""
+    """Work that is ended in time runs ahead of a head that waits for all GPUs; long work does not."""
     promised: list[tuple[str, datetime.datetime]] = []
 
     def note(world: World, decided: plan.Plan, now: datetime.datetime) -> None:
@@ -82,7 +82,7 @@ def test_a_promise_is_kept_by_the_live_loop() -> None:
             works.Work(name="running", seconds=3600, expected=3600, gpus=2),
             works.Work(name="head", at=10, seconds=600, expected=600, gpus=4),
             works.Work(name="long", at=20, seconds=7200, expected=7200, gpus=2),
-            works.Work(name="short", at=30, seconds=1800, expected=1800, gpus=2),
+            works.Work(name="short", at=30, seconds=1800, most=2000, gpus=2),
         ],
         until=DAY,
     )

@@ -47,7 +47,9 @@ LISTED: Final = {  # facts by the kind they are listed from
     "pods": kinds.POD,
     "leases": kinds.LEASE,
     "quotas": QUOTA,
+    "queues": kinds.QUEUE,
 }
+OPTIONAL: Final = ("queues",)  # not installed everywhere: none is as good as no definition
 NOT_NODES: Final = {"fieldSelector": "metadata.namespace!=kube-node-lease"}  # kubelets renew one lease each
 IN_A_SNAPSHOT: Final = "a snapshot does not hold it"
 AT_ONCE: Final = 8
@@ -177,6 +179,9 @@ async def _tried(name: str, asked: Awaitable[Any], *, found: Found, unread: dict
     try:
         found[name] = await asked
     except (failures.Refused, failures.Missing) as refused:
+        if name in OPTIONAL and isinstance(refused, failures.Missing):
+            found[name] = ()
+            return
         unread[name] = f"may not be read or is not served: {refused}"
 
 

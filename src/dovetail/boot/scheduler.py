@@ -418,6 +418,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         conditions_timeout_seconds=configuration.binding_conditions_timeout_seconds,
         volumes_timeout_seconds=configuration.volume_binding_timeout_seconds,
         quarantine_slack_seconds=configuration.quarantine.slack_seconds,
+        quarantine_most_seconds=configuration.quarantine.max_seconds,
         is_quarantining=configuration.quarantine.enabled,
         audit_seconds=configuration.audit.interval_seconds if configuration.audit.enabled else 0.0,
         tells_scheduled=configuration.events.scheduled,

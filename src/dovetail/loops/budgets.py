@@ -15,12 +15,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Final
 
 from dovetail.model import budgets, pods
+from dovetail.ports import clock as clocks
 from dovetail.ports import failures
+from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.evict")
+EVERYWHERE: Final = ""  # instead of a namespace: all of them
+LOOK_SECONDS: Final = 10.0  # between two looks at all budgets
+UNREAD_SECONDS: Final = 300.0  # until the next look where they could not be read
 UNREAD: Final = ""  # the name under which a namespace counts whose budgets cannot be read
 
-Listing = Callable[[str], Awaitable[Sequence[budgets.PodDisruptionBudget]]]  # those of a namespace
+Listing = Callable[[str], Awaitable[Sequence[budgets.PodDisruptionBudget]]]  # those of a namespace, or all
 Name = tuple[str, str]  # of a budget, with its namespace
 
 
@@ -73,6 +78,39 @@ class Budgets:
         name = self.over(pod)
         if name is not None and name in self._left and budgets.is_counted(pod):
             self._left[name] -= 1
+
+
+class Lookout:
+    """Keeps the World's picture of budgets fresh enough for decisions, where there are queues to ask for it."""
+
+    def __init__(
+        self, listing: Listing, world: World, clock: clocks.Clock, *, loosened: Callable[[], None] = lambda: None
+    ) -> None:
+        self._listing = listing
+        self._world = world
+        self._clock = clock
+        self._loosened = loosened  # called when a pod may go that could not before
+        self._next = 0.0
+        self._is_busy = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look again, and nobody does."""
+        return bool(self._world.queues) and not self._is_busy and self._clock.monotonic() >= self._next
+
+    async def look(self) -> None:
+        """Lists the budgets of the whole cluster. Where they cannot be read, those that are known stay."""
+        if not self.is_due:
+            return
+        self._is_busy = True
+        try:
+            found = await _listed(self._listing, EVERYWHERE)
+        finally:
+            self._is_busy = False
+        self._next = self._clock.monotonic() + (LOOK_SECONDS if found is not None else UNREAD_SECONDS)
+        if found is not None and self._world.shields.put(found):
+            self._world.changes += 1
+            self._loosened()
 
 
 async def read(listing: Listing, namespaces: Iterable[str]) -> Budgets:

@@ -10,18 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from dovetail.loops import (
-    awaited,
-    complaints,
-    flights,
-    meaning,
-    quarantine,
-    relapses,
-    report,
-    returning,
-    tell,
-    waiting,
-)
+from dovetail.loops import awaited, complaints, flights, meaning, relapses, report, returning, tell, waiting, ward
 from dovetail.model import claims, gangs, kinds, nodes, pods, unreadable
 from dovetail.ports import clock as clocks
 from dovetail.schedule import claims as pod_claims
@@ -46,7 +35,7 @@ class Notices:
         clock: clocks.Clock,
         teller: tell.Teller,
         report_: report.Report,
-        quarantine_: quarantine.Quarantine | None,
+        ward_: ward.Ward | None,
         scheduler_names: tuple[str, ...],
         stir_seconds: float,
         owner_seconds: float,
@@ -58,7 +47,7 @@ class Notices:
         self._teller = teller
         self._complaints = complaints.Complaints(world, teller)
         self._report = report_
-        self._quarantine = quarantine_
+        self._ward = ward_
         self._names = scheduler_names
         self._stir_seconds = stir_seconds
         self._owner_seconds = owner_seconds
@@ -66,7 +55,6 @@ class Notices:
         self._held: dict[str, float] = {}  # pods whose owner is not seen yet, and until when that is waited for
         self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
         self._stir_at = 0.0
-        self._holds = 0
         self.wake = asyncio.Event()  # something may be decided now
         self.flights: flights.Flights | None = None  # what is being written
         self.returning: returning.Returning | None = None  # what groups leave behind
@@ -160,8 +148,8 @@ class Notices:
             return
         self._queue.drop(id_)
         self._held.pop(id_, None)
-        if pod.status.phase in TERMINAL and self._quarantine is not None and self._quarantine.ended(id_):
-            self._end_quarantine(id_)
+        if pod.status.phase in TERMINAL and self._ward is not None:
+            self._ward.ended(id_)
         whole = pod if pod.spec.containers or before is None else before  # the end may be all we heard
         if not is_there:
             self._pod_gone(whole)
@@ -184,7 +172,8 @@ class Notices:
         if self.flights is not None:
             self.flights.pod_gone(uid)
         held = [self._world.allocation(key) for key in awaited.claims_of(pod)]
-        self._isolate(pod, [one for one in held if one is not None])
+        if self._ward is not None:
+            self._ward.isolate(pod, [one for one in held if one is not None])
 
     def _claim_changed(
         self, claim: claims.ResourceClaim, before: claims.ResourceClaim | None, *, is_there: bool
@@ -196,31 +185,12 @@ class Notices:
         if before is not None and had is not None and (not is_there or claim.status.allocation is None):
             for id_ in pod_claims.users_of(before, self._world):  # feeds overtake each other: the pod may be gone
                 pod = self._world.pods.get(id_)
-                if pod is not None:
-                    self._isolate(pod, [had])
+                if pod is not None and self._ward is not None:
+                    self._ward.isolate(pod, [had])
             self.ask_to_stir()
         self.wake.set()
 
-    # Devices that somebody may still be using
-
     def let_go(self) -> None:
         """Devices whose node let go of them can be given out again."""
-        if self._quarantine is None:
-            return
-        for uid in self._quarantine.let_go(self._world.nodes, self._clock.monotonic()):
-            self._end_quarantine(uid)
+        if self._ward is not None and self._ward.let_go():
             self.ask_to_stir()
-
-    def _isolate(self, pod: pods.Pod, used: list[claims.AllocationResult]) -> None:
-        """Keeps devices out of use that a removed pod may still be using."""
-        held = None if self._quarantine is None else self._quarantine.lost(pod, used, self._clock.monotonic())
-        if held is None:
-            return
-        LOG.warning("devices quarantined", extra={"pod": held.pod, "node": held.node, "seconds": held.grace})
-        for allocation in held.allocations:
-            self._holds += 1
-            self._world.hold(f"quarantine/{events.pod_id(pod)}/{self._holds}", allocation)
-
-    def _end_quarantine(self, uid: str) -> None:
-        for name in [name for name in self._world.held if name.startswith(f"quarantine/{uid}/")]:
-            self._world.release(name)

@@ -19,8 +19,9 @@ from dovetail.schedule import order
 from dovetail.world.world import World
 
 TERMINAL: Final = ("Succeeded", "Failed")
+_MADE_BY: Final = "made-by/"  # before the uid of an owner; no gang's name begins so
 
-Kin = tuple[str, str]  # a gang, or where every pod is a gang of its own, whoever makes them
+Kin = tuple[str, str]  # namespace, and a gang; or where every pod is a gang of its own, the uid of what makes them
 
 
 class Place(NamedTuple):
@@ -42,7 +43,7 @@ class Over(NamedTuple):
 
 def kin_of(pod: pods.Pod, gang: gangs.GangKey) -> Kin | None:
     """Who may take the pod's place: its gang, else whatever its controller makes; nobody if nothing does."""
-    return gang if gangs.is_shared(gang) else _made_by(_controller(pod))
+    return gang if gangs.is_shared(gang) else _made_by(pod.metadata.namespace, _controller(pod))
 
 
 def ghost_of(pod: pods.Pod) -> pods.Pod:
@@ -64,7 +65,7 @@ def noted(eviction: plan.Eviction, pod: pods.Pod, *, now: datetime.datetime, sec
         node=eviction.moves_to,
         requests=_amounts(pod),
         devices=tuple(
-            _device(one) for result in eviction.keeps for one in result.devices.results if not one.admin_access
+            device_of(one) for result in eviction.keeps for one in result.devices.results if not one.admin_access
         ),
     )
     spec = intents.IntentSpec(gang=eviction.gang.name, deadline=keeping.stamp(now, seconds), slot=slot)
@@ -100,11 +101,13 @@ class Reading:
             return Over("its pod was not asked to end")
         if self._has_come(kin, slot, order.instant(note.metadata.creation_timestamp)):
             return Over("what takes its pod's place has come")
-        return Place(kin, slot.node, _ghost(note, slot), (_allocation(slot),) if slot.devices else (), seconds)
+        return Place(
+            kin, slot.node, _ghost(note, slot), (allocation_of(slot.devices),) if slot.devices else (), seconds
+        )
 
     def _kin(self, note: intents.Intent, slot: intents.Slot) -> Kin | None:
         gang = (note.metadata.namespace, note.spec.gang)
-        return gang if gangs.is_shared(gang) else _made_by(slot.owner)
+        return gang if gangs.is_shared(gang) else _made_by(note.metadata.namespace, slot.owner)
 
     def _has_come(self, kin: Kin, slot: intents.Slot, since: datetime.datetime) -> bool:
         """Whether somebody who was made since then took the place, or another: whoever is on the node counts first."""
@@ -115,11 +118,15 @@ class Reading:
         return bool(came)
 
     def _members(self, kin: Kin) -> Iterator[pods.Pod]:
-        if kin[0]:
+        namespace, name = kin
+        if not name.startswith(_MADE_BY):
             found: Iterable[str] = self._world.gangs.members(kin)
             yield from (pod for id_ in found if (pod := self._world.pods.get(id_)) is not None)
-        else:
-            yield from (pod for pod in self._world.pods.values() if _controller(pod) == kin[1])
+            return
+        owner = name.removeprefix(_MADE_BY)
+        for pod in self._world.pods.values():
+            if pod.metadata.namespace == namespace and _controller(pod) == owner:
+                yield pod
 
     def _counts(self, pod: pods.Pod, slot: intents.Slot, since: datetime.datetime) -> bool:
         if pod.metadata.uid in (slot.uid, *self._counted) or order.instant(pod.metadata.creation_timestamp) < since:
@@ -142,8 +149,9 @@ def _controller(pod: pods.Pod) -> str:
     return next((one.uid for one in pod.metadata.owner_references if one.controller), "")
 
 
-def _made_by(owner: str) -> Kin | None:
-    return ("", owner) if owner else None
+def _made_by(namespace: str, owner: str) -> Kin | None:
+    """An owner makes pods in its own namespace: the same uid named elsewhere is somebody else's word."""
+    return (namespace, f"{_MADE_BY}{owner}") if owner else None
 
 
 def _amounts(pod: pods.Pod) -> dict[str, quantity.Quantity]:
@@ -164,7 +172,8 @@ def _ghost(note: intents.Intent, slot: intents.Slot) -> pods.Pod:
     return pods.Pod(metadata=metadata, spec=pods.PodSpec(containers=(pods.Container(name="slot", resources=asks),)))
 
 
-def _device(result: claims.DeviceRequestAllocationResult) -> intents.Device:
+def device_of(result: claims.DeviceRequestAllocationResult) -> intents.Device:
+    """A device of an allocation as it is put down."""
     return intents.Device(
         driver=result.driver,
         pool=result.pool,
@@ -174,7 +183,8 @@ def _device(result: claims.DeviceRequestAllocationResult) -> intents.Device:
     )
 
 
-def _allocation(slot: intents.Slot) -> claims.AllocationResult:
+def allocation_of(devices: Iterable[intents.Device]) -> claims.AllocationResult:
+    """Devices that were put down as an allocation."""
     results = tuple(
         claims.DeviceRequestAllocationResult(
             driver=one.driver,
@@ -183,6 +193,6 @@ def _allocation(slot: intents.Slot) -> claims.AllocationResult:
             share_id=one.share_id or None,
             consumed_capacity=one.consumed_capacity,
         )
-        for one in slot.devices
+        for one in devices
     )
     return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=results))

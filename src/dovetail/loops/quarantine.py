@@ -2,7 +2,7 @@
 
 The API forgets a force-deleted pod at once, its claim loses its devices soon after, and the node still runs the
 containers for a while. Such devices are held until the node lets go: it is gone, or it was ready for as long as the
-pod may take to stop. State in, instructions out; time is given. Never writes.
+pod may take to stop, and no longer than is set. State in, instructions out; time is given. Never writes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Held(NamedTuple):
 class Quarantine:
     """What is held, by the uid of the pod that was removed."""
 
-    def __init__(self, *, slack_seconds: float = 5.0) -> None:
+    def __init__(self, *, slack_seconds: float = 5.0, most_seconds: float = 300.0) -> None:
         self._slack = slack_seconds
+        self.most_seconds = most_seconds
         self.held: dict[str, Held] = {}
 
     def lost(self, pod: pods.Pod, used: Iterable[claims.AllocationResult], now: float) -> Held | None:
@@ -40,11 +41,18 @@ class Quarantine:
         if not fresh or not may_run(pod):
             return None
         grace = pod.spec.termination_grace_period_seconds
-        wait = (DEFAULT_GRACE_SECONDS if grace is None else float(grace)) + self._slack
+        # The owner chose the grace period, and the API bounds it by 2**63 seconds: the administrator's bound counts.
+        wait = min((DEFAULT_GRACE_SECONDS if grace is None else float(grace)) + self._slack, self.most_seconds)
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         before = known.allocations if known is not None else ()
         self.held[pod.metadata.uid] = Held(pod.spec.node_name, name, now + wait, wait, (*before, *fresh))
         return Held(pod.spec.node_name, name, now + wait, wait, fresh)
+
+    def resume(self, uid: str, held: Held) -> None:
+        """Goes on with what a predecessor held for a pod."""
+        known = self.held.get(uid)
+        before = known.allocations if known is not None else ()
+        self.held[uid] = held._replace(allocations=(*before, *held.allocations))
 
     def ended(self, uid: str) -> bool:
         """The pod ended properly after all; whether anything was held for it."""

@@ -1,4 +1,4 @@
-"""Takes over what a predecessor left in intents: completes or takes back what was begun, keeps places and promises.
+"""Takes over what a predecessor left in intents: completes or takes back starts, keeps places, promises and doubts.
 
 Given every intent there is, whatever is in it: each is handled alone, and one that cannot be acted upon is logged, told
 by an event and removed once its time is over. What one intent took on is not taken on by another. Never decides anew.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dovetail import errors
-from dovetail.loops import flights, parts, pledges, recovery, relapses, slots, tell
+from dovetail.loops import flights, parts, pledges, recovery, relapses, slots, tell, ward
 from dovetail.model import intents, kinds, plan
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -32,6 +32,7 @@ class Offices(NamedTuple):
     pledges: pledges.Pledges
     teller: tell.Teller
     relapses: relapses.Relapses
+    ward: ward.Ward
 
 
 class Resuming:
@@ -53,7 +54,9 @@ class Resuming:
         kept: list[intents.Intent] = []
         promised: list[intents.Intent] = []
         for intent in found:
-            if intent.spec.slot is not None:
+            if intent.spec.quarantine is not None:
+                self._attempt((intent,), functools.partial(self._offices.ward.take_over, intent))
+            elif intent.spec.slot is not None:
                 kept.append(intent)
             elif intent.spec.promise is not None:
                 promised.append(intent)

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from dovetail.loops import (
     audit,
@@ -25,7 +25,6 @@ from dovetail.loops import (
     nominating,
     noticing,
     pace,
-    parts,
     picture,
     places,
     pledges,
@@ -41,8 +40,10 @@ from dovetail.loops import (
     tell,
     turns,
     waiting,
+    ward,
 )
 from dovetail.loops import intents as keeping
+from dovetail.loops.settings import Settings as Settings
 from dovetail.model import claims, gangs, kinds, plan, pods, queues
 from dovetail.model import policy as policies
 from dovetail.ports import api as apis
@@ -57,36 +58,6 @@ from dovetail.world.world import World
 LOG = logging.getLogger("dovetail.schedule")
 HOUSEKEEPING_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0  # after turns that failed, one after the other
-
-
-class Settings(NamedTuple):
-    """What an operator can set about the loop."""
-
-    policy: policies.Policy = policies.DEFAULT
-    budget: policies.Budget = policies.LIVE
-    loop_bound_seconds: float = 0.05  # a batch is sized to hold the event loop no longer
-    batch_pods: int = 0  # 0: sized by what the last ones took
-    in_flight_pods: int = 64
-    stir_seconds: float = 0.5  # parked pods are asked about again no more often
-    conditions_timeout_seconds: float = 600.0
-    volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
-    quarantine_slack_seconds: float = 5.0
-    is_quarantining: bool = True
-    audit_seconds: float = 2.0  # 0: no audit
-    tells_scheduled: bool = True
-    events_per_second: float = 50.0
-    controller: str = "dovetail"
-    instance: str = "dovetail"
-    whole_pause_seconds: float = 0.1  # between two turns about everybody who waits
-    slot_seconds: float = 300.0  # for how long the place of a pod that was moved is kept
-    owner_seconds: float = 0.0  # how long news of a pod's owner may lag behind those of the pod
-    intent_part_bytes: int = parts.MOST_BYTES  # of what is put down about a gang in one object
-    drain_seconds: float = 0.0  # how long writes under way may take to be answered when told to stop
-
-    @property
-    def start_seconds(self) -> float:
-        """How long a gang's start may take before it is over one way or the other."""
-        return self.conditions_timeout_seconds + self.volumes_timeout_seconds
 
 
 class Decide(Protocol):
@@ -139,9 +110,13 @@ class Scheduler:
         self._report = report.Report(clock, meter_, tracer, self.progress)
         self._relapses = relapses_ or relapses.Relapses()
         self.teller = self._made_teller(api)
-        self.quarantine = quarantine.Quarantine(slack_seconds=settings.quarantine_slack_seconds)
+        self.quarantine = quarantine.Quarantine(
+            slack_seconds=settings.quarantine_slack_seconds, most_seconds=settings.quarantine_most_seconds
+        )
+        self._ward = ward.Ward(self.world, clock, self.quarantine, is_on=settings.is_quarantining)
         self._notices = self._made_notices()
         self._decide = decide
+        self._limits = budgets.Lookout(limits, self.world, clock, loosened=self._notices.ask_to_stir)
         self._failed_turns = 0  # in a row
         self._is_in_doubt = False  # whether a pod may be in no place, because noticing it failed
         self._numbers = numbers  # told those of every decision with queues
@@ -185,7 +160,7 @@ class Scheduler:
             clock=self._clock,
             teller=self.teller,
             report_=self._report,
-            quarantine_=self.quarantine if settings.is_quarantining else None,
+            ward_=self._ward if settings.is_quarantining else None,
             scheduler_names=settings.policy.scheduler_names,
             stir_seconds=settings.stir_seconds,
             owner_seconds=settings.owner_seconds,
@@ -213,7 +188,7 @@ class Scheduler:
 
     def _made_resuming(self) -> resuming.Resuming:
         """Who goes on with what a predecessor left."""
-        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller, self._relapses)
+        offices = resuming.Offices(self._flights, self._slots, self._pledges, self.teller, self._relapses, self._ward)
         seconds = self._settings.start_seconds
         return resuming.Resuming(self.world, offices, clock=self._clock, meter_=self._meter, longest_seconds=seconds)
 
@@ -316,6 +291,7 @@ class Scheduler:
         try:
             await self._resume()
             await self._look_around()
+            await self._limits.look()
         except BaseException:
             self.picture.unlisten(self._observe)
             await lasting.cancelled(self._flights.tasks)
@@ -546,6 +522,14 @@ class Scheduler:
 
     # Housekeeping
 
+    def _look_at_budgets(self) -> None:
+        if self._limits.is_due:
+            self._flights.begin(self._flights.guarded("budgets", self._limits.look()))
+
+    def _note_quarantine(self) -> None:
+        for work in self._ward.writes(self._keeper):
+            self._flights.begin(self._flights.guarded("quarantine", work))
+
     async def _keep_house(self) -> None:
         """Chore after chore, over and over; one that fails keeps none of the others from being done."""
         chores: tuple[Callable[[], object], ...] = (
@@ -554,7 +538,9 @@ class Scheduler:
             self._consider_lost,
             self._notices.let_go,
             self._returning.look,
+            self._look_at_budgets,
             self._expire_slots,
+            self._note_quarantine,
             self._let_promises_go,
             self._count,
             self._wake_if_due,

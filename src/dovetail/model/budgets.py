@@ -17,6 +17,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
     """What the disruption controller counted last."""
 
     disruptions_allowed: meta.Int32 = 0
+    desired_healthy: meta.Int32 = 0
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

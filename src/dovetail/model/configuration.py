@@ -190,6 +190,9 @@ class Quarantine(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     slack_seconds: Annotated[
         float, Meta(ge=0, le=DAY_SECONDS, description="held so much longer than the pod may take to stop")
     ] = 5.0
+    max_seconds: Annotated[
+        float, Meta(ge=0, le=DAY_SECONDS, description="held no longer than this, whatever grace period the pod chose")
+    ] = 300.0
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -1,7 +1,8 @@
 """Intent of dovetail.dev/v1alpha1: what a scheduler means to do or has promised, kept for whoever schedules next.
 
-One is about one of three things: pods of a gang that are being given their nodes; the start a gang was promised; the
-place of a pod that was moved, kept for what comes after it. Written once: what changes is written anew.
+One is about one of four things: pods of a gang that are being given their nodes; the start a gang was promised; the
+place of a pod that was moved, kept for what comes after it; devices of a pod that was removed by force. Written once:
+what changes is written anew.
 """
 
 from __future__ import annotations
@@ -50,6 +51,17 @@ class Slot(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", 
     devices: tuple[Device, ...] = ()
 
 
+class Quarantine(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+    """Devices that a pod removed by force may still be using: kept out of use, and charged to its queue."""
+
+    pod: str = ""
+    uid: str = ""
+    node: str = ""
+    queue: str = ""
+    seconds: meta.Int64 = 0  # for how long from the removal on
+    devices: tuple[Device, ...] = ()
+
+
 class IntentSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """What was begun or promised, and by when it is over one way or the other.
 
@@ -65,6 +77,7 @@ class IntentSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     batch: str = ""
     promise: Promise | None = None
     slot: Slot | None = None
+    quarantine: Quarantine | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):

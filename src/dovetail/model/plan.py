@@ -151,6 +151,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     moved_from: Instant | None = None  # the hour it was promised before, if that was earlier
     cause: str = ""
     lost_to: str = ""  # why that hour is not kept, where there is no other
+    ahead: tuple[str, ...] = ()  # uids of pods that started since it was made and say more than is enforced
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
     NOT_OWNED = "NotOwned"  # nodes or devices that belong to another scheduler
     TAINT = "DevicesTainted"
     IN_USE = "DevicesInUse"
+    QUARANTINE = "DevicesQuarantined"  # their pod was removed by force and may still run
     COUNTERS = "CountersExhausted"
     CAPACITY = "CapacityExhausted"
     CONSTRAINT = "ConstraintUnmet"
@@ -44,6 +45,8 @@ class ReasonCode(StrEnum):
     SPREAD_LABEL = "TopologyLabelMissing"  # the node says nothing about its place
     HOST_PORT = "HostPortInUse"
     NOMINATED = "HeldForNominatedPod"
+    PROMISED = "KeptForPromise"  # the pod would still be there when somebody was promised to start
+    NEVER = "FitsNoNode"  # no node could serve it, were all of them empty
     ROOM = "TooLittleRoom"  # cpu, memory, pods, extended resources
     CLAIM_ELSEWHERE = "ClaimAllocatedElsewhere"
     CLAIM_MISSING = "ClaimMissing"
@@ -69,6 +72,7 @@ class ReasonCode(StrEnum):
     QUEUE_LIMIT = "QueueLimitReached"
     QUEUE_QUOTA = "NonPreemptibleOverQuota"
     POWER_CAP = "PowerCapReached"  # of a rack, or whatever a Topology caps
+    QUEUE_BEHIND = "QueueBelowQuota"  # behind work of others beyond their quota that cannot be made to yield
     QUEUE_SHARE = "QueueAtFairShare"
     QUEUE_UNUSABLE = "QueueUnusable"  # it does not exist, is not for this namespace, or is broken
     GANG_INCOMPLETE = "GangIncomplete"  # too few pods are there to reach its minimum

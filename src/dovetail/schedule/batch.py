@@ -22,12 +22,12 @@ from dovetail.schedule.gangs import roster
 from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Given, Stage, Yielded
-from dovetail.schedule.queues import amounts, fairshare, gate, history, numbers, power, precedence
-from dovetail.schedule.queues.accounts import Accounts
+from dovetail.schedule.queues import amounts, fairshare, gate, history, hopeless, numbers, power, precedence
+from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.schedule.steps import LOOK, PLACE, SpentError, Steps
-from dovetail.schedule.yielding import overtime, rules, stale
+from dovetail.schedule.yielding import behind, overtime, rules, stale
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -65,6 +65,7 @@ class Batch:
         )
         for job in listed.left_out(world, known, aside):
             self._stage.charge_left_out(job)
+        self._charge_doubts()
         saturated = _saturated(policy_.batch, now)
         for job in jobs.values():
             job.priced_by(self._price)
@@ -84,20 +85,36 @@ class Batch:
         self._stage.toward = toward
         self._wake: datetime.datetime | None = None
         self._promises: promises.Promises | None = None
+        self._hopeless: set[str] = set()  # pods that wait and fit no node, were all of them empty
         self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
         self._note_waiting()
         weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
         used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
         fairshare.divide(accounts, usage=used, usage_weight=weight)
 
+    def _charge_doubts(self) -> None:
+        """Devices a removed pod may still be using are its queue's, which cannot be made to give them back."""
+        world, accounts = self._stage.world, self._stage.accounts
+        for name, doubt in world.doubts.items():
+            cost = self._stage.tariff.of_claim(("", name), world.held[name])
+            queue = doubt.queue if doubt.queue in accounts.by_name else NO_QUEUE
+            accounts.charge(queue, cost, is_fixed=True)
+
     def _note_waiting(self) -> None:
         """Notes for every queue what it waits for; what costs the same is counted first."""
         counts: Counter[tuple[str, int]] = Counter()
         costs: dict[int, amounts.Amounts] = {}
+        stage = self._stage
+        judged = hopeless.Hopeless(stage.world, stage.policy) if stage.world.queues else None
         for job in self._pending.values():
-            for id_, state in job.state.items():
-                if state is State.WAITING and job.id not in self._refused:
-                    most = self._stage.waits_for(id_)[1]
+            if job.id in self._refused:
+                continue
+            waits = {id_: stage.waits_for(id_) for id_, state in job.state.items() if state is State.WAITING}
+            if judged is not None:
+                least = {id_: one[0] for id_, one in waits.items()}
+                self._hopeless |= judged.of(job, least, stage.accounts.capacity)
+            for id_, (_, most) in waits.items():
+                if id_ not in self._hopeless:
                     costs[id(most)] = most
                     counts[job.queue, id(most)] += 1
         for (queue, cost), count in counts.items():
@@ -298,7 +315,7 @@ class Batch:
         costs = [self._stage.waits_for(id_)[0] for id_ in ids]
         least = costs[0] if len(costs) == 1 else amounts.total(costs)
         account = self._stage.accounts.by_name[job.queue]
-        return gate.refusal(account, least, is_fixed=not job.is_preemptible)
+        return gate.refusal(account, least, is_fixed=not job.is_preemptible, why=job.fixed_by)
 
     def _make_yield(self, placer: Placer, ruling: rules.Rules, step: policy.Step) -> None:
         """One way of making room, for everybody who still waits; for those who had no turn in this round if bounded."""
@@ -427,6 +444,19 @@ class Batch:
         """Whether an earlier decision of this round said why a job waits, and nothing is to be added."""
         return self._rounds.is_under_way and self._has_looked(job, policy.Step.ALLOCATE)
 
+    def _with_blockers(self, refusal: plan.Refusal, waits_behind: behind.Behind) -> plan.Refusal:
+        """Whoever waits below its queue's quota is told behind whom, unless something of its own is in its way."""
+        if not self._stage.world.queues or not self._stage.knows(refusal.pod.uid):
+            return refusal
+        job = self._stage.job_of(refusal.pod.uid)
+        if refusal.pod.uid in self._hopeless:
+            return refuse.also(refusal, _HOPELESS)
+        is_own = any(one.reason.code in _OWN_OBSTACLES for one in refusal.obstacles)
+        if is_own or refusal.is_undecided or job.id in self._refused or not job.next_pods():
+            return refusal
+        reason = waits_behind.of(job)
+        return refusal if reason is None else refuse.also(refusal, reason)
+
     def _unasked(self, pod: pods.Pod) -> plan.Refusal:
         """Gates and claims say why, else it is another's turn."""
         needs = ready.needs(pod, self._stage.books)
@@ -454,7 +484,9 @@ class Batch:
         if self._promises is not None:
             self._wake_by(self._promises.wake_at())
         said = {id_: one for one in promised for id_ in stage.jobs[str(one.gang)].pods}
+        waits_behind = behind.Behind(stage)
         for refusal in self._refusals():
+            refusal = self._with_blockers(refusal, waits_behind)
             made.wait(promises.added(refusal, said.get(refusal.pod.uid)))
         self._end_turn()
         told = numbers.numbers(stage.accounts, stage.jobs.values())
@@ -506,6 +538,24 @@ def _bound(count: Steps, end: float, *, is_first: bool) -> int | None:
 
 
 _CUT_SHORT = Reason(code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn")
+_OWN_OBSTACLES = frozenset(  # of the pod, its gang or its queue: room would not help
+    {
+        ReasonCode.GATED,
+        ReasonCode.GANG_INCOMPLETE,
+        ReasonCode.QUEUE_LIMIT,
+        ReasonCode.QUEUE_QUOTA,
+        ReasonCode.POWER_CAP,
+        ReasonCode.NEVER,
+        ReasonCode.INPUT,
+        ReasonCode.CLAIM_MISSING,
+        ReasonCode.CLAIM_NOT_MADE,
+        ReasonCode.CLAIM_QUEUE,
+    }
+)
+_HOPELESS = Reason(
+    code=ReasonCode.NEVER,
+    detail="it fits no node even if all were empty, so it adds nothing to what its queue is due",
+)
 _NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")
 _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
 

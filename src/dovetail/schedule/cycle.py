@@ -12,7 +12,7 @@ from dovetail.model import gangs, pods
 from dovetail.model import plan as plans
 from dovetail.model import policy as policies
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import batch, draft, order, placement, ready, refuse
+from dovetail.schedule import batch, draft, order, placement, quarantined, ready, refuse
 from dovetail.schedule.claims import Books, Needs
 from dovetail.schedule.queues import power
 from dovetail.world import events
@@ -38,11 +38,12 @@ def decide(
     queues nor gangs, and nobody to yield, not linear in pods that are not asked about.
     """
     if world.queues or not world.gangs.is_trivial or power.has_caps(world):
-        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
-    alone = _one_by_one(world, policy, budget, among, aside)
-    if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, alone):
-        return _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
-    return alone
+        plan = _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
+        return quarantined.named(plan, world)
+    plan = _one_by_one(world, policy, budget, among, aside)
+    if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, plan):
+        plan = _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
+    return quarantined.named(plan, world)
 
 
 def _together(

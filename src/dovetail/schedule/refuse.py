@@ -88,6 +88,26 @@ def beside(refusal: plan.Refusal, reason: Reason) -> plan.Refusal:
     return msgspec.structs.replace(refusal, summary=f"{reason}; elsewhere: {refusal.summary}", obstacles=obstacles)
 
 
+def kept_back(refusal: plan.Refusal, kept: Mapping[Reason, int]) -> plan.Refusal:
+    """The same refusal where nodes that would do are kept for others: for whom, and how many nodes each."""
+    if not kept:
+        return refusal
+    added = tuple(plan.Obstacle(reason=reason, nodes=count) for reason, count in kept.items())
+    nodes = sum(kept.values())
+    phrases = ", ".join(map(_phrase, added[:SHOWN]))
+    summary = f"{nodes} {'node' if nodes == 1 else 'nodes'}: {phrases}"
+    others = tuple(one for one in refusal.obstacles if one.reason.code is not ReasonCode.NO_NODES)
+    if others:
+        summary = f"{summary}; elsewhere: {refusal.summary}"
+    return msgspec.structs.replace(refusal, summary=summary, obstacles=(*added, *others))
+
+
+def also(refusal: plan.Refusal, reason: Reason) -> plan.Refusal:
+    """The same refusal with something more to know about it."""
+    obstacles = (*refusal.obstacles, plan.Obstacle(reason=reason))
+    return msgspec.structs.replace(refusal, summary=f"{refusal.summary}; {reason}", obstacles=obstacles)
+
+
 def of_pod(pod: pods.Pod, reasons: tuple[Reason, ...], *, is_undecided: bool = False) -> plan.Refusal:
     """The refusal of a pod for reasons of its own."""
     return plan.Refusal(
@@ -139,7 +159,7 @@ def _phrase(obstacle: plan.Obstacle) -> str:
             return f"{count} lack{'' if many else 's'} label {reason.subject}, over which such pods are spread"
         case ReasonCode.HOST_PORT:
             return f"{count} {'have' if many else 'has'} {reason.subject} in use"
-        case ReasonCode.NOMINATED:
+        case ReasonCode.NOMINATED | ReasonCode.PROMISED:
             return f"{count} {'are' if many else 'is'} kept for {reason.subject}"
         case ReasonCode.CLAIM_ELSEWHERE:
             return f"{count} cannot reach the devices of {reason.subject}"

@@ -50,6 +50,11 @@ class Inventory:
             known = self._views[node] = views.node_view(self._nodes[node], pools, self._usage, self._rules)
         return known
 
+    def empty_view(self, node: str) -> NodeView:
+        """The node's devices if nothing of them were in use."""
+        keys = sorted(self._local.get(node, ())) + sorted(self._wide)
+        return views.node_view(self._nodes[node], [self._pools[key] for key in keys], Usage())
+
     def users(self, pool: PoolKey, device: str) -> tuple[ObjectKey, ...]:
         """The claims that hold a device. Administrative access holds nothing."""
         return tuple(sorted(self._holders.of_device(pool, device)))

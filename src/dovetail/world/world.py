@@ -34,9 +34,11 @@ from dovetail.world.crowd import Crowd
 from dovetail.world.devices import Devices
 from dovetail.world.events import Changed, Event, Object, ObjectKey, claims_of, key_of, pod_id
 from dovetail.world.gangs import Gangs
+from dovetail.world.holds import Doubt
 from dovetail.world.inventory import Inventory
 from dovetail.world.journal import Journal
 from dovetail.world.pools import PoolKey
+from dovetail.world.shields import Shields
 from dovetail.world.storage import Storage
 from dovetail.world.trial import Trial, UndoLog
 from dovetail.world.view import NodeView
@@ -68,6 +70,7 @@ class World:
         self.queues: dict[str, queues.Queue] = {}
         self.topologies: dict[str, topologies.Topology] = {}
         self.gangs = Gangs()  # who belongs together
+        self.shields = Shields()  # disruption budgets; put in by whoever lists them, between decisions
         self.idle: dict[str, idling.IdleState] = {}  # by pod; written by whoever measures, between decisions
         self.images: Counter[str] = Counter()  # by name, how many nodes hold it
         self.crowd = Crowd()  # the pods on nodes, as others see them
@@ -75,6 +78,7 @@ class World:
         self.assumed: dict[str, Assumption] = {}
         self.promises: dict[plan.GangRef, plan.Promise] = {}  # starts promised before, or lost, as last told
         self.held: dict[str, claims.AllocationResult] = {}  # kept out of use, by the name it was held under
+        self.doubts: dict[str, Doubt] = {}  # why some of that is held, under the same names
         self.journal = Journal()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
         self.nodes_version = 0  # grows with every change of a node that decisions read
@@ -97,6 +101,10 @@ class World:
     def view(self, node: str) -> NodeView:
         """The node's devices as allocation sees them, assumptions included."""
         return self._inventory.view(node)
+
+    def empty_view(self, node: str) -> NodeView:
+        """The same if nothing were in use, and nobody had tainted devices by a rule. Worked out with every call."""
+        return self._inventory.empty_view(node)
 
     def free(self, node: str) -> Resources:
         """What bound and assumed pods leave of the node."""
@@ -210,7 +218,7 @@ class World:
 
     def _put_pod(self, pod: pods.Pod, *, is_there: bool) -> None:
         id_ = pod_id(pod)
-        self.pods.pop(id_, None)
+        self.shields.join(id_, self.pods.pop(id_, None), pod if is_there else None)
         self._pending.pop(id_, None)
         self.gangs.join(id_, pod if is_there else None)
         self.crowd.expect(id_, None)
@@ -387,17 +395,25 @@ class World:
         known = [one for one in promises if one.start is not None or one.moved_from is not None]
         self.promises = {one.gang: one for one in known}
 
-    def hold(self, name: str, allocation: claims.AllocationResult) -> None:
-        """Keeps devices out of use until they are released; what was held under the name before is released."""
+    def hold(self, name: str, allocation: claims.AllocationResult, doubt: Doubt | None = None) -> None:
+        """Keeps devices out of use until they are released; what was held under the name before is released.
+
+        With a doubt about a pod that is gone they are charged to its queue meanwhile.
+        """
         self.release(name)
+        self.changes += 1
+        if doubt is not None:
+            self.doubts[name] = doubt
         self.held[name] = allocation
         self._inventory.use(allocation, None, sign=1)
 
     def release(self, name: str) -> None:
         """Gives back what is held under a name, if anything is."""
         self._refuse_in_trial("devices were held or released")
+        self.doubts.pop(name, None)
         allocation = self.held.pop(name, None)
         if allocation is not None:
+            self.changes += 1
             self._inventory.use(allocation, None, sign=-1)
 
     @contextmanager

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.model import claims as claiming
-from dovetail.model import classes, leases, nodes, pods, quotas, slices
+from dovetail.model import classes, leases, nodes, pods, queues, quotas, slices
 
 Version = tuple[int, int]
 
@@ -103,6 +103,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[pods.Pod, ...] | None = None
     leases: tuple[leases.Lease, ...] | None = None
     quotas: tuple[quotas.ResourceQuota, ...] | None = None
+    queues: tuple[queues.Queue, ...] | None = None
     unread: dict[str, str] = {}
 
 

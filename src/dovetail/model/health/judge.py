@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.health import control, hardware, tenants
+from dovetail.model.health import borrowing, control, hardware, tenants
 from dovetail.model.health.facts import Facts, Finding, Severity
 
 Check = Callable[[Facts], Iterator[Finding]]
@@ -29,6 +29,7 @@ CHECKS: Final[tuple[tuple[str, Check, tuple[str, ...]], ...]] = (
     ("general pods", tenants.general_pods, ("nodes", "pods")),
     ("claims", tenants.claims_not_made, ("pods",)),
     ("quotas", tenants.used_up, ("quotas",)),
+    ("queues", borrowing.held_up, ("queues",)),
 )
 _ORDER: Final = {severity: place for place, severity in enumerate(Severity)}
 

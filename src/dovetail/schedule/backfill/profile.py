@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from dovetail.model import claims, durations
-from dovetail.schedule.backfill.runtimes import Runtimes
+from dovetail.schedule.backfill.runtimes import End, Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
@@ -57,6 +57,7 @@ class Leavers:
     """Pods on nodes by the hour at which they end, and those of which nobody knows it."""
 
     def __init__(self, ends: Sequence[tuple[datetime.datetime, str]], staying: Sequence[str]) -> None:
+        self.ends = ends
         self.staying = staying
         self.has_nominated = False  # some only come once others left: they are not where a count would look for them
         self._hours = [at for at, _ in ends]
@@ -84,9 +85,37 @@ class Profile:
         self._times = times
         self._bound: tuple[list[tuple[datetime.datetime, str]], list[str]] | None = None
         self._by_node: dict[str, list[str]] | None = None
+        self.ranks: dict[str, int] = {}  # by promised job, in which order the promises were made
+        self.ahead: dict[str, set[str]] = {}  # by promised job, pods that started since and state more than is enforced
 
-    def leavers(self) -> Leavers:
-        """Who ends when, as things stand now. What is bound is looked at once."""
+    def leavers(self, job: Job) -> Leavers:
+        """Who ends when, as things stand now, for a job to be promised a start. What is bound is looked at once.
+
+        A pod that runs ahead of the job's promise counts with the time after which it is ended, not with what it says:
+        two such pods could otherwise each stand on the other's word.
+        """
+        found = self._leavers()
+        ahead = self.ahead.get(job.id)
+        if not ahead:
+            return found
+        sure = [(end.at, id_) for id_ in ahead if (end := self._end_of(id_, ahead)) is not None]
+        plain = [one for one in found.ends if one[1] not in ahead]
+        known = {id_ for _, id_ in sure}
+        there = {id_ for _, id_ in found.ends} | set(found.staying)
+        staying = [id_ for id_ in found.staying if id_ not in known]
+        staying += [id_ for _, id_ in found.ends if id_ in ahead and id_ not in known]
+        strict = Leavers(sorted((*plain, *(one for one in sure if one[1] in there))), staying)
+        strict.has_nominated = found.has_nominated
+        return strict
+
+    def _end_of(self, id_: str, ahead: Collection[str]) -> End | None:
+        stage = self._stage
+        if not stage.knows(id_):
+            return None
+        is_new = id_ in stage.given
+        return self._times.end_of(stage.job_of(id_), id_, is_new=is_new, is_ahead=id_ in ahead)
+
+    def _leavers(self) -> Leavers:
         stage = self._stage
         if self._bound is None:
             there = [(job, id_) for job in stage.jobs.values() for id_ in job.pods if job.state[id_] in _THERE]
@@ -118,7 +147,7 @@ class Profile:
 
         Tries a few moments, not all.
         """
-        leavers = self.leavers()
+        leavers = self.leavers(job)
         hours = leavers.moments() | {one.end for one in kept if one.end is not None and one.end > self._times.now}
         hours.add(self._times.now)  # some have ended, and are about to give back what they held
         moments = sorted(hour for hour in hours if before is None or hour < before)
@@ -144,7 +173,7 @@ class Profile:
     def seats_at(self, job: Job, at: datetime.datetime, wanted: Mapping[str, str], kept: Sequence[Held]) -> Held | None:
         """The same pods on the same nodes at that hour, if they still fit there, on whichever devices."""
         nodes = set(wanted.values())
-        with self.at(at, on=nodes), self._keeping(kept, at, self._end(job, at)):
+        with self.at(at, on=nodes, promised=job), self._keeping(kept, job, at):
             for id_, node in wanted.items():
                 if node not in self._stage.world.nodes or self._stage.place(job, id_, within=(node,)) is not None:
                     return None
@@ -152,7 +181,8 @@ class Profile:
 
     def is_free(self, held: Held, kept: Sequence[Held]) -> bool:
         """Whether the very devices of a promise, and the room, can still be had at its hour."""
-        with self.at(held.start, on=held.nodes()), self._keeping(kept, held.start, held.end):
+        at_hour = self.at(held.start, on=held.nodes(), promised=held.job)
+        with at_hour, self._keeping(kept, held.job, held.start):
             self.seat(held, held.seats)
             return all(
                 self._stage.world.sound(node, _taken(held, node)) is None
@@ -161,12 +191,16 @@ class Profile:
             )
 
     @contextmanager
-    def at(self, hour: datetime.datetime, *, on: Collection[str]) -> Iterator[None]:
-        """The world, on these nodes, once those who end by then are gone. Everything done inside is taken back."""
+    def at(self, hour: datetime.datetime, *, on: Collection[str], promised: Job) -> Iterator[None]:
+        """The world, on these nodes, once those who end by then are gone. Everything done inside is taken back.
+
+        Who runs ahead of the promised job is gone only if it is ended by then.
+        """
         stage = self._stage
+        ahead = self.ahead.get(promised.id, ())
         with stage.attempt(), stage.later():
             for job, id_ in self._there(on):
-                end = self._times.end_of(job, id_, is_new=id_ in stage.given)
+                end = self._times.end_of(job, id_, is_new=id_ in stage.given, is_ahead=id_ in ahead)
                 if end is not None and end.at <= hour:
                     self._take_off(id_)
             yield
@@ -193,7 +227,7 @@ class Profile:
         with self._stage.attempt(), self._stage.later():
             for id_ in gone:
                 self._take_off(id_)
-            with self._keeping(kept, at, self._end(job, at)):
+            with self._keeping(kept, job, at):
                 if self._placer.step(job, ids) is not None:
                     return None
                 return self._given(ids)
@@ -213,10 +247,17 @@ class Profile:
             world.vacate(id_)
 
     @contextmanager
-    def _keeping(self, kept: Sequence[Held], start: datetime.datetime, end: datetime.datetime | None) -> Iterator[None]:
-        """The world with what is kept for others in these hours. Taken back with the attempt around it."""
+    def _keeping(self, kept: Sequence[Held], job: Job, start: datetime.datetime) -> Iterator[None]:
+        """The world with what is kept for others while the job runs from then on. Taken back with the attempt.
+
+        To those who were promised a start before the job it counts with the time after which it is ended; those who
+        were promised theirs since took its word for it.
+        """
+        said, sure = self._end(job, start), self._sure_end(job, start)
+        rank = self.ranks.get(job.id)
         for one in kept:
-            if one.overlaps(start, end):
+            is_older = rank is None or self.ranks.get(one.job.id, rank) < rank
+            if one.overlaps(start, sure if is_older else said):
                 self.seat(one, one.seats)
         yield
 
@@ -229,6 +270,10 @@ class Profile:
 
     def _end(self, job: Job, start: datetime.datetime) -> datetime.datetime | None:
         seconds = self._times.longest(job)
+        return None if seconds is None else durations.later(start, seconds)
+
+    def _sure_end(self, job: Job, start: datetime.datetime) -> datetime.datetime | None:
+        seconds = self._times.enforced(job)
         return None if seconds is None else durations.later(start, seconds)
 
     def _never(self, job: Job, ids: Sequence[str], leavers: Leavers) -> Unknown:

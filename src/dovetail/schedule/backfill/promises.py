@@ -15,12 +15,14 @@ from contextlib import contextmanager
 import msgspec
 
 from dovetail.model import durations, plan, pods
+from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.backfill.profile import NEVER, Held, Profile, Unknown
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage
 from dovetail.schedule.placement import Found
+from dovetail.world.events import pod_id
 
 
 def begun(stage: Stage, placer: Placer) -> Promises | None:
@@ -66,7 +68,7 @@ class Promises:
         self._before: dict[str, plan.Promise] = {}
         self._lost: dict[str, plan.Promise] = {}  # before that: they have no hour, and are told why
         self._shut: set[str] = set()  # jobs whose queue takes no more
-        self._ranks: dict[str, int] = {}  # of promises made before, the first of them first
+        self._ranks = self._profile.ranks  # of promises, those made first first
         self._made = 0  # to those first in line
         self._seen: dict[str, list[str]] = {}  # by node, who was given room there when promises were last looked at
         self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
@@ -77,6 +79,7 @@ class Promises:
                     self._lost[job.id] = promise
                     continue
                 self._before[job.id] = promise
+                self._profile.ahead[job.id] = set(promise.ahead)
                 self._ranks[job.id] = len(self._ranks)
         for id_, promise in sorted(self._before.items(), key=_hour):  # who starts earlier has less to choose from
             self._restore(stage.jobs[id_], promise)
@@ -102,7 +105,7 @@ class Promises:
         """Whether the place may be taken now: everybody else still gets what was promised, at that time."""
         if self._is_trying:
             return True
-        seconds = self._times.longest(job)
+        seconds = self._times.enforced(job)
         end = None if seconds is None else durations.later(self._now, seconds)
         near = [held for held in self._held.values() if held.on(found.node)]
         if near:
@@ -116,7 +119,26 @@ class Promises:
                 with self._trying():
                     if not self._survives(held, seats, pod, found):
                         return False
+        self._note_ahead(job, pod)
         return True
+
+    def kept_for(self, job: Job, node: str) -> Reason:
+        """Who was promised a start on the node."""
+        held = sorted((one for one in self._open() if one.job is not job and one.on(node)), key=lambda one: one.start)
+        names = ", ".join(f"{one.job.id}, promised {_stamp(one.start)}" for one in held[:3])
+        return Reason(code=ReasonCode.PROMISED, subject=names)
+
+    def _note_ahead(self, job: Job, pod: pods.Pod) -> None:
+        """Whoever starts while a promise stands counts, for that promise, with the time after which it is ended.
+
+        On whichever node: a promise must not move to another one, and give up its own, on such a pod's word.
+        """
+        expected = self._times.expected(job)
+        if expected is None or expected == self._times.enforced(job):
+            return
+        for held in self._held.values():
+            if held.job is not job and not self._comes_before(job, held.job):
+                self._profile.ahead.setdefault(held.job.id, set()).add(pod_id(pod))
 
     def stands(self, job: Job) -> bool:
         """Whether everybody a job does not come before still gets what was promised, as things now are."""
@@ -168,7 +190,7 @@ class Promises:
     def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
         """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
         stage, world, node = self._stage, self._stage.world, found.node
-        with self._profile.at(held.start, on=(node,)):
+        with self._profile.at(held.start, on=(node,), promised=held.job):
             every = dict(found.taken(pod))
             world.assume(pod, node, every)
             with world.trial():
@@ -203,9 +225,13 @@ class Promises:
         kept = [one for one in self._open() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
         with self._trying():
             found = self._profile.first_start(job, ids, kept, before=None if before is None else before.start)
+            if isinstance(found, Unknown) and self._profile.ahead.pop(job.id, set()):
+                # Lost for another cause, and those who started since do not say more: what they expect is all there is.
+                found = self._profile.first_start(job, ids, kept)
         if isinstance(found, Unknown):
             self._unknown[job.id] = found
             return
+        self._ranks.setdefault(job.id, len(self._ranks))
         if found is None:
             assert before is not None
             found = before
@@ -268,7 +294,7 @@ class Promises:
                 self._promise(kept.job, [*kept.seats])
         self._take_up_again()
         made = [*self._nominated(nominated)]
-        made += [self._told(held) for held in self._held.values()]
+        made += [self._told(held) for held in sorted(self._held.values(), key=lambda one: self._ranks[one.job.id])]
         return (*made, *self._silent())
 
     def _silent(self) -> Iterator[plan.Promise]:
@@ -317,12 +343,14 @@ class Promises:
 
     def _told(self, held: Held) -> plan.Promise:
         before, lost = self._before.get(held.job.id), self._lost.get(held.job.id)
-        made = plan.Promise(gang=_ref(held.job), start=held.start, latest=self._latest(held), seats=_seats(held))
-        if (
-            lost is not None
-            and lost.moved_from is not None
-            and held.start > durations.later(lost.moved_from, LATE_SECONDS)
-        ):
+        made = plan.Promise(
+            gang=_ref(held.job),
+            start=held.start,
+            latest=self._latest(held),
+            seats=_seats(held),
+            ahead=self._ahead_of(held.job),
+        )
+        if lost is not None and lost.moved_from is not None and _is_later(held.start, lost.moved_from):
             return _moved(made, lost.moved_from, lost.lost_to)
         if before is None or before.start is None:
             return made
@@ -331,6 +359,12 @@ class Promises:
         if before.start < held.start <= self._now:  # due: its hour stays what it was while the room is being cleared
             made = msgspec.structs.replace(made, start=before.start)
         return _moved(made, before.moved_from, before.cause)
+
+    def _ahead_of(self, job: Job) -> tuple[str, ...]:
+        """The pods that run ahead of a promise, without those that ended or were not given a node after all."""
+        world, given = self._stage.world, self._stage.given
+        noted = self._profile.ahead.get(job.id, ())
+        return tuple(sorted(id_ for id_ in noted if id_ in given or id_ in world.running() or id_ in world.assumed))
 
     def _latest(self, held: Held) -> datetime.datetime | None:
         """The start, should everybody who is on its nodes take as long as they may."""
@@ -441,6 +475,7 @@ def _moved(promise: plan.Promise, moved_from: datetime.datetime | None, cause: s
         seats=promise.seats,
         moved_from=moved_from,
         cause=cause,
+        ahead=promise.ahead,
     )
 
 

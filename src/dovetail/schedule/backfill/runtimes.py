@@ -41,15 +41,30 @@ class Runtimes:
 
     def longest(self, job: Job) -> int | None:
         """Seconds it takes at most, by what it says and what its queue allows."""
-        return _first(limit(job.gang, self.allowed(job)), job.gang.expected_runtime)
+        return _first(self.enforced(job), job.gang.expected_runtime)
+
+    def enforced(self, job: Job) -> int | None:
+        """Seconds after which it is ended whatever it says: only such a time lets it run ahead of a promise.
+
+        What a disruption budget keeps from being evicted ends by its pods' own deadline alone: the kubelet sees to it.
+        """
+        if not job.shield:
+            return limit(job.gang, self.allowed(job))
+        own = [pod.spec.active_deadline_seconds for pod in job.pods.values()]
+        return max((one for one in own if one is not None), default=None) if None not in own else None
 
     def allowed(self, job: Job) -> int | None:
         """Seconds work of its queue may run: the first that is set from the queue upwards."""
         return allowed(self._accounts, job.queue)
 
-    def end_of(self, job: Job, id_: str, *, is_late: bool = False, is_new: bool = False) -> End | None:
-        """When a pod that runs, or starts now, ends; by the longest time it may take if it is to be late."""
-        seconds = self.longest(job) if is_late else self.expected(job)
+    def end_of(
+        self, job: Job, id_: str, *, is_late: bool = False, is_new: bool = False, is_ahead: bool = False
+    ) -> End | None:
+        """When a pod that runs, or starts now, ends; by the longest time it may take if it is to be late.
+
+        For a promise that the pod runs ahead of (`is_ahead`) only the time counts after which it is ended.
+        """
+        seconds = self.enforced(job) if is_ahead else self.longest(job) if is_late else self.expected(job)
         if seconds is None:
             return None
         began = job.pods[id_].status.start_time

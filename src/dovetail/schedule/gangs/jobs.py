@@ -65,6 +65,8 @@ class Job:
 
     idle_since: datetime.datetime | None = None  # all it holds is nearly unused: it may be made to yield, and first
     round_ = looked = 0  # in which round of decisions it had a turn, and in which of their steps
+    shield = ""  # the disruption budget that keeps its pods from being evicted, if one does
+    fixed_by = ""  # why it cannot be made to yield although it does not ask for that; nothing if it can
     is_aged = False  # as old as counts: no younger one comes before it, and among such age does not decide
 
     def __init__(

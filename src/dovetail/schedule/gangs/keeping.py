@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dovetail.model import plan, pods
+from dovetail.model.reasons import Reason
 from dovetail.schedule.claims import Needs
 from dovetail.schedule.gangs.jobs import Job
 from dovetail.schedule.placement import Found, Search
@@ -24,6 +25,9 @@ class Guard(Protocol):
 
     def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
         """Whether the place may be taken: nobody loses what was promised."""
+
+    def kept_for(self, job: Job, node: str) -> Reason:
+        """For whom a node is kept that the job may not take."""
 
     def stands(self, job: Job) -> bool:
         """Whether nobody lost what was promised, once others yielded to a job, moved, or stayed after all."""

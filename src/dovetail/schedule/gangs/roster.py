@@ -23,6 +23,8 @@ from dovetail.schedule.queues.bills import Bills
 from dovetail.schedule.yielding import idleness
 from dovetail.world.world import World
 
+NOT_REMADE: Final = "nothing makes its pod again (dovetail.dev/when-evicted: end would let it yield)"
+
 
 class Roster:
     """The jobs of one world under one policy."""
@@ -35,6 +37,7 @@ class Roster:
         self._foreign: dict[GangKey, gangs.Gang] = {}  # gangs of which no pod is ours to decide about
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
+        self._shielded: list[tuple[Job, bool]] = []  # with whether they would yield otherwise
         self.bills = Bills()
         self.rounds = steps.Rounds()
 
@@ -65,6 +68,7 @@ class Roster:
                 self._jobs[key] = job
         self._find_idle(world)
         self._find_starting(world)
+        self._find_shielded(world)
         return {job.id: job for job in self._jobs.values()}
 
     def left_out(self, world: World, known: Collection[str], aside: Collection[GangKey]) -> Iterator[Job]:
@@ -109,6 +113,8 @@ class Roster:
             job.is_preemptible = gang.is_preemptible
         else:
             job.is_preemptible = job.priority < self._preemptible_below
+        if world.queues and job.is_preemptible and is_lost_by_yielding(gang):
+            job.is_preemptible, job.fixed_by = False, NOT_REMADE
         if reason is not None:
             self._reasons[job.id] = reason
         else:
@@ -123,6 +129,21 @@ class Roster:
             job.idle_since = idleness.since(world, job)
             self._idle.append(job)
 
+    def _find_shielded(self, world: World) -> None:
+        """What a disruption budget keeps from being evicted does not yield, and where there are queues counts so."""
+        for job, is_preemptible in self._shielded:
+            job.shield, job.is_preemptible = "", is_preemptible
+            job.fixed_by = job.fixed_by if job.fixed_by == NOT_REMADE else ""
+        self._shielded = []
+        held = world.shields.held(world.running())
+        for job in self._with_pods(world, held):
+            name = min(held[id_] for id_ in job.pods if id_ in held)
+            self._shielded.append((job, job.is_preemptible))
+            job.shield = name
+            if world.queues and job.is_preemptible:
+                job.is_preemptible = False
+                job.fixed_by = f"disruption budget {name} keeps it from being evicted"
+
     def _find_starting(self, world: World) -> None:
         """What was decided before, and is not confirmed yet, or not its claims."""
         for job in self._with_pods(world, world.assumed):
@@ -133,6 +154,11 @@ class Roster:
     def _with_pods(self, world: World, ids: Mapping[str, object]) -> list[Job]:
         keys = dict.fromkeys(member.gang for id_ in ids if (member := world.gangs.of(id_)) is not None)
         return [self._jobs[key] for key in keys if key in self._jobs]
+
+
+def is_lost_by_yielding(gang: gangs.Gang) -> bool:
+    """Whether nothing makes its pods again, and its owner did not say that this is acceptable."""
+    return not gang.is_recreated and not gang.may_be_lost
 
 
 def of(world: World, policy_: policy.Policy) -> Roster:

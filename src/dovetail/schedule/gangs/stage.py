@@ -242,17 +242,25 @@ class Stage:
             first = first or over[0]
 
     def _found(self, job: Job, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
-        """The best node on which nobody loses what is kept for them."""
+        """The best node on which nobody loses what is kept for them; else for whom nodes that would do are kept."""
+        kept: Counter[Reason] = Counter()
         while True:
             before = self.search.worked
             found = self.search.find(pod, needs, within=within)
             self.steps.spend(PLACE + self.search.worked - before)
             if isinstance(found, plan.Refusal):
-                return found
-            is_free = self.is_later or self._leaves_promises(pod, found, needs)
-            if is_free and all(one.allows(job, pod, found) for one in self.guards):
+                return refuse.kept_back(found, kept)
+            if not self.is_later and not self._leaves_promises(pod, found, needs):
+                kept[self._nominated_on(found.node)] += 1
+            elif (guard := next((one for one in self.guards if not one.allows(job, pod, found)), None)) is not None:
+                kept[guard.kept_for(job, found.node)] += 1
+            else:
                 return found
             within = (self.world.nodes.keys() if within is None else set(within)) - {found.node}
+
+    def _nominated_on(self, node: str) -> Reason:
+        names = sorted({one.job.id for one in self.given.values() if not one.is_now and one.found.node == node})
+        return Reason(code=ReasonCode.NOMINATED, subject=", ".join(names[:3]))
 
     def _leaves_promises(self, pod: pods.Pod, found: Found, needs: Needs) -> bool:
         """Whether the pods nominated for the node still fit once those who leave are gone, be it on other devices."""
@@ -336,7 +344,7 @@ class Stage:
         cost = dict(self.tariff.of_room(pod, node))
         for key, allocation in taken.items():
             amounts.add(cost, self.tariff.of_claim(key, allocation))
-        reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible)
+        reason = gate.refusal(account, cost, is_fixed=not job.is_preemptible, why=job.fixed_by)
         return self._caps.refusal(node, cost) if reason is None else (reason, self.tariff.alike(node))
 
     def mark(self, job: Job, id_: str, state: State, *, before: State) -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.queues import amounts
 from dovetail.schedule.queues.accounts import Account, called
 
 
-def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool) -> Reason | None:
-    """Why the queue may not take so much more."""
+def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool, why: str = "") -> Reason | None:
+    """Why the queue may not take so much more. `why` says why the work cannot be made to yield."""
     if not is_fixed and not account.is_bounded:
         return None
     for one in account.lineage():
@@ -24,18 +26,20 @@ def refusal(account: Account, asked: Mapping[str, int], *, is_fixed: bool) -> Re
             held = one.charged.get(name, 0)
             if held + amount > most:
                 return _reason(ReasonCode.QUEUE_LIMIT, one, name=name, amount=amount, most=most, held=held)
-    return quota_refusal(account, asked) if is_fixed else None
+    return quota_refusal(account, asked, why=why) if is_fixed else None
 
 
-def quota_refusal(account: Account, asked: Mapping[str, int]) -> Reason | None:
+def quota_refusal(account: Account, asked: Mapping[str, int], *, why: str = "") -> Reason | None:
     """Why work that cannot be made to yield may not take so much more."""
     for one in account.lineage():
         for name, amount in asked.items():
             held = one.fixed.get(name, 0)
             if amount > 0 and held + amount > one.quota_of(name):
-                return _reason(
+                found = _reason(
                     ReasonCode.QUEUE_QUOTA, one, name=name, amount=amount, most=one.quota_of(name), held=held
                 )
+                detail = f"{found.detail}; it counts as such because {why}" if why else found.detail
+                return msgspec.structs.replace(found, detail=detail)
     return None
 
 

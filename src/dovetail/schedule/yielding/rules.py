@@ -91,7 +91,7 @@ class Consolidation:
 
     def refusal(self, job: Job) -> Reason | None:
         """Only for jobs that would yield themselves, and only where enough is free in total."""
-        if not job.is_preemptible:
+        if not job.is_preemptible and not job.fixed_by:  # what cannot yield by circumstance did not ask for it
             return Reason(code=ReasonCode.GANG_WAITS, detail="nobody moves for work that would not yield itself")
         return None
 
@@ -127,7 +127,7 @@ class Preemption:
         """Work that cannot be made to yield stays within quota."""
         if job.is_preemptible:
             return None
-        return gate.quota_refusal(self._stage.accounts.by_name[job.queue], job.asked())
+        return gate.quota_refusal(self._stage.accounts.by_name[job.queue], job.asked(), why=job.fixed_by)
 
     def victims(self, job: Job) -> Iterator[Job]:
         """Of the same queue and less important."""
@@ -168,7 +168,7 @@ class Reclaim:
                 detail = f"{gate.text(name, held)} in use and {gate.text(name, asked.get(name, 0))} wanted exceed its "
                 detail += f"fair share, {gate.text(name, due)} {name}"
                 return Reason(code=ReasonCode.QUEUE_SHARE, subject=called(job.queue), detail=detail)
-        return None if job.is_preemptible else gate.quota_refusal(account, asked)
+        return None if job.is_preemptible else gate.quota_refusal(account, asked, why=job.fixed_by)
 
     def victims(self, job: Job) -> Iterator[Job]:
         """Of other queues that have more than they are sure of."""

@@ -352,7 +352,7 @@ class Solver:
     def _seat(self, job: Job, ids: Sequence[str]) -> bool:
         least = amounts.total(self._stage.waits_for(id_)[0] for id_ in ids)
         account = self._stage.accounts.by_name[job.queue]
-        if gate.refusal(account, least, is_fixed=not job.is_preemptible) is not None:
+        if gate.refusal(account, least, is_fixed=not job.is_preemptible, why=job.fixed_by) is not None:
             return False
         return self._placer.step(job, ids) is None
 
