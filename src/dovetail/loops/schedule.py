@@ -67,6 +67,7 @@ class Settings(NamedTuple):
     batch_pods: int = 0  # 0: sized by what the last ones took
     in_flight_pods: int = 64
     stir_seconds: float = 0.5  # parked pods are asked about again no more often
+    net_seconds: float = 300.0  # parked pods are asked about after so long in any case; 0: only after news
     conditions_timeout_seconds: float = 600.0
     volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
     quarantine_slack_seconds: float = 5.0
@@ -186,6 +187,7 @@ class Scheduler:
             scheduler_names=settings.policy.scheduler_names,
             stir_seconds=settings.stir_seconds,
             owner_seconds=settings.owner_seconds,
+            net_seconds=settings.net_seconds,
         )
 
     def _made_teller(self, api: apis.Api) -> tell.Teller:
@@ -415,7 +417,7 @@ class Scheduler:
         while len(self.waiting) and not self.is_batch and not self._evictor.is_busy and (room := self._room()) > 0:
             await self.picture.synced.wait()  # an unsynced picture blocks deciding
             if (turn := self._turns.batch(room, self._evictor.spared())) is not None:
-                self._follow(turn, self._clock.monotonic())
+                self._pace.wake_by(self._clock.monotonic(), wake_after=self._follow(turn))
             await asyncio.sleep(0)  # events and answers between batches
 
     async def _whole_turn(self) -> None:
@@ -431,13 +433,17 @@ class Scheduler:
         staleness.note(self.world, self._clock.now())
         self._slots.review(began)  # what somebody could not be bound to is not given to others now
         turn = self._turns.whole(self._evictor.spared())
-        self._follow(turn, began)
+        wake_after = self._follow(turn)
+        is_partial = turn.decided.undecided > 0
+        self._pace.took(began, self._clock.monotonic(), wake_after=wake_after, is_partial=is_partial)
         if turn.decided.queues:
             self._numbers(turn.decided.queues)
 
-    def _follow(self, turn: turns.Turn, began: float) -> None:
-        """Who yields is asked to, and when time alone would change the answer it is asked for again."""
+    def _follow(self, turn: turns.Turn) -> float | None:
+        """Who yields is asked to. After how many seconds time alone would change the answer; None: it does not."""
         decided = turn.decided
+        asked = [pod.metadata.uid for pod in turn.asked]
+        self._report.caught(self._notices.net.catch(decided, asked))
         promised = (*self._pledges.starting(), *decided.promises)
         self.world.promise(promised)  # the next decision keeps them
         if self._pledges.want(promised):
@@ -448,8 +454,7 @@ class Scheduler:
         hours = [self._evictor.spared_for()]
         if decided.wake_at is not None:
             hours.append((decided.wake_at - self._clock.now()).total_seconds())
-        after = min((hour for hour in hours if hour is not None), default=None)
-        self._pace.took(began, self._clock.monotonic(), wake_after=after)
+        return min((hour for hour in hours if hour is not None), default=None)
 
     def _yielding(self, decided: plan.Plan, changes: dict[str, str]) -> Coroutine[Any, Any, None]:
         work = self._evictor.carry(decided, changes)  # busy from here on
@@ -550,6 +555,7 @@ class Scheduler:
             self._expire_slots,
             self._let_promises_go,
             self._count,
+            self._cast_net,
             self._wake_if_due,
         )
         while True:
@@ -592,6 +598,13 @@ class Scheduler:
     def _count(self) -> None:
         self.progress.look(self._clock.monotonic(), is_work_ready=len(self.waiting) > 0)
         self._report.counts(self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held))
+
+    def _cast_net(self) -> None:
+        """Only where nothing is about to ask about waiting pods: what it catches, nothing else would have."""
+        now = self._clock.monotonic()
+        is_calm = self._notices.is_quiet and not self._pace.is_due(now) and not self._evictor.is_busy
+        if is_calm and self._notices.net.is_due(now):
+            self._notices.cast_net()
 
     def _wake_if_due(self) -> None:
         if len(self.waiting) or not self._notices.is_quiet or self._pace.is_due(self._clock.monotonic()):

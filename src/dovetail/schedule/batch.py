@@ -347,6 +347,7 @@ class Batch:
                     self._is_cut = True
                     return
                 reason = _CUT_SHORT
+            self._wake_by(solver.wake)
             is_first = False
             if reason is None:
                 failed.clear()  # others lost what they had, and somebody may fit beside it
