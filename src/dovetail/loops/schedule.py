@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from dovetail.loops import (
     audit,
@@ -40,6 +40,7 @@ from dovetail.loops import (
     tell,
     turns,
     waiting,
+    wanting,
 )
 from dovetail.loops import intents as keeping
 from dovetail.model import claims, gangs, kinds, plan, pods, queues
@@ -51,7 +52,6 @@ from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
-from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
 HOUSEKEEPING_SECONDS: Final = 0.5
@@ -74,6 +74,7 @@ class Settings(NamedTuple):
     is_quarantining: bool = True
     audit_seconds: float = 2.0  # 0: no audit
     tells_scheduled: bool = True
+    scales_from_zero: bool = True  # there may be kinds of nodes of which none is there now
     events_per_second: float = 50.0
     controller: str = "dovetail"
     instance: str = "dovetail"
@@ -87,25 +88,6 @@ class Settings(NamedTuple):
     def start_seconds(self) -> float:
         """How long a gang's start may take before it is over one way or the other."""
         return self.conditions_timeout_seconds + self.volumes_timeout_seconds
-
-
-class Decide(Protocol):
-    """What decides: `schedule.cycle.decide`, or somebody who plays it."""
-
-    def __call__(
-        self,
-        world: World,
-        policy: policies.Policy,
-        now: plan.Instant,
-        budget: policies.Budget,
-        *,
-        among: Collection[str] | None,
-        spared: Collection[str],
-        toward: Mapping[str, str],
-        aside: Collection[gangs.GangKey],
-    ) -> plan.Plan:
-        """The plan."""
-        ...
 
 
 class Scheduler:
@@ -124,7 +106,7 @@ class Scheduler:
         tracer: tracing.Tracer = tracing.NoTracer(),  # noqa: B008 (holds nothing)
         begun: keeping.Listing = keeping.nothing,
         limits: budgets.Listing = budgets.none,
-        decide: Decide = cycle.decide,
+        decide: turns.Decide = cycle.decide,
         progress_: progress.Progress | None = None,
         numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
     ) -> None:
@@ -202,6 +184,9 @@ class Scheduler:
             instance=settings.instance,
             rate_per_second=settings.events_per_second,
             tells_scheduled=settings.tells_scheduled,
+            reason_of=wanting.Wanting(
+                self.world, settings.policy, self._clock, scales_from_zero=settings.scales_from_zero
+            ).reason_of,
         )
 
     def _made_keeper(self, settler: settle.Settler, begun: keeping.Listing) -> keeping.Keeper:
@@ -550,6 +535,7 @@ class Scheduler:
             lambda: self.waiting.wake_due(self._clock.monotonic()),
             self._consider_overdue,
             self._consider_lost,
+            self.teller.catch_up,
             self._notices.let_go,
             self._returning.look,
             self._expire_slots,

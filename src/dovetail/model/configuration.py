@@ -139,6 +139,10 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
             ge=0, le=DAY_SECONDS, description="waiting pods are asked about after so long in any case; 0: only on news"
         ),
     ] = 300
+    scales_from_zero: Annotated[
+        bool,
+        Meta(description="an autoscaler may have kinds of nodes of which none is there: pods may fit those"),
+    ] = True
     weights: Weights = Weights()
 
 
