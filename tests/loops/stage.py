@@ -53,6 +53,7 @@ class Stage:
             if tree["kind"] != "Namespace":
                 self.api.put(tree)
         self.tracer: tracing.Tracer = tracing.NoTracer()
+        self.meter: meter.Meter = meter.NoMeter()
         self.scheduler: schedule.Scheduler | None = None
         self.ended: BaseException | None = None
 
@@ -78,7 +79,7 @@ class Stage:
             seen,
             self.api,
             clock=self.clock,
-            meter_=meter.NoMeter(),
+            meter_=self.meter,
             settings=schedule.Settings(**given),
             tracer=self.tracer,
             begun=self._begun,

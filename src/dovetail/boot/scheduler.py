@@ -414,6 +414,8 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         budget=msgspec.structs.replace(policy.LIVE, search_steps=configuration.decide.search_steps),
         loop_bound_seconds=configuration.decide.loop_bound_milliseconds / 1000,
         batch_pods=configuration.decide.batch_pods,
+        net_seconds=configuration.decide.net_seconds,
+        scales_from_zero=configuration.decide.scales_from_zero,
         in_flight_pods=configuration.writes.in_flight_pods,
         conditions_timeout_seconds=configuration.binding_conditions_timeout_seconds,
         volumes_timeout_seconds=configuration.volume_binding_timeout_seconds,

@@ -1,14 +1,14 @@
-"""Decides what a refused pod waits for by name, and whom the change of an object concerns.
+"""Decides what a refused pod waits for by name.
 
 Pods are parked under the names of their claims and volumes, so that a change wakes those it could help and nobody else.
-Given pods and kinds of objects. Never decides whether a pod can start.
+Given pods. Never decides whether a pod can start.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from dovetail.model import kinds, pods
+from dovetail.model import pods
 from dovetail.schedule import claims as pod_claims
 from dovetail.world import crowd
 from dovetail.world.events import ObjectKey
@@ -16,6 +16,7 @@ from dovetail.world.events import ObjectKey
 ANYBODY: Final[ObjectKey] = ("", "anybody")  # no namespace is empty, so no object is called so
 VOLUMES: Final[ObjectKey] = ("", "volumes")  # pods that use volumes
 NEIGHBOURS: Final[ObjectKey] = ("", "neighbours")  # pods that wait because of where other pods are, or are not
+TOGETHER: Final[ObjectKey] = ("", "together")  # no pod is parked so: only where all are decided about together
 
 
 def claims_of(pod: pods.Pod) -> tuple[ObjectKey, ...]:
@@ -32,17 +33,10 @@ def names_for(pod: pods.Pod) -> tuple[ObjectKey, ...]:
     """Everything whose change could help this pod in particular."""
     if not pod.spec.volumes:
         return claims_of(pod)
-    volumes = tuple(_volume_claim(key) for key in crowd.volume_claims(pod))
+    volumes = tuple(volume_claim(key) for key in crowd.volume_claims(pod))
     return (*claims_of(pod), *volumes, VOLUMES)
 
 
-def concerned_by(kind: kinds.Kind, key: ObjectKey) -> ObjectKey:
-    """Whom a change of an object could help, where it is neither a pod, a claim nor a node."""
-    if kind is kinds.VOLUME_CLAIM:
-        return _volume_claim(key)
-    return VOLUMES if kind in kinds.STORAGE else ANYBODY
-
-
-def _volume_claim(key: ObjectKey) -> ObjectKey:
+def volume_claim(key: ObjectKey) -> ObjectKey:
     """Under another name than a claim for devices of the same name: no name holds a slash."""
     return key[0], f"volume-claim/{key[1]}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.model import nodes, plan, pods
+from dovetail.model import gangs, nodes, plan, pods
 from dovetail.model.reasons import ReasonCode
 
 TIES: Final = frozenset(
@@ -20,10 +20,30 @@ def asks_otherwise(before: pods.Pod, after: pods.Pod) -> bool:
     return (
         before.spec != after.spec
         or before.metadata.labels != after.metadata.labels
+        or before.metadata.owner_references != after.metadata.owner_references
         or before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
+        or says_otherwise(before, after)
         or before.status.resource_claim_statuses != after.status.resource_claim_statuses
+        or before.status.extended_resource_claim_status != after.status.extended_resource_claim_status
         or before.status.nominated_node_name != after.status.nominated_node_name
         or before.status.phase != after.status.phase
+    )
+
+
+def says_otherwise(before: pods.Pod, after: pods.Pod) -> bool:
+    """Whether a pod's annotations say something else to a scheduler."""
+    if before.metadata.annotations == after.metadata.annotations:
+        return False
+    return gangs.words_of(before.metadata) != gangs.words_of(after.metadata)
+
+
+def holds_otherwise(before: pods.Pod, after: pods.Pod) -> bool:
+    """Whether a pod on a node takes something else there, or may be made to yield to others than before."""
+    return (
+        before.spec != after.spec
+        or before.metadata.owner_references != after.metadata.owner_references
+        or before.status.extended_resource_claim_status != after.status.extended_resource_claim_status
+        or says_otherwise(before, after)
     )
 
 

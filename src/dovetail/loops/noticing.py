@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from dovetail.loops import awaited, complaints, flights, meaning, relapses, report, returning, tell, waiting, ward
-from dovetail.model import claims, gangs, kinds, nodes, pods, unreadable
+from dovetail.loops import awaited, complaints, flights, hints, net, relapses, report, returning, tell, waiting, ward
+from dovetail.model import claims, kinds, pods, unreadable
 from dovetail.ports import clock as clocks
 from dovetail.schedule import claims as pod_claims
 from dovetail.schedule import order
@@ -40,6 +41,7 @@ class Notices:
         stir_seconds: float,
         owner_seconds: float,
         relapses_: relapses.Relapses,
+        net_seconds: float = 0.0,
     ) -> None:
         self._world = world
         self._queue = queue
@@ -52,7 +54,9 @@ class Notices:
         self._stir_seconds = stir_seconds
         self._owner_seconds = owner_seconds
         self._relapses = relapses_
+        self.net = net.Net(net_seconds, clock.monotonic())
         self._held: dict[str, float] = {}  # pods whose owner is not seen yet, and until when that is waited for
+        self._are_together = False  # as of the last change
         self._stir_asked: set[ObjectKey] = set()  # to whom something happened that could help
         self._stir_at = 0.0
         self.wake = asyncio.Event()  # something may be decided now
@@ -73,13 +77,34 @@ class Notices:
                 self._pod_changed(found, before, is_there=is_there)
             case claims.ResourceClaim():
                 self._claim_changed(found, before, is_there=is_there)
-            case nodes.Node():
-                if not is_there or before is None or meaning.offers_more(before, found):
-                    self.ask_to_stir()
-            case gangs.Gang():
-                self._gang_changed(events.key_of(found))
             case _:
-                self.ask_to_stir(awaited.concerned_by(kind, events.key_of(found)))
+                for news in hints.of_object(kind, before, found, is_there=is_there):
+                    self._take(news, found)
+        self._notice_company()
+
+    def _take(self, news: hints.News, found: Any) -> None:
+        """Asks again about the pods that the news could help."""
+        concerned = hints.HINTS[news]
+        key = events.key_of(found)
+        match concerned:
+            case hints.Concerned.ITSELF:
+                self.consider(found)
+            case hints.Concerned.ITS_USERS if news is hints.News.VOLUME_CLAIM_CHANGED:
+                self.ask_to_stir(awaited.volume_claim(key))
+            case hints.Concerned.ITS_USERS:
+                self._free(self._queue.waiting_for(key))
+                self._queue.claim_changed(key)
+            case _:
+                self.ask_to_stir(hints.GROUPS[concerned])
+        if news is hints.News.GANG_CHANGED:
+            self._gang_changed(key)
+
+    def _notice_company(self) -> None:
+        """Pods held back by a gang or a queue are free of it once the last one is gone, and are decided about alone."""
+        are_together = bool(self._world.queues) or not self._world.gangs.is_trivial
+        if are_together != self._are_together:
+            self._are_together = are_together
+            self.ask_to_stir()
 
     def is_ours(self, pod: pods.Pod) -> bool:
         """Whether the pod names us as its scheduler."""
@@ -94,6 +119,7 @@ class Notices:
         id_ = events.pod_id(pod)
         if pod.metadata.deletion_timestamp is not None or not self.is_ours(pod):
             self._queue.drop(id_)
+            self.ask_to_stir(awaited.TOGETHER)  # its gang and its queue count it, or no longer
             return
         if self.flights is not None and id_ in self.flights:
             return
@@ -106,6 +132,7 @@ class Notices:
             self._teller.failed(pod, relapses.SAID)
             self._queue.hold(id_, order.rank(pod), until)
             return
+        self._free((id_,))
         if (until := self._held_until(id_)) is not None:
             self._queue.hold(id_, order.rank(pod), until)
             self.wake.set()
@@ -125,8 +152,20 @@ class Notices:
 
     def ask_to_stir(self, whom: ObjectKey = awaited.ANYBODY) -> None:
         """Something happened that could help."""
+        if whom == awaited.TOGETHER and not self._are_together:
+            return
+        self._free(self._queue.waiting_for(whom) if whom != awaited.ANYBODY else None)
         self._stir_asked.add(whom)
         self.wake.set()
+
+    def cast_net(self) -> None:
+        """Asks about all parked pods, although nothing is known that could help them."""
+        self.net.cast(self._queue.parked(), self._clock.monotonic())
+        self._stir_asked.add(awaited.ANYBODY)
+        self.wake.set()
+
+    def _free(self, ids: Collection[str] | None) -> None:
+        self.net.free(None if self._are_together else ids)
 
     def stir_if_due(self) -> bool:
         """Asks about those again to whom something happened, not too often. Whether that was now."""
@@ -134,17 +173,16 @@ class Notices:
         if not self._stir_asked or now < self._stir_at:
             return False
         asked, self._stir_asked = self._stir_asked, set()
+        if awaited.ANYBODY in asked or self._are_together:
+            self.net.put_off(now)
         stirred = self._queue.stir() if awaited.ANYBODY in asked else sum(map(self._queue.claim_changed, asked))
         self._stir_at = now + self._stir_seconds + stirred * 1e-3  # many parked pods cost many decisions
         return True
 
     def _pod_changed(self, pod: pods.Pod, before: pods.Pod | None, *, is_there: bool) -> None:
         id_ = events.pod_id(pod)
-        if is_there and meaning.moves_neighbours(before, pod):
-            self.ask_to_stir(awaited.NEIGHBOURS)
         if is_there and not pod.spec.node_name and pod.status.phase not in TERMINAL:
-            if before is None or meaning.asks_otherwise(before, pod):
-                self.consider(pod)
+            self._take_all(hints.of_pod(before, pod, is_there=is_there), pod)
             return
         self._queue.drop(id_)
         self._held.pop(id_, None)
@@ -155,11 +193,14 @@ class Notices:
             self._pod_gone(whole)
         if self.returning is not None and (not is_there or pod.status.phase in TERMINAL):
             self.returning.left(whole)
-        if before is not None and before.spec.node_name and (not is_there or pod.status.phase in TERMINAL):
-            self.ask_to_stir()
+        self._take_all(hints.of_pod(before, pod, is_there=is_there), pod)
+
+    def _take_all(self, all_news: Iterable[hints.News], found: Any) -> None:
+        for news in all_news:
+            self._take(news, found)
 
     def _gang_changed(self, key: ObjectKey) -> None:
-        """What is known about a gang concerns its own pods, and nobody else's."""
+        """Pods of a gang about which something else is known are told so, where it asks for something in vain."""
         for id_ in self._world.gangs.owned(key):
             pod = self._world.pods.get(id_)
             if pod is not None and not pod.spec.node_name and pod.status.phase not in TERMINAL:
@@ -178,7 +219,7 @@ class Notices:
     def _claim_changed(
         self, claim: claims.ResourceClaim, before: claims.ResourceClaim | None, *, is_there: bool
     ) -> None:
-        self._queue.claim_changed(events.key_of(claim))
+        self._take_all(hints.of_claim(before, claim, is_there=is_there), claim)
         if self.returning is not None:
             self.returning.saw(claim, is_there=is_there)
         had = before.status.allocation if before is not None else None
@@ -187,7 +228,6 @@ class Notices:
                 pod = self._world.pods.get(id_)
                 if pod is not None and self._ward is not None:
                     self._ward.isolate(pod, [had])
-            self.ask_to_stir()
         self.wake.set()
 
     def let_go(self) -> None:

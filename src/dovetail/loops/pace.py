@@ -38,8 +38,18 @@ class Pace:
         """For how long the next turn has to wait."""
         return max(0.0, self._not_before - now)
 
-    def took(self, began: float, ended: float, *, wake_after: float | None) -> None:
-        """A turn was taken; after so many seconds time alone would change the answer."""
+    def wake_by(self, now: float, *, wake_after: float | None) -> None:
+        """After so many seconds time alone would change the answer for some of those who wait: earlier hours stay."""
+        if wake_after is not None:
+            self._hour = min(self._hour, now + max(wake_after, self._pause))
+
+    def took(self, began: float, ended: float, *, wake_after: float | None, is_partial: bool = False) -> None:
+        """A turn was taken; after so many seconds time alone would change the answer.
+
+        A turn that was about a part of those who wait says nothing about the hours of the others.
+        """
         self._is_wanted = False
-        self._hour = math.inf if wake_after is None else ended + max(wake_after, self._pause)
+        if not is_partial or self._hour <= ended:
+            self._hour = math.inf
+        self.wake_by(ended, wake_after=wake_after)
         self._not_before = ended + max(self._pause, (ended - began) * (1 / SHARE - 1))

@@ -9,7 +9,7 @@ import hashlib
 import logging
 from typing import Final, NamedTuple
 
-from dovetail.loops import progress
+from dovetail.loops import net, progress
 from dovetail.model import plan
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter, tracing
@@ -17,6 +17,7 @@ from dovetail.ports import meter, tracing
 LOG = logging.getLogger("dovetail.schedule")
 PROFILE: Final = "dovetail"
 MANY_ATTEMPTS: Final = 15  # kube-scheduler counts no further
+SHOWN: Final = 10  # pods named in one line of the log
 
 
 class _Entered(NamedTuple):
@@ -111,6 +112,13 @@ class Report:
             attempts = str(entered.attempts) if entered.attempts < MANY_ATTEMPTS else f"{MANY_ATTEMPTS}+"
             waited = self._clock.monotonic() - entered.at
             self._meter.observe("scheduler_pod_scheduling_sli_duration_seconds", waited, attempts=attempts)
+
+    def caught(self, catch: net.Catch) -> None:
+        """Pods started, or were made to yield, that nothing but the net had asked about: a defect of the hints."""
+        for what, refs in (("started", catch.started), ("evicted", catch.evicted)):
+            if refs:
+                self._meter.count("dovetail_caught_by_net_total", len(refs), what=what)
+                LOG.warning("caught by the net", extra={"what": what, "pods": [str(ref) for ref in refs[:SHOWN]]})
 
     def abandoned(self, seconds: float) -> None:
         """A placement could not be carried out."""

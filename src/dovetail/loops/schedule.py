@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dovetail.loops import (
     audit,
@@ -40,12 +40,12 @@ from dovetail.loops import (
     tell,
     turns,
     waiting,
+    wanting,
     ward,
 )
 from dovetail.loops import intents as keeping
 from dovetail.loops.settings import Settings as Settings
 from dovetail.model import claims, gangs, kinds, plan, pods, queues
-from dovetail.model import policy as policies
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter, tracing
@@ -53,30 +53,10 @@ from dovetail.schedule import cycle
 from dovetail.schedule.gangs import staleness
 from dovetail.world import events
 from dovetail.world.events import ObjectKey
-from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
 HOUSEKEEPING_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0  # after turns that failed, one after the other
-
-
-class Decide(Protocol):
-    """What decides: `schedule.cycle.decide`, or somebody who plays it."""
-
-    def __call__(
-        self,
-        world: World,
-        policy: policies.Policy,
-        now: plan.Instant,
-        budget: policies.Budget,
-        *,
-        among: Collection[str] | None,
-        spared: Collection[str],
-        toward: Mapping[str, str],
-        aside: Collection[gangs.GangKey],
-    ) -> plan.Plan:
-        """The plan."""
-        ...
 
 
 class Scheduler:
@@ -95,7 +75,7 @@ class Scheduler:
         tracer: tracing.Tracer = tracing.NoTracer(),  # noqa: B008 (holds nothing)
         begun: keeping.Listing = keeping.nothing,
         limits: budgets.Listing = budgets.none,
-        decide: Decide = cycle.decide,
+        decide: turns.Decide = cycle.decide,
         relapses_: relapses.Relapses | None = None,
         progress_: progress.Progress | None = None,
         numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = lambda numbers: None,
@@ -165,6 +145,7 @@ class Scheduler:
             stir_seconds=settings.stir_seconds,
             owner_seconds=settings.owner_seconds,
             relapses_=self._relapses,
+            net_seconds=settings.net_seconds,
         )
 
     def _made_teller(self, api: apis.Api) -> tell.Teller:
@@ -179,6 +160,9 @@ class Scheduler:
             instance=settings.instance,
             rate_per_second=settings.events_per_second,
             tells_scheduled=settings.tells_scheduled,
+            reason_of=wanting.Wanting(
+                self.world, settings.policy, self._clock, scales_from_zero=settings.scales_from_zero
+            ).reason_of,
         )
 
     def _made_keeper(self, settler: settle.Settler, begun: keeping.Listing) -> keeping.Keeper:
@@ -397,7 +381,7 @@ class Scheduler:
         while len(self.waiting) and not self.is_batch and not self._evictor.is_busy and (room := self._room()) > 0:
             await self.picture.synced.wait()  # an unsynced picture blocks deciding
             if (turn := self._turns.batch(room, self._evictor.spared())) is not None:
-                self._follow(turn, self._clock.monotonic())
+                self._pace.wake_by(self._clock.monotonic(), wake_after=self._follow(turn))
             await asyncio.sleep(0)  # events and answers between batches
 
     async def _whole_turn(self) -> None:
@@ -413,13 +397,17 @@ class Scheduler:
         staleness.note(self.world, self._clock.now())
         self._slots.review(began)  # what somebody could not be bound to is not given to others now
         turn = self._turns.whole(self._evictor.spared())
-        self._follow(turn, began)
+        wake_after = self._follow(turn)
+        is_partial = turn.decided.undecided > 0
+        self._pace.took(began, self._clock.monotonic(), wake_after=wake_after, is_partial=is_partial)
         if turn.decided.queues:
             self._numbers(turn.decided.queues)
 
-    def _follow(self, turn: turns.Turn, began: float) -> None:
-        """Who yields is asked to, and when time alone would change the answer it is asked for again."""
+    def _follow(self, turn: turns.Turn) -> float | None:
+        """Who yields is asked to. After how many seconds time alone would change the answer; None: it does not."""
         decided = turn.decided
+        asked = [pod.metadata.uid for pod in turn.asked]
+        self._report.caught(self._notices.net.catch(decided, asked))
         promised = (*self._pledges.starting(), *decided.promises)
         self.world.promise(promised)  # the next decision keeps them
         if self._pledges.want(promised):
@@ -430,8 +418,7 @@ class Scheduler:
         hours = [self._evictor.spared_for()]
         if decided.wake_at is not None:
             hours.append((decided.wake_at - self._clock.now()).total_seconds())
-        after = min((hour for hour in hours if hour is not None), default=None)
-        self._pace.took(began, self._clock.monotonic(), wake_after=after)
+        return min((hour for hour in hours if hour is not None), default=None)
 
     def _yielding(self, decided: plan.Plan, changes: dict[str, str]) -> Coroutine[Any, Any, None]:
         work = self._evictor.carry(decided, changes)  # busy from here on
@@ -536,6 +523,7 @@ class Scheduler:
             lambda: self.waiting.wake_due(self._clock.monotonic()),
             self._consider_overdue,
             self._consider_lost,
+            self.teller.catch_up,
             self._notices.let_go,
             self._returning.look,
             self._look_at_budgets,
@@ -543,6 +531,7 @@ class Scheduler:
             self._note_quarantine,
             self._let_promises_go,
             self._count,
+            self._cast_net,
             self._wake_if_due,
         )
         while True:
@@ -580,6 +569,13 @@ class Scheduler:
     def _count(self) -> None:
         self.progress.look(self._clock.monotonic(), is_work_ready=len(self.waiting) > 0)
         self._report.counts(self.waiting.counts, assumed=len(self.world.assumed), quarantined=len(self.quarantine.held))
+
+    def _cast_net(self) -> None:
+        """Only where nothing is about to ask about waiting pods: what it catches, nothing else would have."""
+        now = self._clock.monotonic()
+        is_calm = self._notices.is_quiet and not self._pace.is_due(now) and not self._evictor.is_busy
+        if is_calm and self._notices.net.is_due(now):
+            self._notices.cast_net()
 
     def _wake_if_due(self) -> None:
         if len(self.waiting) or not self._notices.is_quiet or self._pace.is_due(self._clock.monotonic()):

@@ -17,6 +17,7 @@ class Settings(NamedTuple):
     batch_pods: int = 0  # 0: sized by what the last ones took
     in_flight_pods: int = 64
     stir_seconds: float = 0.5  # parked pods are asked about again no more often
+    net_seconds: float = 300.0  # parked pods are asked about after so long in any case; 0: only after news
     conditions_timeout_seconds: float = 600.0
     volumes_timeout_seconds: float = 600.0  # as kube-scheduler's bindTimeoutSeconds
     quarantine_slack_seconds: float = 5.0
@@ -24,6 +25,7 @@ class Settings(NamedTuple):
     is_quarantining: bool = True
     audit_seconds: float = 2.0  # 0: no audit
     tells_scheduled: bool = True
+    scales_from_zero: bool = True  # there may be kinds of nodes of which none is there now
     events_per_second: float = 50.0
     controller: str = "dovetail"
     instance: str = "dovetail"

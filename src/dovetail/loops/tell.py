@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import hashlib
+import itertools
 import logging
 import math
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.loops import attempts
-from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods, unreadable
+from dovetail.model import eventing, kinds, meta, objects, plaintext, plan, pods, unreadable, waitreasons
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
@@ -28,9 +29,6 @@ from dovetail.world.events import ObjectKey
 LOG = logging.getLogger("dovetail.tell")
 SCHEDULED: Final = "PodScheduled"
 FAILED: Final = "FailedScheduling"
-UNSCHEDULABLE: Final = "Unschedulable"
-SCHEDULER_ERROR: Final = "SchedulerError"
-GATED: Final = "SchedulingGated"  # what the API server itself writes for gated pods
 MOST_WAITING: Final = 20_000
 PASSING: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_RETURNING)
 PASSING_SECONDS: Final = 5.0
@@ -39,6 +37,7 @@ AT_ONCE: Final = 8
 AGAIN_SECONDS: Final = 0.5  # before the second try, then twice as long each time
 LONGEST_AGAIN_SECONDS: Final = 30.0
 MOST_TRIES: Final = 10  # of a condition the server answers no to each time; then the event is all there is
+JUDGED_SECONDS: Final = 0.1  # between two looks for reasons that take long to find
 REFRESH_SECONDS: Final = 30.0  # numbers in a message are brought up to date no more often
 MAX_MESSAGE_BYTES: Final = 32_768  # of a condition, as metav1.Condition has it; pods' own have no limit
 
@@ -60,6 +59,15 @@ class _Message(NamedTuple):
     condition: pods.PodCondition | None
     tries: int = 0
     due: float = 0.0
+    refusal: plan.Refusal | None = None  # what the condition is about, where its reason is yet to be found
+
+
+ReasonOf = Callable[[pods.Pod, plan.Refusal], str | None]  # None: ask again in a moment
+
+
+def plain_reason(pod: pods.Pod, refusal: plan.Refusal) -> str:
+    """The reason as far as the refusal tells it."""
+    return waitreasons.told(pod, refusal) or waitreasons.UNSCHEDULABLE
 
 
 class Teller:
@@ -76,6 +84,7 @@ class Teller:
         instance: str = "dovetail",
         rate_per_second: float = 50.0,
         tells_scheduled: bool = True,
+        reason_of: ReasonOf = plain_reason,
     ) -> None:
         self._api = api
         self._clock = clock
@@ -85,7 +94,10 @@ class Teller:
         self._instance = instance
         self._pause = 1.0 / rate_per_second
         self._tells_scheduled = tells_scheduled
+        self._reason_of = reason_of
         self._told: dict[str, Told] = {}
+        self._reasons: dict[str, str] = {}  # of conditions, as found last
+        self._unsaid: dict[str, _Message] = {}  # words that came too soon after others
         self._sent: dict[str, str] = {}  # the words of the last event about a pod that waits
         self._later: dict[str, float] = {}  # reasons that usually pass, and when to tell them after all
         self._waiting: OrderedDict[str, _Message] = OrderedDict()
@@ -107,16 +119,24 @@ class Teller:
         else:
             self._later.pop(uid, None)
         reason = tuple(sorted({f"{one.reason.code}/{one.reason.subject}" for one in refusal.obstacles}))
-        kind = SCHEDULER_ERROR if refusal.is_undecided else UNSCHEDULABLE
-        self._tell(pod, kind, reason, refusal.summary)
+        self._tell(pod, plain_reason(pod, refusal), reason, refusal.summary, refusal)
+
+    def nominated(self, pod: pods.Pod, node: str) -> None:
+        """A node is kept for the pod until those who yield are gone; as with kube-scheduler it counts as refused.
+
+        Autoscalers take a pod with a nominated node as placed there, and buy nothing for it.
+        """
+        message = f"node {node} is kept for it; it starts once those who leave it are gone"
+        self._tell(pod, waitreasons.UNSCHEDULABLE, ("Nominated", node), message)
 
     def failed(self, pod: pods.Pod, message: str) -> None:
         """Carrying out failed in a way its owner should know."""
-        self._tell(pod, SCHEDULER_ERROR, (message,), message)
+        self._tell(pod, waitreasons.SCHEDULER_ERROR, (message,), message)
 
     def bound(self, pod: pods.Pod, node: str) -> None:
         """The pod has its node."""
         self._told.pop(pod.metadata.uid, None)
+        self._unsaid.pop(pod.metadata.uid, None)
         self._later.pop(pod.metadata.uid, None)
         if self._tells_scheduled:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -151,10 +171,29 @@ class Teller:
         now = self._clock.monotonic()
         return tuple(uid for uid, due in self._later.items() if due <= now and uid not in self._told)
 
+    def catch_up(self) -> None:
+        """Tells words that came too soon after others, if by them the condition has another reason. A few at a time."""
+        now = self._clock.monotonic()
+        for uid in [*itertools.islice(self._unsaid, AT_ONCE)]:
+            told, message = self._told.get(uid), self._unsaid[uid]
+            if told is not None and now - told.at < REFRESH_SECONDS:
+                continue
+            pod = self._latest(uid)
+            assert message.refusal is not None
+            reason = self._reason_of(pod, message.refusal) if pod is not None else ""
+            if reason is None:
+                return  # too much was asked for now
+            del self._unsaid[uid]
+            if reason != self._reasons.get(uid) and told is not None and message.condition is not None:
+                self._told[uid] = Told(told.reason, message.condition.message, now)
+                self._put(message.pod, message)
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._told.pop(uid, None)
         self._sent.pop(uid, None)
+        self._reasons.pop(uid, None)
+        self._unsaid.pop(uid, None)
         self._later.pop(uid, None)
         self._waiting.pop(uid, None)
         self._resting.pop(uid, None)
@@ -183,6 +222,14 @@ class Teller:
                 self._arrived.clear()
                 continue
             portion = [self._waiting.popitem(last=False)[1] for _ in range(min(AT_ONCE, len(self._waiting)))]
+            judged = [await self._judged(message) for message in portion]
+            portion = [message for message in judged if message.refusal is None]
+            for message in judged:
+                if message.refusal is not None and message.pod.metadata.uid not in self._waiting:
+                    self._put(message.pod, message)
+            if not portion:
+                await self._clock.sleep(JUDGED_SECONDS)
+                continue
             waits = await asyncio.gather(*map(self._send, portion))
             if all(waits):  # the server serves nobody now
                 await self._clock.sleep(max(waits))
@@ -195,21 +242,26 @@ class Teller:
         for uid in [uid for uid, message in self._resting.items() if message.due <= now]:
             self._waiting[uid] = self._resting.pop(uid)
 
-    def _tell(self, pod: pods.Pod, kind: str, reason: Reason, message: str) -> None:
+    def _tell(
+        self, pod: pods.Pod, kind: str, reason: Reason, message: str, refusal: plan.Refusal | None = None
+    ) -> None:
         message = shortened(plaintext.escaped(message), MAX_MESSAGE_BYTES)  # it may quote what others wrote
         uid, now = pod.metadata.uid, self._clock.monotonic()
         told = self._told.get(uid) or _already(pod)
         is_new = told is None or _is_news(told, reason, message)
+        condition = _condition(pod, kind, message, self._clock.now())
+        self._unsaid.pop(uid, None)
         if not is_new and told is not None and (told.message == message or now - told.at < REFRESH_SECONDS):
+            if refusal is not None and told.message != message:
+                self._unsaid[uid] = _Message(pod, None, condition, refusal=refusal)
             return
         self._told[uid] = Told(reason, message, now)
-        condition = _condition(pod, kind, message, self._clock.now())
         is_news = is_new and self._last_words(pod) != shortened(message, eventing.MAX_NOTE_BYTES)
         event = self._event(pod, "Warning", FAILED, message) if is_news else None
         waiting = self._waiting.get(uid)
         if not is_new and waiting is not None:  # only its numbers changed: the event still stands
             event = waiting.event
-        self._put(pod, _Message(pod, event, condition))
+        self._put(pod, _Message(pod, event, condition, refusal=refusal))
 
     def _last_words(self, pod: pods.Pod) -> str:
         """What the owner heard last: from us, else what a predecessor wrote into the condition."""
@@ -224,6 +276,21 @@ class Teller:
             self._waiting.popitem(last=False)
             self._meter.count("dovetail_events_dropped_total", reason="full")
         self._arrived.set()
+
+    async def _judged(self, message: _Message) -> _Message:
+        """The message with the reason of its condition, one at a time; as it was where that has to wait its turn."""
+        if message.refusal is None or message.condition is None:
+            return message
+        pod = self._latest(message.pod.metadata.uid)
+        if pod is None or pod.spec.node_name:
+            return message._replace(refusal=None)
+        await asyncio.sleep(0)  # others first
+        reason = self._reason_of(pod, message.refusal)
+        if reason is None:
+            return message
+        self._reasons[pod.metadata.uid] = reason
+        condition = msgspec.structs.replace(message.condition, reason=reason)
+        return message._replace(condition=condition, refusal=None)
 
     async def _send(self, message: _Message) -> float:
         """Tells it, or puts it off. How long the server should be left alone, if it serves nobody at all."""
@@ -343,7 +410,7 @@ def _is_news(told: Told, reason: Reason, message: str) -> bool:
 def _already(pod: pods.Pod) -> Told | None:
     """What the pod's own condition says, told by whoever led before."""
     before = next((one for one in pod.status.conditions if one.type == SCHEDULED and one.status == "False"), None)
-    return None if before is None or before.reason == GATED else Told(UNKNOWN, before.message, -math.inf)
+    return None if before is None or before.reason == waitreasons.GATED else Told(UNKNOWN, before.message, -math.inf)
 
 
 def _condition(pod: pods.Pod, kind: str, message: str, now: datetime.datetime) -> pods.PodCondition:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, vetting, waiting
 from dovetail.model import gangs, plan, pods
+from dovetail.model import policy as policies
 from dovetail.model.reasons import ReasonCode
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
@@ -41,6 +42,25 @@ class Ask(Protocol):
 
         Gangs set aside are no part of it.
         """
+        ...
+
+
+class Decide(Protocol):
+    """What decides: `schedule.cycle.decide`, or somebody who plays it."""
+
+    def __call__(
+        self,
+        world: World,
+        policy: policies.Policy,
+        now: plan.Instant,
+        budget: policies.Budget,
+        *,
+        among: Collection[str] | None,
+        spared: Collection[str],
+        toward: Mapping[str, str],
+        aside: Collection[gangs.GangKey],
+    ) -> plan.Plan:
+        """The plan."""
         ...
 
 
@@ -108,6 +128,7 @@ class Turns:
             self._refuse(known.pop(refusal.pod.uid), refusal)
         for nomination in decided.nominations:
             pod = known.pop(nomination.pod.uid)
+            self._teller.nominated(pod, nomination.node)
             self._queue.park(nomination.pod.uid, order.rank(pod), awaited.names_for(pod))
         for id_, pod in known.items():
             self._leave(id_, pod, began)
@@ -131,6 +152,9 @@ class Turns:
         self._start(decided.placements, known)
         for refusal in decided.refusals:
             self._refuse(known.pop(refusal.pod.uid), refusal)
+        for nomination in decided.nominations:
+            if nomination.pod.uid in known:
+                self._teller.nominated(known[nomination.pod.uid], nomination.node)
         for id_, pod in known.items():  # promised a node, or nothing can be said about it
             self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
         self._hands = []

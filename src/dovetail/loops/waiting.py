@@ -118,6 +118,14 @@ class Waiting:
             self.ready(id_, self._parked[id_].rank)
         return len(concerned)
 
+    def waiting_for(self, key: ObjectKey) -> Collection[str]:
+        """The parked pods that wait for something of this name."""
+        return self._by_claim.get(key, frozenset())
+
+    def parked(self) -> Collection[str]:
+        """All parked pods."""
+        return self._parked.keys()
+
     def stir(self) -> int:
         """Something changed that could help anybody: all parked pods are asked about again. How many there were."""
         stirred = list(self._parked.items())

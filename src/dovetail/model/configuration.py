@@ -133,6 +133,16 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     search_steps: Annotated[
         int, Meta(ge=1, le=2**31 - 1, description="steps per pod and node, in the search for devices")
     ] = policy.LIVE_SEARCH_STEPS
+    net_seconds: Annotated[
+        int,
+        Meta(
+            ge=0, le=DAY_SECONDS, description="waiting pods are asked about after so long in any case; 0: only on news"
+        ),
+    ] = 300
+    scales_from_zero: Annotated[
+        bool,
+        Meta(description="an autoscaler may have kinds of nodes of which none is there: pods may fit those"),
+    ] = True
     weights: Weights = Weights()
 
 

@@ -164,6 +164,13 @@ def seat_of(pod: pods.Pod) -> Seat:
     return Seat(None, False)
 
 
+def words_of(metadata: meta.ObjectMeta) -> frozenset[tuple[str, str]]:
+    """What annotations say to a scheduler: all of them that anything here, or a decision, reads off a pod."""
+    spoken = wishes.spoken(metadata.annotations)
+    size = metadata.annotations.get(LWS_SIZE)
+    return frozenset(spoken if size is None else (*spoken, (LWS_SIZE, size)))
+
+
 def source_of(key: GangKey) -> str:
     """What a gang comes from, such as job or podgroup."""
     return key[1].partition("/")[0]

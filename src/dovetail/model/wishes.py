@@ -108,7 +108,7 @@ NOTHING: Final = Wishes()
 
 def read(*places: Place) -> Wishes:
     """What these places ask for, the first that names a thing deciding it. Cheap where nobody asks for anything."""
-    said = tuple(one for labels, notes in places if (one := (_said(labels), _said(notes))) != _SILENT)
+    said = tuple(one for labels, notes in places if (one := (spoken(labels), spoken(notes))) != _SILENT)
     return _read(said) if said else NOTHING
 
 
@@ -231,8 +231,8 @@ def _own_topology(reader: _Reader) -> TopologyWish | None:
     )
 
 
-def _said(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What is meant for a scheduler."""
+def spoken(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What labels or annotations say that is meant for a scheduler."""
     return tuple((key, value) for key, value in found.items() if key.startswith(_PREFIXES))
 
 

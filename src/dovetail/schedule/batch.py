@@ -364,6 +364,7 @@ class Batch:
                     self._is_cut = True
                     return
                 reason = _CUT_SHORT
+            self._wake_by(solver.wake)
             is_first = False
             if reason is None:
                 failed.clear()  # others lost what they had, and somebody may fit beside it
@@ -412,7 +413,10 @@ class Batch:
     def _refuse_with(self, job: Job, refusal: plan.Refusal) -> None:
         """One pod found no place; the others of its gang wait for it."""
         detail = f"pod {refusal.pod.name} of its gang finds no place: {refusal.summary}"
-        reason = Reason(code=ReasonCode.GANG_WAITS, detail=detail)
+        codes = {obstacle.reason.code for obstacle in refusal.obstacles}
+        # A claim that is about to be made keeps all of them waiting for the same thing, and not for long.
+        code = min(codes) if codes and codes <= _CLAIMS_TO_COME else ReasonCode.GANG_WAITS
+        reason = Reason(code=code, detail=detail)
         for id_, state in job.state.items():
             if state is State.WAITING:
                 is_it = id_ == refusal.pod.uid or len(job.pods) == 1
@@ -556,6 +560,7 @@ _HOPELESS = Reason(
     code=ReasonCode.NEVER,
     detail="it fits no node even if all were empty, so it adds nothing to what its queue is due",
 )
+_CLAIMS_TO_COME = {ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_RETURNING}
 _NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")
 _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
 

@@ -25,6 +25,7 @@ from dovetail.model import (
     slices,
     taintrules,
     topologies,
+    waitreasons,
 )
 from dovetail.model import volumes as storage
 from dovetail.model.classes import DeviceClass
@@ -357,7 +358,7 @@ def _told(cluster: clusters.Cluster, refusal: plan.Refusal, now: str) -> objects
     assert stored is not None
     assert isinstance(stored.struct, pods.Pod)
     pod = stored.struct
-    reason = "SchedulerError" if refusal.is_undecided else "Unschedulable"
+    reason = waitreasons.told(pod, refusal) or waitreasons.UNSCHEDULABLE
     before = next((one for one in pod.status.conditions if one.type == SCHEDULED), None)
     if before is not None and (before.status, before.reason, before.message) == ("False", reason, refusal.summary):
         return None

@@ -118,6 +118,12 @@ DECLARED: Final = (
     ),
     Metric("dovetail_tenure_errors_total", "counter", "Tenures that ended by a fault of ours."),
     Metric("dovetail_undecided_total", "counter", "Pods left without yes or no because the step budget ended."),
+    Metric(
+        "dovetail_caught_by_net_total",
+        "counter",
+        "Pods that started, or had to yield, although only the periodic net had asked about them.",
+        ("what",),
+    ),
     Metric("dovetail_loop_blocked_seconds", "histogram", "How long other work kept the event loop.", (), _SHORT),
     Metric("dovetail_loop_held_seconds", "gauge", "For how long the event loop has been held by one piece of work."),
     Metric("dovetail_stalled_seconds", "gauge", "For how long pods have waited while no pod got any answer."),

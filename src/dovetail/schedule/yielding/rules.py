@@ -6,6 +6,7 @@ scenario that was tried is fair. Never tries one.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -64,6 +65,23 @@ def may_evict(stage: Stage, job: Job) -> Reason | None:
     return Reason(
         code=ReasonCode.TOO_YOUNG, detail=f"makes nobody yield until it has waited {wait} s; it is {age:.0f} s old"
     )
+
+
+def may_evict_from(job: Job) -> datetime.datetime | None:
+    """When a job that may make nobody yield yet has waited long enough; None where time changes nothing."""
+    if not job.gang.may_evict_after or job.created is order.NEVER:
+        return None
+    if any(job.pods[id_].spec.preemption_policy == "Never" for id_ in job.next_pods()):
+        return None
+    return after(job.created, job.gang.may_evict_after)
+
+
+def after(moment: datetime.datetime, seconds: float) -> datetime.datetime | None:
+    """So many seconds later; None where no calendar reaches that far."""
+    try:
+        return moment + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def running(stage: Stage, job: Job) -> Iterator[Job]:

@@ -7,6 +7,7 @@ grow by doubling, keeping the victims found so far. Given a stage and rules; a s
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -67,11 +68,15 @@ class Solver:
         self._placer = placer
         self._rules = rules
         self._spared = spared
+        self.wake: datetime.datetime | None = None  # when a job may next do what it was too young for
 
     def solve(self, job: Job) -> Reason | None:
         """Makes others yield so that the next pods of a job start; why not, if that cannot be."""
         ids = job.next_pods()
-        if (reason := ruling.may_evict(self._stage, job) or self._rules.refusal(job)) is not None:
+        if (reason := ruling.may_evict(self._stage, job)) is not None:
+            self._wake_by(ruling.may_evict_from(job))
+            return reason
+        if (reason := self._rules.refusal(job)) is not None:
             return reason
         running = len(self._stage.running_jobs())
         self._stage.steps.spend((len(self._stage.world.nodes) + running + len(ids)) // 8)
@@ -170,7 +175,17 @@ class Solver:
 
     def _is_young(self, job: Job, victim: Job) -> bool:
         least = self._rules.min_runtime(job, victim)
-        return bool(least) and ruling.seconds_running(self._stage, victim) < least
+        seconds = ruling.seconds_running(self._stage, victim) if least else 0.0
+        if seconds >= least:
+            return False
+        if self._stage.now is not None:
+            self._wake_by(ruling.after(self._stage.now, least - seconds))
+        return True
+
+    def _wake_by(self, moment: datetime.datetime | None) -> None:
+        """Time alone changes the answer then."""
+        if moment is not None:
+            self.wake = moment if self.wake is None else min(self.wake, moment)
 
     def _search(
         self,
