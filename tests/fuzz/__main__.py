@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.fuzz import cel, constraints, findings, objects, quantities, validation, versions, worlds
+from tests.fuzz import cel, constraints, findings, objects, preemption, quantities, validation, versions, worlds
 from tests.support import oracle
 
 SUBJECTS: Final[dict[str, Any]] = {
@@ -23,6 +23,7 @@ SUBJECTS: Final[dict[str, Any]] = {
     "validation": validation,
     "worlds": worlds,
     "constraints": constraints,
+    "preemption": preemption,
     "objects": objects,
 }
 BATCH: Final = 200

@@ -15,6 +15,8 @@ AGREE: Final = "agree"
 VARIES: Final = "nondeterministic upstream"
 REFUSED: Final = "refused by the oracle"
 PANICKED: Final = "upstream panicked"
+EXPLAINED: Final = "an exception with a name"
+_NO_DISAGREEMENT: Final = (AGREE, VARIES, REFUSED, PANICKED, EXPLAINED)
 _PER_KIND: Final = 200  # minimal cases kept of one kind in one run
 _PER_SYMPTOM: Final = 3  # and of those with the same words in their reasons
 
@@ -69,7 +71,7 @@ class Tally:
     @property
     def disagreements(self) -> int:
         """Cases in which ours is not upstream's."""
-        return sum(count for kind, count in self.counts.items() if kind not in (AGREE, VARIES, REFUSED, PANICKED))
+        return sum(count for kind, count in self.counts.items() if kind not in _NO_DISAGREEMENT)
 
 
 def unanswered(failure: str) -> str:

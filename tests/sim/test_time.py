@@ -12,7 +12,7 @@ from dovetail.boot import local
 from dovetail.loops import stages
 from dovetail.model import claims, meta, pods
 from dovetail.sim import cluster as clusters
-from dovetail.sim import control, inventory
+from dovetail.sim import control, inventory, priorities
 from dovetail.sim import fleet as fleets
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -37,7 +37,11 @@ def pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": {key: value for key, value in given.items() if value is not None}},
-        "spec": {"priority": priority, "containers": [container], "resourceClaims": [{"name": "gpu", **source}]},
+        "spec": {
+            "priorityClassName": f"p{priority}",
+            "containers": [container],
+            "resourceClaims": [{"name": "gpu", **source}],
+        },
     }
 
 
@@ -56,7 +60,11 @@ def applied(cluster: clusters.Cluster, *trees: Tree, at: datetime.datetime = NOW
 def fleet() -> clusters.Cluster:
     """One node with two GPUs, and a template that wants both."""
     made = applied(clusters.Cluster("small"), *inventory.objects_of(fleets.read(FLEET, file="fleet.yaml")))
-    return applied(made, resource("ResourceClaimTemplate", "both", {"spec": WANTED}))
+    ranks = [
+        {"apiVersion": priorities.VERSION, "kind": priorities.KIND, "metadata": {"name": f"p{value}"}, "value": value}
+        for value in range(-5, 2)
+    ]
+    return applied(made, resource("ResourceClaimTemplate", "both", {"spec": WANTED}), *ranks)
 
 
 def found(cluster: clusters.Cluster, name: str) -> pods.Pod:

@@ -22,6 +22,7 @@ type filtersRequest struct {
 	Gone    []json.RawMessage `json:"gone"`
 	Pod     json.RawMessage   `json:"pod"`
 	Scores  bool              `json:"scores"`
+	Preempt bool              `json:"preempt"` // where no node takes the pod: who would have to go
 }
 
 // verdict is why a node cannot take a pod: the first plugin in the default profile's order that says so.
@@ -67,12 +68,12 @@ func serveFilters(request []byte) (answer, error) {
 	if err := json.Unmarshal(wanted.Pod, pod); err != nil {
 		return nil, err
 	}
-	return heldCluster.judgePod(pod, wanted.Scores)
+	return heldCluster.judgePod(pod, wanted)
 }
 
 // judgePod asks every node, as the scheduling cycle does: PreFilter once, then Filter per node with the pods
 // nominated to it. Nothing is chosen.
-func (c *filterCluster) judgePod(pod *corev1.Pod, scores bool) (answer, error) {
+func (c *filterCluster) judgePod(pod *corev1.Pod, wanted filtersRequest) (answer, error) {
 	if err := c.scheduler.Cache.UpdateSnapshot(logr.Discard(), c.snapshot); err != nil {
 		return nil, err
 	}
@@ -84,6 +85,7 @@ func (c *filterCluster) judgePod(pod *corev1.Pod, scores bool) (answer, error) {
 	only, status, narrowing := c.profile.RunPreFilterPlugins(c.ctx, state, pod)
 	accepted := []fwk.NodeInfo{}
 	refused := map[string]verdict{}
+	statuses := framework.NewDefaultNodeToStatus()
 	for _, node := range nodes {
 		name := node.Node().Name
 		found := status
@@ -95,9 +97,15 @@ func (c *filterCluster) judgePod(pod *corev1.Pod, scores bool) (answer, error) {
 			continue
 		}
 		refused[name] = verdictOf(found, narrowing)
+		statuses.Set(name, found)
 	}
 	result := answer{"accepted": namesOf(accepted), "refused": refused}
-	if scores && len(accepted) > 0 {
+	if wanted.Preempt && len(accepted) == 0 {
+		if result["preemption"], err = c.preempt(state, pod, statuses); err != nil {
+			return nil, err
+		}
+	}
+	if wanted.Scores && len(accepted) > 0 {
 		if result["scores"], err = c.scoresOf(state, pod, accepted); err != nil {
 			return nil, err
 		}

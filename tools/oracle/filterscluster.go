@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -182,6 +183,8 @@ func (c *filterCluster) storeOf(object runtime.Object) (cache.Store, error) {
 		return storage.CSIStorageCapacities().Informer().GetIndexer(), nil
 	case *storagev1.VolumeAttachment:
 		return storage.VolumeAttachments().Informer().GetIndexer(), nil
+	case *policyv1.PodDisruptionBudget:
+		return c.informers.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer(), nil
 	case *resourceapi.DeviceClass:
 		return resource.DeviceClasses().Informer().GetIndexer(), nil
 	default:

@@ -13,6 +13,7 @@ import msgspec
 from dovetail.model import conversion, kinds, objects, trees, yaml_text
 
 _OLD_VERSIONS: Final = frozenset(f"resource.k8s.io/{version}" for version in ("v1alpha3", "v1beta1", "v1beta2"))
+_READ: Final = frozenset({("scheduling.k8s.io", "PriorityClass")})
 _OWNERS: Final = frozenset((kind.api_version.partition("/")[0], kind.name) for kind in (*kinds.OWNERS, *kinds.PARENTS))
 _OUR_GROUP: Final = kinds.QUEUE.api_version.partition("/")[0]
 _OUR_KINDS: Final = tuple(kind.name for kind in (*kinds.OURS, kinds.INTENT))
@@ -165,6 +166,8 @@ def _use_of(group: str, kind: str) -> str:
     """What an object of a kind we have no struct for is good for."""
     if (group, kind) in _OWNERS:
         return "kept, read for gangs; makes no pods"
+    if (group, kind) in _READ:
+        return "kept, read when pods are created"
     scheduler = conversion.SCHEDULERS.get(group)
     return "kept, not used" + ("" if scheduler is None else f"; `dovetail migrate {scheduler}` makes queues of such")
 

@@ -6,6 +6,7 @@ The steps of a policy in their order, on one stage. Given a world inside a trial
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.schedule.steps import LOOK, PLACE, SpentError, Steps
 from dovetail.schedule.yielding import behind, overtime, rules, stale
+from dovetail.schedule.yielding.priorities import Preemptor
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -86,7 +88,14 @@ class Batch:
         self._wake: datetime.datetime | None = None
         self._promises: promises.Promises | None = None
         self._hopeless: set[str] = set()  # pods that wait and fit no node, were all of them empty
+        self._preemptor: Preemptor | None = None  # where no queue exists
+        self._cannot_preempt: set[Hashable] = set()  # by likeness
+        self._preempting: set[Hashable] = set()  # jobs others yield to, and their likenesses
+        self._ahead = contextlib.ExitStack()  # holds what is later, while jobs alike ask for it
+        self._is_plain = not world.queues and world.gangs.is_trivial
         self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
+        for job in self._pending.values():
+            job.is_kept = not world.queues and any(pod.status.nominated_node_name for pod in job.pods.values())
         self._note_waiting()
         weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
         used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
@@ -147,17 +156,20 @@ class Batch:
         self._promises = promises.begun(stage, placer)
         if self._promises is not None:
             stage.guards.append(self._promises)
+        if not stage.world.queues and policy.Step.PREEMPT in self._steps:
+            self._preemptor = Preemptor(stage, placer, spared=self._spared)
         for step in self._steps:
             if self._is_cut and not self._is_all_given:
                 break
             match step:
                 case policy.Step.ALLOCATE:
-                    self._allocate(placer)
-                case policy.Step.CONSOLIDATE:
+                    with self._ahead:
+                        self._allocate(placer)
+                case policy.Step.CONSOLIDATE if not self._is_plain:
                     self._make_yield(placer, rules.Consolidation(stage), step)
                 case policy.Step.RECLAIM:
                     self._make_yield(placer, rules.Reclaim(stage), step)
-                case policy.Step.PREEMPT:
+                case policy.Step.PREEMPT if self._preemptor is None:
                     self._make_yield(placer, rules.Preemption(stage), step)
                 case policy.Step.STALE:
                     self._wake_by(stale.take_back(stage))
@@ -269,7 +281,7 @@ class Batch:
                 continue
             try:
                 with count.at_most(_allowed(count, left, len(ids), is_first=is_first)):
-                    refusal = placer.step(job, ids)
+                    refusal = self._placed(placer, job, ids)
             except SpentError:
                 if not is_first:
                     self._put_off(job)
@@ -305,6 +317,32 @@ class Batch:
 
     def _has_looked(self, job: Job, step: policy.Step) -> bool:
         return self._rounds.has_looked(job, PLACES[step])
+
+    def _placed(self, placer: Placer, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
+        """Places the next pods of a job. Without queues it may preempt, and at once: priority alone decides then, and
+        nobody less important gets what is free meanwhile.
+        """
+        if self._preemptor is None:
+            return placer.step(job, ids)
+        kind = self._likeness(job, ids)
+        # What is beyond a minimum that waits for others to leave does not start before it. And where one finds no room
+        # now, its like does not either: what is later is entered once for all of them.
+        is_ahead = job.id in self._preempting or kind in self._preempting
+        if not is_ahead:
+            self._ahead.close()
+        elif not self._stage.is_later:
+            self._ahead.enter_context(self._stage.later())
+        refusal = placer.step(job, ids)
+        if refusal is None:
+            self._preemptor.changed(job)
+            return None
+        if refusal.is_undecided or kind in self._cannot_preempt or self._preemptor.preempt(job, kind) is not None:
+            self._cannot_preempt.add(kind)
+            self._ahead.close()
+            return placer.step(job, ids) if is_ahead else refusal  # why not now
+        self._cannot_preempt.clear()  # others lost what they had, and room may be left over
+        self._preempting |= {job.id, kind}
+        return None
 
     def _put_off(self, job: Job) -> None:
         for id_, state in job.state.items():

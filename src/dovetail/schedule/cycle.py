@@ -15,6 +15,7 @@ from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import batch, draft, order, placement, quarantined, ready, refuse
 from dovetail.schedule.claims import Books, Needs
 from dovetail.schedule.queues import power
+from dovetail.schedule.yielding import prospects
 from dovetail.world import events
 from dovetail.world.world import World
 
@@ -40,10 +41,10 @@ def decide(
     if world.queues or not world.gangs.is_trivial or power.has_caps(world):
         plan = _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
         return quarantined.named(plan, world)
-    plan = _one_by_one(world, policy, budget, among, aside)
-    if policies.Step.PREEMPT in policy.steps and _could_preempt(world, policy, plan):
-        plan = _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
-    return quarantined.named(plan, world)
+    alone = _one_by_one(world, policy, budget, among, aside)
+    if alone is None:  # a pod finds no room, and others of lower priority might make some
+        alone = _together(world, policy, now, budget, among=among, spared=spared, toward=toward, aside=aside)
+    return quarantined.named(alone, world)
 
 
 def _together(
@@ -65,27 +66,16 @@ def _together(
         return made.decide()
 
 
-def _could_preempt(world: World, policy: policies.Policy, alone: plans.Plan) -> bool:
-    """Whether anybody who waits is more important than anybody who runs."""
-    waiting = [world.pods[one.pod.uid].spec for one in alone.refusals if one.pod.uid in world.pods]
-    able = [spec.priority or 0 for spec in waiting if spec.preemption_policy != "Never" and not spec.scheduling_gates]
-    highest = max(able, default=None)
-    if highest is None or highest <= 0:
-        return False
-    names = policy.scheduler_names
-    running = (world.pods[id_].spec for id_ in world.running())
-    return any((one.priority or 0) < highest and (not names or one.scheduler_name in names) for one in running)
-
-
 def _one_by_one(
     world: World,
     policy: policies.Policy,
     budget: policies.Budget,
     among: Collection[str] | None,
     aside: Collection[gangs.GangKey],
-) -> plans.Plan:
-    """Pods alone: each as well as it can be, in their order."""
+) -> plans.Plan | None:
+    """Pods alone: each as well as it can be, in their order. None as soon as one of them might preempt others."""
     plan = draft.Draft()
+    preempting = prospects.Prospects(world, policy)
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)
         search = placement.Search(world, policy, budget)
@@ -101,6 +91,8 @@ def _one_by_one(
                 continue
             found = search.find(pod, needs)  # 3. where, on which devices
             if isinstance(found, plans.Refusal):  # 4. a reason instead of a shrug
+                if not found.is_undecided and preempting.might_help(pod):
+                    return None
                 plan.wait(found)
                 continue
             plan.start(pod, found, needs, books=books)

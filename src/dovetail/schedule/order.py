@@ -1,4 +1,4 @@
-"""Decides who is next: the more important first, then the longer waiting, then by uid so that the order is total.
+"""Decides who is next: the more important first, then whom a node is kept for, then the longer waiting, then by uid.
 
 Given the pods without a node; leaves out those that are on their way out, gated, or somebody else's. Never places.
 """
@@ -14,7 +14,7 @@ from dovetail.model import durations, pods
 
 NEVER: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)  # not created yet: younger than all others
 
-Rank = tuple[int, datetime.datetime, str, str, str]
+Rank = tuple[int, bool, datetime.datetime, str, str, str]
 
 
 def waiting(pending: Iterable[pods.Pod], *, scheduler_names: tuple[str, ...] = ()) -> list[pods.Pod]:
@@ -29,10 +29,14 @@ def waiting(pending: Iterable[pods.Pod], *, scheduler_names: tuple[str, ...] = (
 
 
 def rank(pod: pods.Pod) -> Rank:
-    """What pods are sorted by. No priority is priority 0, as the API server would write."""
+    """What pods are sorted by. No priority is priority 0, as the API server would write.
+
+    Others may have been ended for a pod that a node is kept for: nobody equal to it gets what they leave.
+    """
     metadata = pod.metadata
     return (
         -(pod.spec.priority or 0),
+        not pod.status.nominated_node_name,
         instant(metadata.creation_timestamp),
         metadata.uid,
         metadata.namespace,

@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.model import claims, meta, objects
 from dovetail.model.validation import admission, fields
-from dovetail.sim import machines, merge
+from dovetail.sim import machines, merge, priorities
 
 CREATED: Final = "created"
 CONFIGURED: Final = "configured"
@@ -41,6 +41,7 @@ _CLUSTER_SCOPED: Final = frozenset(
     }
 )
 
+_FIRST: Final = {"Namespace": 0, priorities.KIND: 1}
 _SERVED: Final = {kind: version for version, kind in objects.KINDS}
 
 Tree = dict[str, Any]
@@ -125,10 +126,10 @@ def apply(
     draft = _Draft(cluster, now=now, check_selector=check_selector, as_manifest=as_manifest)
     placed = [_placed(one, namespace) for one in given]
     draft.namespaces |= {key.name for key, _ in placed if key.kind == "Namespace"}
-    for first in (True, False):  # namespaces before what lives in them, whatever the order of the file
-        for number, (key, one) in enumerate(placed):
-            if (key.kind == "Namespace") == first:
-                draft.take(key, one, number=number)
+    # Namespaces before what lives in them, priority classes before pods, whatever the order of the file.
+    turns = sorted(range(len(placed)), key=lambda number: _FIRST.get(placed[number][0].kind, len(_FIRST)))
+    for number in turns:
+        draft.take(*placed[number], number=number)
     return draft.result()
 
 
@@ -208,6 +209,8 @@ class _Draft:
         self._problems: dict[int, list[Problem]] = {}
         self._seen: set[Key] = set()
         self.namespaces = {key.name for key in cluster.records if key.kind == "Namespace"}
+        classes = (record for key, record in cluster.records.items() if key.kind == priorities.KIND)
+        self._classes = priorities.Classes(_readable(classes))
 
     def take(self, key: Key, one: Given, *, number: int) -> None:
         """Judges one object and, if it is good, stores it in the draft."""
@@ -218,8 +221,13 @@ class _Draft:
             return
         self._seen.add(key)
         before = self._records.get(key)
+        tree = one.tree if before is None else _changed_tree(before, one.tree)
+        tree, misfits = self._prioritised(key, tree, before)
+        if misfits:
+            problems += [say(*misfit) for misfit in misfits]
+            return
         try:
-            stored = objects.decode(one.tree if before is None else _changed_tree(before, one.tree))
+            stored = objects.decode(tree)
         except objects.DecodeError as error:
             problems += [say(misfit.path, misfit.message) for misfit in error.misfits]
             return
@@ -247,6 +255,24 @@ class _Draft:
         if key.namespace and key.namespace not in self.namespaces:
             return "metadata.namespace", f'namespace "{key.namespace}" does not exist'
         return None
+
+    def _prioritised(self, key: Key, tree: Tree, before: Record | None) -> tuple[Tree, list[priorities.Misfit]]:
+        """A pod with the priority of its class, a class that others may name; and what is wrong with either."""
+        old = None if before is None else msgspec.json.decode(before.document)
+        if key.kind == priorities.KIND:
+            misfits = self._classes.misfits(tree, old)
+            if not misfits:
+                self._classes.put(tree)
+            return tree, misfits
+        spec = tree.get("spec")
+        if key.kind != "Pod" or not isinstance(spec, dict):
+            return tree, []
+        if old is not None:
+            return tree, [(f"spec.{field}", why) for field, why in priorities.changed(spec, old["spec"])]
+        admitted = self._classes.admitted(spec)
+        if isinstance(admitted, dict):
+            return tree | {"spec": admitted}, []
+        return tree, [(f"spec.{admitted[0]}", admitted[1])]
 
     def _verdict(self, key: Key, new: objects.Object, before: Record | None) -> admission.Verdict:
         draft = msgspec.structs.replace(self._cluster, records=self._records)
@@ -285,6 +311,14 @@ def _placed(one: Given, namespace: str) -> tuple[Key, Given]:
     if isinstance(metadata, dict):
         one = Given(one.tree | {"metadata": fields | {"namespace": place}}, one.source)
     return Key(kind, place, name), one
+
+
+def _readable(records: Iterable[Record]) -> Iterator[Tree]:
+    """Priority classes as they are stored; one that an older version took without reading it counts for nothing."""
+    for record in records:
+        tree = msgspec.json.decode(record.document)
+        if not priorities.Classes(()).misfits(tree, None):
+            yield tree
 
 
 def _changed_tree(before: Record, tree: Tree) -> Tree:

@@ -1,14 +1,17 @@
 """A sample workload for the sample fleet: three teams, four dozen pods, most of which fit and some of which cannot.
 
-Returns plain trees, the same ones each time: namespaces, claim templates, claims, pods. Never stores or places them.
+Returns plain trees, the same ones each time: namespaces, a priority class, claim templates, claims, pods.
+Never stores or places them.
 """
 
 from typing import Any, Final
 
 from dovetail.model import objects
+from dovetail.sim import priorities
 
 Tree = dict[str, Any]
 
+LARGE: Final = "large-training"  # a priority class
 TEAMS: Final = ("research", "serve", "notebooks")
 _MODEL: Final = "device.attributes['gpu.nvidia.com'].productName.startsWith('NVIDIA {}')"
 _PROFILE: Final = "device.attributes['gpu.nvidia.com'].profile == '{}'"
@@ -19,6 +22,7 @@ def objects_of_sample() -> list[Tree]:
     """Everything the teams apply, in an order that can be applied."""
     return [
         *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}} for team in TEAMS),
+        {"apiVersion": priorities.VERSION, "kind": priorities.KIND, "metadata": {"name": LARGE}, "value": 10},
         *_training(),
         *_serving(),
         *_notebooks(),
@@ -34,7 +38,8 @@ def _training() -> list[Tree]:
         _template("research", "two-b300", _whole(2, _MODEL.format("B300"))),
     ]
     found += [
-        _pod("research", f"llama-{index}", "eight-h100", cpu="96", memory="1Ti", priority=10) for index in range(2)
+        _pod("research", f"llama-{index}", "eight-h100", cpu="96", memory="1Ti", priorityClassName=LARGE)
+        for index in range(2)
     ]
     found += [_pod("research", f"moe-{index}", "four-gb200", cpu="128", memory="800Gi") for index in range(9)]
     found.append(_pod("research", "too-wide", "sixteen-h100", cpu="16", memory="128Gi"))  # no node has 16

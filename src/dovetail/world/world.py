@@ -91,6 +91,7 @@ class World:
         self._offered: dict[str, Resources] = {}  # by node, what it has to give
         self._taken: dict[str, Resources] = {}  # by node, bound and assumed pods together
         self._running: dict[str, tuple[str, Resources]] = {}  # bound pods: where, and what they take there
+        self._standings: Counter[tuple[str, int]] = Counter()  # bound pods, by scheduler and priority
         self._pending: dict[str, pods.Pod] = {}
         self._vacated: dict[str, tuple[str, Resources]] = {}  # pods taken off their nodes in a trial
         self._freed: set[ObjectKey] = set()  # claims whose devices are free for as long
@@ -153,6 +154,11 @@ class World:
     def running(self) -> Mapping[str, tuple[str, Resources]]:
         """Pods on nodes by id: where, and what they take there."""
         return self._running
+
+    def lowest_priority(self, scheduler_names: Collection[str]) -> int | None:
+        """The lowest priority among bound pods of these schedulers, of all where none is named; None without pods."""
+        standings = self._standings
+        return min((rank for name, rank in standings if not scheduler_names or name in scheduler_names), default=None)
 
     def overlaps(self) -> tuple[overlaps.Overlap, ...]:
         """Claims that hold more than there is. Looks again only at pools that changed since it was asked last."""
@@ -218,11 +224,14 @@ class World:
 
     def _put_pod(self, pod: pods.Pod, *, is_there: bool) -> None:
         id_ = pod_id(pod)
-        self.shields.join(id_, self.pods.pop(id_, None), pod if is_there else None)
+        old = self.pods.pop(id_, None)
+        self.shields.join(id_, old, pod if is_there else None)
         self._pending.pop(id_, None)
         self.gangs.join(id_, pod if is_there else None)
         self.crowd.expect(id_, None)
         before = self._running.pop(id_, None)
+        if old is not None and before is not None:
+            self._count_standing(old, -1)
         after = (pod.spec.node_name, requests.occupied(pod)) if is_there and _occupies(pod) else None
         if before is not None and before != after:
             self._take(*before, sign=-1)
@@ -236,12 +245,19 @@ class World:
         self.pods[id_] = pod
         if after is not None:
             self._running[id_] = after
+            self._count_standing(pod, 1)
             self.crowd.put(id_, pod, pod.spec.node_name)
             if before != after:
                 self._take(*after, sign=1)
         elif not pod.spec.node_name and pod.status.phase not in TERMINAL:
             self._pending[id_] = pod
             self.crowd.expect(id_, pod)
+
+    def _count_standing(self, pod: pods.Pod, more: int) -> None:
+        key = pod.spec.scheduler_name, pod.spec.priority or 0
+        self._standings[key] += more
+        if not self._standings[key]:
+            del self._standings[key]
 
     def _put_claim(self, claim: claims.ResourceClaim, *, is_there: bool) -> None:
         key = key_of(claim)

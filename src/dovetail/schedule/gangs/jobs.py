@@ -67,6 +67,7 @@ class Job:
     round_ = looked = 0  # in which round of decisions it had a turn, and in which of their steps
     shield = ""  # the disruption budget that keeps its pods from being evicted, if one does
     fixed_by = ""  # why it cannot be made to yield although it does not ask for that; nothing if it can
+    is_kept = False  # without queues: a node is kept for one of its pods, for which others may have been ended
     is_aged = False  # as old as counts: no younger one comes before it, and among such age does not decide
 
     def __init__(

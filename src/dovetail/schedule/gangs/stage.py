@@ -370,8 +370,11 @@ class Stage:
         self._note(lambda: self.yielded.pop(id_))
         self.mark(job, id_, state, before=job.state[id_])
 
-    def put_back(self, job: Job, id_: str) -> bool:
-        """Lets a pod that was taken off stay after all, on its node and its devices, if nobody took them."""
+    def put_back(self, job: Job, id_: str, *, is_untouched: bool = False) -> bool:
+        """Lets a pod that was taken off stay after all, on its node and its devices, if nobody took them.
+
+        Where nothing was given away since, what it wishes of its neighbours is not asked again: it stays as it was.
+        """
         self.steps.spend(MOVED)
         pod = job.pods[id_]
         node = pod.spec.node_name
@@ -379,12 +382,12 @@ class Stage:
         if node not in self.world.nodes or self._over(job, pod, node, held) is not None:
             return False
         as_new = stand_in(pod)
-        tied = ties.of(as_new, self.world)
+        tied = ties.of(as_new, self.world) if not is_untouched else None
         if tied is not None and (not isinstance(tied, ties.Ties) or tied.misfit(self.world.nodes[node]) is not None):
             return False
         with self.world.trial() as trial:
             self.world.assume(as_new, node, held)
-            if self.world.sound(node, held) is not None:
+            if not is_untouched and self.world.sound(node, held) is not None:
                 return False
             trial.commit()
         why = self.yielded.pop(id_)

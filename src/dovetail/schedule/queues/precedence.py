@@ -66,9 +66,12 @@ def dominant_share(account: Account, accounts: Accounts) -> float:
 
 
 def job_key(job: Job) -> Key:
-    """Lower comes first. Among those whose age counts no more the larger, who starve behind the small otherwise."""
+    """Lower comes first. Among those whose age counts no more the larger, who starve behind the small otherwise.
+
+    Whom a node is kept for comes before its equals: nobody else gets what pods leave that were ended for it.
+    """
     size = job.asked().get(amounts.GPU, 0) if job.is_aged else 0
-    return (-job.priority, job.fullness, not job.is_aged, -size, job.created, job.name)
+    return (-job.priority, not job.is_kept, job.fullness, not job.is_aged, -size, job.created, job.name)
 
 
 def victim_key(job: Job, gone: Collection[str], toll: Key) -> Key:

@@ -146,6 +146,37 @@ class Bounds:
         """Whether one of the pods might fit on a node once these victims are gone from it."""
         return self._slots(self._offer(node, victims)) > 0
 
+    def ripe_after(self, node: str, victims: Sequence[Sequence[Portion]]) -> int | None:
+        """The place of the first victim without whom, and without those before, one of the pods might fit on a node."""
+        self._stage.steps.spend(1 + len(victims) // 16)
+        offer = self._free.get(node, NOTHING)
+        for place, portions in enumerate(victims):
+            for one in portions:
+                for id_ in one.ids:
+                    if self._stage.node_of(id_) == node:
+                        offer = _plus(offer, self._room.held(id_))
+            if self._slots(offer) > 0:
+                return place
+        return None
+
+    def must_go(self, node: str, victims: Sequence[Sequence[Portion]]) -> list[int] | None:
+        """The places of those who have to go by what is counted, if the first stay first; None if all would not do."""
+        offer = self._offer(node, list(itertools.chain.from_iterable(victims)))
+        if not self._slots(offer):
+            return None
+        going: list[int] = []
+        for place, portions in enumerate(victims):
+            without = offer
+            for one in portions:
+                for id_ in one.ids:
+                    if self._stage.node_of(id_) == node:
+                        without = _minus(without, self._room.held(id_))
+            if self._slots(without) > 0:
+                offer = without
+            else:
+                going.append(place)
+        return going
+
     def slots_gained(self, node: str, victims: Sequence[Portion]) -> int:
         """How many more of the smallest pods might fit on a node once these victims are gone from it."""
         return self._slots(self._offer(node, victims)) - self._slots(self._free.get(node, NOTHING))
@@ -170,6 +201,10 @@ class Bounds:
 
 def _plus(one: Offer, other: Offer) -> Offer:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _minus(one: Offer, other: Offer) -> Offer:
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2]
 
 
 def nodes_of(stage: Stage, job: Job) -> list[str]:

@@ -87,7 +87,10 @@ def after(moment: datetime.datetime, seconds: float) -> datetime.datetime | None
 def running(stage: Stage, job: Job) -> Iterator[Job]:
     """Jobs that run and may be made to yield to somebody."""
     for other in stage.running_jobs():
-        if other is not job and other.has_active and not _would_be_lost(other):
+        if other is job or not other.has_active:
+            continue
+        # Without queues priority alone decides, as with kube-scheduler, which asks for no controller either.
+        if not stage.world.queues or not _would_be_lost(other):
             yield other
 
 
@@ -161,6 +164,8 @@ class Preemption:
 
     def told(self, job: Job) -> str:
         """The numbers."""
+        if not self._stage.world.queues:
+            return f"priority {job.priority} comes before its own"
         return f"priority {job.priority} in queue {job.queue or 'of those without one'}"
 
 
