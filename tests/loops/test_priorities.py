@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import kinds
+from dovetail.model import kinds, plan
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import cycle, refuse
+from dovetail.world.world import World
 from tests.loops.stage import Stage, play
 from tests.loops.test_budgets import Shelf, budget, made_ready
 
@@ -127,5 +130,35 @@ def test_a_victim_a_budget_protects_stays_and_the_next_node_is_taken() -> None:
             await stage.pass_time(5)
             assert await ended(stage) == ["other"]
             assert stage.node_of("urgent") != stage.node_of("precious")
+
+    play(story)
+
+
+def test_what_is_kept_for_a_pod_stays_kept_while_it_has_no_turn() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=1)
+        stage.template("one")
+        cut_short: list[str] = []
+
+        def decide(world: World, *given: Any, **more: Any) -> plan.Plan:
+            """As ever; but once a node is kept for a pod, no turn is left for it."""
+            decided = cycle.decide(world, *given, **more)
+            kept = [pod for pod in world.pods.values() if pod.status.nominated_node_name]
+            if not kept or not decided.nominations:
+                return decided
+            reason = Reason(code=ReasonCode.BUDGET, detail="no turn is left")
+            cut_short.extend(pod.metadata.name for pod in kept)
+            return plan.Plan(refusals=tuple(refuse.of_pod(pod, (reason,), is_undecided=True) for pod in kept))
+
+        async with stage.scheduling(is_quarantining=False, decide=decide):
+            stage.pod("runs", templates=("one",), priority=1)
+            await stage.pass_time(5)
+            stage.pod("urgent", templates=("one",), priority=10)
+            await stage.pass_time(20)
+            assert "urgent" in cut_short
+            assert stage.the_pod("urgent").status.nominated_node_name == "n-0"
+            assert await ended(stage) == ["runs"]
+            await stage.pass_time(20)
+            assert stage.node_of("urgent") == "n-0"
 
     play(story)

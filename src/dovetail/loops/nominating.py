@@ -36,7 +36,10 @@ class Nominator:
         self._saw = saw
 
     def changes(self, made: plan.Plan, asked: Iterable[pods.Pod]) -> dict[str, str]:
-        """By uid of a pod, the node its status should name; "" for none. Only what differs, of those asked about."""
+        """By uid of a pod, the node its status should name; "" for none. Only what differs, of those asked about.
+
+        What is kept for a pod that had no turn stays kept: others may have been ended for it.
+        """
         wanted = {one.pod.uid: one.node for one in made.nominations}
         for placement in made.placements:
             wanted.setdefault(placement.pod.uid, placement.node)
@@ -45,10 +48,13 @@ class Nominator:
             for one in made.nominations
             if (pod := self._world.pods.get(one.pod.uid)) is not None and pod.status.nominated_node_name != one.node
         }
+        undecided = {one.pod.uid for one in made.refusals if one.is_undecided}
         stale = {
             pod.metadata.uid: ""
             for pod in asked
-            if is_ours(pod) and wanted.get(pod.metadata.uid, "") != pod.status.nominated_node_name
+            if is_ours(pod)
+            and pod.metadata.uid not in undecided
+            and wanted.get(pod.metadata.uid, "") != pod.status.nominated_node_name
         }
         return stale | fresh
 

@@ -90,7 +90,7 @@ class Batch:
         self._hopeless: set[str] = set()  # pods that wait and fit no node, were all of them empty
         self._preemptor: Preemptor | None = None  # where no queue exists
         self._cannot_preempt: set[Hashable] = set()  # by likeness
-        self._preempting: set[Hashable] = set()  # jobs others yield to, and their likenesses
+        self._preempting: set[Hashable] = set()  # jobs that wait for others to leave, and their likenesses
         self._ahead = contextlib.ExitStack()  # holds what is later, while jobs alike ask for it
         self._is_plain = not world.queues and world.gangs.is_trivial
         self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
@@ -335,6 +335,8 @@ class Batch:
         refusal = placer.step(job, ids)
         if refusal is None:
             self._preemptor.changed(job)
+            if not all(self._stage.given[id_].is_now for id_ in ids):
+                self._preempting |= {job.id, kind}  # waits for others to leave, as its like will have to
             return None
         if refusal.is_undecided or kind in self._cannot_preempt or self._preemptor.preempt(job, kind) is not None:
             self._cannot_preempt.add(kind)

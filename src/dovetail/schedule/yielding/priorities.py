@@ -18,6 +18,7 @@ from dovetail.schedule import order, ties
 from dovetail.schedule.gangs.jobs import Job, Lone, State
 from dovetail.schedule.gangs.placing import Placer
 from dovetail.schedule.gangs.stage import Stage, Yielded
+from dovetail.schedule.steps import SpentError
 from dovetail.schedule.yielding import rules
 from dovetail.schedule.yielding.bounds import Bounds, Portion, Room, nodes_of
 from dovetail.schedule.yielding.company import Company
@@ -82,6 +83,7 @@ class Preemptor:
         self._company = Company(stage)
         self._losses = Losses(stage)
         self._running: dict[str, list[str]] | None = None  # by node, pods that may have to yield
+        self._order: list[tuple[int, str]] = []  # the lowest priority on a node, and the node
         self._units: dict[str, list[Unit]] = {}  # by node, the most important first
         self._dirty: set[str] = set()  # nodes that somebody was given since
         self._outlooks: dict[str, dict[Hashable, Outlook | None]] = {}  # by node and likeness of who asks
@@ -113,7 +115,9 @@ class Preemptor:
                 return self._gang(job)
             (id_,) = job.next_pods()
             best = self._best(job, id_, kind)
-            if best is not None and not self._does(job, id_, best.node, best.victims):
+            with self._stage.steps.lenient():
+                is_so = best is None or self._does(job, id_, best.node, best.victims)
+            if not is_so:
                 self._outlooks.clear()  # devices that several nodes share are given away since
                 best = self._best(job, id_, kind)
             if best is None:
@@ -142,11 +146,14 @@ class Preemptor:
         return known
 
     def _grouped(self, node: str) -> list[Unit]:
-        self._stage.steps.spend(1 + len(self._by_node().get(node, ())))
+        self._stage.steps.spend(1 + len(self._by_node().get(node, ())) // 4)
         groups: dict[int, dict[str, tuple[Job, tuple[str, ...]]]] = {}
         group_of: dict[str, int] = {}
         for number, (job, ids) in enumerate(self._asked_singly(node)):
-            together = self._company.of(job, ids, may=self._may_go)
+            if isinstance(job, Lone) and not self._stage.world.claims_used(job.pods[ids[0]]):
+                together = {job.id: (job, ids)} if self._may_go(job, ids) else None  # most pods share nothing
+            else:
+                together = self._company.of(job, ids, may=self._may_go)
             if together is None:
                 continue
             merged = dict(together)
@@ -174,12 +181,24 @@ class Preemptor:
                 yield from ((job, (id_,)) for id_ in ids)
 
     def _by_node(self) -> dict[str, list[str]]:
+        """By node, pods that may have to yield."""
         if self._running is None:
             self._running = {}
-            for job in self._stage.running_jobs():
+            lowest: dict[str, int] = {}
+            jobs = self._stage.running_jobs()
+            self._stage.steps.spend(len(jobs) // 8)
+            for job in jobs:
                 for id_ in job.active():
-                    self._running.setdefault(self._stage.node_of(id_), []).append(id_)
+                    node = self._stage.node_of(id_)
+                    self._running.setdefault(node, []).append(id_)
+                    lowest[node] = min(lowest.get(node, job.priority), job.priority)
+            self._order = sorted((priority, node) for node, priority in lowest.items())
         return self._running
+
+    def _in_order(self) -> list[tuple[int, str]]:
+        """Nodes with the lowest priority that ran there when the decision began: nobody less important yields there."""
+        self._by_node()
+        return self._order
 
     def _may_go(self, job: Job, ids: Collection[str]) -> bool:
         return (job.is_preemptible or job.idle_since is not None) and self._spared.isdisjoint(ids)
@@ -192,31 +211,44 @@ class Preemptor:
         is_tied = ties.of(job.pods[id_], self._stage.world) is not None
         best: Candidate | None = None
         count = 0
-        for outlook in self._promising(job, kind, bounds):
-            if best is not None and (outlook.least > best.rank[0] or count >= MOST_CANDIDATES):
+        for least, node in self._in_order():
+            if least >= job.priority or count >= MOST_CANDIDATES or (best is not None and least > best.rank[0]):
                 break
-            if not outlook.is_tried:
-                outlook.candidate = self._tried(job, id_, outlook, bounds, is_tied=is_tied)
-                outlook.is_tried = True
-            if outlook.candidate is None:
+            try:
+                candidate = self._candidate(job, id_, node, kind, bounds, best=best, is_tied=is_tied)
+            except SpentError:
+                if best is None:
+                    raise
+                break  # the best so far will do
+            if candidate is None:
                 continue
             count += 1
-            if best is None or outlook.candidate.rank < best.rank:
-                best = outlook.candidate
+            if best is None or candidate.rank < best.rank:
+                best = candidate
         return best
 
-    def _promising(self, job: Job, kind: Hashable, bounds: Bounds) -> list[Outlook]:
-        """Nodes that could do by what is counted, those first where the least important have to yield."""
-        found: list[Outlook] = []
-        self._stage.steps.spend(len(self._by_node()) // 8)
-        for node in self._by_node():
-            known = self._outlooks.setdefault(node, {})
-            if kind not in known:
-                known[kind] = self._outlook(job, node, bounds)
-            outlook = known[kind]
-            if outlook is not None:
-                found.append(outlook)
-        return sorted(found, key=lambda one: (one.least, one.node))
+    def _candidate(
+        self,
+        job: Job,
+        id_: str,
+        node: str,
+        kind: Hashable,
+        bounds: Bounds,
+        *,
+        best: Candidate | None,
+        is_tied: bool,
+    ) -> Candidate | None:
+        """Who has to go on a node; None where that would not do, or is worse than the best so far."""
+        known = self._outlooks.setdefault(node, {})
+        if kind not in known:
+            known[kind] = self._outlook(job, node, bounds)
+        outlook = known[kind]
+        if outlook is None or (best is not None and outlook.least > best.rank[0]):
+            return None
+        if not outlook.is_tried:
+            outlook.candidate = self._tried(job, id_, outlook, bounds, is_tied=is_tied)
+            outlook.is_tried = True
+        return outlook.candidate
 
     def _outlook(self, job: Job, node: str, bounds: Bounds) -> Outlook | None:
         if node not in self._stage.world.nodes:
@@ -281,7 +313,7 @@ class Preemptor:
         for unit in chosen.victims:
             for portion in unit.portions:
                 touched.update(self._stage.node_of(one) for one in portion.job.active())
-        with self._stage.attempt() as attempt:
+        with self._stage.steps.lenient(), self._stage.attempt() as attempt:
             for unit in chosen.victims:
                 self._take_off(job, unit)
             refusal = self._stage.place(job, id_, within={chosen.node})
