@@ -9,7 +9,7 @@ trace.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dovetail.model import plan
@@ -150,10 +150,11 @@ class Preemptor:
         groups: dict[int, dict[str, tuple[Job, tuple[str, ...]]]] = {}
         group_of: dict[str, int] = {}
         for number, (job, ids) in enumerate(self._asked_singly(node)):
-            if isinstance(job, Lone) and not self._stage.world.claims_used(job.pods[ids[0]]):
-                together = {job.id: (job, ids)} if self._may_go(job, ids) else None  # most pods share nothing
-            else:
+            together: Mapping[str, tuple[Job, tuple[str, ...]]] | None = {job.id: (job, ids)}
+            if not isinstance(job, Lone) or self._stage.world.claims_used(job.pods[ids[0]]):
                 together = self._company.of(job, ids, may=self._may_go)
+            elif not self._may_go(job, ids):  # as most pods, it shares nothing
+                together = None
             if together is None:
                 continue
             merged = dict(together)
