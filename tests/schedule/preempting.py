@@ -158,7 +158,8 @@ class Both:
         for one in there:
             self._known[_key(one)] = one
             self._world.apply(Changed(objects.decode(one).struct))
-        self._asked({"op": "filters", "changed": there, "gone": gone})
+        self._asked({"op": "filters", "gone": gone})  # first: upstream gives up a port for all who hold it
+        self._asked({"op": "filters", "changed": there})
 
     def picture(self) -> list[Tree]:
         """Everything that is there."""
