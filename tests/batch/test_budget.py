@@ -56,7 +56,7 @@ def test_what_is_beyond_the_minimum_of_a_gang_is_carried_on_in_the_next_turn() -
 
 def crowded(waiting: int) -> World:
     """One node with room for one small pod, behind many that are too large, each of another size."""
-    made = stories.world(build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 2}}))
+    made = stories.world(build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 99}}))
     for index in range(waiting):
         large = [{"name": "main", "resources": {"requests": {"cpu": f"{3000 + index}m"}}}]
         build.put(made, sized(f"large{index:03d}", large, age=9000 - index))
