@@ -450,13 +450,20 @@ class Batch:
                 if state in (State.WAITING, State.GATED) and self._may_speak_of((id_,)):
                     pod = job.pods[id_]
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
-                    if job.id in self._left and (told is None or not self._is_in_rounds):
+                    is_kept = bool(pod.status.nominated_node_name) and self._is_unfinished(job)
+                    if is_kept or (job.id in self._left and (told is None or not self._is_in_rounds)):
                         told = refuse.of_pod(pod, (_NO_TURN,), is_undecided=True)
                     elif told is None and self._had_turn_before(job):
                         continue
                     key = key or precedence.job_key(job)
                     found.append((key, order.rank(pod), told if told is not None else self._unasked(pod)))
         return [refusal for _, _, refusal in sorted(found, key=lambda one: one[:2])]
+
+    def _is_unfinished(self, job: Job) -> bool:
+        """Whether a job has no turn in some step of a bounded decision: a node kept for it is not given up for that."""
+        if self._stage.steps.most is None or not self._is_cut:
+            return False
+        return not all(self._has_looked(job, step) for step in self._steps if step in HAVING_TURNS)
 
     def _had_turn_before(self, job: Job) -> bool:
         """Whether an earlier decision of this round said why a job waits, and nothing is to be added."""

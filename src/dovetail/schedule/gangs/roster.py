@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model import gangs, policy, queueuse
+from dovetail.model import gangs, plan, policy, queueuse
 from dovetail.model.gangs import GangKey
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import memory, steps
@@ -71,7 +71,8 @@ class Roster:
             if job.is_moved:
                 job.reset()
         try:
-            self._bring_up(world, known, aside, is_bounded=is_bounded)
+            wanted = among if among is not None and len(among) <= SEEN else ()
+            self._bring_up(world, known, aside, wanted=wanted if is_bounded else None)
         except BaseException:
             self._read = -1  # what was being made is not lost
             raise
@@ -132,8 +133,13 @@ class Roster:
 
     # What changed
 
-    def _bring_up(self, world: World, known: Collection[str], aside: Collection[GangKey], *, is_bounded: bool) -> None:
-        """Makes jobs of what is new or another; a bounded decision leaves pods that wait alone to the next, if many."""
+    def _bring_up(
+        self, world: World, known: Collection[str], aside: Collection[GangKey], *, wanted: Collection[str] | None
+    ) -> None:
+        """Makes jobs of what is new or another.
+
+        A bounded decision, which wants these pods, leaves others that wait alone to the next if they are many.
+        """
         rules = _rules(world)
         noted = world.gangs.log.since(self._read)
         if self._rules != rules or noted is None:
@@ -154,13 +160,15 @@ class Roster:
             if key in aside:
                 self._forget(key, is_kept=True)
                 self._left_unmade[key] = None
-            elif is_bounded and self._waits_alone(world, key):
+            elif wanted is not None and self._waits_alone(world, key):
                 if self._jobs[key] is not None:
                     self._forget(key, is_kept=True)
                 self._to_make[key] = None
             else:
                 self._take_in(key, self._made(world, key, world.gangs.known(key), doors=doors, known=known))
-        for key in [*itertools.islice(self._to_make, MOST_MADE if is_bounded else None)]:
+        first = [member.gang for id_ in wanted or () if (member := world.gangs.of(id_)) is not None]
+        rest = itertools.islice(self._to_make, MOST_MADE if wanted is not None else None)
+        for key in dict.fromkeys([*(key for key in first if key in self._to_make), *rest]):
             del self._to_make[key]
             if key in aside:
                 self._left_unmade[key] = None
@@ -183,7 +191,9 @@ class Roster:
         if len(members) != 1:
             return False
         (id_,) = members
-        return id_ not in world.assumed and not world.pods[id_].spec.node_name
+        pod = world.pods[id_]
+        is_expected = pod.status.nominated_node_name or plan.GangRef(*key) in world.promises
+        return id_ not in world.assumed and not pod.spec.node_name and not is_expected
 
     def _take_in(self, key: GangKey, job: Job | None) -> None:
         self._forget(key, is_kept=True)
