@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, vetting, waiting
@@ -78,6 +78,26 @@ class Turn(NamedTuple):
     asked: tuple[pods.Pod, ...]
 
 
+class _Groups(Mapping[gangs.GangKey, list[str]]):
+    """Pods by gang, worked out once somebody looks: only where a decision failed."""
+
+    def __init__(self, make: Callable[[], dict[gangs.GangKey, list[str]]]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def _made(self) -> dict[gangs.GangKey, list[str]]:
+        return self._make()
+
+    def __getitem__(self, key: gangs.GangKey) -> list[str]:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[gangs.GangKey]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
 class Turns:
     """Turns over one World."""
 
@@ -141,7 +161,7 @@ class Turns:
         began = self._begin()
         self._hands = self._queue.take_all()
         there = self._world.pods
-        known = {id_: there[id_] for id_ in (*self._hands, *self._queue.parked) if id_ in there}
+        known = {id_: there[id_] for id_ in (*self._hands, *self._queue.parked()) if id_ in there}
         resting = self._resting(known.values())
         for id_ in [id_ for id_, pod in known.items() if self._gang_of(pod) in resting] if resting else ():
             self._stay(id_, known.pop(id_))
@@ -169,12 +189,12 @@ class Turns:
 
     def _stay(self, id_: str, pod: pods.Pod) -> None:
         """The pod waits on, until something changed."""
-        if id_ not in self._queue.parked:
+        if id_ not in self._queue.parked():
             self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
 
     def _lift(self, id_: str) -> None:
         """A pod that may be parked is in our hands."""
-        if id_ in self._queue.parked:
+        if id_ in self._queue.parked():
             self._queue.lift(id_)
             self._hands.append(id_)
 
@@ -207,7 +227,7 @@ class Turns:
         self, among: Collection[str] | None, known: dict[str, pods.Pod], spared: Collection[str], now: float
     ) -> plan.Plan:
         """The plan for these pods; those that cannot be decided about wait for a time, and are no longer known."""
-        groups = self._by_gang(known.values())
+        groups = _Groups(lambda: self._by_gang(known.values()))
         ask = functools.partial(self._ask, spared=spared)
         outcome = self._deciding.decided(ask, among, groups)
         for id_, fault in outcome.faults.items():

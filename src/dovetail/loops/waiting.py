@@ -97,11 +97,6 @@ class Waiting:
         self._heap.clear()
         return taken
 
-    @property
-    def parked(self) -> Collection[str]:
-        """Those who wait until something changed."""
-        return self._parked.keys()
-
     def lift(self, id_: str) -> None:
         """A parked pod is nowhere until told what became of it."""
         self._unpark(id_)
