@@ -33,7 +33,8 @@ from dovetail.world.world import World
 
 ALLOCATED: Final = 0.75  # of all steps may be spent before somebody yields; a quarter is left for that
 TOP: Final = 0.25  # of all steps are for the most important, while a round is under way
-MOST_PER_POD: Final = 64  # steps that a pod of a gang may need
+MOST_PER_POD: Final = 32  # steps that a pod of a gang may need to be placed; twelve are the rule
+MOST_PER_YIELD: Final = 128  # and where others have to yield to it
 
 
 class Batch:
@@ -371,7 +372,7 @@ class Batch:
             count.spend(LOOK)
             kind = self._likeness(job, ids)
             try:
-                with count.at_most(_bound(count, self._end, is_first=is_first)):
+                with count.at_most(_bound(count, self._end, len(ids), is_first=is_first)):
                     reason = failed.get(kind) or solver.solve(job)
             except SpentError:
                 if not is_first:
@@ -553,13 +554,13 @@ def _allowed(count: Steps, left: int | None, pods_: int, *, is_first: bool) -> i
     return max(left, round(count.most * TOP), pods_ * MOST_PER_POD) if is_first else left
 
 
-def _bound(count: Steps, end: float, *, is_first: bool) -> int | None:
-    """Steps the search for those who yield to one job may take."""
+def _bound(count: Steps, end: float, pods_: int, *, is_first: bool) -> int | None:
+    """Steps the search for those who yield to one job may take; the first of a line as many as its pods may need."""
     left = count.left(end)
     if left is None or count.most is None:
         return None
     most = round(count.most * TOP)
-    return most if is_first else min(left, most)
+    return max(most, pods_ * MOST_PER_YIELD) if is_first else min(left, most)
 
 
 _CUT_SHORT = Reason(code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn")
