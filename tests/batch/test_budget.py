@@ -56,7 +56,7 @@ def test_what_is_beyond_the_minimum_of_a_gang_is_carried_on_in_the_next_turn() -
 
 def crowded(waiting: int) -> World:
     """One node with room for one small pod, behind many that are too large, each of another size."""
-    made = stories.world(build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 2}}))
+    made = stories.world(build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 99}}))
     for index in range(waiting):
         large = [{"name": "main", "resources": {"requests": {"cpu": f"{3000 + index}m"}}}]
         build.put(made, sized(f"large{index:03d}", large, age=9000 - index))
@@ -118,3 +118,16 @@ def test_who_may_make_others_yield_has_a_turn_too() -> None:
         started |= stories.started(done).keys()
         stories.carried_out(made, done)
     assert {f"urgent{index}" for index in range(6)} <= started
+
+
+def test_a_gang_too_large_for_the_steps_of_a_turn_may_still_make_others_yield() -> None:
+    made = stories.world(*(stories.plugin_node(f"n{index}", 4) for index in range(2)), stories.queue("a", gpu=8))
+    for index in range(8):
+        build.put(made, stories.pod(f"runs{index}", "a", gpus=1, node=f"n{index % 2}"))
+    for index in range(8):
+        build.put(made, stories.member(f"p{index}", "a", "big", 8, gpus=1, priority=10))
+    for _ in range(5):
+        done = stories.decided(made, budget=policy.Budget(steps=100))
+        if len(stories.nominated(done)) == 8:
+            return
+    raise AssertionError("it never starts")

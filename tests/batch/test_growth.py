@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.model import policy
 from dovetail.world.world import World
 from tests.batch import stories
 from tests.schedule import build
@@ -72,3 +73,54 @@ def test_a_gang_twice_as_large_takes_twice_as_long(shape: Callable[[int], World]
         taken.append(lines_of(lambda world=world, done=done: done.append(stories.decided(world))))
         assert len(done[0].placements) == size
     assert taken[1] < 2.2 * taken[0]
+
+
+def crowd(size: int) -> World:
+    """Equal pods of one queue, and no room for any."""
+    made = stories.world(stories.plugin_node("n0", 1), stories.queue("a", gpu=1))
+    for index in range(size):
+        build.put(made, stories.pod(f"p{index:05d}", "a", gpus=2, age=9000))
+    return made
+
+
+def test_a_bounded_decision_costs_no_more_because_more_wait() -> None:
+    """But for taking notice of them, once."""
+    taken = []
+    for size in (3_000, 6_000):
+        world = crowd(size)
+        budget = policy.Budget(steps=1000)
+        for _ in range(4):
+            stories.decided(world, budget=budget)
+        taken.append(lines_of(lambda world=world, budget=budget: stories.decided(world, budget=budget)))
+    assert taken[1] < 1.3 * taken[0]
+
+
+def test_everybody_of_a_crowd_is_told_why_it_waits() -> None:
+    world = crowd(3_000)
+    told: set[str] = set()
+    for _ in range(40):
+        done = stories.decided(world, budget=policy.LIVE)
+        told |= {one.pod.name for one in done.refusals if not one.is_undecided}
+        assert len(done.refusals) <= 2_100
+        if done.wake_at != stories.NOW:
+            break
+    else:
+        raise AssertionError("it never ends")
+    assert len(told) == 3_000
+
+
+def test_a_queue_asks_for_what_its_whole_crowd_waits_for() -> None:
+    world = crowd(3_000)
+    whole = stories.decided(world).queues["a"]
+    for _ in range(4):
+        seen = stories.decided(world, budget=policy.LIVE).queues["a"]
+    assert seen == whole
+
+
+def test_the_last_of_a_crowd_gets_what_only_it_can_use() -> None:
+    world = crowd(5_000)
+    build.put(world, stories.pod("small", "a", gpus=1, age=1))
+    for _ in range(40):
+        if "small" in stories.started(stories.decided(world, budget=policy.LIVE)):
+            return
+    raise AssertionError("the last in line never had a turn")

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dovetail.model import intents, kinds, meta
+from dovetail.model import intents, kinds, meta, policy
 from dovetail.model.workloads import owners, reading
 from dovetail.ports import failures
 from dovetail.ports.api import Target
@@ -307,5 +307,39 @@ def test_a_pod_whose_job_is_never_seen_starts_after_a_while() -> None:
             assert bound(stage, ["orphan"]) == 0
             await stage.pass_time(2)
             assert bound(stage, ["orphan"]) == 1
+
+    play(story)
+
+
+def test_a_gang_larger_than_a_turn_is_carried_on_and_keeps_no_other_work_waiting() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=4, gpus=4)
+        stage.template("one")
+        names = stage.gang("sweep", 12, least=1, templates=("one",))
+        async with stage.scheduling(budget=policy.Budget(pods=5, steps=2000)):
+            await stage.pass_time(1)
+            stage.pod("other", templates=("one",))
+            await stage.pass_time(10)
+            assert bound(stage, names) == 12
+            assert stage.node_of("other")
+            assert stage.differences() == ()
+
+    play(story)
+
+
+def test_many_that_never_fit_do_not_keep_the_last_in_line_waiting() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=2, gpus=1)
+        stage.queue("a")
+        for number in range(30):
+            stage.template(f"large{number}", count=2 + number)
+            stage.pod(f"large{number}", templates=(f"large{number}",), priority=10)
+        stage.template("one")
+        stage.pod("small", templates=("one",))
+        async with stage.scheduling(budget=policy.Budget(steps=300)):
+            await stage.pass_time(60)
+            assert stage.node_of("small")
+            assert all(stage.the_pod(f"large{number}").status.conditions for number in range(30))
+            assert stage.differences() == ()
 
     play(story)

@@ -102,8 +102,10 @@ class Deciding:
 
     # Those that were set aside before
 
-    def _tried_again(self, turn: _Asks, groups: Groups) -> tuple[dict[GangKey, Sequence[str]], dict[str, Exception]]:
+    def _tried_again(self, turn: _Asks, groups: Groups) -> tuple[Groups, dict[str, Exception]]:
         """The groups to decide about now, and the faults of those that were set aside before and still are."""
+        if not self._waiting and not self._running:
+            return groups, {}  # as a rule; they are not even looked at
         self._try_running_again(turn, {id_ for ids in groups.values() for id_ in ids})
         left: dict[GangKey, Sequence[str]] = {}
         faults: dict[str, Exception] = {}

@@ -152,6 +152,11 @@ class Flights:
             uids += sorted(self._world.gangs.members((begun.gang.namespace, begun.gang.name)))
         self.begin(self.guarded(str(begun.gang), self._unwind(begun.gang, held, begun, uids=uids), uids=uids))
 
+    @property
+    def is_unwinding_any(self) -> bool:
+        """Whether something of any pod is being given back."""
+        return bool(self._unwinding or self.releasing)
+
     def is_unwinding(self, pod: pods.Pod) -> bool:
         """Whether something of the pod is being given back: it is not decided about meanwhile."""
         uses = awaited.claims_of(pod)

@@ -167,15 +167,21 @@ class Notices:
     def _free(self, ids: Collection[str] | None) -> None:
         self.net.free(None if self._are_together else ids)
 
-    def stir_if_due(self) -> bool:
-        """Asks about those again to whom something happened, not too often. Whether that was now."""
+    def stir_if_due(self, *, is_whole: bool = False) -> bool:
+        """Asks about those again to whom something happened, not too often. Whether that was now.
+
+        Turns about everybody ask about parked pods anyway: those stay where they are, however many.
+        """
         now = self._clock.monotonic()
         if not self._stir_asked or now < self._stir_at:
             return False
         asked, self._stir_asked = self._stir_asked, set()
         if awaited.ANYBODY in asked or self._are_together:
             self.net.put_off(now)
-        stirred = self._queue.stir() if awaited.ANYBODY in asked else sum(map(self._queue.claim_changed, asked))
+        if is_whole:
+            stirred = 0
+        else:
+            stirred = self._queue.stir() if awaited.ANYBODY in asked else sum(map(self._queue.claim_changed, asked))
         self._stir_at = now + self._stir_seconds + stirred * 1e-3  # many parked pods cost many decisions
         return True
 

@@ -352,7 +352,7 @@ class Scheduler:
                 self._failed_turns = 0
 
     async def _decide_once(self) -> None:
-        is_stirred = self._notices.stir_if_due()
+        is_stirred = self._notices.stir_if_due(is_whole=self.is_batch)
         if self.is_batch:
             if is_stirred or len(self.waiting):
                 self._pace.want()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, vetting, waiting
@@ -78,6 +78,26 @@ class Turn(NamedTuple):
     asked: tuple[pods.Pod, ...]
 
 
+class _Groups(Mapping[gangs.GangKey, list[str]]):
+    """Pods by gang, worked out once somebody looks: only where a decision failed."""
+
+    def __init__(self, make: Callable[[], dict[gangs.GangKey, list[str]]]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def _made(self) -> dict[gangs.GangKey, list[str]]:
+        return self._make()
+
+    def __getitem__(self, key: gangs.GangKey) -> list[str]:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[gangs.GangKey]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
 class Turns:
     """Turns over one World."""
 
@@ -140,27 +160,43 @@ class Turns:
         """Everybody who waits: decide, assume, start writing. Who yields and who is nominated is left to the caller."""
         began = self._begin()
         self._hands = self._queue.take_all()
-        known = {id_: self._world.pods[id_] for id_ in self._hands if id_ in self._world.pods}
+        there = self._world.pods
+        known = {id_: there[id_] for id_ in (*self._hands, *self._queue.parked()) if id_ in there}
         resting = self._resting(known.values())
-        for id_ in [id_ for id_, pod in known.items() if self._gang_of(pod) in resting]:
-            pod = known.pop(id_)
-            self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
+        for id_ in [id_ for id_, pod in known.items() if self._gang_of(pod) in resting] if resting else ():
+            self._stay(id_, known.pop(id_))
         if len(self._slots):
             self._fill_slots(known, spared)
         decided = self._decided([*known] if resting else None, known, spared, began)
-        taken, asked = list(known), tuple(known.values())
+        placed = [one.pod.uid for one in decided.placements]
+        refused = [one.pod.uid for one in decided.refusals if not one.is_undecided]
+        taken = [*placed, *(one.pod.uid for one in decided.refusals)]
+        asked = tuple(known[id_] for id_ in (*placed, *refused) if id_ in known)
         self._start(decided.placements, known)
         for refusal in decided.refusals:
+            self._lift(refusal.pod.uid)
             self._refuse(known.pop(refusal.pod.uid), refusal)
         for nomination in decided.nominations:
             if nomination.pod.uid in known:
                 self._teller.nominated(known[nomination.pod.uid], nomination.node)
-        for id_, pod in known.items():  # promised a node, or nothing can be said about it
-            self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
+        for id_ in self._hands:  # promised a node, or nothing new can be said about it
+            if id_ in known:
+                self._stay(id_, known[id_])
         self._hands = []
         if taken:
             self._report.decided(taken, decided, self._clock.monotonic() - began)
         return Turn(decided, asked)
+
+    def _stay(self, id_: str, pod: pods.Pod) -> None:
+        """The pod waits on, until something changed."""
+        if id_ not in self._queue.parked():
+            self._queue.park(id_, order.rank(pod), awaited.names_for(pod))
+
+    def _lift(self, id_: str) -> None:
+        """A pod that may be parked is in our hands."""
+        if id_ in self._queue.parked():
+            self._queue.lift(id_)
+            self._hands.append(id_)
 
     def put_back(self) -> int:
         """After a turn that failed: every pod that it had taken, and that is nowhere, waits for a time. How many."""
@@ -191,10 +227,11 @@ class Turns:
         self, among: Collection[str] | None, known: dict[str, pods.Pod], spared: Collection[str], now: float
     ) -> plan.Plan:
         """The plan for these pods; those that cannot be decided about wait for a time, and are no longer known."""
-        groups = self._by_gang(known.values())
+        groups = _Groups(lambda: self._by_gang(known.values()))
         ask = functools.partial(self._ask, spared=spared)
         outcome = self._deciding.decided(ask, among, groups)
         for id_, fault in outcome.faults.items():
+            self._lift(id_)
             deciding.set_aside(known.pop(id_), fault, teller=self._teller, queue=self._queue, now=now)
         for id_ in outcome.later:
             self._queue.ready(id_, order.rank(known.pop(id_)))
@@ -207,6 +244,7 @@ class Turns:
             pod = known.pop(placement.pod.uid, None)
             if pod is None:
                 continue  # nobody asked about it: it rests, or is not ours
+            self._lift(placement.pod.uid)
             if placement.gang is None:
                 self._flights.start(pod, placement)
             else:
@@ -242,8 +280,9 @@ class Turns:
 
     def _resting(self, waiting_: Iterable[pods.Pod]) -> set[gangs.GangKey]:
         """Gangs one of whose pods waits for its time, or is giving something back."""
+        unwinding = filter(self._flights.is_unwinding, waiting_) if self._flights.is_unwinding_any else ()
         late = [pod for id_ in self._queue.resting if (pod := self._world.pods.get(id_)) is not None]
-        return {self._gang_of(pod) for pod in (*late, *filter(self._flights.is_unwinding, waiting_))}
+        return {self._gang_of(pod) for pod in (*late, *unwinding)}
 
     def _by_gang(self, waiting_: Iterable[pods.Pod]) -> dict[gangs.GangKey, list[str]]:
         found: dict[gangs.GangKey, list[str]] = {}

@@ -29,7 +29,10 @@ _Said = TypeVar("_Said", bound=_AboutPod)
 
 def vetted(decided: plan.Plan, asked: Collection[str], world: World, meter_: meter.Meter) -> plan.Plan:
     """The plan without what it cannot mean: other pods, a pod twice, nodes and victims that are not there."""
-    open_ = {uid for uid in asked if _can_start(uid, world)}
+    spoken = {one.pod.uid for one in decided.placements}
+    spoken.update(one.pod.uid for one in decided.nominations)
+    spoken.update(one.pod.uid for one in decided.refusals)  # of very many that wait a plan may speak of few
+    open_ = {uid for uid in spoken if uid in asked and _can_start(uid, world)}
     unsound = {
         one.gang for one in decided.placements if one.gang is not None and not _is_sound(one, open_, world)
     }  # no part of a gang starts where the rest of it cannot

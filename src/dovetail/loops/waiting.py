@@ -91,13 +91,15 @@ class Waiting:
         heapq.heappush(self._due, (until, id_))
 
     def take_all(self) -> list[str]:
-        """Everybody who is ready or parked; they are nowhere until told what became of them."""
-        taken = [*self._ranks, *self._parked]
-        for id_ in taken:
-            self._unpark(id_)
+        """Everybody who is ready; they are nowhere until told what became of them. Parked ones stay where they are."""
+        taken = [*self._ranks]
         self._ranks.clear()
         self._heap.clear()
         return taken
+
+    def lift(self, id_: str) -> None:
+        """A parked pod is nowhere until told what became of it."""
+        self._unpark(id_)
 
     @property
     def resting(self) -> Collection[str]:

@@ -27,7 +27,7 @@ from dovetail.schedule.queues import amounts, fairshare, gate, history, hopeless
 from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
 from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
-from dovetail.schedule.steps import LOOK, PLACE, SpentError, Steps
+from dovetail.schedule.steps import HAVING_TURNS, LOOK, PLACE, PLACES, YIELDING, SpentError, Steps
 from dovetail.schedule.yielding import behind, overtime, rules, stale
 from dovetail.schedule.yielding.priorities import Preemptor
 from dovetail.schedule.yielding.search import Solver
@@ -35,9 +35,8 @@ from dovetail.world.world import World
 
 ALLOCATED: Final = 0.75  # of all steps may be spent before somebody yields; a quarter is left for that
 TOP: Final = 0.25  # of all steps are for the most important, while a round is under way
-MOST_PER_POD: Final = 64  # steps that a pod of a gang may need
-YIELDING: Final = (policy.Step.CONSOLIDATE, policy.Step.RECLAIM, policy.Step.PREEMPT)
-PLACES: Final = {step: place for place, step in enumerate(policy.Step)}
+MOST_PER_POD: Final = 32  # steps that a pod of a gang may need to be placed; twelve are the rule
+MOST_PER_YIELD: Final = 128  # and where others have to yield to it
 
 
 class Batch:
@@ -59,7 +58,8 @@ class Batch:
         named = {name for queue in known.values() for name in queue.spec.resources}
         tariff = Tariff(world, policy_.batch, named, has_power=power.has_caps(world))
         listed = roster.of(world, policy_)
-        jobs = listed.jobs(world, known, aside)
+        jobs = listed.jobs(world, known, aside, among=among, is_bounded=budget.steps is not None)
+        self._listed = listed
         self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(
@@ -114,6 +114,7 @@ class Batch:
         counts: Counter[tuple[str, int]] = Counter()
         costs: dict[int, amounts.Amounts] = {}
         stage = self._stage
+        is_bounded = stage.steps.most is not None
         judged = hopeless.Hopeless(stage.world, stage.policy) if stage.world.queues else None
         for job in self._pending.values():
             if job.id in self._refused:
@@ -126,9 +127,13 @@ class Batch:
                 if id_ not in self._hopeless:
                     costs[id(most)] = most
                     counts[job.queue, id(most)] += 1
+                if is_bounded and isinstance(job, Lone):
+                    self._listed.note_asked(job, most if id_ not in self._hopeless else None)
         for (queue, cost), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost].items()}
             self._stage.accounts.wait(queue, total)
+        for queue, most, count in self._listed.asked_unseen():
+            self._stage.accounts.wait(queue, {name: amount * count for name, amount in most.items()})
 
     def _price(self, id_: str) -> amounts.Amounts:
         """What a pod that waits costs at most."""
@@ -182,6 +187,8 @@ class Batch:
         """A decision that ended early is carried on at once; so is a round in which something changed meanwhile."""
         if self._stage.steps.most is None:
             return
+        if any(self._lacks(step) for step in self._steps if step in HAVING_TURNS):
+            self._is_cut = True
         if self._is_cut:
             self._rounds.go_on()
         is_over = not self._is_cut and not self._rounds.end()
@@ -245,9 +252,13 @@ class Batch:
         if rounds.is_under_way and (rest := self._unlooked(policy.Step.ALLOCATE)):
             self._give_out(placer, Line(self._stage.accounts, rest), end=ALLOCATED)
         self._left = {job.id for job in self._unlooked(policy.Step.ALLOCATE)}
-        if self._left:
+        if self._left or self._lacks(policy.Step.ALLOCATE):
             self._is_cut = True
         self._is_all_given = not self._is_cut
+        for job in self._pending.values():  # whoever may start nothing needs no turn
+            if job.id not in self._left and not self._has_looked(job, policy.Step.ALLOCATE):
+                for step in HAVING_TURNS:
+                    self._looked_at(job, step)
 
     def _unlooked(self, step: policy.Step) -> list[Job]:
         """Those who may start something and had no turn in this round."""
@@ -314,6 +325,10 @@ class Batch:
 
     def _looked_at(self, job: Job, step: policy.Step) -> None:
         self._rounds.look(job, PLACES[step])
+
+    def _lacks(self, step: policy.Step) -> bool:
+        """Whether anybody whom this decision does not even see had no turn."""
+        return self._is_in_rounds and self._listed.lacks(step)
 
     def _has_looked(self, job: Job, step: policy.Step) -> bool:
         return self._rounds.has_looked(job, PLACES[step])
@@ -397,7 +412,7 @@ class Batch:
             count.spend(LOOK)
             kind = self._likeness(job, ids)
             try:
-                with count.at_most(_bound(count, self._end, is_first=is_first)):
+                with count.at_most(_bound(count, self._end, len(ids), is_first=is_first)):
                     reason = failed.get(kind) or solver.solve(job)
             except SpentError:
                 if not is_first:
@@ -476,13 +491,20 @@ class Batch:
                 if state in (State.WAITING, State.GATED) and self._may_speak_of((id_,)):
                     pod = job.pods[id_]
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
-                    if job.id in self._left and (told is None or not self._is_in_rounds):
+                    is_kept = bool(pod.status.nominated_node_name) and self._is_unfinished(job)
+                    if is_kept or (job.id in self._left and (told is None or not self._is_in_rounds)):
                         told = refuse.of_pod(pod, (_NO_TURN,), is_undecided=True)
                     elif told is None and self._had_turn_before(job):
                         continue
                     key = key or precedence.job_key(job)
                     found.append((key, order.rank(pod), told if told is not None else self._unasked(pod)))
         return [refusal for _, _, refusal in sorted(found, key=lambda one: one[:2])]
+
+    def _is_unfinished(self, job: Job) -> bool:
+        """Whether a job has no turn in some step of a bounded decision: a node kept for it is not given up for that."""
+        if self._stage.steps.most is None or not self._is_cut:
+            return False
+        return not all(self._has_looked(job, step) for step in self._steps if step in HAVING_TURNS)
 
     def _had_turn_before(self, job: Job) -> bool:
         """Whether an earlier decision of this round said why a job waits, and nothing is to be added."""
@@ -533,7 +555,7 @@ class Batch:
             refusal = self._with_blockers(refusal, waits_behind)
             made.wait(promises.added(refusal, said.get(refusal.pod.uid)))
         self._end_turn()
-        told = numbers.numbers(stage.accounts, stage.jobs.values())
+        told = numbers.numbers(stage.accounts, stage.jobs.values(), unseen=self._listed.unseen())
         return msgspec.structs.replace(made.finish(wake_at=self._wake), promises=promised, queues=told)
 
 
@@ -572,13 +594,13 @@ def _allowed(count: Steps, left: int | None, pods_: int, *, is_first: bool) -> i
     return max(left, round(count.most * TOP), pods_ * MOST_PER_POD) if is_first else left
 
 
-def _bound(count: Steps, end: float, *, is_first: bool) -> int | None:
-    """Steps the search for those who yield to one job may take."""
+def _bound(count: Steps, end: float, pods_: int, *, is_first: bool) -> int | None:
+    """Steps the search for those who yield to one job may take; the first of a line as many as its pods may need."""
     left = count.left(end)
     if left is None or count.most is None:
         return None
     most = round(count.most * TOP)
-    return most if is_first else min(left, most)
+    return max(most, pods_ * MOST_PER_YIELD) if is_first else min(left, most)
 
 
 _CUT_SHORT = Reason(code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn")

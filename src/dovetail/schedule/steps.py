@@ -11,11 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from dovetail.model import policy
+
 PLACE: Final = 8  # a pod tried on all nodes of which nothing changed, and put on one
 LOOK: Final = 4  # a job whose turn it is
 JUDGED: Final = 1  # a node judged for one kind of pods
 MOVED: Final = 6  # a victim taken off its node, or put back
 OFFERED: Final = 4  # pods offered to yield
+
+
+YIELDING: Final[tuple[policy.Step, ...]] = (policy.Step.CONSOLIDATE, policy.Step.RECLAIM, policy.Step.PREEMPT)
+HAVING_TURNS: Final = (policy.Step.ALLOCATE, *YIELDING)  # steps in which every job has a turn
+PLACES: Final = {step: place for place, step in enumerate(policy.Step)}
 
 
 class SpentError(Exception):

@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.model import gangs, pods, wishes
 from dovetail.model.gangs import Gang, GangKey, Membership
+from dovetail.world.journal import Journal
 
 
 class Gangs:
@@ -27,6 +28,7 @@ class Gangs:
         self._owned: dict[GangKey, dict[str, None]] = {}  # and by that gang, the pods; all gangs of one family together
         self._stale: dict[GangKey, str] = {}  # since when gangs are below their minimum, as somebody noted
         self._known: dict[GangKey, Gang] = {}  # what was answered, until something changes
+        self.log = Journal[tuple[GangKey, bool]]()  # gangs of which something changed, and whether their last pod left
         self._tying = 0  # gangs somebody told about whose pods belong together
         self._timed: set[str] = set()  # pods that state how long they take
         self._together = 0  # pods that are part of something, be they the only ones of it so far
@@ -69,6 +71,7 @@ class Gangs:
         if self._stale.get(key) == since:
             return
         self._known.pop(key, None)
+        self.log.note((key, False))
         if since is None:
             del self._stale[key]
         else:
@@ -110,6 +113,7 @@ class Gangs:
             pod = self._pods[id_]
             self._seat(id_, self._resolved(pod, gangs.seat_of(pod)))
         self._known.pop(key, None)
+        self.log.note((key, False))
 
     def join(self, id_: str, pod: pods.Pod | None) -> None:
         """A pod is there, or gone."""
@@ -169,6 +173,7 @@ class Gangs:
             self.tied -= len(left) == 1
             if not left:
                 del self._members[before.gang]
+                self.log.note((before.gang, True))
                 self._stale.pop(before.gang, None)
         if after is not None:
             self._of[id_] = after
@@ -181,6 +186,7 @@ class Gangs:
     def _forget(self, id_: str) -> None:
         if (member := self._of.get(id_)) is not None:
             self._known.pop(member.gang, None)
+            self.log.note((member.gang, False))
 
     def _described(self, key: GangKey) -> Gang:
         """Linear in the members."""

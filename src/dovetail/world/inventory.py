@@ -24,7 +24,7 @@ from dovetail.world.view import NodeView
 class Inventory:
     """Devices by pool, their use and their views."""
 
-    def __init__(self, journal: Journal, known: Mapping[str, nodes.Node]) -> None:
+    def __init__(self, journal: Journal[str], known: Mapping[str, nodes.Node]) -> None:
         self._journal = journal
         self._nodes = known
         self._interner = Interner()

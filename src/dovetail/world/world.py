@@ -79,7 +79,7 @@ class World:
         self.promises: dict[plan.GangRef, plan.Promise] = {}  # starts promised before, or lost, as last told
         self.held: dict[str, claims.AllocationResult] = {}  # kept out of use, by the name it was held under
         self.doubts: dict[str, Doubt] = {}  # why some of that is held, under the same names
-        self.journal = Journal()  # which nodes changed
+        self.journal = Journal[str]()  # which nodes changed
         self.classes_version = 0  # grows with every change of a class
         self.nodes_version = 0  # grows with every change of a node that decisions read
         self.changes = 0  # grows with every fact, and with every decision that is given up

@@ -1,29 +1,35 @@
 """Keeps the jobs of a world from one decision to the next: what did not change since costs next to nothing.
 
-A job is made anew when its gang, or any of its pods, is another object than before, and is put back to where it stood
-when a decision moved it. What all of them depend on, such as queues, is compared as a whole. With the memo off every
-job is made anew; the plan is the same. Never decides.
+A job is made anew when its gang, or any of its pods, is another object than before, as the log of gangs tells, and is
+put back to where it stood when a decision moved it. What all of them depend on, such as queues, is compared as a whole.
+With the memo off every job is made anew; the plan is the same. Never decides.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from dovetail.model import gangs, policy, queueuse
+from dovetail.model import gangs, plan, policy, queueuse
 from dovetail.model.gangs import GangKey
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import memory, steps
-from dovetail.schedule.gangs.jobs import Job, State, job_of
+from dovetail.schedule.gangs.jobs import Job, Lone, State, job_of
+from dovetail.schedule.gangs.window import SEEN, Crowd, Demand
 from dovetail.schedule.queues.accounts import NO_QUEUE
+from dovetail.schedule.queues.amounts import Amounts
 from dovetail.schedule.queues.bills import Bills
+from dovetail.schedule.steps import HAVING_TURNS, PLACES
 from dovetail.schedule.yielding import idleness
 from dovetail.world.world import World
 
 NOT_REMADE: Final = "nothing makes its pod again (dovetail.dev/when-evicted: end would let it yield)"
+MOST_MADE: Final = 2_048  # jobs of pods that wait alone made in one bounded decision
 
 
 class Roster:
@@ -32,44 +38,186 @@ class Roster:
     def __init__(self, policy_: policy.Policy) -> None:
         self._names = policy_.scheduler_names
         self._preemptible_below = policy_.batch.preemptible_below
+        self._order = tuple(PLACES[step] for step in policy_.steps if step in HAVING_TURNS)
         self._rules: object = None  # what said which queue a job uses
-        self._jobs: dict[GangKey, Job] = {}
-        self._foreign: dict[GangKey, gangs.Gang] = {}  # gangs of which no pod is ours to decide about
+        self._read = -1  # position in the log of gangs
+        self._jobs: dict[GangKey, Job | None] = {}  # None where no pod is ours to decide about
+        self._others: dict[GangKey, Job] = {}  # all but pods that wait alone
+        self._crowd = Crowd()
+        self._demand = Demand()
+        self._to_make: dict[GangKey, None] = {}  # pods that wait alone whose turn to be made a job has not come
+        self._left_unmade: dict[GangKey, None] = {}  # set aside when they were to be made
+        self._seen: dict[str, Job] = {}  # in the last decision
         self._reasons: dict[str, Reason] = {}  # by job, why it may start nothing
         self._idle: list[Job] = []
         self._shielded: list[tuple[Job, bool]] = []  # with whether they would yield otherwise
         self.bills = Bills()
         self.rounds = steps.Rounds()
 
-    def jobs(self, world: World, known: Collection[str], aside: Collection[GangKey] = ()) -> dict[str, Job]:
-        """Every job by id, in the world's order, but for those set aside; `known` are the queues in order."""
-        rules = _rules(world)
-        if self._rules != rules:
-            self._rules = rules
-            self._jobs.clear()
-        doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
-        before, foreign = self._jobs, self._foreign
-        self._jobs, self._foreign = {}, {}
-        for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
-            if key in aside:
-                continue
-            gang = world.gangs.known(key)
-            job = before.get(key)
-            if job is not None and job.gang is gang:
-                if job.is_moved:
-                    job.reset()
-            elif foreign.get(key) is gang:
-                job = None
-            else:
-                job = self._made(world, key, gang, doors=doors, known=known)
-            if job is None:
-                self._foreign[key] = gang
-            else:
-                self._jobs[key] = job
+    def jobs(
+        self,
+        world: World,
+        known: Collection[str],
+        aside: Collection[GangKey] = (),
+        *,
+        among: Collection[str] | None = None,
+        is_bounded: bool = False,
+    ) -> dict[str, Job]:
+        """Every job by id, in the world's order, but for those set aside; `known` are the queues in order.
+
+        A bounded decision sees not all of very many pods that wait alone.
+        """
+        for job in self._seen.values():
+            if job.is_moved:
+                job.reset()
+        try:
+            wanted = among if among is not None and len(among) <= SEEN else ()
+            self._bring_up(world, known, aside, wanted=wanted if is_bounded else None)
+        except BaseException:
+            self._read = -1  # what was being made is not lost
+            raise
         self._find_idle(world)
         self._find_starting(world)
         self._find_shielded(world)
-        return {job.id: job for job in self._jobs.values()}
+        if is_bounded and len(self._crowd) > SEEN:
+            self._seen = self._window(world, among)
+        else:
+            self._seen = {job.id: job for job in self._jobs.values() if job is not None}
+        for left_out in filter(None, map(self._jobs.get, aside)):
+            self._seen.pop(left_out.id, None)
+            for step in self._order:
+                self.rounds.look(left_out, step)
+        return self._seen
+
+    # Who is not seen
+
+    def lacks(self, step: policy.Step) -> bool:
+        """Whether anybody who is not seen in this decision had no turn in a step of this round."""
+        if self._to_make:
+            return True
+        is_whole = len(self._seen) >= len(self._others) + len(self._crowd)
+        return not is_whole and self._crowd.lacks(self.rounds, PLACES[step], self._seen.keys())
+
+    def unseen(self) -> Counter[str]:
+        """By queue, how many pods that wait alone are not seen."""
+        if len(self._seen) >= len(self._others) + len(self._crowd):
+            return Counter()
+        counts = self._crowd.counts()
+        counts.subtract(Counter(job.queue for job in self._seen.values() if job.id in self._crowd.jobs))
+        return counts
+
+    def note_asked(self, job: Job, cost: Amounts | None) -> None:
+        """What a pod that waits alone asks for, found out when it was seen; None where that counts for nothing."""
+        if job.id in self._crowd.jobs:
+            if cost is None:
+                self._demand.drop(job.id)
+            else:
+                self._demand.put(job.id, job.queue, cost)
+
+    def asked_unseen(self) -> Iterator[tuple[str, Amounts, int]]:
+        """By queue, what those ask for who were seen before and are not now, and how often."""
+        if len(self._seen) < len(self._others) + len(self._crowd):
+            yield from self._demand.beside(self._seen)
+
+    def _window(self, world: World, among: Collection[str] | None) -> dict[str, Job]:
+        """All who run or are part of something, those that have to be seen, and some of the crowd."""
+        ids = {*world.assumed, *world.crowd.expected()}
+        if among is not None and len(among) <= SEEN:
+            ids.update(among)
+        needed = [job.id for job in self._with_pods(world, dict.fromkeys(sorted(ids)))]
+        needed += [str(ref) for ref in world.promises]
+        seen: dict[str, Job] = {job.id: job for job in self._others.values()}
+        seen.update((id_, self._crowd.jobs[id_]) for id_ in needed if id_ in self._crowd.jobs)
+        seen.update((job.id, job) for job in self._crowd.window(self.rounds, self._order))
+        return seen
+
+    # What changed
+
+    def _bring_up(
+        self, world: World, known: Collection[str], aside: Collection[GangKey], *, wanted: Collection[str] | None
+    ) -> None:
+        """Makes jobs of what is new or another.
+
+        A bounded decision, which wants these pods, leaves others that wait alone to the next if they are many.
+        """
+        rules = _rules(world)
+        noted = world.gangs.log.since(self._read)
+        if self._rules != rules or noted is None:
+            noted = self._all_anew(world, aside, is_other=self._rules != rules)
+            self._rules = rules
+        self._read = world.gangs.log.end
+        changed, self._left_unmade = self._left_unmade, {}
+        for key, is_gone in noted:
+            self._to_make.pop(key, None)
+            if is_gone:
+                self._forget(key)
+                changed.pop(key, None)
+            elif key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
+                self._jobs.setdefault(key, None)  # keeps the world's order
+                changed[key] = None
+        doors = queueuse.Doors(world.queues, world.namespaces) if world.queues else None
+        for key in changed:
+            if key in aside:
+                self._forget(key, is_kept=True)
+                self._left_unmade[key] = None
+            elif wanted is not None and self._waits_alone(world, key):
+                if self._jobs[key] is not None:
+                    self._forget(key, is_kept=True)
+                self._to_make[key] = None
+            else:
+                self._take_in(key, self._made(world, key, world.gangs.known(key), doors=doors, known=known))
+        first = [member.gang for id_ in wanted or () if (member := world.gangs.of(id_)) is not None]
+        rest = itertools.islice(self._to_make, MOST_MADE if wanted is not None else None)
+        for key in dict.fromkeys([*(key for key in first if key in self._to_make), *rest]):
+            del self._to_make[key]
+            if key in aside:
+                self._left_unmade[key] = None
+                continue
+            self._take_in(key, self._made(world, key, world.gangs.known(key), doors=doors, known=known))
+
+    def _all_anew(self, world: World, aside: Collection[GangKey], *, is_other: bool) -> list[tuple[GangKey, bool]]:
+        """Too much changed to tell what: every gang that is another than before."""
+        before: dict[GangKey, Job | None] = {} if is_other else dict(self._jobs)
+        keys = world.gangs.keys()
+        for key in [key for key in self._jobs if is_other or key not in keys]:
+            self._forget(key)
+        self._jobs = {key: before.get(key) for key in keys}
+        known = world.gangs.known
+        others = [key for key in keys if key in aside or (job := before.get(key)) is None or job.gang is not known(key)]
+        return [(key, False) for key in others]
+
+    def _waits_alone(self, world: World, key: GangKey) -> bool:
+        members = world.gangs.members(key)
+        if len(members) != 1:
+            return False
+        (id_,) = members
+        pod = world.pods[id_]
+        is_expected = pod.status.nominated_node_name or plan.GangRef(*key) in world.promises
+        return id_ not in world.assumed and not pod.spec.node_name and not is_expected
+
+    def _take_in(self, key: GangKey, job: Job | None) -> None:
+        self._forget(key, is_kept=True)
+        self._jobs[key] = job
+        if job is None:
+            return
+        if isinstance(job, Lone) and job.has_waiting:
+            self._crowd.put(job)
+        else:
+            self._others[key] = job
+
+    def _forget(self, key: GangKey, *, is_kept: bool = False) -> None:
+        """A gang is no more, or is to be another."""
+        job = self._jobs.get(key)
+        if is_kept:
+            if key in self._jobs:
+                self._jobs[key] = None
+        else:
+            self._jobs.pop(key, None)
+        if job is not None:
+            self._others.pop(key, None)
+            self._crowd.drop(job.id)
+            self._demand.drop(job.id)
+            self._seen.pop(job.id, None)
 
     def left_out(self, world: World, known: Collection[str], aside: Collection[GangKey]) -> Iterator[Job]:
         """The jobs set aside, as far as they can be made: their queues still pay for what they hold."""
@@ -86,7 +234,7 @@ class Roster:
     def reasons(self) -> dict[str, Reason]:
         """By job, why it may start nothing whatever is free."""
         if len(self._reasons) > len(self._jobs):
-            there = {job.id for job in self._jobs.values()}
+            there = {job.id for job in self._jobs.values() if job is not None}
             self._reasons = {id_: reason for id_, reason in self._reasons.items() if id_ in there}
         return self._reasons
 
@@ -153,7 +301,7 @@ class Roster:
 
     def _with_pods(self, world: World, ids: Mapping[str, object]) -> list[Job]:
         keys = dict.fromkeys(member.gang for id_ in ids if (member := world.gangs.of(id_)) is not None)
-        return [self._jobs[key] for key in keys if key in self._jobs]
+        return [job for key in keys if (job := self._jobs.get(key)) is not None]
 
 
 def is_lost_by_yielding(gang: gangs.Gang) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from dovetail.model import quantity, queues
 from dovetail.model.queues import QueueStatus, ShareStatus
@@ -16,10 +17,15 @@ from dovetail.schedule.queues import amounts, precedence
 from dovetail.schedule.queues.accounts import NO_QUEUE, Account, Accounts
 from dovetail.schedule.queues.amounts import ENDLESS
 
+NOBODY: Final[Mapping[str, int]] = {}
 
-def numbers(accounts: Accounts, jobs: Iterable[Job] = ()) -> dict[str, QueueStatus]:
-    """By queue; gangs are counted in their own queue and in all above it."""
+
+def numbers(
+    accounts: Accounts, jobs: Iterable[Job] = (), *, unseen: Mapping[str, int] = NOBODY
+) -> dict[str, QueueStatus]:
+    """By queue; gangs are counted in their own queue and in all above it. `unseen` wait beside these jobs, by queue."""
     counts = Counter((job.queue, job.is_running) for job in jobs if job.is_running or job.has_waiting)
+    counts.update({(queue, False): count for queue, count in unseen.items() if queue in accounts.by_name})
     running: Counter[str] = Counter()
     pending: Counter[str] = Counter()
     for (queue, runs), count in counts.items():
