@@ -66,7 +66,8 @@ def crowded(waiting: int) -> World:
 
 def sized(name: str, containers: list[dict[str, Any]], *, age: int) -> pods.Pod:
     labels = {"dovetail.dev/queue": "a"}
-    return build.pod(name, metadata={"labels": labels}, containers=containers, created=stories.stamp(age))
+    metadata = {"labels": labels, "ownerReferences": [stories.OWNER]}
+    return build.pod(name, metadata=metadata, containers=containers, created=stories.stamp(age))
 
 
 def test_everybody_has_a_turn_though_the_first_ones_never_fit() -> None:

@@ -69,6 +69,7 @@ def test_the_order_of_events_does_not_matter(seed: int) -> None:
     other = World()
     for one in facts:
         other.apply(Changed(one))
+    other.shields.put(found.budgets())
     assert cycle.decide(other, found.policy, found.now) == found.decided()
 
 

@@ -190,13 +190,13 @@ def test_a_decision_tells_the_numbers_it_used() -> None:
     shares_ = {"nvidia.com/gpu": {"quota": 2, "limit": 6}, stories.H100_NAME: {"quota": 1}}
     parent = stories.queue("all", {"gpu": {"quota": 8}})
     made = stories.world(stories.plugin_node("n0", 8), parent, stories.queue("a", shares_, parent="all"))
-    build.put(made, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=9))
+    build.put(made, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=8))
     build.put(made, stories.pod("starts", "a", gpus=2))
     done = stories.decided(made)
     found = done.queues["a"]
     assert set(found.resources) == {"cpu", "memory", "gpu", stories.H100_NAME}
     gpu = found.resources["gpu"]
-    assert (gpu.charged, gpu.requested, gpu.fair_share, gpu.allocatable) == ("3", "12", "6", "6")
+    assert (gpu.charged, gpu.requested, gpu.fair_share, gpu.allocatable) == ("3", "11", "6", "6")
     assert found.dominant_share == "0.5"
     assert (found.running, found.pending) == (2, 1)
     assert done.queues["all"].running == 2
