@@ -103,7 +103,7 @@ def _member_too_large() -> Stage:
     return stage
 
 
-def _phantom_demand() -> Stage:
+def _borrowing() -> Stage:
     """Queue b is due what queue a borrowed only once queue c does not want it any more."""
     stage = _quiet(gpus=4)
     for name in "abc":
@@ -111,11 +111,14 @@ def _phantom_demand() -> Stage:
     for number in range(4):
         labels = {"dovetail.dev/queue": "a"}
         stage.pod(f"a-{number}", templates=("gpus-1",), labels=labels, job=f"a-{number}", priority=2)
-    for number in range(2):
-        stage.pod(f"b-{number}", templates=("gpus-1",), labels={"dovetail.dev/queue": "b"}, job=f"b-{number}")
-    for number in range(4):
-        stage.pod(f"c-{number}", templates=("gpus-1",), labels={"dovetail.dev/queue": "c"}, nodeSelector={"no": "such"})
     return stage
+
+
+def _demand_comes(stage: Stage) -> None:
+    stage.pod("b-0", templates=("gpus-2",), labels={"dovetail.dev/queue": "b"}, job="b-0")
+    for number in range(4):
+        labels = {"dovetail.dev/queue": "c"}
+        stage.pod(f"c-{number}", templates=("gpus-1",), labels=labels, job="c", preemptionPolicy="Never")
 
 
 async def _demand_gone(stage: Stage) -> None:
@@ -332,8 +335,10 @@ def test_news_on_a_quiet_cluster_starts_the_pod_it_frees(name: str) -> None:
 
 def test_demand_that_goes_gives_others_their_share() -> None:
     async def story() -> None:
-        stage = _phantom_demand()
+        stage = _borrowing()
         async with stage.scheduling(net_seconds=0.0):
+            await stage.pass_time(5)
+            _demand_comes(stage)
             await stage.pass_time(QUIET)
             assert not stage.events("Reclaimed")
             await _demand_gone(stage)
@@ -399,6 +404,22 @@ def test_an_hour_of_one_pod_is_not_lost_to_another_that_is_decided_about_later()
             stage.pod("humble", templates=("gpus-2",))
             await stage.pass_time(45)
             assert stage.events("Preempted")
+
+    play(story)
+
+
+def test_a_wish_of_a_pod_alone_is_kept_by_whomever_else_is_asked_about() -> None:
+    async def story() -> None:
+        stage = _quiet(nodes=2)
+        stage.pod("runs", job="made")
+        stage.pod("picky", nodeSelector={"no": "such"}, priority=5)
+        stage.pod("waits", annotations={"dovetail.dev/topology-required": "no-such-label"})
+        async with stage.scheduling(batch_pods=1):
+            await stage.pass_time(10)
+            assert not stage.node_of("waits")
+            stage.pod("other")
+            await stage.pass_time(10)
+            assert not stage.node_of("waits")
 
     play(story)
 
