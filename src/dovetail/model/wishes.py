@@ -53,6 +53,8 @@ KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 KAI_DELAY: Final = "kai.scheduler/preemption-delay"
 KAI_MIN: Final = "kai.scheduler/batch-min-member"
 KAI_MIN_OTHERS: Final = "kai.scheduler/min-member"
+# What is asked even of a pod alone, and only decisions about all pods together answer.
+TOGETHER: Final = RUNTIMES | {TOPOLOGY_REQUIRED, KUEUE_REQUIRED, KAI_REQUIRED}
 
 ALL: Final = -1  # as many as there are
 NEVER: Final = -1  # as a length of time

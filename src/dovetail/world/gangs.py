@@ -30,7 +30,7 @@ class Gangs:
         self._known: dict[GangKey, Gang] = {}  # what was answered, until something changes
         self.log = Journal[tuple[GangKey, bool]]()  # gangs of which something changed, and whether their last pod left
         self._tying = 0  # gangs somebody told about whose pods belong together
-        self._timed: set[str] = set()  # pods that state how long they take
+        self._asking: set[str] = set()  # pods that state how long they take, or which level they have to be in
         self._together = 0  # pods that are part of something, be they the only ones of it so far
         self.tied = 0  # gangs of more than one pod
 
@@ -118,8 +118,8 @@ class Gangs:
     def join(self, id_: str, pod: pods.Pod | None) -> None:
         """A pod is there, or gone."""
         self._forget(id_)
-        is_timed = pod is not None and not wishes.RUNTIMES.isdisjoint(pod.metadata.annotations)
-        (self._timed.add if is_timed else self._timed.discard)(id_)
+        asks = pod is not None and not wishes.TOGETHER.isdisjoint(pod.metadata.annotations)
+        (self._asking.add if asks else self._asking.discard)(id_)
         if pod is None:
             self._pods.pop(id_, None)
             self._own(id_, None)
@@ -132,8 +132,8 @@ class Gangs:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether every gang is a pod alone, nobody told of another, and nobody says how long it takes."""
-        return not self._together and not self._tying and not self._timed
+        """Whether every gang is a pod alone, nobody told of another, and no pod asks for a time or a level."""
+        return not self._together and not self._tying and not self._asking
 
     def _resolved(self, pod: pods.Pod, seat: gangs.Seat) -> Membership:
         """Where a pod belongs: its owner decides if it is known, else the pod."""
