@@ -283,9 +283,18 @@ def test_cycles_nobody_waits_for_are_refused(tmp_path: Path, run: dict[str, int]
 
 
 def test_gpus_are_counted_over_all_nodes(tmp_path: Path) -> None:
-    scenario = SCENARIO | {"nodes": [{"name": f"n{n}", "gpu": {"count": 60_000}} for n in range(2)]}
+    scenario = SCENARIO | {"nodes": [{"name": f"n{n}", "gpu": {"count": 6_000}} for n in range(2)]}
     done = running.inside(tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario)))
-    refused(done, "line 1", "nodes: 120000 GPUs together; at most 100000")
+    refused(done, "line 1", "nodes: 12000 GPUs together; at most 10000")
+
+
+def test_two_groups_of_one_name_are_refused(tmp_path: Path) -> None:
+    groups = [{"name": "default"}, {"name": "default", "min": 2}]
+    jobs = [{"name": "a", "groups": groups, "pods": [{"name": "a-0", "state": "running", "node": "n"}]}]
+    done = running.inside(
+        tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(SCENARIO | {"jobs": jobs}))
+    )
+    refused(done, "line 1", "jobs[0].groups: two are named 'default'")
 
 
 # Snapshots
@@ -380,3 +389,24 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
         main.main(arguments)
     with pytest.raises(KeyError):  # tests and fuzzers run commands so: nothing is hidden from them
         running.inside(tmp_path, *arguments)
+
+
+def test_a_device_in_use_with_a_capacity_nobody_can_share_is_explained(tmp_path: Path) -> None:
+    """The search leaves out devices in use; whoever explains looks at them all the same."""
+    memory = {"value": "8", "requestPolicy": {"default": "-1"}}
+    device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    world = {
+        "id": 1,
+        "nodes": [{"metadata": {"name": "n"}}],
+        "deviceClasses": [{"metadata": {"name": "any"}}],
+        "resourceSlices": [
+            {"metadata": {"name": "s"}, "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": [device]}}
+        ],
+        "inUse": {"devices": ["x/p/d"]},
+        "claims": [{"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}],
+    }
+    done = running.inside(tmp_path, "allocate", "--worlds", written(tmp_path, json.dumps(world)), "-o", "jsonl")
+    assert done.code == 0, done.err
+    assert "-1 is negative" in json.loads(done.out)["reasons"][0]
