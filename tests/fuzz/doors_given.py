@@ -402,10 +402,9 @@ def _state_content(rng: random.Random) -> bytes:
     tree = msgspec.json.decode(stored)
     roll = rng.random()
     if roll < 0.8:
+        entries = [entry for entry in tree["objects"] if isinstance(entry, dict)]
         for _ in range(rng.choice((1, 1, 2, 4))):
-            hostile.bent(rng.choice(tree["objects"]) if rng.random() < 0.9 else tree, rng)
-            if not isinstance(tree.get("objects"), list) or not tree["objects"]:
-                break
+            hostile.bent(rng.choice(entries) if rng.random() < 0.9 else tree, rng)
     text = json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
     return hostile.garbled(text, rng) if roll > 0.6 else text
 

@@ -100,7 +100,11 @@ def _null_misfits(found: Tree) -> list[trees.Misfit]:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         path = place.rstrip("`").lstrip(".")
-        return [trees.Misfit(path, f"{message.replace('`', '')}; leave it out for its default")]
+        return [
+            trees.Misfit(
+                path, f"{message.replace('`', '').replace('Expected', 'expected', 1)}; leave it out for its default"
+            )
+        ]
     return []
 
 

@@ -8,6 +8,7 @@ file that is broken or not ours raises StateError and is left alone.
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -76,6 +77,8 @@ class Store:
     def load(self) -> clusters.Cluster | None:
         """The stored cluster, or None where there is none yet."""
         try:
+            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe would have to be waited for
+                raise errors.StateError(f"{self.path}: not a file; move it away or name another directory with --state")
             text = self.path.read_bytes()
         except FileNotFoundError:
             return None
