@@ -469,3 +469,18 @@ def test_a_damaged_record_of_processes_is_told(tmp_path: Path, content: bytes) -
     refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "processes.json: cannot be read")
     (place / "dev.json").write_bytes(content)
     refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "dev.json cannot be read")
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_bytes_no_struct_looks_at_are_no_traceback(state: Path, form: str) -> None:
+    """A struct skips the fields it does not model, broken text in them included."""
+    file = state / "cluster.json"
+    content = file.read_bytes()
+    broken = content.replace(b'"document":{', b'"document":{"x":"\xff",')
+    assert broken != content
+    file.write_bytes(broken)
+    for resource in ("gpus", "nodes", "slices", "classes"):
+        done = running.inside(state, "get", resource, "-o", form)
+        assert done.code in (0, 1)
+        if done.code:
+            refused(done, "not JSON")
