@@ -283,9 +283,18 @@ def test_cycles_nobody_waits_for_are_refused(tmp_path: Path, run: dict[str, int]
 
 
 def test_gpus_are_counted_over_all_nodes(tmp_path: Path) -> None:
-    scenario = SCENARIO | {"nodes": [{"name": f"n{n}", "gpu": {"count": 60_000}} for n in range(2)]}
+    scenario = SCENARIO | {"nodes": [{"name": f"n{n}", "gpu": {"count": 6_000}} for n in range(2)]}
     done = running.inside(tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario)))
-    refused(done, "line 1", "nodes: 120000 GPUs together; at most 100000")
+    refused(done, "line 1", "nodes: 12000 GPUs together; at most 10000")
+
+
+def test_two_groups_of_one_name_are_refused(tmp_path: Path) -> None:
+    groups = [{"name": "default"}, {"name": "default", "min": 2}]
+    jobs = [{"name": "a", "groups": groups, "pods": [{"name": "a-0", "state": "running", "node": "n"}]}]
+    done = running.inside(
+        tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(SCENARIO | {"jobs": jobs}))
+    )
+    refused(done, "line 1", "jobs[0].groups: two are named 'default'")
 
 
 # Snapshots
@@ -380,3 +389,98 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
         main.main(arguments)
     with pytest.raises(KeyError):  # tests and fuzzers run commands so: nothing is hidden from them
         running.inside(tmp_path, *arguments)
+
+
+def test_a_device_in_use_with_a_capacity_nobody_can_share_is_explained(tmp_path: Path) -> None:
+    """The search leaves out devices in use; whoever explains looks at them all the same."""
+    memory = {"value": "8", "requestPolicy": {"default": "-1"}}
+    device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    world = {
+        "id": 1,
+        "nodes": [{"metadata": {"name": "n"}}],
+        "deviceClasses": [{"metadata": {"name": "any"}}],
+        "resourceSlices": [
+            {"metadata": {"name": "s"}, "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": [device]}}
+        ],
+        "inUse": {"devices": ["x/p/d"]},
+        "claims": [{"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}],
+    }
+    done = running.inside(tmp_path, "allocate", "--worlds", written(tmp_path, json.dumps(world)), "-o", "jsonl")
+    assert done.code == 0, done.err
+    assert "-1 is negative" in json.loads(done.out)["reasons"][0]
+
+
+def test_a_thousand_constraints_are_settled_one_after_the_other(tmp_path: Path) -> None:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"d{n}", "attributes": {"x/rack": {"int": n // 2}}} for n in range(4)]
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 2}
+    together = [{"requests": ["r"], "matchAttribute": "x/rack"}] * 1_200
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": together}}
+    world = {
+        "id": 1,
+        "nodes": [{"metadata": {"name": "n"}}],
+        "deviceClasses": [{"metadata": {"name": "any"}}],
+        "resourceSlices": [
+            {"metadata": {"name": "s"}, "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": devices}}
+        ],
+        "claims": [{"metadata": {"name": "c"}, "spec": spec}],
+    }
+    done = running.inside(tmp_path, "allocate", "--worlds", written(tmp_path, json.dumps(world)))
+    assert done.code == 0, done.err
+    assert done.column("DEVICES OR REASON") == ["r=p/d0 r=p/d1"]
+
+
+@pytest.mark.parametrize("field", ["certificate-authority", "client-certificate", "tokenFile"])
+@pytest.mark.parametrize("what", ["/dev/zero", "pipe", "large", "\0"])
+def test_a_kubeconfig_leads_to_no_file_without_end(tmp_path: Path, field: str, what: str) -> None:
+    if what == "pipe":
+        os.mkfifo(tmp_path / what)
+    elif what == "large":
+        (tmp_path / what).write_bytes(b"x" * (2 << 20))
+    cluster, user = {"server": "https://127.0.0.1:1"}, {"client-key": what} if field == "client-certificate" else {}
+    (cluster if field == "certificate-authority" else user)[field] = what
+    tree = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = written(tmp_path, json.dumps(tree), "kubeconfig")
+    refused(running.inside(tmp_path / "state", "get", "queues", "--kubeconfig", file), "cannot be read")
+
+
+def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    os.mkfifo(tmp_path / "state" / "cluster.json")
+    refused(running.inside(tmp_path / "state", "get", "gpus"), "not a file")
+    refused(running.inside(tmp_path / "state", "up"), "not a file")
+
+
+@pytest.mark.parametrize(
+    "content", [b"[", b"\xff", b"{}", b"[" * 100_000, b'[{"name":1}]'], ids=lambda one: ascii(one[:5])
+)
+def test_a_damaged_record_of_processes_is_told(tmp_path: Path, content: bytes) -> None:
+    place = tmp_path / "dev"
+    place.mkdir(mode=0o700)
+    (place / "dev.json").write_bytes(b'{"starter":{"name":"a","pid":1,"born":1,"log":"x"}}')
+    (place / "processes.json").write_bytes(content)
+    refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "processes.json: cannot be read")
+    (place / "dev.json").write_bytes(content)
+    refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "dev.json cannot be read")
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_bytes_no_struct_looks_at_are_no_traceback(state: Path, form: str) -> None:
+    """A struct skips the fields it does not model, broken text in them included."""
+    file = state / "cluster.json"
+    content = file.read_bytes()
+    broken = content.replace(b'"document":{', b'"document":{"x":"\xff",')
+    assert broken != content
+    file.write_bytes(broken)
+    for resource in ("gpus", "nodes", "slices", "classes"):
+        done = running.inside(state, "get", resource, "-o", form)
+        assert done.code in (0, 1)
+        if done.code:
+            refused(done, "not JSON")

@@ -56,6 +56,8 @@ def bent(tree: Tree, rng: random.Random) -> Tree:
 
 def garbled(document: bytes, rng: random.Random) -> bytes:
     """The text with something in it that JSON, UTF-8 or a reader's patience has no room for."""
+    if not document:
+        return rng.choice(BYTES)
     at = rng.randrange(len(document) + 1)
     match rng.randrange(8):
         case 0:

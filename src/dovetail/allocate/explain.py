@@ -14,7 +14,7 @@ from dovetail.allocate import matching, nearest
 from dovetail.allocate.budget import Exhausted
 from dovetail.allocate.candidates import offering, tainted, with_room
 from dovetail.allocate.facts import bits
-from dovetail.allocate.requests import Option, Request
+from dovetail.allocate.requests import InvalidRequest, Option, Request
 from dovetail.allocate.settled import Settled, Terms, count_of
 from dovetail.model.reasons import Reason, ReasonCode
 
@@ -37,6 +37,8 @@ def reasons(terms: Terms, part: Sequence[Request], *, counted: Sequence[str]) ->
             found += _option_reasons(terms, option)
         except Exhausted:
             is_cut_short = True
+        except InvalidRequest as error:  # the search refused before it came to look at this
+            found.append(error.reason)
     if not any(reason.code not in (ReasonCode.CEL_ERROR,) for reason in found):
         found.append(_cut_short(terms, part) if is_cut_short else _together(terms, part))
     for text in counted:

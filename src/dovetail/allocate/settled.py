@@ -109,26 +109,31 @@ class Settled:
         return [one for one in self.terms.constraints if not one.is_match]
 
     def _match(self, needs: list[Need], rules: Sequence[Constraint]) -> Solution | None:
-        """Settles the common value of one constraint after the other."""
-        if not rules:
-            return self._found(needs)
-        rule = rules[0]
-        covered = [need for need in needs if need.count and rule.covers(need.option)]
-        fixed = [device for option, device in self.taken.picks if rule.covers(option)]
-        values = self.terms.ground.values(rule.attribute)
-        number = len(fixed) + sum(need.count for need in covered)
-        if any(values[device] is None for device in fixed):
-            self.breaks_all = True
-            return None
-        if number <= 1:
-            present = sum(1 << device for device, value in enumerate(values) if value is not None)
-            return self._match(_narrowed(needs, covered, present), rules[1:])
+        """Settles the common value of one constraint after the other; goes deeper only where there is a choice."""
+        for place, rule in enumerate(rules):
+            covered = [need for need in needs if need.count and rule.covers(need.option)]
+            fixed = [device for option, device in self.taken.picks if rule.covers(option)]
+            values = self.terms.ground.values(rule.attribute)
+            number = len(fixed) + sum(need.count for need in covered)
+            if any(values[device] is None for device in fixed):
+                self.breaks_all = True
+                return None
+            if number <= 1:
+                present = sum(1 << device for device, value in enumerate(values) if value is not None)
+                common = [present]
+            else:
+                common = self._common(covered, fixed, values)
+            if not common and fixed:
+                self.breaks_all = True
+            if len(common) != 1:
+                return self._cheapest([_narrowed(needs, covered, mask) for mask in common], rules[place + 1 :])
+            needs = _narrowed(needs, covered, common[0])
+        return self._found(needs)
+
+    def _cheapest(self, choices: Sequence[list[Need]], rules: Sequence[Constraint]) -> Solution | None:
         best: Solution | None = None
-        common = self._common(covered, fixed, values)
-        if not common and fixed:
-            self.breaks_all = True
-        for mask in common:
-            solution = self._match(_narrowed(needs, covered, mask), rules[1:])
+        for needs in choices:
+            solution = self._match(needs, rules)
             if solution is not None and (best is None or solution[0] < best[0]):
                 best = solution
             if best is not None and best[0] == 0:

@@ -83,11 +83,29 @@ def values_of(files: Sequence[str | Path] = (), *, settings: Sequence[str] = ())
         found = chart_functions.merged_over(found, _file_tree(Path(file)))
     for setting in settings:
         found = chart_functions.merged_over(found, _setting_tree(setting))
-    wrong = installation.misfits(found)
-    wrong = wrong or list(installation.problems(msgspec.convert(found, installation.Values)))
+    wrong = installation.misfits(found) or _null_misfits(found) or list(installation.problems(_converted(found)))
     if wrong:
         raise errors.InputError("\n".join(f"values: {one.path}: {one.message}" for one in wrong))
     return found
+
+
+def _converted(found: Tree) -> installation.Values:
+    return msgspec.convert(found, installation.Values)
+
+
+def _null_misfits(found: Tree) -> list[trees.Misfit]:
+    """Where a value is null. Elsewhere null is as good as nothing; a template would write an empty text for it."""
+    try:
+        _converted(found)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        path = place.rstrip("`").lstrip(".")
+        return [
+            trees.Misfit(
+                path, f"{message.replace('`', '').replace('Expected', 'expected', 1)}; leave it out for its default"
+            )
+        ]
+    return []
 
 
 def objects(values: Tree, release: Release = USUAL, *, api_versions: Sequence[str] = ()) -> list[Tree]:
@@ -153,7 +171,7 @@ def schema() -> Tree:
 
 
 def _defaults() -> Tree:
-    return dict(yaml.safe_load((home() / "values.yaml").read_text(encoding="utf-8")))
+    return dict(yaml.load((home() / "values.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
 
 
 def _file_tree(path: Path) -> Tree:

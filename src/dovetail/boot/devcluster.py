@@ -301,7 +301,7 @@ def _state(directory: Path) -> State | None:
         return None
     try:
         return msgspec.json.decode(content, type=State)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise errors.StateError(f"{directory / STATE} cannot be read: {error}; remove {directory} by hand") from None
 
 

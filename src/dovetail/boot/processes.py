@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from dovetail import errors
 from dovetail.sim import private_files
 
 LOG_TAIL_LINES: Final = 12
@@ -180,7 +181,13 @@ class Roster:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return {}
-        return {process.name: process for process in msgspec.json.decode(content, type=list[Recorded])}
+        try:
+            recorded_ones = msgspec.json.decode(content, type=list[Recorded])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise errors.StateError(
+                f"{self.path}: cannot be read: {error}; end the processes it listed and remove its directory by hand"
+            ) from None
+        return {process.name: process for process in recorded_ones}
 
     def add(self, process: Recorded) -> None:
         """Records a process; one of the same name is replaced."""

@@ -399,8 +399,9 @@ def _refuse_to_replace(directory: Path, is_forced: bool) -> None:
 def _is_snapshot(directory: Path) -> bool:
     """Whether it is one of ours, of whatever version."""
     try:
-        return msgspec.json.decode((directory / snapshots.MANIFEST).read_bytes(), type=_Head).format == snapshots.FORMAT
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = _read(directory / snapshots.MANIFEST, missing="none")
+        return msgspec.json.decode(text, type=_Head).format == snapshots.FORMAT
+    except (errors.StateError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 

@@ -87,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _forget_output()
         _say(f"error: {error.filename or 'output'}: {error.strerror or error}")
         return REFUSED
+    except MemoryError:
+        _say("error: not enough memory for what was given; give less of it at once")
+        return REFUSED
     except Exception as error:
         if os.environ.get(DEBUG):
             raise

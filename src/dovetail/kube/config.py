@@ -18,7 +18,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.kube import credentials as credentials_
-from dovetail.kube import exec_plugin, kubeconfig
+from dovetail.kube import exec_plugin, kubeconfig, small_files
 
 SERVICE_ACCOUNT_DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 DEFAULT_NAMESPACE: Final = "default"
@@ -288,9 +288,10 @@ class _Place:
 
     def readable(self, path: Path, *, field: str) -> bytes:
         try:
-            return path.read_bytes()
-        except OSError as error:
-            raise self.fault(field, f"{path}: cannot be read: {error.strerror or error}") from None
+            return small_files.content(path)
+        except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
+            reason = getattr(error, "strerror", None) or error
+            raise self.fault(field, f"{path}: cannot be read: {reason}") from None
 
     def data_or_file(self, data: str, path: str, *, field: str) -> bytes:
         if data:
@@ -300,7 +301,7 @@ class _Place:
 
 def _content(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
+        return small_files.content(path)
     except OSError as error:
         raise errors.InputError(f"{path}: {what} cannot be read: {error.strerror or error}") from None
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.kube import exec_plugin
+from dovetail.kube import exec_plugin, small_files
 from dovetail.ports import failures
 
 REREAD_SECONDS: Final = 60.0  # as client-go: a rotated token file is noticed within a minute at the latest
@@ -188,8 +188,7 @@ class _File:
         """Reads in any case; whether the content is another."""
         before = self.content
         try:
-            with open(self._path, "rb") as file:
-                self.content = file.read()
+            self.content = small_files.content(self._path)
         except OSError as error:
             return self._unreadable(error)
         self._read_at = self._monotonic()

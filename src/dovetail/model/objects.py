@@ -106,9 +106,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The document as a plain tree, parsed anew each time."""
-        tree: dict[str, Any] = msgspec.json.decode(self.document)
-        return tree
+        """The document as a plain tree, parsed anew each time. Raises DecodeError where only the struct was sound."""
+        return _parsed(self.document)
 
 
 def decode(data: bytes | str | dict[str, Any]) -> Stored:

@@ -35,6 +35,7 @@ _NOT_FINITE: Final = frozenset(sign + word for sign in ("", "+", "-") for word i
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"([-+]?)(?:(0[xX])([0-9a-fA-F]+)|(0[bB])([01]+)|(0[oO]?)([0-7]+)|(0|[1-9][0-9]*))")
 _TOO_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep"
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # perhaps half a character
 _BLANKS: Final = re.compile(r"\s*")
 
 
@@ -87,14 +88,19 @@ def _json_documents(text: str) -> Iterator[Document]:
             raise TextError(_TOO_DEEP, line) from None
         except ValueError as error:
             raise TextError(str(error), line) from None
-        _check_size(tree, line)
+        _check_size(tree, line, may_hold_halves=bool(_HALF.search(text)))
         yield Document(line, tree)
 
 
-def _check_size(tree: Any, line: int) -> None:
-    """Raises for a tree deeper or larger than YAML may be. Level by level, so its own depth is no matter."""
+def _check_size(tree: Any, line: int, *, may_hold_halves: bool) -> None:
+    """Raises for a tree deeper or larger than YAML may be, or with half a character in a text or key.
+
+    Level by level, so its own depth is no matter.
+    """
     level, values = [tree], 0
     for _ in range(MAX_DEPTH + 1):
+        if may_hold_halves:
+            _check_characters(level, line)
         containers = [value for value in level if isinstance(value, dict | list)]
         if not containers:
             return
@@ -103,6 +109,13 @@ def _check_size(tree: Any, line: int) -> None:
             raise TextError(f"more than {MAX_NODES} values", line)
         level = [below for value in containers for below in (value.values() if isinstance(value, dict) else value)]
     raise TextError(_TOO_DEEP, line)
+
+
+def _check_characters(level: list[Any], line: int) -> None:
+    keys = [key for value in level if isinstance(value, dict) for key in value]
+    for text in (*keys, *(value for value in level if isinstance(value, str))):
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise TextError("half a character (\\ud800 to \\udfff without its other half)", line)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

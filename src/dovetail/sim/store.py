@@ -8,6 +8,7 @@ file that is broken or not ours raises StateError and is left alone.
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from dovetail import errors
-from dovetail.model import meta
+from dovetail.model import meta, objects
 from dovetail.sim import cluster as clusters
 from dovetail.sim import private_files
 
@@ -34,6 +35,19 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     document: msgspec.Raw
     applied: msgspec.Raw = meta.NO_RAW
+
+
+class _Names(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Identity(msgspec.Struct, frozen=True, rename="camel"):
+    """Whom a document is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Names = _Names()
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -63,6 +77,8 @@ class Store:
     def load(self) -> clusters.Cluster | None:
         """The stored cluster, or None where there is none yet."""
         try:
+            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe would have to be waited for
+                raise errors.StateError(f"{self.path}: not a file; move it away or name another directory with --state")
             text = self.path.read_bytes()
         except FileNotFoundError:
             return None
@@ -127,7 +143,7 @@ class Store:
             )
         try:
             return _cluster(msgspec.json.decode(text, type=_State))
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise errors.StateError(f"{self.path}: damaged: {error}; {way_out}") from None
 
 
@@ -140,8 +156,18 @@ def _encoded(cluster: clusters.Cluster) -> bytes:
 
 
 def _cluster(state: _State) -> clusters.Cluster:
-    records = {
-        clusters.Key(entry.kind, entry.namespace, entry.name): clusters.Record(entry.document, entry.applied)
-        for entry in state.objects
-    }
+    """What was written, object by object. Raises ValidationError where a document is not what it is filed as."""
+    records: dict[clusters.Key, clusters.Record] = {}
+    for number, entry in enumerate(state.objects):
+        key = clusters.Key(entry.kind, entry.namespace, entry.name)
+        identity = _IDENTITIES.decode(entry.document)
+        if key != clusters.Key(identity.kind, identity.metadata.namespace, identity.metadata.name):
+            raise msgspec.ValidationError(f"objects[{number}] is filed under another name than its own")
+        if identity.kind in _KINDS and (identity.api_version, identity.kind) not in objects.KINDS:
+            raise msgspec.ValidationError(f"objects[{number}] is a {identity.kind} of another version")
+        records[key] = clusters.Record(entry.document, entry.applied)
     return clusters.Cluster(state.name, state.revision, records)
+
+
+_IDENTITIES: Final = msgspec.json.Decoder(_Identity)
+_KINDS: Final = frozenset(kind for _, kind in objects.KINDS)

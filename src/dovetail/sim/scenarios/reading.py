@@ -12,15 +12,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from dovetail import errors
+from dovetail.model import durations
 
 SCHEMA: Final = "scenario/1"
 
-MAX_GPUS: Final = (
-    100_000  # of a node, and of all together; each is a device in memory, so a slip of the pen must not take all of it
-)
+# Of a node, and of all together: each is a device in memory, so a slip of the pen must not take all of it.
+MAX_GPUS: Final = 10_000
 MAX_CYCLES: Final = 1_000  # of either kind; each is decided whole, and kept
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=-durations.LONGEST_SECONDS, le=durations.LONGEST_SECONDS)]
+Runtime = Annotated[float, msgspec.Meta(ge=0, le=durations.LONGEST_SECONDS)]
 Strategy = Literal["binpack", "spread", "none"]
 
 
@@ -77,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reclaim_may_move_victims: bool = True
     reclaim_saturation_multiplier: Amount = 1.0
     usage_weight_k: Amount = 1.0
-    stale_grace_s: float = 0
+    stale_grace_s: Seconds = 0
     quota_enforced: bool = True
 
 
@@ -185,8 +187,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     quota: PerResource = PerResource()
     limit: PerResource = PerResource()
     over_quota_weight: Weights = Weights()
-    reclaim_min_runtime_s: Amount = 0
-    preempt_min_runtime_s: Amount = 0
+    reclaim_min_runtime_s: Runtime = 0
+    preempt_min_runtime_s: Runtime = 0
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,11 +261,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     priority: int = 0
     preemptible: bool = True
-    age_s: float = 0
-    started_s_ago: float | None = None
-    may_evict_after_s: Amount = 0
-    stale_for_s: Amount | None = None
-    stale_grace_s: float | None = None  # negative: never
+    age_s: Seconds = 0
+    started_s_ago: Seconds | None = None
+    may_evict_after_s: Runtime = 0
+    stale_for_s: Runtime | None = None
+    stale_grace_s: Seconds | None = None  # negative: never
     after_eviction: Literal["requeued", "stays_terminating"] = "requeued"
     min_groups: Count = 1
     groups: tuple[Group, ...] = (Group(name="default"),)
@@ -328,6 +330,8 @@ def _problem(scenario: Scenario) -> str | None:
         return f"jobs: two pods are named {twice!r}"
     for at, job in enumerate(scenario.jobs):
         groups = {group.name for group in job.groups}
+        if twice := _twice([group.name for group in job.groups]):
+            return f"jobs[{at}].groups: two are named {twice!r}"
         for index, pod in enumerate(job.pods):
             field = f"jobs[{at}].pods[{index}]"
             if pod.group not in groups:

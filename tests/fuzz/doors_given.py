@@ -1,0 +1,515 @@
+"""What is handed over at each door of the command line: real files, mutated, and the commands that read them.
+
+Given a `random.Random`; the same seed gives the same bytes and the same commands. Never judges how a command ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click.testing
+import msgspec
+import yaml
+
+from dovetail import errors
+from dovetail.cli import get
+from dovetail.cli import main as command_line
+from dovetail.kube import config, credentials, tls
+from dovetail.model import configuration
+from dovetail.ports import failures
+from tests.fuzz import objects as fuzzed_objects
+from tests.fuzz.findings import ROOT
+from tests.generators import clusters, devices, expressions, mutations, worlds
+from tests.scenarios import build
+from tests.security import hostile
+
+Tree = dict[str, Any]
+LOAD_KUBECONFIG: Final = "load-kubeconfig"  # no command: those that take one wait for a server to answer
+REFUSALS: Final = (errors.DovetailError, failures.ApiFailure)
+SMALL_FLEET: Final = {"name": "x", "pools": [{"name": "a", "count": 1, "gpu": "A100-SXM4-80GB", "gpusPerNode": 1}]}
+# Texts that are wrong as a whole, whatever they stand for.
+WHOLES: Final = (
+    b"", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[]", b"{}", b"7", b'"a"',
+    b"---", b"--- \n---\n", b"%",
+    b"!!python/object/apply:os.system [true]", b"&a [*a]", b"a: &a [*a]", b"? {}",
+    b"- - - -", b"{" * 3000, b"[" * 3000,
+    b'{"a":' * 3000, b"- " * 3000, b"a: " * 3000, b"x: [" * 500, b"\x1f\x8b",
+    b"\x1f\x8b\x08" + b"\x00" * 60, b"\n" * 5000,
+    b"<<: 1", b"<<: [[]]", b"a: !!binary x", b"a: !!float x", b"a: .nan", b"a: -.inf",
+    b"a: 1e400", b"a: " + b"9" * 5000,
+    b'{"a":' + b"9" * 5000 + b"}", b"\xed\xa0\x80", b'{"\\ud800":"\\udfff"}',
+    b"\xe2\x80\xa8", b"\x1b]0;x\x07", b"a\rb",
+)  # fmt: skip
+FAST_FOLDER: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+STEERING: Final = "\x1b]0;x\x07\x1b[31m\x9b2J\x7f\u202e\u2028\r"
+
+
+class Place(NamedTuple):
+    """Where a door's file lies, beside a cluster, a snapshot of it, and what they were when nothing was wrong."""
+
+    folder: Path
+    file: Path
+    state: Path
+    stored: bytes
+    saved: Path
+    sums: dict[str, bytes]
+
+
+class Door(NamedTuple):
+    """A kind of file: how to make a broken one, and who reads it."""
+
+    content: Callable[[random.Random], bytes]
+    commands: Callable[[Place, random.Random], list[tuple[str, ...]]]
+    lay: Callable[[Place, bytes, random.Random], None]
+    prepared: Callable[[Path], Place]
+
+
+def warm(door: str) -> None:
+    """What is made once and kept: sources, and a small cluster."""
+    DOORS[door].content(random.Random(0))
+    _small_cluster()
+
+
+# Broken files
+
+
+def _bent(sources: list[Tree], rng: random.Random) -> Tree:
+    """One of them, changed in a few places; some steer a terminal."""
+    tree: Tree = msgspec.json.decode(msgspec.json.encode(rng.choice(sources)))
+    roll = rng.random()
+    if roll < 0.2:
+        tree = mutations.mutated(tree, rng)
+    elif roll < 0.5:
+        tree = hostile.bent(tree, rng)
+    elif roll < 0.95:
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            _swap(tree, rng)
+    if rng.random() < 0.1:
+        _sprinkle(tree, rng)
+    return tree
+
+
+def _swap(tree: Tree, rng: random.Random) -> None:
+    """One scalar becomes another of its type: what passes the schema and comes far."""
+    places: list[tuple[Any, Any]] = []
+    waiting: list[Any] = [tree]
+    while waiting:
+        holder = waiting.pop()
+        for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(value, dict | list):
+                waiting.append(value)
+            elif not (holder is tree and key in ("apiVersion", "kind")):
+                places.append((holder, key))
+    if not places:
+        return
+    holder, key = rng.choice(places)
+    match holder[key]:
+        case bool():
+            holder[key] = not holder[key]
+        case int():
+            holder[key] = rng.choice([number for number in hostile.NUMBERS if isinstance(number, int)])
+        case float():
+            holder[key] = rng.choice(hostile.NUMBERS)
+        case str():
+            other, place = rng.choice(places)
+            holder[key] = str(other[place]) if rng.random() < 0.4 else rng.choice(hostile.TEXTS)
+
+
+def _sprinkle(tree: Any, rng: random.Random) -> None:
+    """Signs that steer, at the end of some texts."""
+    for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
+        if isinstance(value, str) and rng.random() < 0.3:
+            tree[key] = value + STEERING
+        elif isinstance(value, dict | list):
+            _sprinkle(value, rng)
+
+
+def _encoded(tree: Any, rng: random.Random) -> bytes:
+    """As JSON or YAML, with or without escapes."""
+    with contextlib.suppress(yaml.YAMLError, ValueError):
+        if rng.random() < 0.3:
+            flow = rng.choice((True, False, None))
+            return yaml.dump(tree, Dumper=yaml.CSafeDumper, default_flow_style=flow, allow_unicode=True).encode()
+    escapes = rng.random() < 0.5
+    return json.dumps(tree, ensure_ascii=escapes).encode("utf-8", "surrogatepass")
+
+
+def _whole(sources: list[Tree], rng: random.Random) -> bytes:
+    """A text of one or a few documents."""
+    if rng.random() < 0.02:
+        return rng.choice(WHOLES)
+    documents = [_encoded(_bent(sources, rng), rng) for _ in range(1 if rng.random() < 0.8 else rng.choice((2, 3)))]
+    text = b"\n---\n".join(documents)
+    if rng.random() < 0.35:
+        text = hostile.garbled(text, rng)
+    return text
+
+
+def _lines(sources: list[Tree], rng: random.Random) -> bytes:
+    """Lines of JSON, sometimes compressed, and then sometimes damaged."""
+    if rng.random() < 0.02:
+        return rng.choice(WHOLES)
+    lines = [json.dumps(_bent(sources, rng), ensure_ascii=rng.random() < 0.5) for _ in range(rng.choice((1, 1, 1, 2)))]
+    text = "\n".join(lines).encode("utf-8", "surrogatepass")
+    if rng.random() < 0.35:
+        text = hostile.garbled(text, rng)
+    if rng.random() < 0.15:
+        text = gzip.compress(text, mtime=0)
+        for _ in range(rng.choice((0, 1, 1, 3))):
+            text = hostile.garbled(text, rng)
+    return text
+
+
+# Real files
+
+
+@functools.cache
+def _configurations() -> list[Tree]:
+    default: Tree = msgspec.to_builtins(configuration.SchedulerConfiguration())
+    head = {"apiVersion": configuration.API_VERSION, "kind": configuration.KIND}
+    return [default | head, head, head | {"schedulerNames": ["a", "b"]}]
+
+
+@functools.cache
+def _manifests() -> list[Tree]:
+    found = [tree for tree in fuzzed_objects.sources() if len(msgspec.json.encode(tree)) < 20_000]
+    ours = "dovetail.dev/v1alpha1"
+    share = {"quota": 2, "limit": "4", "weight": 3}
+    for number in range(5):
+        parent = {"parent": f"q{number - 1}"} if number else {}
+        spec = parent | {"priority": number, "resources": {"gpu": share, "cpu": share}, "maxRuntimeSeconds": 3600}
+        spec |= {"namespaceSelector": {"matchLabels": {"team": "a"}}, "aliases": [f"alias-{number}"]}
+        found.append({"apiVersion": ours, "kind": "Queue", "metadata": {"name": f"q{number}"}, "spec": spec})
+        levels = [{"nodeLabel": "zone"}, {"nodeLabel": "kubernetes.io/hostname"}]
+        spec = {"levels": levels}
+        found.append({"apiVersion": ours, "kind": "Topology", "metadata": {"name": f"t{number}"}, "spec": spec})
+        labels = {"dovetail.dev/queue": "q3", "dovetail.dev/gang": "g", "dovetail.dev/gang-min": "2"}
+        notes = {"dovetail.dev/max-runtime": "1h", "dovetail.dev/expected-runtime": "10m"}
+        metadata = {"name": f"p{number}", "labels": labels, "annotations": notes}
+        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+    return found
+
+
+@functools.cache
+def _fleets() -> list[Tree]:
+    full = {"name": "b", "count": 2, "gpu": "H100-SXM5-80GB", "gpusPerNode": 2, "mig": True, "rack": "r"}
+    full |= {"nodesPerRack": 1, "clique": "auto", "machine": "DGX-H100", "labels": {"a": "b"}, "cpu": "64"}
+    full |= {"memory": "512Gi"}
+    versions = {"driverVersion": "580.126.20", "cudaVersion": "13.0"}
+    return [
+        SMALL_FLEET,
+        {"name": "y", "pools": [full]},
+        {**SMALL_FLEET, **versions, "pools": [full, full | {"name": "c"}]},
+    ]
+
+
+@functools.cache
+def _kubeconfigs() -> list[Tree]:
+    plugin = {"command": "no-such-plugin", "args": ["a"], "env": [{"name": "A", "value": "b"}]}
+    plugin |= {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "installHint": "get it"}
+    users: list[Tree] = [
+        {"token": "t"},
+        {"exec": plugin},
+        {"client-certificate-data": "LS0t", "client-key-data": "LS0t", "as": "b", "as-groups": ["g"]},
+        {"username": "u", "password": "p", "as-user-extra": {"a": ["b"]}},
+        {"tokenFile": "/nowhere", "client-certificate": "/nowhere", "client-key": "/nowhere"},
+    ]
+    server = {"server": "https://127.0.0.1:1/p", "certificate-authority-data": "LS0t", "tls-server-name": "x"}
+    clusters_: list[Tree] = [
+        {"server": "http://127.0.0.1:1"},
+        server,
+        {"server": "https://[::1]:1", "proxy-url": "http://x:1"},
+    ]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+            "current-context": "x",
+        }
+        for user in users
+        for cluster in clusters_
+    ]
+
+
+@functools.cache
+def _rivals(name: str) -> list[Tree]:
+    text = (ROOT / "tests" / "model" / "rivals" / f"{name}.yaml").read_text(encoding="utf-8")
+    found = [tree for tree in yaml.safe_load_all(text) if tree]
+    return [{"apiVersion": "v1", "kind": "List", "items": found}, *found]
+
+
+@functools.cache
+def _scenarios() -> list[Tree]:
+    pods = [build.waiting(gpu=1), build.running(gpu=1), build.waiting(gpu_fraction=0.5), build.waiting(cpu=2)]
+    tree = {"parent": "top", "limit": {"gpu": 4}, "over_quota_weight": {"gpu": 2}}
+    queues = [build.queue("top"), build.queue("q0", **tree), build.queue("q1", **tree, priority=3)]
+    claims = [{"name": "c", "device_class": "d", "count": 1, "allocated": [{"pool": "p", "device": "a"}]}]
+    slices = [{"name": "s", "node": "n0", "pool": "p", "devices": ["a", "b"]}]
+    wish = {"topology": "t", "required": "zone", "preferred": "zone"}
+    more: Tree = {
+        "queues": queues,
+        "topologies": [{"name": "t", "levels": ["zone", "host"]}],
+        "device_classes": [{"name": "d", "gpu": True}],
+        "device_slices": slices,
+        "claims": claims,
+        "nodes": [build.node("n0", labels={"zone": "a"}), build.node("n1", gpus=4, mig="mixed", labels={"zone": "b"})],
+        "settings": {"usage_weight_k": 1, "stale_grace_s": 5, "consolidation_max_victims": 3},
+    }
+    groups = [{"name": "default", "min": 2, "topology": wish}]
+    jobs = [
+        build.job("a", *pods, groups=groups, topology=wish, started_s_ago=10, may_evict_after_s=2),
+        build.job("b", *pods[1:], queue="q1", priority=100),
+        build.job("c", pods[0] | {"claims": ["c"]}),
+    ]
+    cycles = {"cycles_until": 1, "cycles_stable": 1}
+    found = [build.document(*jobs[:count], mode="cycles", run=cycles, **more) for count in (1, 2, 3)]
+    return [*found, *(build.document(job, **more) for job in jobs)]
+
+
+@functools.cache
+def _worlds() -> list[Tree]:
+    rng = random.Random(5)
+    found = [clusters.world(rng, number) if number % 2 else {"id": number, **worlds.world(rng)} for number in range(60)]
+    return [world for world in found if len(msgspec.json.encode(world)) < 12_000]
+
+
+@functools.cache
+def _cases() -> list[Tree]:
+    rng = random.Random(7)
+    texts = [str(expressions.expression(rng)) for _ in range(80)]
+    return [{"id": number, "expression": text, "device": devices.device(rng)} for number, text in enumerate(texts)]
+
+
+@functools.cache
+def _values() -> list[Tree]:
+    found: Tree = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text(encoding="utf-8"))
+    return [found | {"image": {"repository": "a"}}, {"image": {"repository": "a"}, "replicas": 2}]
+
+
+# Places
+
+
+def _invoked(state: Path, *arguments: str) -> None:
+    runner = click.testing.CliRunner(env={"DOVETAIL_STATE": str(state)})
+    done = runner.invoke(command_line.cli, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+@functools.cache
+def _small_cluster() -> tuple[bytes, dict[str, bytes]]:
+    """The state file of a small cluster with something of most kinds, and the files of a snapshot of it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=FAST_FOLDER) as folder:
+        state, saved = Path(folder, "state"), Path(folder, "saved")
+        fleet = Path(folder, "fleet.json")
+        fleet.write_bytes(msgspec.json.encode(SMALL_FLEET))
+        _invoked(state, "up", "--fleet", str(fleet))
+        ours = [tree for tree in _manifests() if tree["kind"] in ("Queue", "Topology")]
+        pods = [tree for tree in _manifests() if tree["metadata"].get("name") in ("p0", "p1")]
+        listed = Path(folder, "list.json")
+        listed.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*ours, *pods]}))
+        _invoked(state, "apply", "-f", str(listed))
+        _invoked(state, "apply", "-f", str(ROOT / "examples" / "one-gpu.yaml"))
+        _invoked(state, "snapshot", "save", str(saved))
+        return (state / "cluster.json").read_bytes(), {one.name: one.read_bytes() for one in saved.iterdir()}
+
+
+def _prepared(folder: Path) -> Place:
+    state, saved = folder / "state", folder / "saved"
+    for directory in (state, saved):
+        directory.mkdir(mode=0o700)
+    stored, sums = _small_cluster()
+    place = Place(folder, folder / "given", state, stored, saved, sums)
+    _restore(place)
+    return place
+
+
+def _restore(place: Place) -> None:
+    (place.state / "cluster.json").write_bytes(place.stored)
+    for name, content in place.sums.items():
+        (place.saved / name).write_bytes(content)
+
+
+def _lay_file(place: Place, content: bytes, rng: random.Random) -> None:
+    place.file.write_bytes(content)
+
+
+def _lay_beside_cluster(place: Place, content: bytes, rng: random.Random) -> None:
+    place.file.write_bytes(content)
+    (place.state / "cluster.json").write_bytes(place.stored)
+
+
+def _lay_state(place: Place, content: bytes, rng: random.Random) -> None:
+    (place.state / "cluster.json").write_bytes(content)
+
+
+def _lay_snapshot(place: Place, content: bytes, rng: random.Random) -> None:
+    """One file of a snapshot instead of its own; mostly the manifest is made to fit."""
+    shutil.rmtree(place.saved)
+    place.saved.mkdir(mode=0o700)
+    _restore(place)
+    name, _, rest = content.partition(b"\n")
+    file = name.decode(errors="replace")
+    if file not in place.sums:
+        file = "manifest.json"
+    (place.saved / file).write_bytes(rest)
+    if file == "manifest.json" or rng.random() < 0.05:
+        return
+    manifest = msgspec.json.decode(place.sums["manifest.json"])
+    count = rest.count(b'"apiVersion"')
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+        count = len(msgspec.json.decode(rest)["items"])
+    for entry in manifest["files"]:
+        if entry["name"] == file:
+            entry |= {"sha256": hashlib.sha256(rest).hexdigest(), "sizeBytes": len(rest), "count": count}
+    (place.saved / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+
+
+def _snapshot_content(rng: random.Random) -> bytes:
+    """The name of a file of a snapshot, and what it is to hold."""
+    _, sums = _small_cluster()
+    name = rng.choice(sorted(sums))
+    tree = msgspec.json.decode(sums[name])
+    roll = rng.random()
+    if roll < 0.8:
+        items = tree.get("items")
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            tree = hostile.bent(rng.choice(items), rng) and tree if items else hostile.bent(tree, rng)
+        if rng.random() < 0.1:
+            _sprinkle(tree, rng)
+    text = json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    if roll > 0.6:
+        text = hostile.garbled(text, rng)
+    return name.encode() + b"\n" + text
+
+
+def _state_content(rng: random.Random) -> bytes:
+    stored, _ = _small_cluster()
+    tree = msgspec.json.decode(stored)
+    roll = rng.random()
+    if roll < 0.8:
+        entries = [entry for entry in tree["objects"] if isinstance(entry, dict)]
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            hostile.bent(rng.choice(entries) if rng.random() < 0.9 else tree, rng)
+    text = json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    return hostile.garbled(text, rng) if roll > 0.6 else text
+
+
+# Commands
+
+
+def _read_cluster(rng: random.Random) -> tuple[str, ...]:
+    if rng.random() < 0.2:
+        return ("when", *rng.choice(((), ("-o", "json"))))
+    resource = rng.choice(sorted(get.LISTINGS))
+    everywhere = ("-A",) if resource in get.NAMESPACED else ()
+    return ("get", resource, *everywhere, "-o", rng.choice(("table", "wide", "json", "yaml", "name")))
+
+
+def _apply(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    form = ("-o", rng.choice(("table", "json", "yaml", "name")))
+    if rng.random() < 0.5:
+        return [("apply", "--dry-run", "-f", str(place.file), *form)]
+    return [("apply", "-f", str(place.file), *form), _read_cluster(rng)]
+
+
+def _configure(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    file = str(place.file)
+    nowhere = str(place.folder / "nowhere")
+    commands = [
+        ("when", "--config", file),
+        ("doctor", "--config", file, "--snapshot", str(place.saved)),
+        ("scheduler", "--config", file, "--kubeconfig", nowhere),
+    ]
+    return [rng.choice(commands)]
+
+
+def _read_snapshot(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    saved = str(place.saved)
+    commands = [
+        (*_read_cluster(rng), "--snapshot", saved),
+        (*_read_cluster(rng), "--snapshot", saved),
+        ("when", "--snapshot", saved),
+        ("doctor", "--snapshot", saved, *rng.choice(((), ("-o", "json"), ("--strict",)))),
+        ("snapshot", "show", saved, *rng.choice(((), ("-o", "json")))),
+        ("snapshot", "load", saved, "--fresh"),
+        ("cel", "eval", "device.driver == 'gpu.nvidia.com'", "--snapshot", saved),
+    ]
+    return [rng.choice(commands)]
+
+
+def _read_state(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    fresh = str(place.folder / "fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    commands = [
+        _read_cluster(rng),
+        _read_cluster(rng),
+        ("up",),
+        ("apply", "-f", str(ROOT / "examples" / "one-gpu.yaml")),
+        ("snapshot", "save", fresh, *rng.choice(((), ("--redact",)))),
+        ("cel", "eval", "device.driver == 'gpu.nvidia.com'"),
+    ]
+    return [rng.choice(commands)]
+
+
+def load_kubeconfig(file: Path) -> None:
+    """As far as commands come before they ask the server."""
+    connection = config.load(str(file))
+    if connection.server.startswith("https://"):
+        tls.context(connection, credentials.Identity())
+
+
+def _one(*words: str) -> Callable[[Place, random.Random], list[tuple[str, ...]]]:
+    """A command that takes the file last."""
+    return lambda place, rng: [(*words, str(place.file))]
+
+
+def _with_form(*words: str) -> Callable[[Place, random.Random], list[tuple[str, ...]]]:
+    return lambda place, rng: [(*words, str(place.file), "-o", rng.choice(("table", "jsonl")))]
+
+
+def _migrate(scheduler: str) -> Callable[[Place, random.Random], list[tuple[str, ...]]]:
+    return lambda place, rng: [("migrate", scheduler, "-f", str(place.file), "-o", rng.choice(("yaml", "json")))]
+
+
+def _install(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    form = ("-o", rng.choice(("yaml", "json")))
+    return [("install", "--dry-run", *form, "-f", str(place.file))]
+
+
+def _text(sources: Callable[[], list[Tree]]) -> Callable[[random.Random], bytes]:
+    return lambda rng: _whole(sources(), rng)
+
+
+def _line(sources: Callable[[], list[Tree]]) -> Callable[[random.Random], bytes]:
+    return lambda rng: _lines(sources(), rng)
+
+
+DOORS: Final[dict[str, Door]] = {
+    "configuration": Door(_text(_configurations), _configure, _lay_file, _prepared),
+    "apply": Door(_text(_manifests), _apply, _lay_beside_cluster, _prepared),
+    "fleet": Door(_text(_fleets), _one("up", "--fresh", "--fleet"), _lay_file, _prepared),
+    "kubeconfig": Door(_text(_kubeconfigs), _one(LOAD_KUBECONFIG), _lay_file, _prepared),
+    "kueue": Door(_text(lambda: _rivals("kueue")), _migrate("kueue"), _lay_file, _prepared),
+    "kai": Door(_text(lambda: _rivals("kai")), _migrate("kai"), _lay_file, _prepared),
+    "scenarios": Door(_line(_scenarios), _with_form("decide", "--scenarios"), _lay_file, _prepared),
+    "worlds": Door(_line(_worlds), _with_form("allocate", "--worlds"), _lay_file, _prepared),
+    "cases": Door(_line(_cases), _one("cel", "eval", "--cases"), _lay_file, _prepared),
+    "values": Door(_text(_values), _install, _lay_file, _prepared),
+    "snapshots": Door(_snapshot_content, _read_snapshot, _lay_snapshot, _prepared),
+    "state": Door(_state_content, _read_state, _lay_state, _prepared),
+}
