@@ -61,7 +61,15 @@ class Batch:
         self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(
-            world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff, bills=listed.bills
+            world,
+            policy_,
+            budget,
+            now=now,
+            jobs=jobs,
+            accounts=accounts,
+            tariff=tariff,
+            bills=listed.bills,
+            among=among,
         )
         for job in listed.left_out(world, known, aside):
             self._stage.charge_left_out(job)
@@ -98,6 +106,8 @@ class Batch:
             for id_, state in job.state.items():
                 if state is State.WAITING and job.id not in self._refused:
                     most = self._stage.waits_for(id_)[1]
+                    if id_ in self._stage.unpriced:
+                        continue
                     costs[id(most)] = most
                     counts[job.queue, id(most)] += 1
         for (queue, cost), count in counts.items():
@@ -171,6 +181,9 @@ class Batch:
         if job.id in self._refused:
             return False
         ids = job.next_pods()
+        if any(id_ in self._stage.unpriced for id_ in ids):
+            self._refuse_unpriced(job)
+            return False
         if not job.can_reach_minimum():
             self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
             return False
@@ -280,7 +293,7 @@ class Batch:
             return
         self._looked_at(job, policy.Step.ALLOCATE)
         self._refuse_with(job, refusal)
-        if self._promises is not None:
+        if self._promises is not None and not refuse.is_to_be_continued(refusal):
             self._promises.blocked(job, ids)
 
     def _looked_at(self, job: Job, step: policy.Step) -> None:
@@ -375,6 +388,16 @@ class Batch:
         return job.queue, job.priority, job.is_preemptible, pod.spec.preemption_policy, own
 
     # What is told
+
+    def _refuse_unpriced(self, job: Job) -> None:
+        """What a pod of it wants is not known: no account can be asked whether it may have it."""
+        unpriced = self._stage.unpriced
+        first = next(id_ for id_ in job.next_pods() if id_ in unpriced)
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                reason = unpriced.get(id_, unpriced[first])
+                is_undecided = reason.code is ReasonCode.TO_BE_CONTINUED
+                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,), is_undecided=is_undecided)
 
     def _refuse(self, job: Job, reason: Reason, *, keeps_known: bool = False) -> None:
         for id_, state in job.state.items():
