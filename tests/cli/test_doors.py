@@ -479,8 +479,8 @@ def test_bytes_no_struct_looks_at_are_no_traceback(state: Path, form: str) -> No
     broken = content.replace(b'"document":{', b'"document":{"x":"\xff",')
     assert broken != content
     file.write_bytes(broken)
-    for resource in ("gpus", "nodes", "slices", "classes"):
-        done = running.inside(state, "get", resource, "-o", form)
+    for listing in ("gpus", "nodes", "slices", "classes"):
+        done = running.inside(state, "get", listing, "-o", form)
         assert done.code in (0, 1)
         if done.code:
             refused(done, "not JSON")

@@ -63,7 +63,15 @@ class Batch:
         self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(
-            world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff, bills=listed.bills
+            world,
+            policy_,
+            budget,
+            now=now,
+            jobs=jobs,
+            accounts=accounts,
+            tariff=tariff,
+            bills=listed.bills,
+            among=among,
         )
         for job in listed.left_out(world, known, aside):
             self._stage.charge_left_out(job)
@@ -124,11 +132,12 @@ class Batch:
                 least = {id_: one[0] for id_, one in waits.items()}
                 self._hopeless |= judged.of(job, least, stage.accounts.capacity)
             for id_, (_, most) in waits.items():
-                if id_ not in self._hopeless:
+                is_demand = id_ not in self._hopeless and id_ not in stage.unpriced
+                if is_demand:
                     costs[id(most)] = most
                     counts[job.queue, id(most)] += 1
                 if is_bounded and isinstance(job, Lone):
-                    self._listed.note_asked(job, most if id_ not in self._hopeless else None)
+                    self._listed.note_asked(job, most if is_demand else None)
         for (queue, cost), count in counts.items():
             total = {name: amount * count for name, amount in costs[cost].items()}
             self._stage.accounts.wait(queue, total)
@@ -181,6 +190,8 @@ class Batch:
                 case policy.Step.OVERTIME:
                     self._wake_by(overtime.end(stage, self._spared))
         self._wake_by(placer.wake)
+        if self._preemptor is not None:
+            self._wake_by(self._preemptor.wake)
         return self._plan()
 
     def _end_turn(self) -> None:
@@ -207,6 +218,9 @@ class Batch:
         if job.id in self._refused:
             return False
         ids = job.next_pods()
+        if any(id_ in self._stage.unpriced for id_ in ids):
+            self._refuse_unpriced(job)
+            return False
         if not job.can_reach_minimum():
             self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
             return False
@@ -320,7 +334,7 @@ class Batch:
             return
         self._looked_at(job, policy.Step.ALLOCATE)
         self._refuse_with(job, refusal)
-        if self._promises is not None:
+        if self._promises is not None and not refuse.is_to_be_continued(refusal):
             self._promises.blocked(job, ids)
 
     def _looked_at(self, job: Job, step: policy.Step) -> None:
@@ -448,6 +462,16 @@ class Batch:
         return job.queue, job.priority, job.is_preemptible, pod.spec.preemption_policy, own
 
     # What is told
+
+    def _refuse_unpriced(self, job: Job) -> None:
+        """What a pod of it wants is not known: no account can be asked whether it may have it."""
+        unpriced = self._stage.unpriced
+        first = next(id_ for id_ in job.next_pods() if id_ in unpriced)
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                reason = unpriced.get(id_, unpriced[first])
+                is_undecided = reason.code is ReasonCode.TO_BE_CONTINUED
+                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,), is_undecided=is_undecided)
 
     def _refuse(self, job: Job, reason: Reason, *, keeps_known: bool = False) -> None:
         for id_, state in job.state.items():

@@ -14,12 +14,15 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from dovetail.cel.effort import Unfinished
 from dovetail.model import claims, classes, nodes, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import likeness, refuse, reuse, steps
 from dovetail.schedule.judge import Choice, Judge, Kind, Told
 
 MOST_PICKS: Final = 4096  # choices of devices remembered for one kind of pods
+MOST_CLASSES: Final = 200_000  # of nodes, in all cohorts of a world together; one takes about a kilobyte
+BYTES_PER_CLASS: Final = 64  # of what claims ask for: a cohort keeps it in several forms
 SLACK: Final = 256  # classes and heap entries beyond twice those in use before a sweep
 _UNTOLD: Final = Reason(code=ReasonCode.BUDGET, detail="cannot serve the pod; the reasons are not worked out yet")
 
@@ -50,6 +53,11 @@ class Cohort:
         self._read = -1  # position in the world's journal
         self._tally: refuse.Tally | None = None
 
+    @property
+    def classes(self) -> int:
+        """How many classes of nodes are remembered, those without nodes included."""
+        return len(self._numbers)
+
     def refresh(self, judge: Judge) -> int:
         """Takes in what changed since the last time; how many nodes are still to be judged.
 
@@ -62,13 +70,14 @@ class Cohort:
         self._read = world.journal.end
         known = world.nodes.keys()
         names = known | self._class_of.keys() if noted is None else self._unfiled.union(noted)
-        self._unfiled.clear()
+        self._unfiled = set(names)  # until each is filed: an exception may end the loop
         judge.worked += len(names) * steps.JUDGED
         for name in sorted(names):  # so that the budget always ends at the same node
-            if name in known:
-                self._file(judge, name)
-            else:
+            if name not in known:
                 self._leave(name)
+            elif not self._file(judge, name):
+                continue
+            self._unfiled.discard(name)
         self._sweep()
         return len(self._unfiled)
 
@@ -154,13 +163,16 @@ class Cohort:
                 key = self._devices_key(judge, name)
                 known = self._choices[key]
                 if isinstance(known, Told) and known.reasons is None:
-                    known = self._choices[key] = Told(judge.reasons(self.kind, name))
+                    try:
+                        known = self._choices[key] = Told(judge.reasons(self.kind, name))
+                    except Unfinished:
+                        return False
                 assert isinstance(known, Told)
                 self._answers[number] = known
         return True
 
-    def _file(self, judge: Judge, name: str) -> None:
-        """Puts a node into its class."""
+    def _file(self, judge: Judge, name: str) -> bool:
+        """Puts a node into its class; False where the budget does not suffice."""
         reason = self._standing(judge, name)
         key: likeness.Key = reason
         look: likeness.Key = None
@@ -170,16 +182,28 @@ class Cohort:
             self._pools[name] = tuple([pool.name for pool in judge.view(name).pools])
         number = self._numbers.get(key)
         if number is None:
-            if judge.is_spent:
+            answer = self._new_answer(judge, name, reason)
+            if answer is None:
                 self._leave(name, is_gone=False)
-                self._unfiled.add(name)
-                return
+                return False
             number = self._numbers[key] = next(self._next)
             self._looks[number] = look
             self._members[number] = 0
-            self._answers[number] = self._answer(judge, name) if reason is None else Told((reason,))
+            self._answers[number] = answer
         if self._class_of.get(name) != number:
             self._enter(name, number)
+        return True
+
+    def _new_answer(self, judge: Judge, name: str, reason: Reason | None) -> float | Told | None:
+        """What a node of a class that is not known yet means; None where the budget does not suffice."""
+        if judge.is_spent:
+            return None
+        if reason is not None:
+            return Told((reason,))
+        try:
+            return self._answer(judge, name)
+        except Unfinished:
+            return None
 
     def _enter(self, name: str, number: int) -> None:
         self._leave(name, is_gone=False)
@@ -263,10 +287,17 @@ class Singles:
         judge.worked += len(known) * steps.JUDGED
         for name in sorted(known if names is None else names & known.keys()):
             reason = judge.standing(kind, known[name])
-            if reason is None and judge.is_spent:
+            if reason is not None:
+                self._answers[name] = Told((reason,))
+                continue
+            try:
+                answer = None if judge.is_spent else judge.answer(kind, name)
+            except Unfinished:
+                answer = None
+            if answer is None:
                 self.unfiled += 1
             else:
-                self._answers[name] = judge.answer(kind, name) if reason is None else Told((reason,))
+                self._answers[name] = answer
 
     def best(self, within: Collection[str] | None = None) -> str | None:
         """The node with the lowest score, then name."""
@@ -289,9 +320,15 @@ class Singles:
         tally = refuse.Tally()
         for name, told in self._answers.items():
             if isinstance(told, Told):
-                reasons = told.reasons if told.reasons is not None else judge.reasons(self._kind, name)
+                reasons = told.reasons if told.reasons is not None else self._reasons(judge, name)
                 tally.add(reasons, is_undecided=told.is_undecided)
         return tally
+
+    def _reasons(self, judge: Judge, name: str) -> tuple[Reason, ...]:
+        try:
+            return judge.reasons(self._kind, name)
+        except Unfinished:
+            return (_UNTOLD,)
 
 
 class Cohorts:
@@ -300,6 +337,7 @@ class Cohorts:
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[likeness.Key, tuple[Cohort, dict[str, classes.DeviceClass | None]]] = {}
+        self._bytes: dict[likeness.Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -312,17 +350,34 @@ class Cohorts:
         self._known[key] = known  # used last
         return known[0]
 
-    def keep(self, key: likeness.Key, cohort: Cohort, read: dict[str, classes.DeviceClass | None]) -> None:
-        """Keeps a cohort that read these device classes."""
+    def keep(
+        self, key: likeness.Key, cohort: Cohort, read: dict[str, classes.DeviceClass | None], *, spec_bytes: int = 0
+    ) -> None:
+        """Keeps a cohort that read these device classes, for claims of so many bytes."""
         self._known[key] = (cohort, read)
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        self._bytes[key] = spec_bytes
+        excess = self.weight() - MOST_CLASSES
+        while len(self._known) > self._most or (excess > 0 and len(self._known) > 1):
+            oldest = next(iter(self._known))
+            excess -= self._weight_of(oldest)
+            self._drop(oldest)
+
+    def weight(self) -> int:
+        """The classes of nodes in all cohorts, and what their claims take. Linear in cohorts."""
+        return sum(map(self._weight_of, self._known))
+
+    def _weight_of(self, key: likeness.Key) -> int:
+        return self._known[key][0].classes + self._bytes[key] // BYTES_PER_CLASS
+
+    def _drop(self, key: likeness.Key) -> None:
+        del self._known[key]
+        del self._bytes[key]
 
     def drop_readers(self, known: dict[str, classes.DeviceClass]) -> None:
         """Forgets cohorts that read a device class which is another now."""
         for key, (_, read) in [*self._known.items()]:
             if any(not _same(one, known.get(name)) for name, one in read.items()):
-                del self._known[key]
+                self._drop(key)
 
 
 def _same(one: classes.DeviceClass | None, other: classes.DeviceClass | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.allocate import allocator, outcome
+from dovetail.cel.effort import Effort
 from dovetail.model import claims, meta, nodes, plan, pods, policy, pools, requests
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import extended, fit, leaning, owned, score
@@ -30,6 +31,7 @@ _CODES: Final = {
 
 
 ASKING_STEPS: Final = 15  # what an answer without any search costs, in steps of a search
+FEW_OPTIONS: Final = 8  # requests, and alternatives of requests; each beyond costs as much again
 
 
 class Choice(NamedTuple):
@@ -109,6 +111,7 @@ class Judge:
         self._known = known or Known()
         self._spent = 0  # steps since the last pod was begun
         self.worked = 0  # steps of every kind since the decision began
+        self.effort = Effort()  # what the pod may spend on selectors
 
     def begin(self) -> None:
         """Another pod's turn: the budget for one kind is full again."""
@@ -117,7 +120,7 @@ class Judge:
     @property
     def is_spent(self) -> bool:
         """Whether the budget for one kind of pods is used up, and further nodes have to wait."""
-        return self._budget.kind_steps is not None and self._spent > self._budget.kind_steps
+        return self.effort.is_spent or (self._budget.kind_steps is not None and self._spent > self._budget.kind_steps)
 
     def standing(self, kind: Kind, node: nodes.Node) -> Reason | None:
         """What about the node itself rules it out, whatever room is left."""
@@ -210,8 +213,12 @@ class Judge:
     def reasons(self, kind: Kind, node: str) -> tuple[Reason, ...]:
         """Why the node's devices do not do, worked out anew: few such reasons are ever read, and keeping what they
         are made of would keep everything the search stood on."""
-        found = self.allocated(kind.claims_for(self.served(kind, node)), self.view(node))
+        wanted = kind.claims_for(self.served(kind, node))
+        found = self.allocated(wanted, self.view(node))
         assert isinstance(found, outcome.Refused), "the same pod on the same node got another answer"
+        explaining_steps = _asking_steps(wanted)
+        self._spent += explaining_steps
+        self.worked += explaining_steps
         return found.reasons or _NO_DEVICES
 
     def terms(self, kind: Kind, node: str) -> tuple[plan.Term, ...]:
@@ -226,11 +233,16 @@ class Judge:
         return (*own, *(plan.Term(*one) for one in listed if one.milli_gpu))
 
     def allocated(self, wanted: tuple[claims.ResourceClaim, ...], view: NodeView) -> outcome.Outcome:
-        """Devices for the claims on one node."""
+        """Devices for the claims on one node. Raises Unfinished or TooExpensive where selectors take too much."""
         found = allocator.allocate(
-            view, wanted, self.world.classes, policy=self._policy.allocation, budget=self._budget.search_steps
+            view,
+            wanted,
+            self.world.classes,
+            policy=self._policy.allocation,
+            budget=self._budget.search_steps,
+            effort=self.effort,
         )
-        taken = ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
+        taken = _asking_steps(wanted) + (0 if isinstance(found, outcome.Failed) else found.steps)
         self._spent += taken
         self.worked += taken
         return found
@@ -257,6 +269,12 @@ class Judge:
 
 _NO_DEVICES: Final = (Reason(code=ReasonCode.NO_DEVICES),)
 _NOT_OWNED: Final = Reason(code=ReasonCode.NOT_OWNED, detail="belongs to another scheduler")
+
+
+def _asking_steps(wanted: tuple[claims.ResourceClaim, ...]) -> int:
+    asked = [request for claim in wanted for request in claim.spec.devices.requests]
+    options = sum(len(request.first_available) or 1 for request in asked)
+    return ASKING_STEPS * max(1, options - FEW_OPTIONS)
 
 
 def _reason(misfit: fit.Misfit) -> Reason:

@@ -87,6 +87,7 @@ class Preemptor:
         self._units: dict[str, list[Unit]] = {}  # by node, the most important first
         self._dirty: set[str] = set()  # nodes that somebody was given since
         self._outlooks: dict[str, dict[Hashable, Outlook | None]] = {}  # by node and likeness of who asks
+        self.wake: datetime.datetime | None = None  # when a job may next do what it was too young for
 
     def changed(self, job: Job) -> None:
         """The job was given nodes."""
@@ -104,6 +105,7 @@ class Preemptor:
         `kind` is equal for jobs that fare alike: what one learned about a node is good for the next.
         """
         if (reason := rules.may_evict(self._stage, job)) is not None:
+            self._wake_by(rules.may_evict_from(job))
             return reason
         lowest = self._stage.world.lowest_priority(self._stage.policy.scheduler_names)
         if lowest is None or lowest >= job.priority:
@@ -130,11 +132,16 @@ class Preemptor:
             self._stage, self._placer, rules.Preemption(self._stage), spared=self._spared, waiting={}
         )  # its turn came before all who wait after it, and what it is nominated for is kept from them
         reason = solver.solve(job)
+        self._wake_by(solver.wake)
         if reason is None:
             self._units.clear()
             self._outlooks.clear()
             self._room = Room(self._stage)
         return reason
+
+    def _wake_by(self, moment: datetime.datetime | None) -> None:
+        if moment is not None:
+            self.wake = moment if self.wake is None else min(self.wake, moment)
 
     # Who may have to go
 

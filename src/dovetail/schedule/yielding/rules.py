@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from dovetail.model import plan
+from dovetail.model import durations, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import order
 from dovetail.schedule.gangs.jobs import Job, State
@@ -73,15 +73,7 @@ def may_evict_from(job: Job) -> datetime.datetime | None:
         return None
     if any(job.pods[id_].spec.preemption_policy == "Never" for id_ in job.next_pods()):
         return None
-    return after(job.created, job.gang.may_evict_after)
-
-
-def after(moment: datetime.datetime, seconds: float) -> datetime.datetime | None:
-    """So many seconds later; None where no calendar reaches that far."""
-    try:
-        return moment + datetime.timedelta(seconds=seconds)
-    except OverflowError:
-        return None
+    return durations.later(job.created, job.gang.may_evict_after)
 
 
 def running(stage: Stage, job: Job) -> Iterator[Job]:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from dovetail.model import durations
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.gangs.placing import Placer
@@ -179,7 +180,7 @@ class Solver:
         if seconds >= least:
             return False
         if self._stage.now is not None:
-            self._wake_by(ruling.after(self._stage.now, least - seconds))
+            self._wake_by(durations.later(self._stage.now, least - seconds))
         return True
 
     def _wake_by(self, moment: datetime.datetime | None) -> None:
