@@ -19,6 +19,7 @@ from dovetail.allocate.parts import independent
 from dovetail.allocate.requests import InvalidRequest, Option, Request, claim_name, flattened
 from dovetail.allocate.score import UNIT
 from dovetail.allocate.settled import Solution, Terms, count_of
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.model.claims import MAX_RESULTS, ResourceClaim
 from dovetail.model.classes import DeviceClass
 from dovetail.model.policy import DEFAULT_ALLOCATION, AllocationPolicy
@@ -35,15 +36,19 @@ def allocate(
     budget: Budget | int = DEFAULT_STEPS,
     fractional: bool = True,
     list_attributes: bool = True,
+    effort: Effort = UNBOUNDED,
 ) -> Outcome:
-    """Devices for all claims together, or why not. Claims that have an allocation already are not to be passed."""
+    """Devices for all claims together, or why not. Claims that have an allocation already are not to be passed.
+
+    Raises Unfinished where selectors take more than the effort for now, TooExpensive where they always will.
+    """
     purse = Budget(budget) if isinstance(budget, int) else budget
     try:
-        requests = flattened(claims, classes)
+        requests = flattened(claims, classes, effort)
         rules = constraints_of(claims)
         if (local := _forbidden(view, requests)) is not None:
             return local
-        ground = Ground(view, lists=list_attributes)
+        ground = Ground(view, lists=list_attributes, effort=effort)
         terms = Terms(ground, rules, _candidates(ground, requests, fractional=fractional), policy, purse, fractional)
         if (over := _over_limit(terms, claims, requests)) is not None:
             return over

@@ -12,6 +12,7 @@ from dovetail.allocate import capacity, matching
 from dovetail.allocate.facts import Facts, blocking_taints
 from dovetail.allocate.ground import Ground
 from dovetail.allocate.requests import InvalidRequest, Option
+from dovetail.cel.effort import Effort
 from dovetail.model.capacity import CapacityError
 from dovetail.model.selectors import DeviceTaint, DeviceToleration, tolerates
 from dovetail.world.view import PoolView
@@ -28,22 +29,22 @@ def candidates_of(ground: Ground, option: Option, *, fractional: bool) -> Candid
     """The devices of the node for one option."""
     mask = wanted = 0
     for start, pool, facts in zip(ground.starts, ground.pools, ground.facts, strict=True):
-        found = _in_pool(pool, facts, option, fractional=fractional)
+        found = _in_pool(pool, facts, option, fractional=fractional, effort=ground.effort)
         mask |= found.mask << start
         wanted |= found.wanted << start
     return Candidates(mask, wanted)
 
 
-def _in_pool(pool: PoolView, facts: Facts, option: Option, *, fractional: bool) -> Candidates:
+def _in_pool(pool: PoolView, facts: Facts, option: Option, *, fractional: bool, effort: Effort) -> Candidates:
     usable = pool.usable
     free = usable if option.is_admin else usable & ~pool.used
     looked_at = usable if option.count is None else free
     if not looked_at:
         return Candidates(0)
     if option.broken is not None:
-        _refuse_broken(pool, option, looked_at)
+        _refuse_broken(pool, option, looked_at, effort)
         return Candidates(0)
-    chosen = matching.selected(pool.devices, option.expressions) & looked_at
+    chosen = matching.selected(pool.devices, option.expressions, effort) & looked_at
     if not chosen:
         return Candidates(0)
     offered = offering(facts, option, chosen, fractional=fractional)
@@ -51,10 +52,10 @@ def _in_pool(pool: PoolView, facts: Facts, option: Option, *, fractional: bool) 
     return Candidates(fitting & free & ~pool.barred & ~tainted(pool, facts, option.tolerations), offered)
 
 
-def _refuse_broken(pool: PoolView, option: Option, looked_at: int) -> None:
+def _refuse_broken(pool: PoolView, option: Option, looked_at: int, effort: Effort) -> None:
     """A selector that does not compile matters only if some device gets as far as to it."""
     position, message = option.broken or (0, "")
-    if matching.selected(pool.devices, option.expressions[:position]) & looked_at:
+    if matching.selected(pool.devices, option.expressions[:position], effort) & looked_at:
         if position < option.class_selectors:
             where = f"class {option.device_class.metadata.name}: selector {position}"
         else:

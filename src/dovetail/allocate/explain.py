@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.allocate import matching, nearest
 from dovetail.allocate.budget import Exhausted
@@ -16,7 +16,10 @@ from dovetail.allocate.candidates import offering, tainted, with_room
 from dovetail.allocate.facts import bits
 from dovetail.allocate.requests import InvalidRequest, Option, Request
 from dovetail.allocate.settled import Settled, Terms, count_of
+from dovetail.cel.effort import Effort
 from dovetail.model.reasons import Reason, ReasonCode
+
+NEAREST_UNITS: Final = 20_000  # for the values that came nearest, on one node: the same whatever the budget
 
 
 class Stage(NamedTuple):
@@ -32,13 +35,15 @@ def reasons(terms: Terms, part: Sequence[Request], *, counted: Sequence[str]) ->
     """Why these requests cannot be served together; `counted` describes invalid pools."""
     found: list[Reason] = []
     is_cut_short = False
+    nearest_effort = Effort(NEAREST_UNITS)
     for option in (option for request in part for option in request.options):
         try:
-            found += _option_reasons(terms, option)
+            found += _option_reasons(terms, option, nearest_effort)
         except Exhausted:
             is_cut_short = True
         except InvalidRequest as error:  # the search refused before it came to look at this
             found.append(error.reason)
+    terms.ground.effort.charge(nearest_effort.spent)
     if not any(reason.code not in (ReasonCode.CEL_ERROR,) for reason in found):
         found.append(_cut_short(terms, part) if is_cut_short else _together(terms, part))
     for text in counted:
@@ -56,7 +61,7 @@ def reasons(terms: Terms, part: Sequence[Request], *, counted: Sequence[str]) ->
     return tuple(found)
 
 
-def _option_reasons(terms: Terms, option: Option) -> list[Reason]:
+def _option_reasons(terms: Terms, option: Option, nearest_effort: Effort) -> list[Reason]:
     need = max(count_of(terms, option), 1) if option.count is None else option.count
     stages = _stages(terms, option)
     found: list[Reason] = []
@@ -71,7 +76,7 @@ def _option_reasons(terms: Terms, option: Option) -> list[Reason]:
             blame = ""
             if stage.expression:
                 refused = stages[number - 1].mask & ~stage.mask
-                blame = nearest.described(terms.ground, refused, stage.expression)
+                blame = nearest.described(terms.ground, refused, stage.expression, nearest_effort)
             detail = f"{way}; {blame}" if blame else way
             code = ReasonCode.ALL_DEVICES if option.count is None and number > option.class_selectors else stage.code
             found.append(Reason(code=code, subject=option.subject, need=need, have=have, detail=detail))
@@ -87,10 +92,14 @@ def _stages(terms: Terms, option: Option) -> list[Stage]:
     ground = terms.ground
     usable = sum(pool.usable << start for start, pool in zip(ground.starts, ground.pools, strict=True))
     stages = [Stage(ReasonCode.NO_DEVICES, "devices", usable)]
+    masks = [(1 << len(pool.devices)) - 1 for pool in ground.pools]  # what all selectors so far leave, pool by pool
     for number, expression in enumerate(option.expressions):
+        for place, pool in enumerate(ground.pools):
+            if masks[place]:
+                masks[place] &= matching.verdict(pool.devices, expression, ground.effort).matching
         matched = 0
-        for start, pool in zip(ground.starts, ground.pools, strict=True):
-            matched |= matching.selected(pool.devices, option.expressions[: number + 1]) << start
+        for start, mask in zip(ground.starts, masks, strict=True):
+            matched |= mask << start
         is_class = number < option.class_selectors
         name = f"of class {option.device_class.metadata.name}" if is_class else f"with {expression}"
         passed = stages[-1].mask & matched
@@ -143,7 +152,9 @@ def _failing(terms: Terms, option: Option) -> int:
     for start, pool in zip(ground.starts, ground.pools, strict=True):
         live = pool.usable
         for expression in option.expressions if option.broken is None else ():
-            verdict = matching.verdict(pool.devices, expression)
+            if not live:
+                break
+            verdict = matching.verdict(pool.devices, expression, ground.effort)
             failing |= (live & verdict.failing) << start
             live &= verdict.matching
     return failing.bit_count()

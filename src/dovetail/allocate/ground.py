@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from dovetail.allocate import constraints
 from dovetail.allocate.facts import Charge, Facts, Sizes, facts_of, joined
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.world.devices import Template
 from dovetail.world.view import Amounts, NodeView, PoolView
 
@@ -21,10 +22,11 @@ _NOTHING: Amounts = {}
 class Ground:
     """What a search stands on."""
 
-    __slots__ = ("_values", "charged", "facts", "lists", "pools", "shareable", "starts", "used", "view")
+    __slots__ = ("_values", "charged", "effort", "facts", "lists", "pools", "shareable", "starts", "used", "view")
 
-    def __init__(self, view: NodeView, *, lists: bool = True) -> None:
+    def __init__(self, view: NodeView, *, lists: bool = True, effort: Effort = UNBOUNDED) -> None:
         self.view = view
+        self.effort = effort  # what may be spent on selectors
         self.lists = lists  # whether constraints understand list attributes
         self.pools: list[PoolView] = [pool for pool in view.pools if pool.is_complete and pool.problem is None]
         self.facts: list[Facts] = [facts_of(pool.devices) for pool in self.pools]

@@ -7,13 +7,17 @@ from collections import Counter
 from dovetail.allocate.facts import bits
 from dovetail.allocate.ground import Ground
 from dovetail.cel import explain, selectors
+from dovetail.cel.effort import Effort, Unfinished
 
 _LOOKED_AT = 32  # refused devices explained at most; more would tell the same
 _SHOWN = 3
 
 
-def described(ground: Ground, refused: int, expression: str) -> str:
-    """The failing parts of the devices that came nearest, most frequent first; empty if nobody was refused."""
+def described(ground: Ground, refused: int, expression: str, effort: Effort) -> str:
+    """The failing parts of the devices that came nearest, most frequent first; empty if nobody was refused.
+
+    Of as many devices as the effort suffices for.
+    """
     program = selectors.selector(expression).program
     fewest = None
     seen: Counter[tuple[str, ...]] = Counter()
@@ -21,7 +25,10 @@ def described(ground: Ground, refused: int, expression: str) -> str:
         if number >= _LOOKED_AT:
             break
         pool, index = ground.place(device)
-        parts = explain.explain(program, ground.pools[pool].devices.view(index))
+        try:
+            parts = explain.explain(program, ground.pools[pool].devices.view(index), effort)
+        except Unfinished:
+            break
         failing = tuple(_told(part) for part in parts if part.verdict != "true")
         if fewest is None or len(failing) < fewest:
             fewest = len(failing)

@@ -7,10 +7,10 @@ order they apply. Never looks at a device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from dovetail.cel import selectors
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.errors import ExpressionError
 from dovetail.model import claims as wire
 from dovetail.model.classes import DeviceClass, DeviceSelector
@@ -90,10 +90,12 @@ class InvalidRequest(Exception):
         self.reason = Reason(code=ReasonCode.INPUT, subject=subject, detail=detail)
 
 
-def flattened(claims: Sequence[wire.ResourceClaim], classes: Mapping[str, DeviceClass]) -> list[Request]:
-    """The requests of all claims, in order. Raises InvalidRequest."""
+def flattened(
+    claims: Sequence[wire.ResourceClaim], classes: Mapping[str, DeviceClass], effort: Effort = UNBOUNDED
+) -> list[Request]:
+    """The requests of all claims, in order. Raises InvalidRequest, or Unfinished where selectors take too long."""
     return [
-        _request(claim, request, classes, position=(number, index))
+        _request(claim, request, classes, position=(number, index), effort=effort)
         for number, claim in enumerate(claims)
         for index, request in enumerate(claim.spec.devices.requests)
     ]
@@ -111,12 +113,13 @@ def _request(
     classes: Mapping[str, DeviceClass],
     *,
     position: tuple[int, int],
+    effort: Effort,
 ) -> Request:
     number, index = position
     subject = f"{claim_name(claim)}: request {request.name}"
     if request.first_available:
         options = tuple(
-            _option(sub, classes, _named(position, place, request.name, sub.name, subject))
+            _option(sub, classes, _named(position, place, request.name, sub.name, subject), effort)
             for place, sub in enumerate(request.first_available)
         )
         return Request(number, index, options, is_list=True)
@@ -124,7 +127,7 @@ def _request(
         raise InvalidRequest(subject, "neither exactly nor firstAvailable is set; one of them says what is wanted")
     option = Option(claim=number, request=index, index=0, name=request.name, base_name=request.name, subject=subject)
     option.is_admin = request.exactly.admin_access or False
-    return Request(number, index, (_option(request.exactly, classes, option),), is_list=False)
+    return Request(number, index, (_option(request.exactly, classes, option, effort),), is_list=False)
 
 
 def _named(position: tuple[int, int], place: int, base: str, sub: str, subject: str) -> Option:
@@ -134,7 +137,7 @@ def _named(position: tuple[int, int], place: int, base: str, sub: str, subject: 
     )
 
 
-def _option(wanted: Requested, classes: Mapping[str, DeviceClass], option: Option) -> Option:
+def _option(wanted: Requested, classes: Mapping[str, DeviceClass], option: Option, effort: Effort) -> Option:
     if wanted.derived_attributes:
         raise InvalidRequest(option.subject, "derived attributes are an alpha feature that is off")
     if not wanted.device_class_name:
@@ -151,7 +154,7 @@ def _option(wanted: Requested, classes: Mapping[str, DeviceClass], option: Optio
     shared = _expressions(device_class.spec.selectors, option.subject)
     option.expressions = shared + _expressions(wanted.selectors, option.subject)
     option.class_selectors = len(shared)
-    option.broken = _first_broken(option.expressions)
+    option.broken = _first_broken(option.expressions, effort)
     option.tolerations = wanted.tolerations
     if wanted.capacity is not None and wanted.capacity.requests:
         option.capacity = wanted.capacity.requests
@@ -168,19 +171,18 @@ def _expressions(listed: Sequence[DeviceSelector], subject: str) -> tuple[str, .
     return tuple(found)
 
 
-def _first_broken(expressions: tuple[str, ...]) -> Broken | None:
+def _first_broken(expressions: tuple[str, ...], effort: Effort) -> Broken | None:
     for position, expression in enumerate(expressions):
-        problem = compile_problem(expression)
+        problem = compile_problem(expression, effort)
         if problem is not None:
             return Broken(position, problem)
     return None
 
 
-@lru_cache(maxsize=4096)
-def compile_problem(expression: str) -> str | None:
+def compile_problem(expression: str, effort: Effort = UNBOUNDED) -> str | None:
     """Why an expression cannot be compiled for evaluation; None when it can."""
     try:
-        selectors.selector(expression)
+        selectors.selector(expression, effort)
     except ExpressionError as error:
         return str(error)
     return None

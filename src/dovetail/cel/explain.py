@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.cel import ast, reads, values
 from dovetail.cel import plan as planning
 from dovetail.cel.checker import Checked
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.cel.environment import stored
 from dovetail.cel.frame import COST_LIMIT, CostExceeded, DeviceView, Frame, Tracker
 from dovetail.cel.macros import UNUSED
@@ -15,6 +16,8 @@ from dovetail.cel.reads import OWN_DOMAIN, Path
 from dovetail.cel.values import CelError, Panic, Value
 from dovetail.model.quantity import Quantity
 from dovetail.model.semver import Semver
+
+PLANNING_UNITS_PER_NODE: Final = 10
 
 
 class Read(NamedTuple):
@@ -33,25 +36,33 @@ class Part(NamedTuple):
     reads: tuple[Read, ...]
 
 
-def explain(program: Program, device: DeviceView) -> list[Part]:
-    """The parts joined by && and || (also inside cel.bind), in order of the text."""
+def explain(program: Program, device: DeviceView, effort: Effort = UNBOUNDED) -> list[Part]:
+    """The parts joined by && and || (also inside cel.bind), in order of the text. Raises Unfinished."""
     if device.problem is not None:
         return [Part(program.expression, "error", device.problem, ())]
+    planning_units = program.size * PLANNING_UNITS_PER_NODE
+    effort.demand(planning_units)
+    effort.charge(planning_units)
     parts: list[Part] = []
-    _collect(program, program.checked.root, device, parts, [])
+    _Collector(program, device, effort, parts).collect(program.checked.root, [])
     return parts
 
 
-def _collect(
-    program: Program, node: ast.Node, device: DeviceView, parts: list[Part], bindings: list[ast.Comprehension]
-) -> None:
-    if isinstance(node, ast.Call) and node.function in ("_&&_", "_||_"):
-        for arg in node.args:
-            _collect(program, arg, device, parts, bindings)
-    elif isinstance(node, ast.Comprehension) and node.iter_var == UNUSED and not node.accu_var.startswith("@"):
-        _collect(program, node.result, device, parts, [*bindings, node])
-    else:
-        parts.append(_part(program, _bound(node, bindings), node, device))
+class _Collector(NamedTuple):
+    program: Program
+    device: DeviceView
+    effort: Effort
+    parts: list[Part]
+
+    def collect(self, node: ast.Node, bindings: list[ast.Comprehension]) -> None:
+        if isinstance(node, ast.Call) and node.function in ("_&&_", "_||_"):
+            for arg in node.args:
+                self.collect(arg, bindings)
+        elif isinstance(node, ast.Comprehension) and node.iter_var == UNUSED and not node.accu_var.startswith("@"):
+            self.collect(node.result, [*bindings, node])
+        else:
+            bound = _bound(node, bindings)
+            self.parts.append(_part(self.program, bound, node, self.device, effort=self.effort))
 
 
 def _bound(node: ast.Node, bindings: list[ast.Comprehension]) -> ast.Node:
@@ -73,18 +84,23 @@ def _bound(node: ast.Node, bindings: list[ast.Comprehension]) -> ast.Node:
     return node
 
 
-def _part(program: Program, bound: ast.Node, node: ast.Node, device: DeviceView) -> Part:
+def _part(program: Program, bound: ast.Node, node: ast.Node, device: DeviceView, *, effort: Effort) -> Part:
     checked = Checked(bound, program.checked.types, program.checked.references)
     start, end = program.checked.spans.get(node.id, (0, len(program.expression)))
     text = " ".join(program.expression[start:end].split())
     looked_at = tuple(_read(path, device) for path in sorted(reads.reads(checked)))
     plan = planning.plan(checked, stored().library, tracked=True)
+    tracker = Tracker() if effort.left is None else Tracker(most_steps=effort.left)
     try:
-        value = plan.run(Frame(device, plan.slot_count, Tracker()))
+        value = plan.run(Frame(device, plan.slot_count, tracker))
     except (CelError, Panic) as error:
         return Part(text, "error", str(error), looked_at)
     except CostExceeded:
+        if tracker.cost <= COST_LIMIT:
+            effort.cut()
         return Part(text, "error", f"cost limit of {COST_LIMIT} exceeded", looked_at)
+    finally:
+        effort.charge(tracker.steps)
     if value is True or value is False:
         return Part(text, "true" if value else "false", "", looked_at)
     return Part(text, "error", f"a {values.type_of(value)} is not true or false", looked_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from dovetail.cel.values import DomainMap, Value
@@ -56,20 +57,23 @@ class Tracker:
     constant time: an entry knows where the one before it with the same id lies.
     """
 
-    __slots__ = ("_last", "_stack", "cost", "limit")
+    __slots__ = ("_last", "_stack", "cost", "limit", "most_steps", "steps")
 
-    def __init__(self, limit: int = COST_LIMIT) -> None:
+    def __init__(self, limit: int = COST_LIMIT, *, most_steps: int = sys.maxsize) -> None:
         self.cost = 0
         self.limit = limit
+        self.steps = 0  # many a step is free, but none takes no time
+        self.most_steps = most_steps
         self._stack: list[tuple[int, Value, int]] = []  # id, value, position of the previous entry with this id
         self._last: dict[int, int] = {}
 
     def push(self, id_: int, value: Value) -> None:
-        """Records a step's value; ends evaluation once the limit is passed."""
+        """Records a step's value; ends evaluation once a limit is passed."""
         last = self._last
+        self.steps += 1
         self._stack.append((id_, value, last.get(id_, -1)))
         last[id_] = len(self._stack) - 1
-        if self.cost > self.limit:
+        if self.cost > self.limit or self.steps > self.most_steps:
             raise CostExceeded
 
     def drop(self, *ids: int) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from dovetail.cel import ast, values
 from dovetail.cel.checker import Checked
+from dovetail.cel.effort import Effort
 from dovetail.cel.environment import Environment, stored
 from dovetail.cel.frame import COST_LIMIT, CostExceeded, DeviceView, Frame, Tracker
 from dovetail.cel.macros import UNUSED
@@ -41,7 +42,7 @@ class Result:
 class Program:
     """One expression, compiled. Immutable after construction; safe to share."""
 
-    __slots__ = ("_plan", "_tracked", "checked", "estimated_cost", "expression", "is_bounded")
+    __slots__ = ("_plan", "_tracked", "checked", "estimated_cost", "expression", "is_bounded", "size")
 
     def __init__(self, expression: str, environment: Environment, *, is_derived: bool = False) -> None:
         self.expression = expression
@@ -50,6 +51,7 @@ class Program:
             environment.check_derived(expression, self.checked)
         else:
             environment.check_result(expression, self.checked)
+        self.size = _size(self.checked.root)  # in nodes of the tree
         self._plan = environment.plan(self.checked, tracked=False)
         self._tracked = environment.plan(self.checked, tracked=True)
         self.estimated_cost = environment.estimated_cost(self.checked)
@@ -69,6 +71,20 @@ class Program:
             return Outcome.MATCH
         return Outcome.NO_MATCH if value is False else _judged(value)
 
+    def within(self, device: DeviceView, effort: Effort) -> Outcome:
+        """The verdict, charged for. Raises Unfinished or TooExpensive where it takes more than there is."""
+        left = effort.left
+        if left is None or self.is_bounded:
+            effort.charge(max(self.size, self.estimated_cost // 10))  # no step is repeated, and functions are quick
+            return self.outcome(device)
+        tracker = Tracker(min(left, COST_LIMIT), most_steps=left)
+        value, reason = self._run(device, tracker)
+        units = max(tracker.cost, tracker.steps)
+        if units > left and tracker.cost <= COST_LIMIT:
+            effort.exceeded(self.expression, units, needed=left)
+        effort.charge(units)
+        return Outcome.ERROR if reason else _judged(value)
+
     def evaluate(self, device: DeviceView, *, limit: int = COST_LIMIT) -> Result:
         """The verdict with its cost, counted as upstream counts."""
         value, cost, reason = self.value(device, limit=limit)
@@ -84,18 +100,31 @@ class Program:
         if device.problem is not None:
             return None, None, device.problem
         tracker = Tracker(limit)
+        value, reason = self._run(device, tracker)
+        return value, tracker.cost, reason
+
+    def _run(self, device: DeviceView, tracker: Tracker) -> tuple[Value, str]:
         try:
             value = self._tracked.run(Frame(device, self._tracked.slot_count, tracker))
         except (CelError, Panic) as error:
-            return None, tracker.cost, str(error) or "error"
+            return None, str(error) or "error"
         except CostExceeded:
-            return None, tracker.cost, f"cost limit of {limit} exceeded"
-        return value, tracker.cost, ""
+            return None, f"cost limit of {tracker.limit} exceeded"
+        return value, ""
 
 
 def compile_stored(expression: str) -> Program:
     """Compiles for evaluation. Raises ExpressionError when the expression is wrong."""
     return Program(expression, stored())
+
+
+def _size(root: ast.Node) -> int:
+    count = 0
+    pending = [root]
+    while pending:
+        count += 1
+        pending.extend(ast.children(pending.pop()))
+    return count
 
 
 def _has_underrated(root: ast.Node) -> bool:

@@ -1,43 +1,57 @@
-"""Device selectors as the rest of Dovetail uses them: compiled once, verdicts remembered by what was read."""
+"""Device selectors as the rest of Dovetail uses them: compiled once, verdicts remembered by what was read.
+
+All of them together are kept within bounds: nodes of compiled expressions, and verdicts. Those used last stay.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from typing import Final
 
+from dovetail.cel import effort as efforts
 from dovetail.cel import environment, projection
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.cel.frame import COST_LIMIT, DeviceView
 from dovetail.cel.program import Outcome, Program, Result
 from dovetail.cel.reads import Path, reads
 from dovetail.errors import ExpressionError
 from dovetail.model.validation.fields import ExpressionFault
 
-_MEMO_SIZE: Final = 65_536
+MOST_TEXTS: Final = 4_096
+MOST_NODES: Final = 40_000  # in the trees of all texts; a node takes 1.2 to 2 KB, plans included
+MOST_VERDICTS: Final = 100_000  # of all texts; one takes about 200 bytes
+MOST_BROKEN_CHARACTERS: Final = 1_000_000  # of texts that do not compile, and of what is wrong with them
+_WIDE: Final = 32  # as many as the attributes of a device: what a verdict weighs where whole maps are read
 
 
 class Selector:
     """One selector expression. `match` costs a lookup for a device like one seen before."""
 
-    __slots__ = ("_memo", "expression", "program", "project", "reads")
+    __slots__ = ("_beyond", "_memo", "expression", "program", "project", "reads", "weight")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.program = Program(expression, environment.stored())
         self.reads: frozenset[Path] = reads(self.program.checked)
         self.project = projection.projector(self.reads)
+        self.weight = max(1, sum(map(_weight, self.reads)))
         self._memo: dict[Hashable, Outcome] = {}
+        self._beyond: dict[Hashable, int] = {}  # units that did not suffice
 
-    def match(self, device: DeviceView) -> Outcome:
-        """Whether the device matches; an error is an outcome of its own."""
+    def __len__(self) -> int:
+        """How many verdicts are remembered, wide ones counted as several."""
+        return (len(self._memo) + len(self._beyond)) * self.weight
+
+    def match(self, device: DeviceView, effort: Effort = UNBOUNDED) -> Outcome:
+        """Whether the device matches; an error is an outcome of its own. Raises Unfinished or TooExpensive."""
         if device.problem is not None:
             return Outcome.ERROR
         key = self.project(device)
         found = self._memo.get(key)
         if found is None:
-            if len(self._memo) >= _MEMO_SIZE:
-                self._memo.clear()
-            found = self._memo[key] = self.program.outcome(device)
+            found = self._evaluated(key, device, effort)
         return found
 
     def match_all(self, devices: Iterable[DeviceView]) -> list[Outcome]:
@@ -55,11 +69,125 @@ class Selector:
         """The verdict with its cost and, for an error, the reason."""
         return self.program.evaluate(device)
 
+    def forget(self) -> None:
+        """Forgets every verdict."""
+        self._memo.clear()
+        self._beyond.clear()
 
-@lru_cache(maxsize=4096)
-def selector(expression: str) -> Selector:
-    """The compiled selector. Raises ExpressionError when the expression is wrong."""
-    return Selector(expression)
+    def _evaluated(self, key: Hashable, device: DeviceView, effort: Effort) -> Outcome:
+        left = effort.left
+        beyond = self._beyond.get(key, -1)
+        if left is not None and left <= beyond:
+            effort.exceeded(self.expression, 0, needed=beyond)
+        effort.demand()
+        effort.evaluations += 1
+        _TABLE.grows(self)
+        try:
+            found = self._memo[key] = self.program.within(device, effort)
+        except (efforts.Unfinished, efforts.TooExpensive):
+            if left is not None:
+                self._beyond[key] = left
+            raise
+        self._beyond.pop(key, None)
+        return found
+
+
+def _weight(path: Path) -> int:
+    is_one_value = len(path) == 3 or path in (("driver",), ("allowMultipleAllocations",))
+    return 1 if is_one_value else _WIDE
+
+
+class _Table:
+    """The compiled selectors, those used last at the end."""
+
+    def __init__(self) -> None:
+        self._selectors: OrderedDict[str, Selector] = OrderedDict()
+        self._broken: OrderedDict[str, ExpressionError] = OrderedDict()
+        self._broken_characters = 0
+        self._nodes = 0
+        self._verdicts = 0  # at most so many: evaluations begun since they were last counted
+
+    def __len__(self) -> int:
+        return len(self._selectors)
+
+    def get(self, expression: str, effort: Effort) -> Selector:
+        """The selector, compiled if need be."""
+        known = self._selectors.get(expression)
+        if known is not None:
+            self._selectors.move_to_end(expression)
+            return known
+        broken = self._broken.get(expression)
+        if broken is not None:
+            raise broken.with_traceback(None)
+        units = efforts.COMPILE_UNITS_PER_CHARACTER * len(expression)
+        effort.demand(units)
+        effort.charge(units)
+        try:
+            made = Selector(expression)
+        except ExpressionError as error:
+            self._keep_broken(expression, error)
+            raise
+        self._selectors[expression] = made
+        self._nodes += made.program.size
+        while len(self._selectors) > MOST_TEXTS or (self._nodes > MOST_NODES and len(self._selectors) > 1):
+            _, oldest = self._selectors.popitem(last=False)
+            self._nodes -= oldest.program.size
+        return made
+
+    def _keep_broken(self, expression: str, error: ExpressionError) -> None:
+        """Remembers what is wrong with a text. Messages quote it."""
+        self._broken[expression] = error
+        self._broken_characters += len(expression) + len(str(error))
+        while self._broken_characters > MOST_BROKEN_CHARACTERS and len(self._broken) > 1:
+            oldest, message = self._broken.popitem(last=False)
+            self._broken_characters -= len(oldest) + len(str(message))
+
+    def grows(self, selector: Selector) -> None:
+        """A verdict is about to be remembered: if they are too many, those of texts used least lately are forgotten."""
+        self._verdicts += selector.weight
+        if self._verdicts <= MOST_VERDICTS:
+            return
+        if len(selector) >= MOST_VERDICTS // 2:
+            selector.forget()
+        self._verdicts = self.verdicts()
+        for other in self._selectors.values():
+            if self._verdicts <= MOST_VERDICTS // 2:
+                break
+            if other is not selector:
+                self._verdicts -= len(other)
+                other.forget()
+
+    def verdicts(self) -> int:
+        """How many verdicts are remembered, wide ones counted as several."""
+        return sum(map(len, self._selectors.values()))
+
+    def nodes(self) -> int:
+        """How many nodes the trees have."""
+        return self._nodes
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._selectors.clear()
+        self._broken.clear()
+        self._broken_characters = self._nodes = self._verdicts = 0
+
+
+_TABLE: Final = _Table()
+
+
+def selector(expression: str, effort: Effort = UNBOUNDED) -> Selector:
+    """The compiled selector. Raises ExpressionError when the expression is wrong, Unfinished when there is no time."""
+    return _TABLE.get(expression, effort)
+
+
+def remembered() -> tuple[int, int, int]:
+    """Texts, nodes of their trees, and verdicts that are kept now."""
+    return len(_TABLE), _TABLE.nodes(), _TABLE.verdicts()
+
+
+def forget() -> None:
+    """Forgets every compiled selector and every verdict."""
+    _TABLE.clear()
 
 
 @lru_cache(maxsize=4096)

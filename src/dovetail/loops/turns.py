@@ -15,16 +15,17 @@ from typing import Final, NamedTuple, Protocol
 from dovetail.loops import awaited, deciding, flights, meaning, report, slots, tell, vetting, waiting
 from dovetail.model import gangs, plan, pods
 from dovetail.model import policy as policies
-from dovetail.model.reasons import ReasonCode
 from dovetail.ports import clock as clocks
 from dovetail.ports import meter
-from dovetail.schedule import order
+from dovetail.schedule import order, refuse
 from dovetail.world import events
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.schedule")
 FIRST_BATCH: Final = 8
 MOST_IN_BATCH: Final = 512
+TOLD_AFTER: Final = 5  # turns without an answer: most pods have one before
+LONGEST_REST: Final = 0.25  # after a turn that a budget cut short
 
 
 class Ask(Protocol):
@@ -76,6 +77,7 @@ class Turn(NamedTuple):
 
     decided: plan.Plan
     asked: tuple[pods.Pod, ...]
+    rest_seconds: float = 0.0  # before the next one, for others: it was cut short, and there is more of the kind
 
 
 class _Groups(Mapping[gangs.GangKey, list[str]]):
@@ -153,7 +155,11 @@ class Turns:
         for id_, pod in known.items():
             self._leave(id_, pod, began)
         self._hands = []
-        self._measure(taken, decided, self._clock.monotonic() - began)
+        seconds = self._clock.monotonic() - began
+        self._report.decided(taken, decided, seconds)
+        if any(map(refuse.is_to_be_continued, decided.refusals)):
+            return Turn(decided, asked, rest_seconds=min(seconds, LONGEST_REST))
+        self._size_batch(taken, seconds)
         return Turn(decided, asked)
 
     def whole(self, spared: Collection[str]) -> Turn:
@@ -312,8 +318,9 @@ class Turns:
 
     def _refuse(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
         id_ = events.pod_id(pod)
-        if refusal.is_undecided and all(one.reason.code is ReasonCode.TO_BE_CONTINUED for one in refusal.obstacles):
-            self._queue.ready(id_, order.rank(pod))
+        if refuse.is_to_be_continued(refusal):
+            if self._queue.go_on_later(id_, order.rank(pod)) == TOLD_AFTER:
+                self._teller.refused(pod, refusal)
             return
         self._teller.refused(pod, refusal)
         if refusal.is_undecided:
@@ -325,8 +332,8 @@ class Turns:
         for ref in refusal.holding:  # devices where the pod cannot start keep it from starting elsewhere
             self._flights.release((ref.namespace, ref.name), pod.metadata.uid, why="held where the pod cannot start")
 
-    def _measure(self, taken: list[str], decided: plan.Plan, seconds: float) -> None:
+    def _size_batch(self, taken: list[str], seconds: float) -> None:
+        """The next batch is as large as would have taken the bound. Not asked after a budget ended: that is a bound."""
         per_pod = max(seconds / len(taken), 1e-6)
         fitting = int(self._bounds.loop_seconds / per_pod)
         self._batch = max(1, min(MOST_IN_BATCH, fitting, len(taken) * 2))
-        self._report.decided(taken, decided, seconds)

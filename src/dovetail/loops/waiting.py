@@ -27,11 +27,14 @@ class Parked(NamedTuple):
 
 
 class Waiting:
-    """The pods that have no node yet, each in one place: ready, parked, or delayed until an instant."""
+    """The pods that have no node yet, each in one place: ready, unfinished, parked, or delayed until an instant."""
 
     def __init__(self) -> None:
         self._ranks: dict[str, Rank] = {}  # every pod that is ready
         self._heap: list[tuple[Rank, str]] = []
+        self._unfinished: dict[str, Rank] = {}  # asked about again after others, whatever their rank; the first first
+        self._continued: dict[str, int] = {}  # how often each was left unfinished in a row
+        self._is_others_turn = False
         self._parked: dict[str, Parked] = {}
         self._by_claim: dict[ObjectKey, set[str]] = {}
         self._delayed: dict[str, tuple[float, Rank]] = {}
@@ -39,7 +42,7 @@ class Waiting:
         self._failures: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self._ranks) + len(self._unfinished)
 
     def __contains__(self, id_: str) -> bool:
         return id_ in self._ranks or id_ in self._parked or id_ in self._delayed
@@ -47,30 +50,54 @@ class Waiting:
     @property
     def counts(self) -> dict[str, int]:
         """Pods by where they are, under kube-scheduler's names for its queues."""
-        return {"active": len(self._ranks), "backoff": len(self._delayed), "unschedulable": len(self._parked)}
+        return {"active": len(self), "backoff": len(self._delayed), "unschedulable": len(self._parked)}
 
     def ready(self, id_: str, rank: Rank) -> None:
         """The pod is to be decided about, unless it has to wait for its time."""
         if id_ in self._delayed:
             self._delayed[id_] = (self._delayed[id_][0], rank)
             return
+        if id_ in self._unfinished:
+            self._unfinished[id_] = rank
+            return
         self._unpark(id_)
         if self._ranks.get(id_) != rank:
             self._ranks[id_] = rank
             heapq.heappush(self._heap, (rank, id_))
 
+    def go_on_later(self, id_: str, rank: Rank) -> int:
+        """A budget ended before there was an answer: others come first, so that many such pods starve nobody.
+
+        Returns how often that happened in a row.
+        """
+        times = self._continued.get(id_, 0) + 1
+        self.drop(id_)
+        self._unfinished[id_] = rank
+        self._continued[id_] = times
+        return times
+
     def take(self, most: int) -> list[str]:
-        """The next pods, best rank first; they are nowhere until told what became of them."""
+        """The next pods, best rank first; they are nowhere until told what became of them.
+
+        One place is for those who go on, and whatever others leave; where there is one place only, it is alternately.
+        """
+        reserved = 1 if self._unfinished and (most > 1 or self._is_others_turn) else 0
+        self._is_others_turn = not self._is_others_turn
         taken: list[str] = []
-        while self._heap and len(taken) < most:
+        while self._heap and len(taken) < most - reserved:
             rank, id_ = heapq.heappop(self._heap)
             if self._ranks.get(id_) == rank:
                 del self._ranks[id_]
                 taken.append(id_)
+        while self._unfinished and len(taken) < most:
+            id_ = next(iter(self._unfinished))
+            del self._unfinished[id_]
+            taken.append(id_)
         return taken
 
     def park(self, id_: str, rank: Rank, claims: Iterable[ObjectKey]) -> None:
         """Refused: waits until something changed."""
+        self._continued.pop(id_, None)
         self._parked[id_] = parked = Parked(rank, frozenset(claims))
         for key in parked.claims:
             self._by_claim.setdefault(key, set()).add(id_)
@@ -92,8 +119,9 @@ class Waiting:
 
     def take_all(self) -> list[str]:
         """Everybody who is ready; they are nowhere until told what became of them. Parked ones stay where they are."""
-        taken = [*self._ranks]
+        taken = [*self._ranks, *self._unfinished]
         self._ranks.clear()
+        self._unfinished.clear()
         self._heap.clear()
         return taken
 
@@ -109,6 +137,8 @@ class Waiting:
     def drop(self, id_: str) -> None:
         """The pod is gone or has a node."""
         self._ranks.pop(id_, None)
+        self._unfinished.pop(id_, None)
+        self._continued.pop(id_, None)
         self._delayed.pop(id_, None)
         self._failures.pop(id_, None)
         self._unpark(id_)

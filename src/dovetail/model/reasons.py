@@ -31,6 +31,7 @@ class ReasonCode(StrEnum):
     INVALID_POOL = "InvalidPool"
     INCOMPLETE_POOL = "IncompletePool"
     INPUT = "InvalidInput"  # the claim or its class cannot be understood
+    SELECTOR_COST = "SelectorsTooExpensive"  # evaluating them takes more than any pod may spend
     BUDGET = "SearchUnfinished"
     TO_BE_CONTINUED = "NodesLeftToJudge"  # the next cycle goes on where this one ended
     # About a pod and its nodes, from schedule/:

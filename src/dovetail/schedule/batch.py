@@ -63,7 +63,15 @@ class Batch:
         self._refused = listed.reasons()  # by job, why it is not considered
         accounts = Accounts(known, enforces=policy_.batch.enforces_quota, capacity=tariff.capacity())
         self._stage = Stage(
-            world, policy_, budget, now=now, jobs=jobs, accounts=accounts, tariff=tariff, bills=listed.bills
+            world,
+            policy_,
+            budget,
+            now=now,
+            jobs=jobs,
+            accounts=accounts,
+            tariff=tariff,
+            bills=listed.bills,
+            among=among,
         )
         for job in listed.left_out(world, known, aside):
             self._stage.charge_left_out(job)
@@ -124,6 +132,8 @@ class Batch:
                 least = {id_: one[0] for id_, one in waits.items()}
                 self._hopeless |= judged.of(job, least, stage.accounts.capacity)
             for id_, (_, most) in waits.items():
+                if id_ in stage.unpriced:
+                    continue
                 if id_ not in self._hopeless:
                     costs[id(most)] = most
                     counts[job.queue, id(most)] += 1
@@ -207,6 +217,9 @@ class Batch:
         if job.id in self._refused:
             return False
         ids = job.next_pods()
+        if any(id_ in self._stage.unpriced for id_ in ids):
+            self._refuse_unpriced(job)
+            return False
         if not job.can_reach_minimum():
             self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
             return False
@@ -320,7 +333,7 @@ class Batch:
             return
         self._looked_at(job, policy.Step.ALLOCATE)
         self._refuse_with(job, refusal)
-        if self._promises is not None:
+        if self._promises is not None and not refuse.is_to_be_continued(refusal):
             self._promises.blocked(job, ids)
 
     def _looked_at(self, job: Job, step: policy.Step) -> None:
@@ -448,6 +461,16 @@ class Batch:
         return job.queue, job.priority, job.is_preemptible, pod.spec.preemption_policy, own
 
     # What is told
+
+    def _refuse_unpriced(self, job: Job) -> None:
+        """What a pod of it wants is not known: no account can be asked whether it may have it."""
+        unpriced = self._stage.unpriced
+        first = next(id_ for id_ in job.next_pods() if id_ in unpriced)
+        for id_, state in job.state.items():
+            if state is State.WAITING:
+                reason = unpriced.get(id_, unpriced[first])
+                is_undecided = reason.code is ReasonCode.TO_BE_CONTINUED
+                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,), is_undecided=is_undecided)
 
     def _refuse(self, job: Job, reason: Reason, *, keeps_known: bool = False) -> None:
         for id_, state in job.state.items():

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from dovetail.cel.effort import Unfinished
 from dovetail.model import claims, classes, nodes, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import likeness, refuse, reuse, steps
@@ -62,13 +63,14 @@ class Cohort:
         self._read = world.journal.end
         known = world.nodes.keys()
         names = known | self._class_of.keys() if noted is None else self._unfiled.union(noted)
-        self._unfiled.clear()
+        self._unfiled = set(names)  # until each is filed: an exception may end the loop
         judge.worked += len(names) * steps.JUDGED
         for name in sorted(names):  # so that the budget always ends at the same node
-            if name in known:
-                self._file(judge, name)
-            else:
+            if name not in known:
                 self._leave(name)
+            elif not self._file(judge, name):
+                continue
+            self._unfiled.discard(name)
         self._sweep()
         return len(self._unfiled)
 
@@ -154,13 +156,16 @@ class Cohort:
                 key = self._devices_key(judge, name)
                 known = self._choices[key]
                 if isinstance(known, Told) and known.reasons is None:
-                    known = self._choices[key] = Told(judge.reasons(self.kind, name))
+                    try:
+                        known = self._choices[key] = Told(judge.reasons(self.kind, name))
+                    except Unfinished:
+                        return False
                 assert isinstance(known, Told)
                 self._answers[number] = known
         return True
 
-    def _file(self, judge: Judge, name: str) -> None:
-        """Puts a node into its class."""
+    def _file(self, judge: Judge, name: str) -> bool:
+        """Puts a node into its class; False where the budget does not suffice."""
         reason = self._standing(judge, name)
         key: likeness.Key = reason
         look: likeness.Key = None
@@ -170,16 +175,28 @@ class Cohort:
             self._pools[name] = tuple([pool.name for pool in judge.view(name).pools])
         number = self._numbers.get(key)
         if number is None:
-            if judge.is_spent:
+            answer = self._new_answer(judge, name, reason)
+            if answer is None:
                 self._leave(name, is_gone=False)
-                self._unfiled.add(name)
-                return
+                return False
             number = self._numbers[key] = next(self._next)
             self._looks[number] = look
             self._members[number] = 0
-            self._answers[number] = self._answer(judge, name) if reason is None else Told((reason,))
+            self._answers[number] = answer
         if self._class_of.get(name) != number:
             self._enter(name, number)
+        return True
+
+    def _new_answer(self, judge: Judge, name: str, reason: Reason | None) -> float | Told | None:
+        """What a node of a class that is not known yet means; None where the budget does not suffice."""
+        if judge.is_spent:
+            return None
+        if reason is not None:
+            return Told((reason,))
+        try:
+            return self._answer(judge, name)
+        except Unfinished:
+            return None
 
     def _enter(self, name: str, number: int) -> None:
         self._leave(name, is_gone=False)
@@ -263,10 +280,17 @@ class Singles:
         judge.worked += len(known) * steps.JUDGED
         for name in sorted(known if names is None else names & known.keys()):
             reason = judge.standing(kind, known[name])
-            if reason is None and judge.is_spent:
+            if reason is not None:
+                self._answers[name] = Told((reason,))
+                continue
+            try:
+                answer = None if judge.is_spent else judge.answer(kind, name)
+            except Unfinished:
+                answer = None
+            if answer is None:
                 self.unfiled += 1
             else:
-                self._answers[name] = judge.answer(kind, name) if reason is None else Told((reason,))
+                self._answers[name] = answer
 
     def best(self, within: Collection[str] | None = None) -> str | None:
         """The node with the lowest score, then name."""
@@ -289,9 +313,15 @@ class Singles:
         tally = refuse.Tally()
         for name, told in self._answers.items():
             if isinstance(told, Told):
-                reasons = told.reasons if told.reasons is not None else judge.reasons(self._kind, name)
+                reasons = told.reasons if told.reasons is not None else self._reasons(judge, name)
                 tally.add(reasons, is_undecided=told.is_undecided)
         return tally
+
+    def _reasons(self, judge: Judge, name: str) -> tuple[Reason, ...]:
+        try:
+            return judge.reasons(self._kind, name)
+        except Unfinished:
+            return (_UNTOLD,)
 
 
 class Cohorts:

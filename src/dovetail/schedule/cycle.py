@@ -78,7 +78,7 @@ def _one_by_one(
     preempting = prospects.Prospects(world, policy)
     with world.trial():  # undone on exit, whatever happens
         books = Books(world)
-        search = placement.Search(world, policy, budget)
+        search = placement.Search(world, policy, budget, among=among)
         pending = (pod for pod in world.pending(among) if not aside or _gang_of(world, pod) not in aside)
         queue = order.waiting(pending, scheduler_names=policy.scheduler_names)  # 1. who is next
         for turn, pod in enumerate(queue):

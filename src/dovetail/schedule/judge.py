@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.allocate import allocator, outcome
+from dovetail.cel.effort import Effort
 from dovetail.model import claims, meta, nodes, plan, pods, policy, pools, requests
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import extended, fit, leaning, owned, score
@@ -109,6 +110,7 @@ class Judge:
         self._known = known or Known()
         self._spent = 0  # steps since the last pod was begun
         self.worked = 0  # steps of every kind since the decision began
+        self.effort = Effort()  # what the pod may spend on selectors
 
     def begin(self) -> None:
         """Another pod's turn: the budget for one kind is full again."""
@@ -117,7 +119,7 @@ class Judge:
     @property
     def is_spent(self) -> bool:
         """Whether the budget for one kind of pods is used up, and further nodes have to wait."""
-        return self._budget.kind_steps is not None and self._spent > self._budget.kind_steps
+        return self.effort.is_spent or (self._budget.kind_steps is not None and self._spent > self._budget.kind_steps)
 
     def standing(self, kind: Kind, node: nodes.Node) -> Reason | None:
         """What about the node itself rules it out, whatever room is left."""
@@ -226,9 +228,14 @@ class Judge:
         return (*own, *(plan.Term(*one) for one in listed if one.milli_gpu))
 
     def allocated(self, wanted: tuple[claims.ResourceClaim, ...], view: NodeView) -> outcome.Outcome:
-        """Devices for the claims on one node."""
+        """Devices for the claims on one node. Raises Unfinished or TooExpensive where selectors take too much."""
         found = allocator.allocate(
-            view, wanted, self.world.classes, policy=self._policy.allocation, budget=self._budget.search_steps
+            view,
+            wanted,
+            self.world.classes,
+            policy=self._policy.allocation,
+            budget=self._budget.search_steps,
+            effort=self.effort,
         )
         taken = ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
         self._spent += taken

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dovetail.cel import selectors as expressions
+from dovetail.cel.effort import UNBOUNDED, Effort
 from dovetail.cel.reads import OWN_DOMAIN, Path
 from dovetail.errors import ExpressionError
 from dovetail.model import claims, classes, objects, pods, slices
@@ -84,8 +85,10 @@ def _rarely_said(spec: pods.PodSpec) -> bytes | None:
     return objects.encode_struct(read)
 
 
-def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass]) -> Reads:
-    """What the claims, and the classes they name, read of devices."""
+def reads_of(
+    wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes.DeviceClass], effort: Effort = UNBOUNDED
+) -> Reads:
+    """What the claims, and the classes they name, read of devices. Raises Unfinished."""
     paths: set[Path] = set()
     compared: set[str] = set()
     for claim in wanted:
@@ -94,7 +97,7 @@ def reads_of(wanted: Sequence[claims.ResourceClaim], known: Mapping[str, classes
         for request in claim.spec.devices.requests:
             for option in (request.exactly, *request.first_available):
                 if option is not None:
-                    paths |= _paths(option, known)
+                    paths |= _paths(option, known, effort)
     return Reads(frozenset(paths), frozenset(compared))
 
 
@@ -240,7 +243,9 @@ def _has_versions(column: Column) -> bool:
 
 
 def _paths(
-    option: claims.ExactDeviceRequest | claims.DeviceSubRequest, known: Mapping[str, classes.DeviceClass]
+    option: claims.ExactDeviceRequest | claims.DeviceSubRequest,
+    known: Mapping[str, classes.DeviceClass],
+    effort: Effort,
 ) -> frozenset[Path]:
     if option.derived_attributes:
         return EVERYTHING
@@ -250,7 +255,7 @@ def _paths(
         if selector.cel is None:
             return EVERYTHING
         try:
-            found |= expressions.selector(selector.cel.expression).reads
+            found |= expressions.selector(selector.cel.expression, effort).reads
         except ExpressionError:
             return EVERYTHING
     return frozenset(found)

@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.allocate import outcome
+from dovetail.cel.effort import TooExpensive, Unfinished
 from dovetail.model import claims, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import extended, likeness, memory, refuse, reuse, ties
+from dovetail.schedule import extended, likeness, memory, refuse, reuse, spending, ties
 from dovetail.schedule.claims import Needs, Wanted, named_nodes
 from dovetail.schedule.cohort import Cohort, Cohorts, Singles
 from dovetail.schedule.judge import Judge, Kind, Known, kind_of, stand_in
-from dovetail.world.events import ObjectKey, key_of
+from dovetail.world.events import ObjectKey, key_of, pod_id
 from dovetail.world.world import World
 
 MAX_COHORTS: Final = 256  # kinds of pods remembered for one world
@@ -77,8 +78,11 @@ def _kept(world: World, policy: policy.Policy, budget: policy.Budget) -> _Kept:
 class Search:
     """Finds nodes for the pods of one cycle."""
 
-    def __init__(self, world: World, policy: policy.Policy, budget: policy.Budget) -> None:
+    def __init__(
+        self, world: World, policy: policy.Policy, budget: policy.Budget, *, among: Collection[str] | None = None
+    ) -> None:
         self._world = world
+        self.spending = spending.begun(world, budget, among)
         self._memo = policy.memo
         self._kept = _kept(world, policy, budget)
         self._kept.bring_up(world)
@@ -88,6 +92,22 @@ class Search:
 
     def find(self, pod: pods.Pod, needs: Needs, *, within: Collection[str] | None = None) -> Found | plan.Refusal:
         """The best node, of these if any are named, or why there is none."""
+        id_ = pod_id(pod)
+        try:
+            self._judge.effort = self.spending.effort(id_)
+            try:
+                found = self._find(pod, needs, within)
+            except TooExpensive as error:
+                self.spending.refuse(id_, str(error))
+            except Unfinished:
+                found = refuse.of_pod(pod, (SELECTORS_LEFT,), is_undecided=True)
+            is_answered = isinstance(found, Found) or not refuse.is_to_be_continued(found)
+            self.spending.settle(id_, is_answered=is_answered)
+        except TooExpensive as error:
+            return refuse.of_pod(pod, (too_expensive(error),))
+        return found
+
+    def _find(self, pod: pods.Pod, needs: Needs, within: Collection[str] | None) -> Found | plan.Refusal:
         tied = ties.of(pod, self._world)
         if tied is not None and not isinstance(tied, ties.Ties):
             return refuse.of_pod(pod, tied)
@@ -180,7 +200,7 @@ class Search:
         return known
 
     def _new_cohort(self, kind: Kind) -> Cohort:
-        reads = likeness.reads_of(_every_claim(kind), self._world.classes)
+        reads = likeness.reads_of(_every_claim(kind), self._world.classes, self._judge.effort)
         return Cohort(kind, likeness.keys_for(self._world, reads))
 
     def _chosen(
@@ -245,8 +265,19 @@ class Search:
         return all(user.uid == pod.metadata.uid for user in wanted.claim.status.reserved_for)
 
 
+SELECTORS_LEFT: Final = Reason(
+    code=ReasonCode.TO_BE_CONTINUED,
+    detail="its selectors are still to be evaluated on some devices; the units for them are used up for now",
+)
+
+
+def too_expensive(error: TooExpensive) -> Reason:
+    """Why nothing more is spent on a pod's selectors."""
+    return Reason(code=ReasonCode.SELECTOR_COST, detail=f"its selectors are too expensive: {error}")
+
+
 def _to_be_judged(count: int) -> Reason:
-    detail = f"{count} nodes are still to be judged; the steps for one kind of pods are used up for now"
+    detail = f"{count} nodes are still to be judged; what may be spent on one pod is used up for now"
     return Reason(code=ReasonCode.TO_BE_CONTINUED, detail=detail)
 
 

@@ -62,6 +62,12 @@ class Tally:
         )
 
 
+def is_to_be_continued(refusal: plan.Refusal) -> bool:
+    """Whether nothing stands in the pod's way but that a budget ended: the next decision goes on."""
+    codes = {one.reason.code for one in refusal.obstacles}
+    return refusal.is_undecided and codes == {ReasonCode.TO_BE_CONTINUED}
+
+
 def over_nodes(
     pod: pods.Pod, tally: Tally, *, names: Mapping[str, str], holding: tuple[plan.ClaimRef, ...] = ()
 ) -> plan.Refusal:

@@ -168,6 +168,8 @@ class Placer:
 
     def _unmet(self, job: Job, id_: str, team: Team, tried: int, last: plan.Refusal | None) -> plan.Refusal:
         assert team.wish is not None
+        if last is not None and refuse.is_to_be_continued(last):
+            return last
         if team.wish.relax_after_seconds is not None and not self._is_relaxed(job, team):
             at = self._relaxes_at(job, team.wish.relax_after_seconds)
             self.wake = at if self.wake is None else min(self.wake, at)

@@ -15,19 +15,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.cel.effort import UNBOUNDED, TooExpensive, Unfinished
 from dovetail.model import claims, plan, pods, policy, reservations
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import likeness, ready, refuse, ties
 from dovetail.schedule.claims import Books, Needs, left_to
 from dovetail.schedule.gangs import keeping
 from dovetail.schedule.gangs.jobs import PLACED, Job, State
-from dovetail.schedule.placement import Found, Search
+from dovetail.schedule.placement import SELECTORS_LEFT, Found, Search, too_expensive
 from dovetail.schedule.queues import amounts, gate
 from dovetail.schedule.queues.accounts import Accounts
 from dovetail.schedule.queues.amounts import Amounts
 from dovetail.schedule.queues.bills import Bills
 from dovetail.schedule.queues.power import Caps
-from dovetail.schedule.queues.tariff import Tariff
+from dovetail.schedule.queues.tariff import FREE, Price, Tariff
 from dovetail.schedule.steps import MOVED, PLACE, Steps
 from dovetail.world.events import ObjectKey, pod_id
 from dovetail.world.trial import Trial, UndoLog
@@ -67,6 +68,7 @@ class Stage:
         accounts: Accounts,
         tariff: Tariff,
         bills: Bills | None = None,
+        among: Collection[str] | None = None,
     ) -> None:
         self.world = world
         self.policy = policy_
@@ -76,7 +78,8 @@ class Stage:
         self.tariff = tariff
         self._caps = Caps(world)
         self.books = Books(world)
-        self.search = Search(world, policy_, budget)
+        self.search = Search(world, policy_, budget, among=among)
+        self.unpriced: dict[str, Reason] = {}  # pods whose selectors take too much, for now or for ever
         self.steps = Steps(budget.steps)
         self.given: dict[str, Given] = {}
         self._kept: Counter[str] = Counter()  # by node, pods nominated for it
@@ -122,12 +125,29 @@ class Stage:
         return named or self.world.assumed[id_].node
 
     def waits_for(self, id_: str) -> tuple[Amounts, Amounts]:
-        """The least and the most a waiting pod may cost."""
+        """The least and the most a waiting pod may cost; nothing at all where it is unpriced."""
         known = self._waits.get(id_)
         if known is None:
-            pod = self._job_of[id_].pods[id_]
-            known = self._waits[id_] = self._bills.waiting(id_, pod, world=self.world, tariff=self.tariff)
+            known = self._waits[id_] = self._priced(id_)
         return known
+
+    def _priced(self, id_: str) -> Price:
+        pod = self._job_of[id_].pods[id_]
+        spending = self.search.spending
+        try:
+            self.tariff.effort = spending.effort(id_)
+            try:
+                return self._bills.waiting(id_, pod, world=self.world, tariff=self.tariff)
+            except TooExpensive as error:
+                spending.refuse(id_, str(error))
+            except Unfinished:
+                self.unpriced[id_] = SELECTORS_LEFT
+            finally:
+                self.tariff.effort = UNBOUNDED
+                spending.settle(id_, is_answered=None)
+        except TooExpensive as error:
+            self.unpriced[id_] = too_expensive(error)
+        return FREE
 
     def kind_of(self, job: Job, id_: str) -> Hashable:
         """Equal for pods of which one finds no place where the other does not, as far as can be told."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from dovetail.allocate import matching
+from dovetail.cel.effort import UNBOUNDED
 from dovetail.errors import ExpressionError
 from dovetail.model import claims, objects, pods, policy, quantity, requests, slices
 from dovetail.schedule import extended
@@ -58,12 +59,16 @@ class Tariff:
         self._behind: dict[str, str] | None = None
         self._alike: dict[str, frozenset[str]] | None = None
         self._rooms: dict[requests.Resources, Amounts] = {}
+        self.effort = UNBOUNDED  # what may be spent on selectors of the pod asked about
         self._last: tuple[ObjectKey, claims.AllocationResult, Amounts] | None = None
 
     # Waiting
 
     def waiting(self, pod: pods.Pod) -> Price:
-        """The least and the most a pod without a node may cost. Not to be changed: pods that ask alike share it."""
+        """The least and the most a pod without a node may cost. Not to be changed: pods that ask alike share it.
+
+        Raises Unfinished or TooExpensive where its selectors take too much.
+        """
         asked = self._request(pod)
         needs = self._books.needs(pod) if pod.spec.resource_claims else None
         wanted = needs.wanted if isinstance(needs, Needs) else ()
@@ -318,7 +323,7 @@ class Tariff:
             if not ledger.publishes_gpus(devices.driver) and not is_named:
                 continue
             try:
-                mask = matching.selected(devices, texts)
+                mask = matching.selected(devices, texts, self.effort)
             except ExpressionError:
                 return
             listed = id(self._silicon.listed(devices)) if self._silicon.matters else 0
