@@ -111,3 +111,38 @@ def test_every_pod_is_in_one_place_at_most(steps: list[tuple[str, int]]) -> None
     queue.stir()
     queue.wake_due(now + 60)
     assert sorted(queue.take(100)) == sorted(known)
+
+
+def test_unfinished_pods_come_after_others_one_place_aside_whatever_their_rank() -> None:
+    queue = waiting.Waiting()
+    for number in range(3):
+        assert queue.go_on_later(f"hard-{number}", rank(0)) == 1
+    for number in range(5):
+        queue.ready(f"easy-{number}", rank(number + 1))
+    assert len(queue) == 8
+    assert queue.take(3) == ["easy-0", "easy-1", "hard-0"]
+    assert queue.go_on_later("hard-0", rank(0)) == 2
+    assert queue.take(3) == ["easy-2", "easy-3", "hard-1"]
+    assert queue.take(9) == ["easy-4", "hard-2", "hard-0"]
+    queue.park("hard-0", rank(0), ())
+    assert queue.go_on_later("hard-0", rank(0)) == 1, "it had an answer in between"
+
+
+def test_one_place_goes_to_others_and_to_unfinished_pods_alternately() -> None:
+    queue = waiting.Waiting()
+    queue.go_on_later("hard", rank(0))
+    for number in range(3):
+        queue.ready(f"easy-{number}", rank(number + 1))
+    taken = [queue.take(1)[0] for _ in range(2)]
+    assert "hard" in taken
+    assert "easy-0" in taken
+
+
+def test_a_pod_that_is_gone_goes_on_no_more_and_one_that_is_ready_keeps_its_place() -> None:
+    queue = waiting.Waiting()
+    queue.go_on_later("gone", rank(0))
+    queue.go_on_later("hard", rank(0))
+    queue.ready("hard", rank(1))
+    queue.drop("gone")
+    assert queue.take_all() == ["hard"]
+    assert len(queue) == 0

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from dovetail.cel import program, selectors
+from dovetail.allocate import matching
+from dovetail.cel import effort, program, selectors
 from dovetail.errors import ExpressionError
-from dovetail.model import kinds
+from dovetail.model import kinds, plan, policy
+from dovetail.schedule import cycle
 from tests.cel import test_hostile
 from tests.loops.stage import Stage, play
+from tests.schedule import build
 
 LIMIT = 1_000_000  # CELSelectorExpressionMaxCost, resource.k8s.io/v1
 BOMBS = {
@@ -51,33 +56,108 @@ def test_compiled_expressions_are_remembered_up_to_a_number() -> None:
     assert all(info.maxsize is not None and info.currsize <= info.maxsize for info in remembered)
 
 
-def test_a_pod_whose_claim_carries_a_bomb_waits_with_a_reason_and_others_start() -> None:
+def test_steps_that_cost_nothing_are_counted_where_effort_is_bounded() -> None:
+    """Constants are free in CEL: 4,000 of them in a loop take as long as 4,000 steps, at a cost of ten."""
+    text = f"lists.range(2000).all(x, [{'0, ' * 2000}x].size() > 0)"
+    assert selectors.problem(text) is None, "an API server takes it"
+    compiled = program.compile_stored(text)
+    spent = effort.Effort(5_000, most=100_000)
+    with pytest.raises(effort.Unfinished):
+        compiled.within(test_hostile.DEVICE, spent)
+    assert 5_000 < spent.spent <= 5_002
+
+
+def test_everything_that_is_remembered_of_selectors_has_one_bound() -> None:
+    """Texts that are new each time and read what every device has of its own, on many devices."""
+    selectors.forget()
+    matching.forget()
+    world = build.world(nodes=64)
+    pools = [*world.published()]
+    for number in range(300):
+        for devices in pools:
+            matching.verdict(devices, f"device.attributes['{build.DRIVER}'].uuid != 'x{number}'")
+    texts, nodes, verdicts = selectors.remembered()
+    assert 0 < verdicts <= selectors.MOST_VERDICTS
+    assert 0 < matching.remembered() <= matching.MOST_VERDICTS + matching.MOST_SELECTED
+    assert texts == 300, "what is compiled stays"
+    assert nodes <= selectors.MOST_NODES
+
+
+def test_long_texts_push_out_what_was_compiled_before() -> None:
+    selectors.forget()
+    for number in range(40):
+        selectors.selector(f"[{'device.driver, ' * 600}'x{number}'].size() > 0")
+    texts, nodes, _ = selectors.remembered()
+    assert 1 < texts < 40
+    assert nodes <= selectors.MOST_NODES
+
+
+def test_texts_that_do_not_compile_are_remembered_up_to_a_size() -> None:
+    selectors.forget()
+    for number in range(300):
+        with pytest.raises(ExpressionError):
+            selectors.selector(f"'{'x' * 9_000}{number}' +")
+    assert selectors.remembered()[0] == 0
+    assert 0 < selectors.remembered_errors() <= selectors.MOST_BROKEN_CHARACTERS
+
+
+def claim_tree(name: str, texts: list[str]) -> dict[str, Any]:
+    wanted = {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": [{"cel": {"expression": text}} for text in texts],
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
+    }
+
+
+def unique(text: str, tag: str) -> str:
+    """The same work, but another text, and on every device another value is read."""
+    return f"({text}) && device.attributes['gpu.nvidia.com'].uuid != '{tag}'"
+
+
+@pytest.mark.parametrize("has_queue", [False, True], ids=["alone", "with a queue"])
+def test_pods_whose_claims_carry_bombs_wait_with_a_reason_and_others_start(has_queue: bool) -> None:
+    """Many devices that all differ, many claims, many selectors: no decision evaluates more than its budget."""
+    evaluated: list[int] = []
+
+    def decide(*args: Any, **options: Any) -> plan.Plan:
+        before = selectors.remembered()[2]
+        made = cycle.decide(*args, **options)
+        evaluated.append(selectors.remembered()[2] - before)
+        return made
+
     async def story() -> None:
-        stage = Stage(nodes=2, gpus=2)
+        selectors.forget()
+        stage = Stage(nodes=8, gpus=8)
+        labels = {"dovetail.dev/queue": "all"} if has_queue else {}
+        if has_queue:
+            stage.queue("all", resources={"gpu": {"quota": "64"}})
         for number, expression in enumerate(BOMBS.values()):
-            wanted = {
-                "deviceClassName": "gpu.nvidia.com",
-                "count": 1,
-                "selectors": [{"cel": {"expression": expression}}],
-            }
-            stage.api.shelf.put(
-                kinds.CLAIM,
-                {
-                    "apiVersion": "resource.k8s.io/v1",
-                    "kind": "ResourceClaim",
-                    "metadata": {"name": f"bomb-{number}", "namespace": "default", "uid": f"uid-bomb-{number}"},
-                    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
-                },
-            )
-            stage.pod(f"bomb-{number}", named=(f"bomb-{number}",), priority=1000)
-        stage.template("one")
-        stage.pod("honest", templates=("one",))
-        async with stage.scheduling():
+            texts = [unique(expression, f"{number}-{place}") for place in range(4)]
+            stage.api.shelf.put(kinds.CLAIM, claim_tree(f"bomb-{number}", texts))
+            stage.pod(f"bomb-{number}", named=(f"bomb-{number}",), priority=1000, labels=labels)
+        stage.claim("plain")
+        stage.pod("honest", named=("plain",), labels=labels)
+        async with stage.scheduling(decide=decide):
             await stage.pass_time(5)
-        assert stage.node_of("honest")
+            assert stage.node_of("honest")
+            stage.claim("later")
+            stage.pod("honest-too", named=("later",), labels=labels)
+            await stage.pass_time(25)
+        assert stage.ended is None
+        assert stage.node_of("honest-too")
         assert stage.node_of("bomb-0") == ""
         (told,) = [one for one in stage.the_pod("bomb-0").status.conditions if one.type == "PodScheduled"]
+        assert "its selectors are too expensive" in told.message
         assert told.message.isprintable()
         assert len(told.message) < 5_000
 
     play(story)
+    units = policy.LIVE_CEL_COST_TOTAL + policy.LIVE_CEL_COST
+    assert max(evaluated) <= units // effort.EVALUATION_UNITS

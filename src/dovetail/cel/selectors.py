@@ -103,7 +103,7 @@ class _Table:
     def __init__(self) -> None:
         self._selectors: OrderedDict[str, Selector] = OrderedDict()
         self._broken: OrderedDict[str, ExpressionError] = OrderedDict()
-        self._broken_characters = 0
+        self.broken_characters = 0
         self._nodes = 0
         self._verdicts = 0  # at most so many: evaluations begun since they were last counted
 
@@ -137,10 +137,10 @@ class _Table:
     def _keep_broken(self, expression: str, error: ExpressionError) -> None:
         """Remembers what is wrong with a text. Messages quote it."""
         self._broken[expression] = error
-        self._broken_characters += len(expression) + len(str(error))
-        while self._broken_characters > MOST_BROKEN_CHARACTERS and len(self._broken) > 1:
+        self.broken_characters += len(expression) + len(str(error))
+        while self.broken_characters > MOST_BROKEN_CHARACTERS and len(self._broken) > 1:
             oldest, message = self._broken.popitem(last=False)
-            self._broken_characters -= len(oldest) + len(str(message))
+            self.broken_characters -= len(oldest) + len(str(message))
 
     def grows(self, selector: Selector) -> None:
         """A verdict is about to be remembered: if they are too many, those of texts used least lately are forgotten."""
@@ -169,7 +169,7 @@ class _Table:
         """Forgets everything."""
         self._selectors.clear()
         self._broken.clear()
-        self._broken_characters = self._nodes = self._verdicts = 0
+        self.broken_characters = self._nodes = self._verdicts = 0
 
 
 _TABLE: Final = _Table()
@@ -183,6 +183,11 @@ def selector(expression: str, effort: Effort = UNBOUNDED) -> Selector:
 def remembered() -> tuple[int, int, int]:
     """Texts, nodes of their trees, and verdicts that are kept now."""
     return len(_TABLE), _TABLE.nodes(), _TABLE.verdicts()
+
+
+def remembered_errors() -> int:
+    """How many characters are kept of texts that do not compile, and of what is wrong with them."""
+    return _TABLE.broken_characters
 
 
 def forget() -> None:

@@ -157,10 +157,9 @@ class Turns:
         self._hands = []
         seconds = self._clock.monotonic() - began
         self._report.decided(taken, decided, seconds)
-        if any(map(refuse.is_to_be_continued, decided.refusals)):
-            return Turn(decided, asked, rest_seconds=min(seconds, LONGEST_REST))
-        self._size_batch(taken, seconds)
-        return Turn(decided, asked)
+        is_cut = any(map(refuse.is_to_be_continued, decided.refusals))
+        self._size_batch(taken, seconds, least=self._batch if is_cut else 1)
+        return Turn(decided, asked, rest_seconds=min(seconds, LONGEST_REST) if is_cut else 0.0)
 
     def whole(self, spared: Collection[str]) -> Turn:
         """Everybody who waits: decide, assume, start writing. Who yields and who is nominated is left to the caller."""
@@ -332,8 +331,8 @@ class Turns:
         for ref in refusal.holding:  # devices where the pod cannot start keep it from starting elsewhere
             self._flights.release((ref.namespace, ref.name), pod.metadata.uid, why="held where the pod cannot start")
 
-    def _size_batch(self, taken: list[str], seconds: float) -> None:
-        """The next batch is as large as would have taken the bound. Not asked after a budget ended: that is a bound."""
+    def _size_batch(self, taken: list[str], seconds: float, *, least: int) -> None:
+        """The next batch is as large as would have taken the bound; no smaller after a budget ended, which is one too."""
         per_pod = max(seconds / len(taken), 1e-6)
         fitting = int(self._bounds.loop_seconds / per_pod)
-        self._batch = max(1, min(MOST_IN_BATCH, fitting, len(taken) * 2))
+        self._batch = max(least, min(MOST_IN_BATCH, fitting, len(taken) * 2))
