@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from dovetail.allocate import matching
@@ -99,7 +101,7 @@ def test_a_decision_evaluates_no_more_than_its_budget() -> None:
     for _ in range(40):
         build.decided(world, budget=SMALL)
         evaluated.append(selectors.remembered()[2])
-    steps = [after - before for before, after in zip(evaluated, evaluated[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(evaluated)]
     assert 0 < max(steps) <= most // EVALUATION_UNITS
     assert evaluated[-1] > 20 * 4 * 4, "and it goes on"
 

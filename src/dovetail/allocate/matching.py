@@ -22,8 +22,8 @@ from dovetail.model.slices import Device, DeviceAttribute
 from dovetail.world.devices import Column, Devices
 
 _MEMO_SIZE = 65_536
-MOST_VERDICTS: Final = 200_000  # columns that are named in what is remembered, some 200 bytes each
-MOST_SELECTED: Final = 40_000  # lists of expressions for a pool, long ones counted as several
+MOST_VERDICTS: Final = 100_000  # columns that are named in what is remembered, some 200 bytes each
+MOST_SELECTED: Final = 20_000  # lists of expressions for a pool, long ones counted as several
 _TEXTS_PER_ENTRY: Final = 16  # of a list, whose references take as much as the rest of an entry
 
 

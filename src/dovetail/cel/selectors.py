@@ -21,7 +21,7 @@ from dovetail.model.validation.fields import ExpressionFault
 
 MOST_TEXTS: Final = 4_096
 MOST_NODES: Final = 40_000  # in the trees of all texts; a node takes 1.2 to 2 KB, plans included
-MOST_VERDICTS: Final = 100_000  # of all texts; one takes about 200 bytes
+MOST_VERDICTS: Final = 65_536  # of all texts; one takes about 200 bytes
 MOST_BROKEN_CHARACTERS: Final = 1_000_000  # of texts that do not compile, and of what is wrong with them
 _WIDE: Final = 32  # as many as the attributes of a device: what a verdict weighs where whole maps are read
 

@@ -25,6 +25,7 @@ LOG = logging.getLogger("dovetail.schedule")
 FIRST_BATCH: Final = 8
 MOST_IN_BATCH: Final = 512
 TOLD_AFTER: Final = 5  # turns without an answer: most pods have one before
+MOST_CUT_SECONDS: Final = 0.5  # a turn that a budget cut short takes no longer as a rule; fewer pods would not help
 LONGEST_REST: Final = 0.25  # after a turn that a budget cut short
 
 
@@ -158,7 +159,8 @@ class Turns:
         seconds = self._clock.monotonic() - began
         self._report.decided(taken, decided, seconds)
         is_cut = any(map(refuse.is_to_be_continued, decided.refusals))
-        self._size_batch(taken, seconds, least=self._batch if is_cut else 1)
+        is_bounded = is_cut and seconds <= MOST_CUT_SECONDS
+        self._size_batch(taken, seconds, least=self._batch if is_bounded else 1)
         return Turn(decided, asked, rest_seconds=min(seconds, LONGEST_REST) if is_cut else 0.0)
 
     def whole(self, spared: Collection[str]) -> Turn:
@@ -332,7 +334,7 @@ class Turns:
             self._flights.release((ref.namespace, ref.name), pod.metadata.uid, why="held where the pod cannot start")
 
     def _size_batch(self, taken: list[str], seconds: float, *, least: int) -> None:
-        """The next batch is as large as would have taken the bound; no smaller after a budget ended, which is one too."""
+        """The next batch is as large as would have taken the bound; no smaller where a budget was the bound."""
         per_pod = max(seconds / len(taken), 1e-6)
         fitting = int(self._bounds.loop_seconds / per_pod)
         self._batch = max(least, min(MOST_IN_BATCH, fitting, len(taken) * 2))

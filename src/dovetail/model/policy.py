@@ -23,7 +23,7 @@ LIVE_STEPS: Final = 20_000
 # spends the last of them, so that it takes a quarter of a second at most, and a tenth as a rule.
 LIVE_CEL_COST: Final = 100_000
 LIVE_CEL_COST_TOTAL: Final = 200_000
-LIVE_CEL_COST_EVER: Final = 20_000_000  # one short selector on 200,000 devices of which each is read another value
+LIVE_CEL_COST_EVER: Final = 20_000_000  # a short selector that reads another value on each of a million devices
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):

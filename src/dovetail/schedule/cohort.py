@@ -21,6 +21,8 @@ from dovetail.schedule import likeness, refuse, reuse, steps
 from dovetail.schedule.judge import Choice, Judge, Kind, Told
 
 MOST_PICKS: Final = 4096  # choices of devices remembered for one kind of pods
+MOST_CLASSES: Final = 200_000  # of nodes, in all cohorts of a world together; one takes about a kilobyte
+BYTES_PER_CLASS: Final = 64  # of what claims ask for: a cohort keeps it in several forms
 SLACK: Final = 256  # classes and heap entries beyond twice those in use before a sweep
 _UNTOLD: Final = Reason(code=ReasonCode.BUDGET, detail="cannot serve the pod; the reasons are not worked out yet")
 
@@ -50,6 +52,11 @@ class Cohort:
         self._sweep_at = SLACK
         self._read = -1  # position in the world's journal
         self._tally: refuse.Tally | None = None
+
+    @property
+    def classes(self) -> int:
+        """How many classes of nodes are remembered, those without nodes included."""
+        return len(self._numbers)
 
     def refresh(self, judge: Judge) -> int:
         """Takes in what changed since the last time; how many nodes are still to be judged.
@@ -330,6 +337,7 @@ class Cohorts:
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[likeness.Key, tuple[Cohort, dict[str, classes.DeviceClass | None]]] = {}
+        self._bytes: dict[likeness.Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -342,17 +350,34 @@ class Cohorts:
         self._known[key] = known  # used last
         return known[0]
 
-    def keep(self, key: likeness.Key, cohort: Cohort, read: dict[str, classes.DeviceClass | None]) -> None:
-        """Keeps a cohort that read these device classes."""
+    def keep(
+        self, key: likeness.Key, cohort: Cohort, read: dict[str, classes.DeviceClass | None], *, spec_bytes: int = 0
+    ) -> None:
+        """Keeps a cohort that read these device classes, for claims of so many bytes."""
         self._known[key] = (cohort, read)
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        self._bytes[key] = spec_bytes
+        excess = self.weight() - MOST_CLASSES
+        while len(self._known) > self._most or (excess > 0 and len(self._known) > 1):
+            oldest = next(iter(self._known))
+            excess -= self._weight_of(oldest)
+            self._drop(oldest)
+
+    def weight(self) -> int:
+        """The classes of nodes in all cohorts, and what their claims take. Linear in cohorts."""
+        return sum(map(self._weight_of, self._known))
+
+    def _weight_of(self, key: likeness.Key) -> int:
+        return self._known[key][0].classes + self._bytes[key] // BYTES_PER_CLASS
+
+    def _drop(self, key: likeness.Key) -> None:
+        del self._known[key]
+        del self._bytes[key]
 
     def drop_readers(self, known: dict[str, classes.DeviceClass]) -> None:
         """Forgets cohorts that read a device class which is another now."""
         for key, (_, read) in [*self._known.items()]:
             if any(not _same(one, known.get(name)) for name, one in read.items()):
-                del self._known[key]
+                self._drop(key)
 
 
 def _same(one: classes.DeviceClass | None, other: classes.DeviceClass | None) -> bool:

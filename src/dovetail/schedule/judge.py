@@ -31,6 +31,7 @@ _CODES: Final = {
 
 
 ASKING_STEPS: Final = 15  # what an answer without any search costs, in steps of a search
+FEW_OPTIONS: Final = 8  # requests, and alternatives of requests; each beyond costs as much again
 
 
 class Choice(NamedTuple):
@@ -212,8 +213,12 @@ class Judge:
     def reasons(self, kind: Kind, node: str) -> tuple[Reason, ...]:
         """Why the node's devices do not do, worked out anew: few such reasons are ever read, and keeping what they
         are made of would keep everything the search stood on."""
-        found = self.allocated(kind.claims_for(self.served(kind, node)), self.view(node))
+        wanted = kind.claims_for(self.served(kind, node))
+        found = self.allocated(wanted, self.view(node))
         assert isinstance(found, outcome.Refused), "the same pod on the same node got another answer"
+        explaining_steps = _asking_steps(wanted)
+        self._spent += explaining_steps
+        self.worked += explaining_steps
         return found.reasons or _NO_DEVICES
 
     def terms(self, kind: Kind, node: str) -> tuple[plan.Term, ...]:
@@ -237,7 +242,7 @@ class Judge:
             budget=self._budget.search_steps,
             effort=self.effort,
         )
-        taken = ASKING_STEPS + (0 if isinstance(found, outcome.Failed) else found.steps)
+        taken = _asking_steps(wanted) + (0 if isinstance(found, outcome.Failed) else found.steps)
         self._spent += taken
         self.worked += taken
         return found
@@ -264,6 +269,12 @@ class Judge:
 
 _NO_DEVICES: Final = (Reason(code=ReasonCode.NO_DEVICES),)
 _NOT_OWNED: Final = Reason(code=ReasonCode.NOT_OWNED, detail="belongs to another scheduler")
+
+
+def _asking_steps(wanted: tuple[claims.ResourceClaim, ...]) -> int:
+    asked = [request for claim in wanted for request in claim.spec.devices.requests]
+    options = sum(len(request.first_available) or 1 for request in asked)
+    return ASKING_STEPS * max(1, options - FEW_OPTIONS)
 
 
 def _reason(misfit: fit.Misfit) -> Reason:

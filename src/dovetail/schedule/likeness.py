@@ -27,6 +27,7 @@ from dovetail.world.world import World
 Key = Hashable
 _SINGLE: Final = ("int_value", "bool_value", "string_value", "version_value")
 MAX_LOOKS: Final = 100_000  # of pools, remembered for one kind of claims
+MAX_ALL_LOOKS: Final = 200_000  # for all kinds together, when another one comes
 MAX_PATTERNS: Final = 20_000
 MAX_KINDS: Final = 256  # kinds of claims remembered for one world
 EVERYTHING: Final[frozenset[Path]] = frozenset({()})
@@ -115,11 +116,14 @@ def classes_named(wanted: Sequence[claims.ResourceClaim]) -> set[str]:
 def keys_for(world: World, reads: Reads) -> NodeKeys:
     """The keys for these reads, kept from cycle to cycle for as long as the world lives."""
     known = _KEPT.setdefault(world, {})
-    if reads not in known:
-        if len(known) >= MAX_KINDS:
-            known.clear()
-        known[reads] = NodeKeys(reads)
-    return known[reads]
+    keys = known.pop(reads, None)
+    if keys is None:
+        keys = NodeKeys(reads)
+        excess = sum(one.looks for one in known.values()) - MAX_ALL_LOOKS
+        while len(known) >= MAX_KINDS or (excess > 0 and known):
+            excess -= known.pop(next(iter(known))).looks
+    known[reads] = keys  # used last
+    return keys
 
 
 class NodeKeys:
@@ -132,6 +136,11 @@ class NodeKeys:
         self._numbers: dict[Key, int] = {}  # of looks, so that keys are short
         self._next = itertools.count()  # a number is never used twice
         self._counts: dict[tuple[str, str], bool] = {}  # by driver and attribute: whether a selector reads it
+
+    @property
+    def looks(self) -> int:
+        """How many looks of pools are remembered."""
+        return len(self._numbers)
 
     def devices_key(self, view: NodeView) -> Key:
         """Equal where the devices, and what is taken of them, look the same."""

@@ -14,7 +14,7 @@ import msgspec
 
 from dovetail.allocate import outcome
 from dovetail.cel.effort import TooExpensive, Unfinished
-from dovetail.model import claims, plan, pods, policy, requests
+from dovetail.model import claims, objects, plan, pods, policy, requests
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import extended, likeness, memory, refuse, reuse, spending, ties
 from dovetail.schedule.claims import Needs, Wanted, named_nodes
@@ -196,7 +196,9 @@ class Search:
         if known is None:
             known = self._new_cohort(kind_of(pod, needs, backed=backed))
             named = likeness.classes_named(_every_claim(known.kind))
-            self._kept.cohorts.keep(key, known, {name: self._world.classes.get(name) for name in named})
+            read = {name: self._world.classes.get(name) for name in named}
+            spec_bytes = sum(len(objects.encode_struct(one.spec)) for one in known.kind.fresh)
+            self._kept.cohorts.keep(key, known, read, spec_bytes=spec_bytes)
         return known
 
     def _new_cohort(self, kind: Kind) -> Cohort:
