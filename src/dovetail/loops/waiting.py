@@ -1,7 +1,8 @@
 """Decides which waiting pods are asked about now: ready ones by rank, parked ones after a change, failed ones in time.
 
 State in, state out: told what happened, asked whom to decide about. A refused pod is parked until something changed
-that could help; one whose write failed waits longer each time; one that a budget left without an answer goes behind. Never decides where a pod goes, never reads a clock.
+that could help; one whose write failed waits longer each time; one that a budget left without an answer goes behind
+the others. Never decides where a pod goes, never reads a clock.
 """
 
 from __future__ import annotations
