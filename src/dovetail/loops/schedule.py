@@ -382,9 +382,7 @@ class Scheduler:
             await self.picture.synced.wait()  # an unsynced picture blocks deciding
             if (turn := self._turns.batch(room, self._evictor.spared())) is not None:
                 self._pace.wake_by(self._clock.monotonic(), wake_after=self._follow(turn))
-                if turn.rest_seconds:
-                    await self._clock.sleep(turn.rest_seconds)
-            await asyncio.sleep(0)  # events and answers between batches
+            await self._turns.rest(turn)  # events and answers between batches
 
     async def _whole_turn(self) -> None:
         """Everybody who waits, unless somebody is yielding whose end the World does not show yet."""

@@ -7,6 +7,7 @@ events confirm it or a write fails. Never chooses a node.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -162,6 +163,12 @@ class Turns:
         is_bounded = is_cut and seconds <= MOST_CUT_SECONDS
         self._size_batch(taken, seconds, least=self._batch if is_bounded else 1)
         return Turn(decided, asked, rest_seconds=min(seconds, LONGEST_REST) if is_cut else 0.0)
+
+    async def rest(self, turn: Turn | None) -> None:
+        """Lets others have the event loop; for as long as the turn took, where a budget cut it short."""
+        if turn is not None and turn.rest_seconds:
+            await self._clock.sleep(turn.rest_seconds)
+        await asyncio.sleep(0)
 
     def whole(self, spared: Collection[str]) -> Turn:
         """Everybody who waits: decide, assume, start writing. Who yields and who is nominated is left to the caller."""
