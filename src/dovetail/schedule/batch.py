@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.model import durations, gangs, plan, pods, policy, queuetree
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule import draft, likeness, order, ready, refuse, steps, ties
+from dovetail.schedule import draft, likeness, order, ready, refusals, refuse, steps, ties
 from dovetail.schedule.backfill import promises
 from dovetail.schedule.claims import Needs
 from dovetail.schedule.gangs import roster
@@ -80,19 +80,30 @@ class Batch:
         for job in jobs.values():
             job.priced_by(self._price)
             job.is_aged = saturated is not None and job.created <= saturated
+        self._stage.toward = toward
+        self._among = frozenset(among) if among is not None else None
+        self._spared = frozenset(spared)
+        self._begin_turn(world, policy_, budget, has_kept=bool(toward))
+        self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
+        for job in self._pending.values():
+            job.is_kept = not world.queues and any(pod.status.nominated_node_name for pod in job.pods.values())
+        self._note_waiting()
+        weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
+        used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
+        fairshare.divide(accounts, usage=used, usage_weight=weight)
+
+    def _begin_turn(self, world: World, policy_: policy.Policy, budget: policy.Budget, *, has_kept: bool) -> None:
+        """Nothing is decided yet; where decisions are bounded, the round of which this is one goes on."""
         self._steps = policy_.steps
         self._most_pods = self._pods_left = budget.pods
         self._is_cut = False  # somebody had no turn
         self._end = 1.0  # the part of all steps after which the step under way is over
         self._is_all_given = False  # everybody had a turn at what is free: others may have to yield now
         # Pods alone are asked about in batches: who had no turn is in the next, and needs no round for that.
-        self._is_in_rounds = bool(world.queues or not world.gangs.is_trivial) and not toward
-        self._rounds = listed.rounds if budget.steps is not None and self._is_in_rounds else steps.Rounds()
+        self._is_in_rounds = bool(world.queues or not world.gangs.is_trivial) and not has_kept
+        self._rounds = self._listed.rounds if budget.steps is not None and self._is_in_rounds else steps.Rounds()
         self._is_changed = self._rounds.begin(world.changes)
         self._left: set[str] = set()  # jobs that have no turn in this decision and had none in the round
-        self._among = frozenset(among) if among is not None else None
-        self._spared = frozenset(spared)
-        self._stage.toward = toward
         self._wake: datetime.datetime | None = None
         self._promises: promises.Promises | None = None
         self._hopeless: set[str] = set()  # pods that wait and fit no node, were all of them empty
@@ -101,13 +112,6 @@ class Batch:
         self._preempting: set[Hashable] = set()  # jobs that wait for others to leave, and their likenesses
         self._ahead = contextlib.ExitStack()  # holds what is later, while jobs alike ask for it
         self._is_plain = not world.queues and world.gangs.is_trivial
-        self._pending = {job.id: job for job in jobs.values() if job.has_waiting}
-        for job in self._pending.values():
-            job.is_kept = not world.queues and any(pod.status.nominated_node_name for pod in job.pods.values())
-        self._note_waiting()
-        weight, half_life = policy_.batch.usage_weight, policy_.batch.usage_half_life_seconds
-        used = history.parts(known, accounts.capacity, half_life=half_life) if weight > 0 else None
-        fairshare.divide(accounts, usage=used, usage_weight=weight)
 
     def _charge_doubts(self) -> None:
         """Devices a removed pod may still be using are its queue's, which cannot be made to give them back."""
@@ -219,13 +223,14 @@ class Batch:
             return False
         ids = job.next_pods()
         if any(id_ in self._stage.unpriced for id_ in ids):
-            self._refuse_unpriced(job)
+            refusals.unpriced(self._stage, job)
             return False
         if not job.can_reach_minimum():
-            self._refuse(job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=_too_few(job)))
+            refusals.too_few(self._stage, job)
             return False
         if ids and not job.gang.is_known and self._is_unseen(job):
-            self._refuse(
+            refusals.of_job(
+                self._stage,
                 job,
                 Reason(
                     code=ReasonCode.GANG_INCOMPLETE, detail=f"its {gangs.owner_name(_key(job))} has not been seen yet"
@@ -288,13 +293,13 @@ class Batch:
             if not ids or not self._may_speak_of(ids):  # what is beyond a minimum may not be asked about
                 continue
             if not is_first and count.is_beyond(end):
-                self._put_off(job)
+                refusals.put_off(self._stage, job)
                 return
             count.spend(LOOK)
             reason = self._gate(job, ids)
             if reason is not None:
                 self._looked_at(job, policy.Step.ALLOCATE)
-                self._refuse(job, reason)
+                refusals.of_job(self._stage, job, reason)
                 if self._promises is not None:
                     self._promises.closed(job)
                 continue
@@ -302,16 +307,16 @@ class Batch:
             is_too_many = left is not None and not is_first and left < len(ids) * PLACE
             if is_too_many or not self._may_take(len(ids)):
                 self._is_cut = True
-                self._put_off(job)
+                refusals.put_off(self._stage, job)
                 continue
             try:
                 with count.at_most(_allowed(count, left, len(ids), is_first=is_first)):
                     refusal = self._placed(placer, job, ids)
             except SpentError:
                 if not is_first:
-                    self._put_off(job)
+                    refusals.put_off(self._stage, job)
                     return
-                refusal = refuse.of_pod(job.pods[ids[0]], (_CUT_SHORT,), is_undecided=True)
+                refusal = refuse.of_pod(job.pods[ids[0]], (refusals.CUT_SHORT,), is_undecided=True)
             is_first = False
             self._became(job, ids, refusal, line)
 
@@ -333,7 +338,7 @@ class Batch:
                 line.put_back(job)
             return
         self._looked_at(job, policy.Step.ALLOCATE)
-        self._refuse_with(job, refusal)
+        refusals.behind_member(self._stage, job, refusal)
         if self._promises is not None and not refuse.is_to_be_continued(refusal):
             self._promises.blocked(job, ids)
 
@@ -374,11 +379,6 @@ class Batch:
         self._cannot_preempt.clear()  # others lost what they had, and room may be left over
         self._preempting |= {job.id, kind}
         return None
-
-    def _put_off(self, job: Job) -> None:
-        for id_, state in job.state.items():
-            if state is State.WAITING:
-                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (_NO_TURN,), is_undecided=True)
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
         costs = [self._stage.waits_for(id_)[0] for id_ in ids]
@@ -432,7 +432,7 @@ class Batch:
                 if not is_first:
                     self._is_cut = True
                     return
-                reason = _CUT_SHORT
+                reason = refusals.CUT_SHORT
             self._wake_by(solver.wake)
             is_first = False
             if reason is None:
@@ -445,10 +445,10 @@ class Batch:
             else:
                 failed[kind] = reason
                 self._looked_at(job, step)
-                if reason is _CUT_SHORT:
-                    self._refuse_undecided(job, reason)
+                if reason is refusals.CUT_SHORT:
+                    refusals.undecided(self._stage, job, reason)
                 else:
-                    self._refuse(job, reason, keeps_known=True)
+                    refusals.of_job(self._stage, job, reason, keeps_known=True)
 
     def _likeness(self, job: Job, ids: Sequence[str]) -> Hashable:
         """Equal for jobs of which one cannot make room where the other cannot; the job's own where that is unsure."""
@@ -462,44 +462,6 @@ class Batch:
         return job.queue, job.priority, job.is_preemptible, pod.spec.preemption_policy, own
 
     # What is told
-
-    def _refuse_unpriced(self, job: Job) -> None:
-        """What a pod of it wants is not known: no account can be asked whether it may have it."""
-        unpriced = self._stage.unpriced
-        first = next(id_ for id_ in job.next_pods() if id_ in unpriced)
-        for id_, state in job.state.items():
-            if state is State.WAITING:
-                reason = unpriced.get(id_, unpriced[first])
-                is_undecided = reason.code is ReasonCode.TO_BE_CONTINUED
-                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,), is_undecided=is_undecided)
-
-    def _refuse(self, job: Job, reason: Reason, *, keeps_known: bool = False) -> None:
-        for id_, state in job.state.items():
-            if state in (State.WAITING, State.GATED) and not (keeps_known and id_ in self._stage.refusals):
-                self._stage.refusals[id_] = refuse.of_pod(job.pods[id_], (reason,))
-
-    def _refuse_undecided(self, job: Job, reason: Reason) -> None:
-        """Nothing is known beyond what the job was told before, and that is said."""
-        for id_, state in job.state.items():
-            if state is State.WAITING:
-                known = self._stage.refusals.get(id_)
-                told = refuse.of_pod(job.pods[id_], (reason,), is_undecided=True)
-                if known is not None:
-                    summary, obstacles = f"{known.summary}; {told.summary}", (*known.obstacles, *told.obstacles)
-                    told = msgspec.structs.replace(told, summary=summary, obstacles=obstacles, holding=known.holding)
-                self._stage.refusals[id_] = told
-
-    def _refuse_with(self, job: Job, refusal: plan.Refusal) -> None:
-        """One pod found no place; the others of its gang wait for it."""
-        detail = f"pod {refusal.pod.name} of its gang finds no place: {refusal.summary}"
-        codes = {obstacle.reason.code for obstacle in refusal.obstacles}
-        # A claim that is about to be made keeps all of them waiting for the same thing, and not for long.
-        code = min(codes) if codes and codes <= _CLAIMS_TO_COME else ReasonCode.GANG_WAITS
-        reason = Reason(code=code, detail=detail)
-        for id_, state in job.state.items():
-            if state is State.WAITING:
-                is_it = id_ == refusal.pod.uid or len(job.pods) == 1
-                self._stage.refusals[id_] = refusal if is_it else refuse.of_pod(job.pods[id_], (reason,))
 
     def _wake_by(self, when: datetime.datetime | None) -> None:
         if when is not None and (self._wake is None or when < self._wake):
@@ -517,7 +479,7 @@ class Batch:
                     told = refuse.of_pod(pod, (reason,)) if reason is not None else self._stage.refusals.get(id_)
                     is_kept = bool(pod.status.nominated_node_name) and self._is_unfinished(job)
                     if is_kept or (job.id in self._left and (told is None or not self._is_in_rounds)):
-                        told = refuse.of_pod(pod, (_NO_TURN,), is_undecided=True)
+                        told = refuse.of_pod(pod, (refusals.NO_TURN,), is_undecided=True)
                     elif told is None and self._had_turn_before(job):
                         continue
                     key = key or precedence.job_key(job)
@@ -534,18 +496,11 @@ class Batch:
         """Whether an earlier decision of this round said why a job waits, and nothing is to be added."""
         return self._rounds.is_under_way and self._has_looked(job, policy.Step.ALLOCATE)
 
-    def _with_blockers(self, refusal: plan.Refusal, waits_behind: behind.Behind) -> plan.Refusal:
-        """Whoever waits below its queue's quota is told behind whom, unless something of its own is in its way."""
-        if not self._stage.world.queues or not self._stage.knows(refusal.pod.uid):
+    def _explained(self, refusal: plan.Refusal, waits_behind: behind.Behind) -> plan.Refusal:
+        is_refused = self._stage.knows(refusal.pod.uid) and self._stage.job_of(refusal.pod.uid).id in self._refused
+        if is_refused and refusal.pod.uid not in self._hopeless:
             return refusal
-        job = self._stage.job_of(refusal.pod.uid)
-        if refusal.pod.uid in self._hopeless:
-            return refuse.also(refusal, _HOPELESS)
-        is_own = any(one.reason.code in _OWN_OBSTACLES for one in refusal.obstacles)
-        if is_own or refusal.is_undecided or job.id in self._refused or not job.next_pods():
-            return refusal
-        reason = waits_behind.of(job)
-        return refusal if reason is None else refuse.also(refusal, reason)
+        return refusals.explained(self._stage, refusal, waits_behind, hopeless=self._hopeless)
 
     def _unasked(self, pod: pods.Pod) -> plan.Refusal:
         """Gates and claims say why, else it is another's turn."""
@@ -576,7 +531,7 @@ class Batch:
         said = {id_: one for one in promised for id_ in stage.jobs[str(one.gang)].pods}
         waits_behind = behind.Behind(stage)
         for refusal in self._refusals():
-            refusal = self._with_blockers(refusal, waits_behind)
+            refusal = self._explained(refusal, waits_behind)
             made.wait(promises.added(refusal, said.get(refusal.pod.uid)))
         self._end_turn()
         told = numbers.numbers(stage.accounts, stage.jobs.values(), unseen=self._listed.unseen())
@@ -627,30 +582,4 @@ def _bound(count: Steps, end: float, pods_: int, *, is_first: bool) -> int | Non
     return max(most, pods_ * MOST_PER_YIELD) if is_first else min(left, most)
 
 
-_CUT_SHORT = Reason(code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn")
-_OWN_OBSTACLES = frozenset(  # of the pod, its gang or its queue: room would not help
-    {
-        ReasonCode.GATED,
-        ReasonCode.GANG_INCOMPLETE,
-        ReasonCode.QUEUE_LIMIT,
-        ReasonCode.QUEUE_QUOTA,
-        ReasonCode.POWER_CAP,
-        ReasonCode.NEVER,
-        ReasonCode.INPUT,
-        ReasonCode.CLAIM_MISSING,
-        ReasonCode.CLAIM_NOT_MADE,
-        ReasonCode.CLAIM_QUEUE,
-    }
-)
-_HOPELESS = Reason(
-    code=ReasonCode.NEVER,
-    detail="it fits no node even if all were empty, so it adds nothing to what its queue is due",
-)
-_CLAIMS_TO_COME = {ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_RETURNING}
-_NO_TURN = Reason(code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn")
 _UNASKED = Reason(code=ReasonCode.GANG_WAITS, detail="waits for its turn")
-
-
-def _too_few(job: Job) -> str:
-    there = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
-    return f"only {there} of its pods are there and free to start; its minimum cannot be reached"
