@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_negative_priority_yields_to_none() -> None:
 def test_a_pod_that_says_never_waits() -> None:
     made = world(pod("runs", cpu="8", node="n0"), pod("polite", cpu="8", priority=10, preemptionPolicy="Never"))
     assert outcome(made) == ({}, {})
+
+
+def test_a_pod_that_may_evict_only_later_is_asked_about_again_then() -> None:
+    late = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}, "creationTimestamp": stories.stamp(200)}
+    made = world(pod("runs", cpu="8", node="n0"), pod("patient", cpu="8", priority=10, metadata=late))
+    done = stories.decided(made)
+    assert not done.evictions
+    assert done.wake_at == stories.NOW + datetime.timedelta(seconds=100)
+    assert stories.evicted(stories.decided(made, now=done.wake_at)) == {"runs": "Preempted"}
 
 
 def test_pods_of_other_schedulers_are_left_alone() -> None:

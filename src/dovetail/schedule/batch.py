@@ -29,7 +29,7 @@ from dovetail.schedule.queues.precedence import Line
 from dovetail.schedule.queues.tariff import Tariff
 from dovetail.schedule.steps import HAVING_TURNS, LOOK, PLACE, PLACES, YIELDING, SpentError, Steps
 from dovetail.schedule.yielding import behind, overtime, rules, stale
-from dovetail.schedule.yielding.priorities import Preemptor
+from dovetail.schedule.yielding.atonce import AtOnce
 from dovetail.schedule.yielding.search import Solver
 from dovetail.world.world import World
 
@@ -107,10 +107,7 @@ class Batch:
         self._wake: datetime.datetime | None = None
         self._promises: promises.Promises | None = None
         self._hopeless: set[str] = set()  # pods that wait and fit no node, were all of them empty
-        self._preemptor: Preemptor | None = None  # where no queue exists
-        self._cannot_preempt: set[Hashable] = set()  # by likeness
-        self._preempting: set[Hashable] = set()  # jobs that wait for others to leave, and their likenesses
-        self._ahead = contextlib.ExitStack()  # holds what is later, while jobs alike ask for it
+        self._at_once: AtOnce | None = None  # where no queue exists
         self._is_plain = not world.queues and world.gangs.is_trivial
 
     def _charge_doubts(self) -> None:
@@ -175,27 +172,27 @@ class Batch:
         if self._promises is not None:
             stage.guards.append(self._promises)
         if not stage.world.queues and policy.Step.PREEMPT in self._steps:
-            self._preemptor = Preemptor(stage, placer, spared=self._spared)
+            self._at_once = AtOnce(stage, placer, spared=self._spared, likeness=self._likeness)
         for step in self._steps:
             if self._is_cut and not self._is_all_given:
                 break
             match step:
                 case policy.Step.ALLOCATE:
-                    with self._ahead:
+                    with self._at_once or contextlib.nullcontext():
                         self._allocate(placer)
                 case policy.Step.CONSOLIDATE if not self._is_plain:
                     self._make_yield(placer, rules.Consolidation(stage), step)
                 case policy.Step.RECLAIM:
                     self._make_yield(placer, rules.Reclaim(stage), step)
-                case policy.Step.PREEMPT if self._preemptor is None:
+                case policy.Step.PREEMPT if self._at_once is None:
                     self._make_yield(placer, rules.Preemption(stage), step)
                 case policy.Step.STALE:
                     self._wake_by(stale.take_back(stage))
                 case policy.Step.OVERTIME:
                     self._wake_by(overtime.end(stage, self._spared))
         self._wake_by(placer.wake)
-        if self._preemptor is not None:
-            self._wake_by(self._preemptor.wake)
+        if self._at_once is not None:
+            self._wake_by(self._at_once.wake)
         return self._plan()
 
     def _end_turn(self) -> None:
@@ -311,7 +308,7 @@ class Batch:
                 continue
             try:
                 with count.at_most(_allowed(count, left, len(ids), is_first=is_first)):
-                    refusal = self._placed(placer, job, ids)
+                    refusal = (self._at_once or placer).step(job, ids)
             except SpentError:
                 if not is_first:
                     refusals.put_off(self._stage, job)
@@ -351,34 +348,6 @@ class Batch:
 
     def _has_looked(self, job: Job, step: policy.Step) -> bool:
         return self._rounds.has_looked(job, PLACES[step])
-
-    def _placed(self, placer: Placer, job: Job, ids: Sequence[str]) -> plan.Refusal | None:
-        """Places the next pods of a job. Without queues it may preempt, and at once: priority alone decides then, and
-        nobody less important gets what is free meanwhile.
-        """
-        if self._preemptor is None:
-            return placer.step(job, ids)
-        kind = self._likeness(job, ids)
-        # What is beyond a minimum that waits for others to leave does not start before it. And where one finds no room
-        # now, its like does not either: what is later is entered once for all of them.
-        is_ahead = job.id in self._preempting or kind in self._preempting
-        if not is_ahead:
-            self._ahead.close()
-        elif not self._stage.is_later:
-            self._ahead.enter_context(self._stage.later())
-        refusal = placer.step(job, ids)
-        if refusal is None:
-            self._preemptor.changed(job)
-            if not all(self._stage.given[id_].is_now for id_ in ids):
-                self._preempting |= {job.id, kind}  # waits for others to leave, as its like will have to
-            return None
-        if refusal.is_undecided or kind in self._cannot_preempt or self._preemptor.preempt(job, kind) is not None:
-            self._cannot_preempt.add(kind)
-            self._ahead.close()
-            return placer.step(job, ids) if is_ahead else refusal  # why not now
-        self._cannot_preempt.clear()  # others lost what they had, and room may be left over
-        self._preempting |= {job.id, kind}
-        return None
 
     def _gate(self, job: Job, ids: Collection[str]) -> Reason | None:
         costs = [self._stage.waits_for(id_)[0] for id_ in ids]
