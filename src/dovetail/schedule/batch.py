@@ -124,7 +124,7 @@ class Batch:
         costs: dict[int, amounts.Amounts] = {}
         stage = self._stage
         is_bounded = stage.steps.most is not None
-        judged = hopeless.Hopeless(stage.world, stage.policy) if stage.world.queues else None
+        judged = hopeless.Hopeless(stage.world, stage.policy, stage.search.spending) if stage.world.queues else None
         for job in self._pending.values():
             if job.id in self._refused:
                 continue

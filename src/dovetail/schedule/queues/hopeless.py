@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.allocate import allocator, outcome
+from dovetail.cel.effort import Effort, TooExpensive, Unfinished
 from dovetail.model import nodes, pods, policy, requests
-from dovetail.schedule import extended, fit, judge, likeness, memory, owned, ready
+from dovetail.schedule import extended, fit, judge, likeness, memory, owned, ready, spending
 from dovetail.schedule.claims import Books, Needs
 from dovetail.schedule.gangs.jobs import Job, State
 from dovetail.schedule.queues import amounts
@@ -57,8 +58,9 @@ _MEMORY: Final = memory.Memory[_Kept]()
 class Hopeless:
     """The answers of one decision."""
 
-    def __init__(self, world: World, policy_: policy.Policy) -> None:
+    def __init__(self, world: World, policy_: policy.Policy, spending_: spending.Spending) -> None:
         self._world = world
+        self._spending = spending_
         self._policy = policy_
         self._books = Books(world)
         self._behind = extended.classes_by_resource(world.classes)
@@ -94,8 +96,22 @@ class Hopeless:
         if known is None:
             needs = ready.needs(pod, self._books)
             assert isinstance(needs, Needs)
-            known = self._kept.fits[kind] = self._is_served(pod, needs)
+            known = self._judged(id_, pod, needs)
+            if known is None:
+                return True
+            self._kept.fits[kind] = known
         return known
+
+    def _judged(self, id_: str, pod: pods.Pod, needs: Needs) -> bool | None:
+        """Whether any node could serve the pod; None where its selectors take more than it may spend on them now."""
+        try:
+            effort = self._spending.effort(id_)
+            try:
+                return self._is_served(pod, needs, effort)
+            finally:
+                self._spending.settle(id_, is_answered=None)
+        except (Unfinished, TooExpensive):
+            return None
 
     def _kind(self, id_: str, pod: pods.Pod) -> likeness.Key | None:
         """Equal for pods of which one fits where the other does; None where nobody can tell yet."""
@@ -111,13 +127,13 @@ class Hopeless:
         self._kept.seen[id_] = _Seen(pod, uids, kind)
         return kind
 
-    def _is_served(self, pod: pods.Pod, needs: Needs) -> bool:
+    def _is_served(self, pod: pods.Pod, needs: Needs, effort: Effort) -> bool:
         """Whether any node could serve the pod, were it empty. Devices are looked for once on nodes that look alike."""
         asked = requests.pod_request(pod)
         backed = extended.backing(asked, self._behind) if extended.may_want(pod, self._behind) else ()
         kind = judge.kind_of(pod, needs, backed=backed)
         every = kind.claims_for(tuple(name for name, _ in backed))
-        keys = likeness.NodeKeys(likeness.reads_of(every, self._world.classes))
+        keys = likeness.NodeKeys(likeness.reads_of(every, self._world.classes, effort))
         known: dict[tuple[object, ...], bool] = {}
         for name, node in self._world.nodes.items():
             if not owned.is_ours(node, self._policy.ownership) or not _suits(pod, node):
@@ -133,7 +149,12 @@ class Hopeless:
             look = (served, keys.devices_key(view))
             if look not in known:
                 found = allocator.allocate(
-                    view, wanted, self._world.classes, policy=self._policy.allocation, budget=SEARCH_STEPS
+                    view,
+                    wanted,
+                    self._world.classes,
+                    policy=self._policy.allocation,
+                    budget=SEARCH_STEPS,
+                    effort=effort,
                 )
                 known[look] = isinstance(found, outcome.Allocated | outcome.Undecided)
             if known[look]:
