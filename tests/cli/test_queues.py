@@ -126,9 +126,11 @@ def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
 def test_work_without_a_queue_takes_what_is_left_over_and_is_sure_of_nothing(state: Path) -> None:
     folder = running.EXAMPLES / "queues"
     assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
-    free = (running.EXAMPLES / "one-gpu.yaml").read_text(encoding="utf-8")
+    bare = (running.EXAMPLES / "one-gpu.yaml").read_text(encoding="utf-8")
+    ends = "name: one-gpu\n  annotations: {dovetail.dev/when-evicted: end}\n"
+    free = bare.replace("kind: Pod\nmetadata:\n  name: one-gpu\n", f"kind: Pod\nmetadata:\n  {ends}")
     assert running.inside(state, "apply", "-f", "-", stdin=free).code == 0
-    firm = free.replace("name: one-gpu\n", "name: firm\n  labels: {dovetail.dev/preemptible: 'false'}\n")
+    firm = bare.replace("name: one-gpu\n", "name: firm\n  labels: {dovetail.dev/preemptible: 'false'}\n")
     firm = firm.replace("resourceClaimName: one-gpu", "resourceClaimName: firm")
     assert running.inside(state, "apply", "-f", "-", stdin=firm).code == 0
     pods = running.inside(state, "get", "pods", "-o", "wide")
@@ -176,9 +178,9 @@ def test_work_that_may_not_use_its_queue_waits_and_says_what_to_do(state: Path) 
 
 
 def test_a_gang_waits_as_a_whole_for_what_its_queue_may_have(state: Path) -> None:
-    """Two pods of eight GPUs, and a queue that may have twelve; then one that may have sixteen."""
+    """Two pods of eight GPUs that nothing makes again, and a queue whose quota is twelve; then sixteen."""
     queue = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: all}\n"
-    spec = "spec: {namespaceSelector: {}, resources: {gpu: {quota: 8, limit: %d}}}\n"
+    spec = "spec: {namespaceSelector: {}, resources: {gpu: {quota: %d}}}\n"
     assert running.inside(state, "apply", "-f", "-", stdin=queue + spec % 12).code == 0
     assert running.inside(state, "apply", "-f", str(running.EXAMPLES / "gang.yaml")).code == 0
     assert running.inside(state, "get", "pods").column("STATUS") == ["Pending", "Pending"]

@@ -155,6 +155,26 @@ class Shares(Groups):
         jobs = {name for name, job in self.jobs.items() if queue in self.lineage(job["queue"]) and counts(job)}
         return self.asked([pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among])
 
+    def wanted(self, queue: str) -> Amounts:
+        """What a queue holds and waits for; what would not fit the empty node is no demand."""
+        hopeless = {pod for job in self.jobs for pod in self._hopeless(job)}
+        jobs = {name for name, job in self.jobs.items() if queue in self.lineage(job["queue"])}
+        among = PLACED | {"pending"}
+        named = [pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among]
+        return self.asked([pod for pod in named if pod not in hopeless])
+
+    def _hopeless(self, job: str) -> list[str]:
+        """Waiting pods that do not fit the empty node: those too large alone, or all if those it needs next are."""
+        waiting = [pod for pod, owner in self.job_of.items() if owner == job and self.state[pod] == "pending"]
+        never = [pod for pod in waiting if not self._fits_empty([pod])]
+        needed = self.next_pods(job)
+        is_over = not self._fits_empty(needed) or not set(never).isdisjoint(needed)
+        return waiting if is_over else never
+
+    def _fits_empty(self, pods: Sequence[str]) -> bool:
+        asked = self.asked(pods)
+        return all(asked[name] <= self.total[name] for name in RESOURCES)
+
     def divide(self) -> None:
         """What every queue is due, from the top down."""
         self.fair = {queue: {} for queue in self.queues}
@@ -166,7 +186,7 @@ class Shares(Groups):
         want = {
             queue: min(
                 self.bound("limit", queue, name),
-                self._of_queue(queue, PLACED | {"pending"}, lambda job: True)[name],
+                self.wanted(queue)[name],
             )
             for queue in siblings
         }

@@ -57,7 +57,7 @@ def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> No
 
 
 def test_where_nothing_is_answered_there_is_no_table(tmp_path: Path) -> None:
-    for file, said in ((str(tmp_path), "Is a directory"), (written(tmp_path), "no scenarios in it")):
+    for file, said in ((str(tmp_path), "cannot be read: Is a directory"), (written(tmp_path), "no scenarios in it")):
         for form in ("table", "jsonl"):
             run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", form)
             assert (run.code, run.out) == (1, "")
