@@ -20,6 +20,7 @@ from bench import (
     objects,
     partitions,
     selectors,
+    tenures,
     turns,
 )
 from tests.support import oracle as upstream
@@ -41,18 +42,20 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
 
 
 def main(names: list[str]) -> int:
-    """The named benchmarks, or all of them and the live one last. `batch`, `turns` and `live` take options."""
+    """The named benchmarks, or all of them and the live one last. `batch`, `turns`, `tenures`, `live` take options."""
     if names[:1] == ["live"]:
         return live.main(names[1:])
     if names[:1] == ["batch"]:
         return batch.main(names[1:])
     if names[:1] == ["turns"]:
         return turns.main(names[1:])
+    if names[:1] == ["tenures"]:
+        return tenures.main(names[1:])
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [*BENCHES, "batch", "turns", "live", "live-variants"]
+        known = [*BENCHES, "batch", "turns", "tenures", "live", "live-variants"]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:
