@@ -11,7 +11,13 @@ from tests.support import cluster as planes
 from tests.support import live
 from tests.support import oracle as upstream
 
-LONGEST_FIRST: Final = ("tests/faults/test_campaign.py", "tests/e2e/test_scale.py", "tests/bench/", "tests/e2e/")
+LONGEST_FIRST: Final = (
+    "tests/faults/test_campaign.py",
+    "tests/hostile/",
+    "tests/e2e/test_scale.py",
+    "tests/bench/",
+    "tests/e2e/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -85,6 +85,7 @@ def fits_alone(found: Cluster, name: str) -> bool:
     """Whether work could ever start: it does where nothing else is."""
     alone = Cluster(found.facts_fixed())
     alone.submit(found.works[name]._replace(arrives=0))
+    alone.world.shields.put(found.budgets())
     alone.settle()
     return bool(alone.running(name))
 

@@ -24,6 +24,7 @@ PART_NODES: Final = ("part-1", "part-2")
 SHARE_NODES: Final = ("share-1", "share-2")
 NODES: Final = (*WHOLE_NODES, *PART_NODES, *SHARE_NODES)
 DEVICES_PER_NODE: Final = 4
+TAINT_VERSIONS: Final = (RESOURCE, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")  # the newest that is served
 SLICES: Final = 4  # of one partitionable device
 PRIORITIES: Final = {"chaos-low": -10, "chaos-middle": 10, "chaos-polite": 20}
 
@@ -183,10 +184,10 @@ def claim(name: str) -> Tree:
     return {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": meta, "spec": spec}
 
 
-def taint_rule(name: str, pool: str) -> Tree:
+def taint_rule(name: str, pool: str, *, version: str = RESOURCE) -> Tree:
     """Keeps new work off a pool."""
     spec = {"deviceSelector": {"driver": DRIVER, "pool": pool}, "taint": {"key": "chaos", "effect": "NoSchedule"}}
-    return {"apiVersion": RESOURCE, "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": version, "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}
 
 
 def rights(users: tuple[str, ...]) -> list[Tree]:

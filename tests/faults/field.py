@@ -206,9 +206,17 @@ class Field:
         """New work is kept off a node's devices for a moment."""
         self.log.add(TAINTED, "devices", name)
         rule = f"chaos-{len(self.log.entries)}"
-        await self.api.create(estate.path_of("devicetaintrules"), estate.taint_rule(rule, name))
-        await self.watched(self.instances[0], seconds=2)
-        await self.api.delete(estate.path_of("devicetaintrules", rule))
+        for version in estate.TAINT_VERSIONS:
+            path = f"/apis/{version}/devicetaintrules"
+            try:
+                await self.api.create(path, estate.taint_rule(rule, name, version=version))
+            except client.Refused as refused:
+                if '"code":404' not in str(refused):
+                    raise
+                continue
+            await self.watched(self.instances[0], seconds=2)
+            await self.api.delete(f"{path}/{rule}")
+            return
 
     # What must hold afterwards
 

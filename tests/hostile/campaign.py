@@ -89,6 +89,7 @@ class Campaign:
         cluster.schedule()
         cluster.wait_for("a leading scheduler", cluster.leads)
         with contextlib.ExitStack() as open_:
+            open_.callback(self._hostile.api.close)
             recordings = [open_.enter_context(cluster.rest.record("pods", name)) for name in HONEST]
             for namespace in HONEST:
                 open_.enter_context(self._working(namespace, sizes))

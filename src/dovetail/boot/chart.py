@@ -193,7 +193,7 @@ def _setting_tree(setting: str) -> Tree:
     if len(path) > yaml_text.MAX_DEPTH:
         raise errors.InputError(f"--set {setting[:80]}...: a path of {len(path)} names; no value lies so deep")
     try:
-        values = [one.tree for one in yaml_text.documents(found["value"])]
+        values = [one.tree for one in yaml_text.documents("---\n" + found["value"])]
     except yaml_text.TextError as error:
         raise errors.InputError(f"--set {setting}: the value is not YAML ({error.message}); quote it") from None
     if len(values) > 1:

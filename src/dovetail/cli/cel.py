@@ -124,7 +124,7 @@ def check(*, expression: str, form: str) -> int:
         output.write_json(verdict)
         return 0 if fault is None else REFUSED
     if fault is not None:
-        output.write_lines([fault.message])
+        output.write_lines(fault.message.split("\n"))
         if compiled is None:
             output.say("an object that already holds this expression keeps working; a new one is refused")
         return REFUSED
