@@ -479,3 +479,29 @@ def test_every_annotation_that_is_read_counts_as_asking_for_something_else(key: 
 def test_annotations_of_others_say_nothing_to_a_scheduler() -> None:
     noisy = meta.ObjectMeta(annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"})
     assert not gangs.words_of(noisy)
+
+
+def test_a_gang_starts_at_once_after_hours_of_pods_alone() -> None:
+    """How long the machine has been up has nothing to do with how long a turn took."""
+
+    async def story() -> None:
+        stage = Stage(nodes=2, gpus=2)
+        stage.template("gpus-1", count=1)
+        stage.template("gpus-2", count=2)
+        stage.pod("runs", templates=("gpus-2",), job="made", nodeSelector={"kubernetes.io/hostname": "n-0"})
+        async with stage.scheduling(net_seconds=0.0):
+            await stage.pass_time(10_000)
+            _run(stage, "runs")
+            words = {"dovetail.dev/may-evict-after": "60s"}
+            where = {"kubernetes.io/hostname": "n-0"}
+            stage.pod("waits", templates=("gpus-2",), priority=10, annotations=words, nodeSelector=where)
+            await stage.pass_time(90)  # its hour came, and it was asked about again
+            assert stage.events("Preempted")
+            for name in ("a", "b"):
+                labels = {"dovetail.dev/gang": "g", "dovetail.dev/gang-min": "2"}
+                stage.pod(name, templates=("gpus-1",), labels=labels)
+            await stage.pass_time(10)
+            assert stage.node_of("a")
+            assert stage.node_of("b")
+
+    play(story)

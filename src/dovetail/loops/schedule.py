@@ -375,8 +375,9 @@ class Scheduler:
 
     async def _batches(self) -> None:
         """Batch after batch, unless somebody is yielding whose end the World does not show yet."""
-        if self._pace.is_due(self._clock.monotonic()):
-            self._pace.took(0.0, self._clock.monotonic(), wake_after=None)
+        now = self._clock.monotonic()
+        if self._pace.is_due(now):
+            self._pace.took(now, now, wake_after=None)
             self._notices.ask_to_stir()  # time alone changed the answer
         while len(self.waiting) and not self.is_batch and not self._evictor.is_busy and (room := self._room()) > 0:
             await self.picture.synced.wait()  # an unsynced picture blocks deciding
