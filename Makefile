@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 # A test that would skip for a missing real part fails instead when REQUIRE_REAL=1.
 export REQUIRE_REAL
 PYTEST_WORKERS ?= 2
+# `make test AFTER_CHECK=1` leaves out the fast tests, for a caller that has just seen `make check` pass.
+AFTER_CHECK ?=
 
-.PHONY: run test check bench fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew check bench fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,13 +29,14 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.lock
 run: $(VENV)/run.stamp ## show the sample GPU fleet (the main job)
 	@$(BIN)/dovetail up
 
-check: $(VENV)/dev.stamp ## the fast gate: format, lint, types, import contracts, limits, fast tests
+check: $(VENV)/dev.stamp ## the fast gate: format, lint, types, import contracts, room sizes, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/limits.py
-	$(BIN)/pytest -m "not slow" -n $(PYTEST_WORKERS)
+	$(BIN)/python tools/house.py
+	$(BIN)/python tools/architecture.py --check
+	$(BIN)/pytest -m "not slow and not skew" -n $(PYTEST_WORKERS) --durations=20
 
 system-deps: ## install what the tests need from Debian (nothing if it is all there)
 	@sh tools/system-deps.sh
@@ -44,11 +47,11 @@ oracle: $(VENV)/dev.stamp ## build the upstream oracle into the user cache
 kube: $(VENV)/dev.stamp ## build the pinned Kubernetes versions into the user cache
 	@$(BIN)/python tools/kube/build.py
 
-test: $(VENV)/dev.stamp system-deps ## every test, with the real parts
-	@$(BIN)/python tools/oracle/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
-	@$(BIN)/python tools/helm/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
-	@test -n "$$KUBEBUILDER_ASSETS" || $(BIN)/python tools/kube/build.py >/dev/null || test "$(REQUIRE_REAL)" != 1
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+test: $(VENV)/dev.stamp system-deps ## every test, with the real parts and the newest pinned Kubernetes
+	@$(BIN)/python -m tools.test --workers $(PYTEST_WORKERS) $(if $(AFTER_CHECK),--after-check)
+
+test-skew: $(VENV)/dev.stamp system-deps ## the tests that run on the older pinned Kubernetes
+	@$(BIN)/python -m tools.test --skew --workers $(PYTEST_WORKERS)
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench
@@ -67,7 +70,7 @@ format: $(VENV)/dev.stamp ## rewrite the files in house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(VENV)/dev.stamp ## write the dependency locks anew
+lock: $(VENV)/dev.stamp ## write the dependency locks again
 	$(BIN)/uv pip compile -q pyproject.toml --group build --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/run.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/dev.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group build --extra tracing -c requirements/run.lock --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/tracing.lock

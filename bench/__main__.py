@@ -85,7 +85,9 @@ def _store(name: str, rows: dict[str, Any]) -> None:
         "machine": "2 cores, shared; read ratios, not rates",
         "rows": rows,
     }
-    (RESULTS / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    (RESULTS / f"{name}.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+    )
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ import msgspec
 
 from bench import pods
 from dovetail.allocate import allocator, outcome
-from dovetail.cli import worlds
-from dovetail.model import claims, classes, objects, policy, slices
-from dovetail.model import nodes as wire
-from dovetail.model import pods as running
-from dovetail.schedule import cycle
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import nodes as wire
+from dovetail.kubetypes.core import pods as running
+from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.model import policy
+from dovetail.replay import allocation_worlds
+from dovetail.schedule import decide
 from dovetail.world import events, world
 from tests.support.oracle import Oracle
 
@@ -34,13 +36,18 @@ GO_SECONDS = 60.0  # upstream is stopped after this long; its rate is that of wh
 
 def proofs(oracle: Oracle) -> dict[str, Any]:
     """Asking for more than there is; milliseconds until the "no"."""
-    asked = {f"{count + 1} of {count} identical": (count, pods.one_more_than(count)) for count in SIZES}
+    asked = {
+        f"{count + 1} of {count} identical": (count, pods.one_more_than(count)) for count in SIZES
+    }
     asked |= {
         "3+3+3+4 of 12 identical": (12, [[3, 3, 3, 4]]),
         "ten requests on nine identical": (9, [[1] * 10]),
         "8+9 of 16 identical": (16, [[8, 9]]),
     }
-    return {name: _proof(pods.identical(count, wanted), oracle) for name, (count, wanted) in asked.items()}
+    return {
+        name: _proof(pods.identical(count, wanted), oracle)
+        for name, (count, wanted) in asked.items()
+    }
 
 
 def _proof(made: Tree, oracle: Oracle) -> Tree:
@@ -48,7 +55,9 @@ def _proof(made: Tree, oracle: Oracle) -> Tree:
     view = question.views["a"]
     taken = []
     for _ in range(ROUNDS):
-        taken.append(_milliseconds(lambda: allocator.allocate(view, question.claims, question.classes)))
+        taken.append(
+            _milliseconds(lambda: allocator.allocate(view, question.claims, question.classes))
+        )
     found = allocator.allocate(view, question.claims, question.classes)
     began = time.perf_counter()
     request = {"op": "allocate", "timeoutSeconds": PATIENCE_SECONDS, **made}
@@ -69,7 +78,14 @@ def mig(oracle: Oracle) -> dict[str, Any]:
     for seed in range(MIG_SEEDS):
         made = pods.mig_node(MIG_CLAIMS, seed)
         ours, theirs = _fill(made), oracle.ask({"op": "bench", "what": "allocate", **made})
-        rows.append((ours, theirs, _compute_slices(made, ours["placed"]), _compute_slices(made, theirs["placed"])))
+        rows.append(
+            (
+                ours,
+                theirs,
+                _compute_slices(made, ours["placed"]),
+                _compute_slices(made, theirs["placed"]),
+            )
+        )
     rates = [(ours["perSecond"], theirs["perSecond"]) for ours, theirs, _, _ in rows]
     return {
         f"{MIG_SEEDS} nodes, {MIG_CLAIMS} claims each, mixed profiles": {
@@ -110,7 +126,10 @@ def _compute_slices(made: Tree, placed: list[int]) -> int:
 
 def nodes(oracle: Oracle) -> dict[str, Any]:
     """A node for each of many one-GPU claims; upstream stops at the first node that fits, ours weighs all of them."""
-    return {f"{size} nodes, {count} claims": _spread(size, count, oracle=oracle) for size, count in FLEETS.items()}
+    return {
+        f"{size} nodes, {count} claims": _spread(size, count, oracle=oracle)
+        for size, count in FLEETS.items()
+    }
 
 
 def _spread(size: int, count: int, *, oracle: Oracle) -> Tree:
@@ -121,9 +140,9 @@ def _spread(size: int, count: int, *, oracle: Oracle) -> Tree:
     for number, claim in enumerate(made["claims"]):
         loaded.apply(events.Changed(_struct(claims.ResourceClaim, claim)))
         loaded.apply(events.Changed(_pod(number)))
-    first = _milliseconds(lambda: cycle.decide(loaded, budget=policy.Budget(pods=1))) / 1000
+    first = _milliseconds(lambda: decide.decide(loaded, budget=policy.Budget(pods=1))) / 1000
     began = time.perf_counter()
-    plan = cycle.decide(loaded)
+    plan = decide.decide(loaded)
     ours = time.perf_counter() - began
     asked = {"op": "bench", "what": "allocate", "seconds": GO_SECONDS, **made}
     in_order, rotating = oracle.ask(asked), oracle.ask({**asked, "rotate": True})
@@ -150,7 +169,7 @@ def _loaded(made: Tree) -> world.World:
     for one in made["nodes"]:
         loaded.apply(events.Changed(_struct(wire.Node, one)))
     for one in made["deviceClasses"]:
-        loaded.apply(events.Changed(_struct(classes.DeviceClass, one)))
+        loaded.apply(events.Changed(_struct(device_classes.DeviceClass, one)))
     for one in made["resourceSlices"]:
         loaded.apply(events.Changed(_struct(slices.ResourceSlice, one)))
     return loaded
@@ -163,11 +182,13 @@ def _pod(number: int) -> running.Pod:
 
 
 def _struct(kind: type[S], tree: Tree) -> S:
-    return objects.decode_struct(kind, msgspec.json.encode(tree))
+    return codec.decode_struct(kind, msgspec.json.encode(tree))
 
 
-def _question(made: Tree) -> worlds.Question:
-    return worlds.question(msgspec.json.decode(msgspec.json.encode(made), type=worlds.World))
+def _question(made: Tree) -> allocation_worlds.Question:
+    return allocation_worlds.question(
+        msgspec.json.decode(msgspec.json.encode(made), type=allocation_worlds.World)
+    )
 
 
 def _milliseconds(work: Callable[[], object]) -> float:

@@ -64,7 +64,12 @@ def _measured(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         for case in plan.cases:
             before: float | None = None
             for nodes in plan.sizes:
-                row = {"case": case, "nodes": nodes, "devices": str(devices), **_run(case, nodes, devices, plan)}
+                row = {
+                    "case": case,
+                    "nodes": nodes,
+                    "devices": str(devices),
+                    **_run(case, nodes, devices, plan),
+                }
                 seconds = row.get("firstSeconds")
                 if before and seconds:
                     row["timesSizeBefore"] = round(seconds / before, 2)
@@ -76,7 +81,9 @@ def _run(case: str, nodes: int, devices: Devices, plan: Plan) -> dict[str, Any]:
     """In a process of its own: memory and memories are its alone."""
     command = [sys.executable, "-m", batch_run.__name__, case, str(nodes), str(devices)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=plan.limit_seconds)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=plan.limit_seconds
+        )
     except subprocess.TimeoutExpired:
         return {"wrong": f"no answer within {plan.limit_seconds:.0f} s"}
     if done.returncode:
@@ -101,7 +108,9 @@ def _profile(plan: Plan, directory: Path) -> int:
         for case in plan.cases:
             for nodes in plan.sizes:
                 file = directory / f"{case}-{nodes}-{devices}.txt"
-                batch_run.profiled(case, nodes, devices, output=file, limit_seconds=plan.limit_seconds)
+                batch_run.profiled(
+                    case, nodes, devices, output=file, limit_seconds=plan.limit_seconds
+                )
                 _say(str(file))
     return 0
 
@@ -113,13 +122,23 @@ def text(rows: Rows) -> str:
         mine = [row for row in rows.values() if row["devices"] == devices]
         sizes = sorted({row["nodes"] for row in mine})
         lines += [f"GPUs as {devices}; seconds first / again, times the size before", ""]
-        lines += ["| case | " + " | ".join(f"{size:,} nodes" for size in sizes) + " | KAI's example, 500 nodes |"]
+        lines += [
+            "| case | "
+            + " | ".join(f"{size:,} nodes" for size in sizes)
+            + " | KAI's example, 500 nodes |"
+        ]
         lines += ["|---" * (len(sizes) + 2) + "|"]
         for case in dict.fromkeys(row["case"] for row in mine):
-            cells = [_cell(row) for row in sorted(mine, key=lambda row: row["nodes"]) if row["case"] == case]
+            cells = [
+                _cell(row)
+                for row in sorted(mine, key=lambda row: row["nodes"])
+                if row["case"] == case
+            ]
             kai = batch_cases.CASES[case].kai_seconds
             beside = f"{kai:.0f} s" if kai is not None else "-"
-            lines.append(f"| {batch_cases.CASES[case].title} | " + " | ".join(cells) + f" | {beside} |")
+            lines.append(
+                f"| {batch_cases.CASES[case].title} | " + " | ".join(cells) + f" | {beside} |"
+            )
         lines.append("")
     return "\n".join(lines)
 
@@ -133,7 +152,9 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    return "  ".join(f"{key} {value}" for key, value in row.items() if key not in ("case", "nodes", "devices"))
+    return "  ".join(
+        f"{key} {value}" for key, value in row.items() if key not in ("case", "nodes", "devices")
+    )
 
 
 def _store(output: Path, rows: Rows) -> None:
@@ -155,12 +176,26 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench batch", description=__doc__)
-    parser.add_argument("--cases", nargs="+", choices=list(batch_cases.CASES), metavar="CASE", help="which questions")
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=list(batch_cases.CASES),
+        metavar="CASE",
+        help="which questions",
+    )
     parser.add_argument("--nodes", type=int, nargs="+", help="sizes, small to large")
-    parser.add_argument("--devices", nargs="+", choices=[str(one) for one in Devices], help="how GPUs are asked for")
-    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for one case at one size")
+    parser.add_argument(
+        "--devices", nargs="+", choices=[str(one) for one in Devices], help="how GPUs are asked for"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT_SECONDS, help="seconds for one case at one size"
+    )
     parser.add_argument("--profile", type=Path, help="write profiles into this directory instead")
-    parser.add_argument("--live", type=int, metavar="NODES", help="a fill and a gang through a real API server")
-    parser.add_argument("--pods", type=int, help="with --live: so many pods at most; then nothing is kept")
+    parser.add_argument(
+        "--live", type=int, metavar="NODES", help="a fill and a gang through a real API server"
+    )
+    parser.add_argument(
+        "--pods", type=int, help="with --live: so many pods at most; then nothing is kept"
+    )
     parser.add_argument("--output", type=Path, help="where to keep the result")
     return parser

@@ -34,12 +34,16 @@ class Case(NamedTuple):
     title: str
     build: Callable[[Site], Expected]
     asked: Callable[[int], int]  # pods it is about, by nodes
-    kai_seconds: float | None = None  # KAI's own example figure at 500 nodes, API included, on their machines
+    kai_seconds: float | None = (
+        None  # KAI's own example figure at 500 nodes, API included, on their machines
+    )
 
 
 def mismatch(expected: Expected, found: plan.Plan) -> str | None:
     """How a plan differs from what it should hold."""
-    counts = Expected(len(found.placements), len(found.nominations), len(found.evictions), len(found.refusals))
+    counts = Expected(
+        len(found.placements), len(found.nominations), len(found.evictions), len(found.refusals)
+    )
     if expected.evictions is None and counts.evictions:
         counts = counts._replace(evictions=None)
     return None if counts == expected else f"expected {expected}, found {counts}"
@@ -189,16 +193,33 @@ def _consolidate_scattered(site: Site) -> Expected:
 
 CASES: Final = {
     "fill": Case("fill with one-GPU jobs, 8 a node", _fill, lambda nodes: nodes * GPUS, 398),
-    "gang": Case("512-pod gang, 1 GPU each, required zone, preferred rack", _gang_of_ones, lambda _: 512, 49),
+    "gang": Case(
+        "512-pod gang, 1 GPU each, required zone, preferred rack", _gang_of_ones, lambda _: 512, 49
+    ),
     "gang-crowd": Case("the same, one zone has room", _gang_in_a_crowd, lambda _: 512),
-    "gang-zone": Case("128-pod gang, 8 GPUs each: a whole zone", _gang_of_eights, lambda _: NODES_PER_ZONE),
-    "gang-wide": Case("512-pod gang, 8 GPUs each, preferred zone, larger than any", _gang_across_zones, _widest),
+    "gang-zone": Case(
+        "128-pod gang, 8 GPUs each: a whole zone", _gang_of_eights, lambda _: NODES_PER_ZONE
+    ),
+    "gang-wide": Case(
+        "512-pod gang, 8 GPUs each, preferred zone, larger than any", _gang_across_zones, _widest
+    ),
     "last": Case("one job for the last free GPU", _last, lambda _: 1),
     "reclaim": Case("reclaim one GPU, all GPUs taken", _reclaim, lambda _: 1, 14),
-    "cannot": Case("cannot fit: 10 pods, 80 GPUs; 9 nodes could be emptied", _cannot_fit, lambda _: GANG_PODS, 250),
+    "cannot": Case(
+        "cannot fit: 10 pods, 80 GPUs; 9 nodes could be emptied",
+        _cannot_fit,
+        lambda _: GANG_PODS,
+        250,
+    ),
     "cannot-fixed": Case("cannot fit: nobody yields", _cannot_fit_fixed, lambda _: GANG_PODS),
-    "cannot-cpu": Case("cannot fit: GPUs could be had, cpu not", _cannot_fit_by_cpu, lambda _: GANG_PODS),
-    "consolidate": Case("consolidate for forty 10-pod gangs, 1 GPU taken a node", _consolidate, lambda _: 400, 456),
+    "cannot-cpu": Case(
+        "cannot fit: GPUs could be had, cpu not", _cannot_fit_by_cpu, lambda _: GANG_PODS
+    ),
+    "consolidate": Case(
+        "consolidate for forty 10-pod gangs, 1 GPU taken a node", _consolidate, lambda _: 400, 456
+    ),
     "consolidate-half": Case("the same, 4 GPUs taken a node", _consolidate_halves, lambda _: 400),
-    "consolidate-mixed": Case("consolidate for 4 gangs, 1-4 jobs a node", _consolidate_scattered, lambda _: 40),
+    "consolidate-mixed": Case(
+        "consolidate for 4 gangs, 1-4 jobs a node", _consolidate_scattered, lambda _: 40
+    ),
 }

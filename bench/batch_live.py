@@ -14,37 +14,55 @@ from typing import Any, Final
 import msgspec
 
 from bench import live_cluster, live_contenders, live_run
-from dovetail.boot import chart, controlplane, kubeparts
-from dovetail.kube import paths
-from dovetail.model import gangs, kinds
+from dovetail.devcluster import control_plane, kube_binaries
+from dovetail.install import chart
+from dovetail.kube.http import paths
+from dovetail.kubetypes import registry
+from dovetail.model import gangs
 
 QUEUES: Final = ("a", "b", "c", "d")
 GANG_PODS: Final = 512
 PATIENCE_SECONDS: Final = 15.0
 SERVED_SECONDS: Final = 60.0  # for the API server to know our kinds
-DEFINITION: Final = kinds.Kind(
-    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", False, kinds.QUEUE.struct
+DEFINITION: Final = registry.Kind(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    False,
+    registry.QUEUE.struct,
 )
 Tree = dict[str, Any]
 
 
-async def measured(nodes: int, *, pods: int | None, say: controlplane.Say) -> dict[str, Tree]:
+async def measured(nodes: int, *, pods: int | None, say: control_plane.Say) -> dict[str, Tree]:
     """A fill of all GPUs, or of so many, and one gang: figures by what was done."""
-    with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="dovetail-bench-", ignore_cleanup_errors=True
+    ) as scratch:
         async with live_cluster.started(nodes, directory=Path(scratch), say=say) as cluster:
             count = min(pods or len(cluster.gpus), len(cluster.gpus))
             await _open_queues(cluster)
             works = {
-                f"fill, {nodes} nodes, {count} pods in {len(QUEUES)} queues": [_lone(at) for at in range(count)],
-                f"one gang of {min(GANG_PODS, count)} pods, {nodes} nodes": _gang(min(GANG_PODS, count)),
+                f"fill, {nodes} nodes, {count} pods in {len(QUEUES)} queues": [
+                    _lone(at) for at in range(count)
+                ],
+                f"one gang of {min(GANG_PODS, count)} pods, {nodes} nodes": _gang(
+                    min(GANG_PODS, count)
+                ),
             }
-            return {name: await _run(cluster, name, trees, say=say) for name, trees in works.items()}
+            return {
+                name: await _run(cluster, name, trees, say=say) for name, trees in works.items()
+            }
 
 
-async def _run(cluster: live_cluster.Cluster, name: str, pods: list[Tree], *, say: controlplane.Say) -> Tree:
+async def _run(
+    cluster: live_cluster.Cluster, name: str, pods: list[Tree], *, say: control_plane.Say
+) -> Tree:
     names = [pod["metadata"]["name"] for pod in pods]
-    await cluster.create(kinds.CLAIM, [live_cluster.claim_tree(live_cluster.WORK, name) for name in names])
-    await cluster.create(kinds.POD, pods)
+    await cluster.create(
+        registry.CLAIM, [live_cluster.claim_tree(live_cluster.WORK, name) for name in names]
+    )
+    await cluster.create(registry.POD, pods)
     try:
         await live_run.quiet(cluster, PATIENCE_SECONDS)
         command = live_contenders.COMMANDS[live_contenders.OURS](cluster, len(pods))
@@ -60,7 +78,7 @@ async def _run(cluster: live_cluster.Cluster, name: str, pods: list[Tree], *, sa
         "podsPerSecond": round(found.pods_per_second, 1),
         "firstBindingSeconds": round(found.first_binding_seconds, 1),
         "ownCpuMillisecondsPerPod": round(spent[live_run.CONTENDER], 2),
-        "apiServerCpuMillisecondsPerPod": round(spent[kubeparts.APISERVER], 2),
+        "apiServerCpuMillisecondsPerPod": round(spent[kube_binaries.APISERVER], 2),
         "othersShare": round(found.others_share, 2),
     }
 
@@ -71,13 +89,16 @@ async def _open_queues(cluster: live_cluster.Cluster) -> None:
     trees = chart.objects(values)
     await cluster.create(DEFINITION, [tree for tree in trees if tree["kind"] == DEFINITION.name])
     async with asyncio.timeout(SERVED_SECONDS):
-        while not (await cluster.over.request("GET", paths.collection(kinds.QUEUE))).is_success:
+        while not (await cluster.over.request("GET", paths.collection(registry.QUEUE))).is_success:
             await asyncio.sleep(0.2)
     share = {"gpu": {"quota": str(len(cluster.gpus) // len(QUEUES))}}
     spec = {"namespaceSelector": {}, "resources": share}
-    version = kinds.QUEUE.api_version
-    made = [{"apiVersion": version, "kind": "Queue", "metadata": {"name": name}, "spec": spec} for name in QUEUES]
-    await cluster.create(kinds.QUEUE, made)
+    version = registry.QUEUE.api_version
+    made = [
+        {"apiVersion": version, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        for name in QUEUES
+    ]
+    await cluster.create(registry.QUEUE, made)
 
 
 def _lone(number: int) -> Tree:
@@ -87,7 +108,10 @@ def _lone(number: int) -> Tree:
 
 
 def _gang(count: int) -> list[Tree]:
-    pods = [live_cluster.pod_tree(live_cluster.WORK, live_cluster.work_name(number)) for number in range(count)]
+    pods = [
+        live_cluster.pod_tree(live_cluster.WORK, live_cluster.work_name(number))
+        for number in range(count)
+    ]
     for pod in pods:
         pod["metadata"]["labels"] = {gangs.QUEUE_LABEL: QUEUES[0], gangs.GANG_LABEL: "llama"}
         pod["metadata"]["annotations"] = {gangs.MIN_LABEL: str(count)}
@@ -96,6 +120,8 @@ def _gang(count: int) -> list[Tree]:
 
 def store(output: Path, rows: dict[str, Tree]) -> None:
     """Keeps them beside the times of decisions alone."""
-    found: Tree = msgspec.json.decode(output.read_bytes()) if output.exists() else {"benchmark": "batch"}
+    found: Tree = (
+        msgspec.json.decode(output.read_bytes()) if output.exists() else {"benchmark": "batch"}
+    )
     found["live"] = rows
     output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

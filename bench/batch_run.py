@@ -24,7 +24,7 @@ import msgspec
 from bench import batch_cases
 from bench.batch_worlds import NOW, Devices, Site
 from dovetail.model import plan
-from dovetail.schedule import cycle
+from dovetail.schedule import decide as cycle
 
 ENOUGH_SECONDS = 2.0  # further rounds start only before that
 MOST_ROUNDS = 5
@@ -85,7 +85,9 @@ class _LongEnoughError(Exception):
     pass
 
 
-def profiled(case: str, nodes: int, devices: Devices, *, output: Path, limit_seconds: float) -> None:
+def profiled(
+    case: str, nodes: int, devices: Devices, *, output: Path, limit_seconds: float
+) -> None:
     """Writes where the time of the first decision goes, by own and by cumulative time; stops it at the limit."""
     site, _ = built(case, nodes, devices)
     settle()
@@ -107,4 +109,6 @@ def _stop(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    print(msgspec.json.encode(measured(sys.argv[1], int(sys.argv[2]), Devices(sys.argv[3]))).decode())
+    print(
+        msgspec.json.encode(measured(sys.argv[1], int(sys.argv[2]), Devices(sys.argv[3]))).decode()
+    )

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.model import objects
-from dovetail.sim import fleet, inventory
+from dovetail.kubetypes import codec, registry
+from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
@@ -31,7 +31,11 @@ SPACE: Final = "bench"
 PLUGIN: Final = "nvidia.com/gpu"
 NOW: Final = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
 NO_MARKS: Final[Mapping[str, str]] = {}
-_VERSIONS: Final = {"Queue": "dovetail.dev/v1alpha1", "Topology": "dovetail.dev/v1alpha1", "Pod": "v1"}
+_VERSIONS: Final = {
+    "Queue": "dovetail.dev/v1alpha1",
+    "Topology": "dovetail.dev/v1alpha1",
+    "Pod": "v1",
+}
 
 
 class Devices(StrEnum):
@@ -50,8 +54,10 @@ class Site:
         self.nodes: list[str] = []
         self._taken: dict[str, int] = {}
         self._number = 0
-        pool = fleet.Pool(name="h100", count=nodes, gpu="H100-SXM5-80GB", cpu="224", memory="2Ti")
-        for tree in inventory.objects_of(fleet.Fleet(name="bench", pools=(pool,))):
+        pool = fleet_spec.Pool(
+            name="h100", count=nodes, gpu="H100-SXM5-80GB", cpu="224", memory="2Ti"
+        )
+        for tree in fleet_objects.objects_of(fleet_spec.Fleet(name="bench", pools=(pool,))):
             self._publish(tree)
         self._put("Namespace", {"name": SPACE}, version="v1")
         levels = [{"nodeLabel": ZONE, "alias": "zone"}, {"nodeLabel": RACK, "alias": "rack"}]
@@ -69,7 +75,9 @@ class Site:
     def queue(self, name: str, gpus: int, **more: Any) -> None:
         """A queue everybody may use, sure of so many GPUs; cpu and memory are free to it."""
         resources = {"gpu": {"quota": str(gpus)}}
-        self._put("Queue", {"name": name}, spec={"resources": resources, "namespaceSelector": {}, **more})
+        self._put(
+            "Queue", {"name": name}, spec={"resources": resources, "namespaceSelector": {}, **more}
+        )
 
     def wait(
         self,
@@ -88,7 +96,15 @@ class Site:
         for _ in range(pods):
             self._pod(queue, gpus, marks=said, cpu=cpu)
 
-    def run(self, queue: str, node: str, *, gpus: int = 1, cpu: str = "1", marks: Mapping[str, str] = NO_MARKS) -> None:
+    def run(
+        self,
+        queue: str,
+        node: str,
+        *,
+        gpus: int = 1,
+        cpu: str = "1",
+        marks: Mapping[str, str] = NO_MARKS,
+    ) -> None:
         """A job of one pod that runs on a node, on the first GPUs there that are free."""
         first = self._taken.get(node, 0)
         assert first + gpus <= GPUS, f"{node} is full"
@@ -108,24 +124,43 @@ class Site:
         self._apply(tree)
 
     def _pod(
-        self, queue: str, gpus: int, *, marks: Mapping[str, str], node: str = "", first: int = 0, cpu: str = "1"
+        self,
+        queue: str,
+        gpus: int,
+        *,
+        marks: Mapping[str, str],
+        node: str = "",
+        first: int = 0,
+        cpu: str = "1",
     ) -> None:
         """A pod of a Job of its own; the later it is made, the younger it is."""
         self._number += 1
         name = f"job-{self._number:06d}"
-        created = (NOW - datetime.timedelta(days=7) + datetime.timedelta(seconds=self._number)).isoformat()
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
+        created = (
+            NOW - datetime.timedelta(days=7) + datetime.timedelta(seconds=self._number)
+        ).isoformat()
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": name,
+            "uid": f"uid-{name}",
+            "controller": True,
+        }
         metadata = {
             "name": f"{name}-0",
             "namespace": SPACE,
             "uid": f"uid-{name}-0",
             "creationTimestamp": created,
-            "labels": {f"dovetail.dev/{key}": marks[key] for key in marks if key == "gang"} | _queued(queue),
+            "labels": {f"dovetail.dev/{key}": marks[key] for key in marks if key == "gang"}
+            | _queued(queue),
             "annotations": {f"dovetail.dev/{key}": marks[key] for key in marks if key != "gang"},
             "ownerReferences": [owner],
         }
         wanted: Tree = {"cpu": cpu, "memory": "8Gi"}
-        spec: Tree = {"nodeName": node, "containers": [{"name": "main", "image": "train", "resources": {}}]}
+        spec: Tree = {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "train", "resources": {}}],
+        }
         if gpus and self.devices is Devices.CLAIMS:
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
             self._claim(name, gpus, node=node, first=first)
@@ -136,7 +171,11 @@ class Site:
         self._put("Pod", metadata, spec=spec, status=status)
 
     def _claim(self, name: str, gpus: int, *, node: str, first: int) -> None:
-        exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": gpus}
+        exactly = {
+            "deviceClassName": "gpu.nvidia.com",
+            "allocationMode": "ExactCount",
+            "count": gpus,
+        }
         requests = [{"name": "gpu", "exactly": exactly}]
         status: Tree = {}
         if node:
@@ -147,14 +186,16 @@ class Site:
             user = {"resource": "pods", "name": f"{name}-0", "uid": f"uid-{name}-0"}
             status = {"allocation": {"devices": {"results": given}}, "reservedFor": [user]}
         metadata = {"name": name, "namespace": SPACE, "uid": f"uid-claim-{name}"}
-        self._put("ResourceClaim", metadata, spec={"devices": {"requests": requests}}, status=status)
+        self._put(
+            "ResourceClaim", metadata, spec={"devices": {"requests": requests}}, status=status
+        )
 
     def _put(self, kind: str, metadata: Tree, *, version: str = "", **parts: Tree) -> None:
-        named = version or _VERSIONS.get(kind, objects.RESOURCE_V1)
+        named = version or _VERSIONS.get(kind, registry.RESOURCE_V1)
         self._apply({"apiVersion": named, "kind": kind, "metadata": metadata, **parts})
 
     def _apply(self, tree: Tree) -> None:
-        found = objects.decode(msgspec.json.decode(msgspec.json.encode(tree))).struct
+        found = codec.decode(msgspec.json.decode(msgspec.json.encode(tree))).struct
         self.world.apply(Changed(found))  # type: ignore[arg-type]
 
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from dovetail.model import objects
-from dovetail.schedule import cycle
+from dovetail.kubetypes import codec
+from dovetail.schedule import decide
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
@@ -24,32 +24,39 @@ HOST: Final = "kubernetes.io/hostname"
 Tree = dict[str, Any]
 
 
-def ties(_: object, sizes: tuple[int, ...] = SIZES, pods: int = PODS, rounds: int = ROUNDS) -> dict[str, Tree]:
+def ties(
+    _: object, sizes: tuple[int, ...] = SIZES, pods: int = PODS, rounds: int = ROUNDS
+) -> dict[str, Tree]:
     """By number of nodes and kind of tie: milliseconds a pod, and how many times those of plain pods."""
     rows: dict[str, Tree] = {}
     for size in sizes:
         world = _cluster(size)
-        times = {name: _median(world, make, pods=pods, rounds=rounds) for name, make in KINDS.items()}
+        times = {
+            name: _median(world, make, pods=pods, rounds=rounds) for name, make in KINDS.items()
+        }
         for name, one in times.items():
-            figures = {"ms_per_pod": round(one * 1e3 / pods, 4), "times_plain": round(one / times["plain"], 1)}
+            figures = {
+                "ms_per_pod": round(one * 1e3 / pods, 4),
+                "times_plain": round(one / times["plain"], 1),
+            }
             rows[f"{size} nodes, {name}"] = figures
     return rows
 
 
 def _median(world: World, make: Callable[[int], Tree], *, pods: int, rounds: int) -> float:
     """Seconds for one cycle; the first one, in which memories are made, is not counted."""
-    made = [objects.decode(_pod(f"new-{number}", **make(number))).struct for number in range(pods)]
+    made = [codec.decode(_pod(f"new-{number}", **make(number))).struct for number in range(pods)]
     for pod in made:
         world.apply(Changed(pod))  # type: ignore[arg-type]
     among = [pod.metadata.uid for pod in made]
     found = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
-        plan = cycle.decide(world, among=among)
+        plan = decide.decide(world, among=among)
         found.append(time.perf_counter() - began)
         assert len(plan.placements) == pods, plan.refusals[:1]
     for pod in made:
-        gone = objects.decode(_pod(pod.metadata.name, phase="Succeeded")).struct
+        gone = codec.decode(_pod(pod.metadata.name, phase="Succeeded")).struct
         world.apply(Changed(gone))  # type: ignore[arg-type]
     return statistics.median(found[1:])
 
@@ -57,7 +64,7 @@ def _median(world: World, make: Callable[[int], Tree], *, pods: int, rounds: int
 def _cluster(size: int) -> World:
     world = World()
     for tree in _objects(size):
-        world.apply(Changed(objects.decode(tree).struct))  # type: ignore[arg-type]
+        world.apply(Changed(codec.decode(tree).struct))  # type: ignore[arg-type]
     return world
 
 
@@ -67,16 +74,34 @@ def _objects(size: int) -> Iterator[Tree]:
         name = f"n{number:05d}"
         labels = {HOST: name, ZONE: f"z{number % 10}"}
         metadata = {"name": name, "labels": labels}
-        yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": room}}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": metadata,
+            "status": {"allocatable": room},
+        }
         for place in range(4):
             yield _pod(f"old-{number}-{place}", app=f"app-{number % 50}", node=name)
 
 
-def _pod(name: str, *, app: str = "web", node: str = "", phase: str = "Pending", **spec: Any) -> Tree:
-    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}, "ports": spec.pop("ports", [])}
+def _pod(
+    name: str, *, app: str = "web", node: str = "", phase: str = "Pending", **spec: Any
+) -> Tree:
+    container = {
+        "name": "main",
+        "image": "x",
+        "resources": {"requests": {"cpu": "1"}},
+        "ports": spec.pop("ports", []),
+    }
     metadata = {"name": name, "namespace": "bench", "uid": f"uid-{name}", "labels": {"app": app}}
     body = {"containers": [container], "nodeName": node, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body, "status": {"phase": phase}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": body,
+        "status": {"phase": phase},
+    }
 
 
 def _required(side: str, key: str, app: str) -> Tree:
@@ -96,5 +121,7 @@ KINDS: Final[dict[str, Callable[[int], Tree]]] = {
     "one a host": lambda _: _required("podAntiAffinity", HOST, "web"),
     "spread over zones": lambda _: _spread(ZONE, "DoNotSchedule"),
     "rather spread over hosts": lambda _: _spread(HOST, "ScheduleAnyway"),
-    "a host port": lambda number: {"ports": [{"containerPort": 80, "hostPort": 8000 + number % 50}]},
+    "a host port": lambda number: {
+        "ports": [{"containerPort": 80, "hostPort": 8000 + number % 50}]
+    },
 }

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import nodes, objects, slices
-from dovetail.schedule import likeness
-from dovetail.sim import fleet, machines, publish
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import nodes
+from dovetail.kubetypes.resource import slices
+from dovetail.schedule.node import equivalence
+from dovetail.sim.fleet import device_publisher, fleet_spec, machines
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
@@ -24,7 +26,10 @@ def sizes(_: object) -> dict[str, Any]:
     rows = {}
     for count in SIZES:
         done = subprocess.run(
-            [sys.executable, "-m", "bench.fleet_memory", str(count)], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "bench.fleet_memory", str(count)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         rows[f"{count} nodes x 8 GPUs x 26 candidates"] = msgspec.json.decode(done.stdout)
     return rows
@@ -33,22 +38,24 @@ def sizes(_: object) -> dict[str, Any]:
 def load(count: int) -> dict[str, Any]:
     """A World of so many H100 nodes with every MIG candidate, and what it took."""
     before = _resident_mib()
-    (pool,) = [pool for pool in fleet.sample().pools if pool.name == "h100"]
+    (pool,) = [pool for pool in fleet_spec.sample().pools if pool.name == "h100"]
     big = msgspec.structs.replace(
-        fleet.sample(), name="big", pools=(msgspec.structs.replace(pool, count=count, mig=True),)
+        fleet_spec.sample(),
+        name="big",
+        pools=(msgspec.structs.replace(pool, count=count, mig=True),),
     )
     world, seconds, devices = World(), 0.0, 0
     for machine in machines.machines_of(big):
         world.apply(Changed(_node(machine.name)))
-        for tree in publish.slices_of(machine, big):
-            document = objects.encode_tree(tree)
+        for tree in device_publisher.slices_of(machine, big):
+            document = codec.encode_tree(tree)
             began = time.perf_counter()
-            one = objects.decode_struct(slices.ResourceSlice, document)
+            one = codec.decode_struct(slices.ResourceSlice, document)
             world.apply(Changed(one))
             seconds += time.perf_counter() - began
             devices += len(one.spec.devices)
     began = time.perf_counter()
-    keys = likeness.keys_for(world, likeness.Reads(frozenset(), frozenset()))
+    keys = equivalence.keys_for(world, equivalence.Reads(frozenset(), frozenset()))
     classes = len({keys.devices_key(world.view(name)) for name in world.nodes})
     return {
         "nodes": count,
@@ -63,8 +70,13 @@ def load(count: int) -> dict[str, Any]:
 
 def _node(name: str) -> nodes.Node:
     amounts = {"cpu": "112", "memory": "2Ti", "pods": "110"}
-    tree = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}}
-    found = objects.decode(tree).struct
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": amounts},
+    }
+    found = codec.decode(tree).struct
     assert isinstance(found, nodes.Node)
     return found
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import quantity, slices
-from dovetail.sim import machines
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
+from dovetail.sim.fleet import machines
 
 DRIVER = "gpu.nvidia.com"
 PRODUCTS = (
@@ -65,12 +66,20 @@ def slice_list(count: int, devices_each: int) -> bytes:
                 "driver": DRIVER,
                 "nodeName": f"node-{number}",
                 "pool": {"name": f"node-{number}", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{**device(number * devices_each + i), "name": f"gpu-{i}"} for i in range(devices_each)],
+                "devices": [
+                    {**device(number * devices_each + i), "name": f"gpu-{i}"}
+                    for i in range(devices_each)
+                ],
             },
         }
         for number in range(count)
     ]
-    listed = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "metadata": {}, "items": items}
+    listed = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSliceList",
+        "metadata": {},
+        "items": items,
+    }
     return msgspec.json.encode(listed)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import live_cluster, live_contenders, live_report, live_run
-from dovetail.boot import gobuild, kubeparts
+from dovetail.devcluster import go_build, kube_binaries
 
 RESULT = Path(__file__).resolve().parent / "results" / "live.json"
 WARM_UP_PODS = 50
@@ -35,15 +35,17 @@ class Plan(NamedTuple):
 
 
 FULL = Plan()
-QUICK = Plan(sizes=(50,), fills=(0, 99), most_pods=100, rounds=1, crowd_nodes=20, patience_seconds=0.0)
+QUICK = Plan(
+    sizes=(50,), fills=(0, 99), most_pods=100, rounds=1, crowd_nodes=20, patience_seconds=0.0
+)
 
 
 def main(arguments: list[str]) -> int:
     """Measures and prints. 1 where a real part is missing."""
     plan, output = _chosen(arguments)
     try:
-        parts = kubeparts.binaries(say=say)
-    except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
+        parts = kube_binaries.binaries(say=say)
+    except (kube_binaries.PartsMissing, go_build.BuildFailed) as problem:
         say(str(problem))
         return 1
     report = live_report.Report(version=parts.version, rounds=plan.rounds)
@@ -54,7 +56,9 @@ def main(arguments: list[str]) -> int:
 
 async def _measure(plan: Plan, report: live_report.Report, output: Path | None) -> None:
     for nodes in plan.sizes:
-        with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix="dovetail-bench-", ignore_cleanup_errors=True
+        ) as scratch:
             async with live_cluster.started(nodes, directory=Path(scratch), say=say) as cluster:
                 await _contest(plan, cluster, live_contenders.BARE, WARM_UP_PODS)
                 for fill in plan.fills:
@@ -62,13 +66,19 @@ async def _measure(plan: Plan, report: live_report.Report, output: Path | None) 
                     await _row(plan, cluster, live_report.Row(nodes, fill), report)
                     report.store(output)
     if plan.crowd_nodes:
-        with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
-            async with live_cluster.started(plan.crowd_nodes, directory=Path(scratch), say=say) as cluster:
+        with tempfile.TemporaryDirectory(
+            prefix="dovetail-bench-", ignore_cleanup_errors=True
+        ) as scratch:
+            async with live_cluster.started(
+                plan.crowd_nodes, directory=Path(scratch), say=say
+            ) as cluster:
                 await _start_up(plan, cluster, report)
         report.store(output)
 
 
-async def _row(plan: Plan, cluster: live_cluster.Cluster, row: live_report.Row, report: live_report.Report) -> None:
+async def _row(
+    plan: Plan, cluster: live_cluster.Cluster, row: live_report.Row, report: live_report.Report
+) -> None:
     """All rounds of one size and fill, contender after contender in each."""
     count = min(plan.most_pods, len(cluster.free))
     for number in range(plan.rounds):
@@ -90,18 +100,24 @@ async def _start_up(plan: Plan, cluster: live_cluster.Cluster, report: live_repo
                 run = await _contest(plan, cluster, name, 1)
                 report.add_start(name, run)
                 seconds, memory = run.first_binding_seconds, run.resident_mib
-                say(f"start, round {number + 1}: {name} {seconds:.1f} s to the first binding, {memory:.0f} MiB")
+                say(
+                    f"start, round {number + 1}: {name} {seconds:.1f} s to the first binding, {memory:.0f} MiB"
+                )
 
 
-async def _contest(plan: Plan, cluster: live_cluster.Cluster, name: str, count: int) -> live_run.Run:
-    return await live_contenders.contest(cluster, name, count, patience_seconds=plan.patience_seconds)
+async def _contest(
+    plan: Plan, cluster: live_cluster.Cluster, name: str, count: int
+) -> live_run.Run:
+    return await live_contenders.contest(
+        cluster, name, count, patience_seconds=plan.patience_seconds
+    )
 
 
 def _shown(run: live_run.Run) -> str:
     spent = run.cpu_milliseconds_per_pod
     return (
         f"{run.pods_per_second:.0f} pods/s, {spent[live_run.CONTENDER]:.1f} ms of its own time a pod, "
-        f"{spent[kubeparts.APISERVER]:.1f} of the API server, others {run.others_share:.0%}"
+        f"{spent[kube_binaries.APISERVER]:.1f} of the API server, others {run.others_share:.0%}"
     )
 
 
@@ -110,7 +126,9 @@ def _chosen(arguments: list[str]) -> tuple[Plan, Path | None]:
     parser = argparse.ArgumentParser(prog="python -m bench live", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="50 nodes, 100 pods, one round")
     parser.add_argument("--nodes", type=int, nargs="+", help="sizes")
-    parser.add_argument("--fill", type=int, nargs="+", choices=range(100), metavar="PERCENT", help="GPUs in use")
+    parser.add_argument(
+        "--fill", type=int, nargs="+", choices=range(100), metavar="PERCENT", help="GPUs in use"
+    )
     parser.add_argument("--pods", type=int, help="pods in a run, if so many fit")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--contenders", nargs="+", choices=list(live_contenders.COMMANDS))

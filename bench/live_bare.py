@@ -20,9 +20,11 @@ from typing import NamedTuple
 import msgspec
 
 from bench import live_cluster, live_forms
-from dovetail.kube import api as kube_api
-from dovetail.kube import config, paths, transport
-from dovetail.model import claims, kinds
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import paths, transport
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.resource import claims
 from dovetail.ports import api
 
 
@@ -44,16 +46,23 @@ async def main(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     gpus = msgspec.json.decode(Path(arguments.devices).read_bytes(), type=list[live_cluster.Gpu])
-    over = transport.Transport(config.load(arguments.kubeconfig), concurrency=arguments.in_flight)
+    over = transport.Transport(
+        client_config.load(arguments.kubeconfig), concurrency=arguments.in_flight
+    )
     async with over, contextlib.AsyncExitStack() as stack:
         errands = await _errands(over, arguments.form, gpus)
         if arguments.form == live_forms.OURS:
-            carries = [_as_ours(kube_api.KubeApi(over), errand) for errand in errands]
+            carries = [_as_ours(client.KubeApi(over), errand) for errand in errands]
         else:
-            carries = [_in_form(over, live_forms.FORMS[arguments.form], errand) for errand in errands]
+            carries = [
+                _in_form(over, live_forms.FORMS[arguments.form], errand) for errand in errands
+            ]
         if arguments.events:
-            carries = [_then(carry, _told(over, errand)) for carry, errand in zip(carries, errands, strict=True)]
-        for kind in kinds.WATCHED:
+            carries = [
+                _then(carry, _told(over, errand))
+                for carry, errand in zip(carries, errands, strict=True)
+            ]
+        for kind in registry.WATCHED:
             await _watch(stack, over, kind)
         gc.collect()
         gc.freeze()
@@ -67,7 +76,7 @@ async def _work(waiting: Iterator[Carry]) -> None:
         await carry()
 
 
-def _as_ours(client: kube_api.KubeApi, errand: Errand) -> Carry:
+def _as_ours(client: client.KubeApi, errand: Errand) -> Carry:
     """Finalizer, status, binding, one after the other: the requests of our scheduler, its client included."""
     first, second = live_forms.steps(errand.wish)
     body = live_forms.binding(errand.wish)
@@ -75,7 +84,9 @@ def _as_ours(client: kube_api.KubeApi, errand: Errand) -> Carry:
     binding = errand.pod._replace(subresource="binding")
 
     async def carry() -> None:
-        answer = await client.patch(errand.claim, first.patch, brief=first.after is not None, adds=first.adds)
+        answer = await client.patch(
+            errand.claim, first.patch, brief=first.after is not None, adds=first.adds
+        )
         patch = second.patch.replace(live_forms.VERSION, live_forms.json_version(answer))
         await client.patch(status, patch, brief=second.after is not None, adds=second.adds)
         await client.create(binding, body)
@@ -98,7 +109,7 @@ def _in_form(over: transport.Transport, form: live_forms.Form, errand: Errand) -
 
 
 def _told(over: transport.Transport, errand: Errand) -> Carry:
-    path, body = paths.collection(kinds.EVENT, live_cluster.WORK), _event(errand.wish)
+    path, body = paths.collection(registry.EVENT, live_cluster.WORK), _event(errand.wish)
 
     async def carry() -> None:
         await _sent(over, live_forms.EVENT, path, body)
@@ -116,27 +127,44 @@ def _then(first: Carry, second: Carry) -> Carry:
 
 async def _sent(over: transport.Transport, way: live_forms.Way, path: str, body: bytes) -> bytes:
     answer = await over.request(
-        way.method, path, params=way.params, body=body, content_type=way.content_type, accept=way.accept
+        way.method,
+        path,
+        params=way.params,
+        body=body,
+        content_type=way.content_type,
+        accept=way.accept,
     )
     return live_cluster.checked(answer, path)
 
 
-async def _errands(over: transport.Transport, form: str, gpus: list[live_cluster.Gpu]) -> list[Errand]:
+async def _errands(
+    over: transport.Transport, form: str, gpus: list[live_cluster.Gpu]
+) -> list[Errand]:
     space = live_cluster.WORK
-    held, _ = await kube_api.list_all(over, kinds.CLAIM, namespace=space)
-    waiting, _ = await kube_api.list_all(over, kinds.POD, namespace=space)
-    documents = await live_forms.FORMS[form].documents(over, space) if form in live_forms.FORMS else {}
+    held, _ = await client.list_all(over, registry.CLAIM, namespace=space)
+    waiting, _ = await client.list_all(over, registry.POD, namespace=space)
+    documents = (
+        await live_forms.FORMS[form].documents(over, space) if form in live_forms.FORMS else {}
+    )
     by_name: dict[str, claims.ResourceClaim] = {claim.metadata.name: claim for claim in held}
     now = datetime.datetime.now(datetime.UTC)
     errands = []
-    for pod, gpu in zip(sorted(waiting, key=lambda pod: str(pod.metadata.name)), gpus, strict=False):
+    for pod, gpu in zip(
+        sorted(waiting, key=lambda pod: str(pod.metadata.name)), gpus, strict=False
+    ):
         name = pod.metadata.name
         wish = live_forms.Wish(by_name[name], pod, gpu, now, documents.get(name, b""))
-        errands.append(Errand(api.Target(kinds.CLAIM, space, name), api.Target(kinds.POD, space, name), wish))
+        errands.append(
+            Errand(
+                api.Target(registry.CLAIM, space, name), api.Target(registry.POD, space, name), wish
+            )
+        )
     return errands
 
 
-async def _watch(stack: contextlib.AsyncExitStack, over: transport.Transport, kind: kinds.Kind) -> None:
+async def _watch(
+    stack: contextlib.AsyncExitStack, over: transport.Transport, kind: registry.Kind
+) -> None:
     """Opens a watch on everything of a kind and lets what comes go by."""
     path = paths.collection(kind)
     listed = live_cluster.checked(await over.request("GET", path, params={"limit": "1"}), path)
@@ -158,7 +186,7 @@ def _event(wish: live_forms.Wish) -> bytes:
     pod, gpu, now = wish.pod, wish.gpu, wish.now
     place = {"namespace": pod.metadata.namespace, "name": pod.metadata.name}
     event = {
-        "apiVersion": kinds.EVENT.api_version,
+        "apiVersion": registry.EVENT.api_version,
         "kind": "Event",
         "metadata": {**place, "name": f"{pod.metadata.name}.{pod.metadata.uid[:16]}"},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -176,8 +204,12 @@ def _event(wish: live_forms.Wish) -> bytes:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--kubeconfig", required=True)
-    parser.add_argument("--devices", required=True, help="a file with the GPUs to give, in the order of pod names")
+    parser.add_argument(
+        "--devices", required=True, help="a file with the GPUs to give, in the order of pod names"
+    )
     parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--form", choices=[live_forms.OURS, *live_forms.FORMS], default=live_forms.OURS)
+    parser.add_argument(
+        "--form", choices=[live_forms.OURS, *live_forms.FORMS], default=live_forms.OURS
+    )
     parser.add_argument("--events", action="store_true")
     asyncio.run(main(parser.parse_args()))

@@ -14,12 +14,14 @@ from typing import Final
 import msgspec
 
 from bench import live_cluster, live_run
-from dovetail.boot import kubeflags, ports
+from dovetail.devcluster import free_ports, kube_flags
 
 OURS: Final = "ours"
 KUBE_SCHEDULER: Final = "kube_scheduler"
 BARE: Final = "bare_writes"
-CLIENT_QPS: Final = 5000  # kube-scheduler's limit, which it never reaches; ours and the bare writes have none
+CLIENT_QPS: Final = (
+    5000  # kube-scheduler's limit, which it never reaches; ours and the bare writes have none
+)
 IN_FLIGHT: Final = 64  # ours: the default; the bare writes: the same
 PATIENCE_SECONDS: Final = 15.0  # with others who use the machine, before each run
 
@@ -27,7 +29,11 @@ Command = Callable[[live_cluster.Cluster, int], list[str]]
 
 
 async def contest(
-    cluster: live_cluster.Cluster, name: str, count: int, *, patience_seconds: float = PATIENCE_SECONDS
+    cluster: live_cluster.Cluster,
+    name: str,
+    count: int,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> live_run.Run:
     """One run of one contender over so many pods, from nothing to nothing."""
     await cluster.make_work(count)
@@ -59,18 +65,27 @@ def _ours(cluster: live_cluster.Cluster, _: int) -> list[str]:
 def _kube_scheduler(cluster: live_cluster.Cluster, _: int) -> list[str]:
     plane = cluster.plane
     configuration = plane.directory / "kube-scheduler.json"
-    profile = kubeflags.scheduler_configuration(
+    profile = kube_flags.scheduler_configuration(
         live_cluster.SCHEDULER_NAME, plane.kubeconfig, qps=CLIENT_QPS, burst=CLIENT_QPS
     )
     configuration.write_bytes(msgspec.json.encode(profile))
-    return plane.layout.scheduler_command(configuration, port=ports.reserve(), kubeconfig=plane.kubeconfig)
+    return plane.layout.scheduler_command(
+        configuration, port=free_ports.reserve(), kubeconfig=plane.kubeconfig
+    )
 
 
 def bare(cluster: live_cluster.Cluster, count: int) -> list[str]:
     """The bare writes, with the devices that are free."""
     devices = cluster.plane.directory / "devices.json"
     devices.write_bytes(msgspec.json.encode(cluster.free[:count]))
-    words = ["--kubeconfig", cluster.plane.kubeconfig, "--devices", devices, "--in-flight", IN_FLIGHT]
+    words = [
+        "--kubeconfig",
+        cluster.plane.kubeconfig,
+        "--devices",
+        devices,
+        "--in-flight",
+        IN_FLIGHT,
+    ]
     return [sys.executable, "-m", "bench.live_bare", *map(str, words)]
 
 

@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bench import live_cluster, live_protobuf
-from dovetail.kube import paths, transport
-from dovetail.loops import claiming, settle
-from dovetail.model import claims, kinds, meta, objects, pods
+from dovetail.kube.http import paths, transport
+from dovetail.kubetypes import codec, meta, registry
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.resource import claims
+from dovetail.live.bind import claim_patches, write_retry
 
 OURS: Final = "ours"  # no form of its own: our client and the steps of our scheduler
 VERSION: Final = b"@resource-version@"
@@ -58,7 +60,9 @@ class Wish(NamedTuple):
     def user(self) -> claims.ResourceClaimConsumerReference:
         """The pod as a user of the claim."""
         about = self.pod.metadata
-        return claims.ResourceClaimConsumerReference(resource="pods", name=about.name, uid=about.uid)
+        return claims.ResourceClaimConsumerReference(
+            resource="pods", name=about.name, uid=about.uid
+        )
 
 
 class Bodies(NamedTuple):
@@ -98,15 +102,17 @@ class Form(NamedTuple):
     documents: Callable[..., Any] = _no_documents
 
 
-def steps(wish: Wish) -> tuple[settle.Patch[claims.ResourceClaim], settle.Patch[claims.ResourceClaim]]:
+def steps(
+    wish: Wish,
+) -> tuple[write_retry.Patch[claims.ResourceClaim], write_retry.Patch[claims.ResourceClaim]]:
     """The two writes to the claim as our scheduler makes them; the second holds VERSION where the version belongs."""
-    step = claiming.reserve(wish.claim.metadata.uid, wish.allocation, wish.user, expected=None)
+    step = claim_patches.reserve(wish.claim.metadata.uid, wish.allocation, wish.user, expected=None)
     first = step(wish.claim)
-    assert isinstance(first, settle.Patch)
+    assert isinstance(first, write_retry.Patch)
     assert first.after is not None
     metadata = msgspec.structs.replace(first.after.metadata, resource_version=VERSION.decode())
     second = step(msgspec.structs.replace(first.after, metadata=metadata))
-    assert isinstance(second, settle.Patch)
+    assert isinstance(second, write_retry.Patch)
     return first, second
 
 
@@ -129,7 +135,7 @@ def whole(wish: Wish) -> Bodies:
     first = _protected(wish.claim, wish.claim.metadata.resource_version)
     status = claims.ResourceClaimStatus(allocation=wish.allocation, reserved_for=(wish.user,))
     second = msgspec.structs.replace(_protected(wish.claim, VERSION.decode()), status=status)
-    return Bodies(objects.encode_struct(first), objects.encode_struct(second), binding(wish))
+    return Bodies(codec.encode_struct(first), codec.encode_struct(second), binding(wish))
 
 
 def whole_forgetful(wish: Wish) -> Bodies:
@@ -147,7 +153,10 @@ def operations(wish: Wish) -> Bodies:
         *_identity(about, about.resource_version),
         _add("/metadata/finalizers", [claims.DELETE_PROTECTION_FINALIZER]),
     ]
-    status = {"allocation": objects.tree_of(wish.allocation), "reservedFor": [objects.tree_of(wish.user)]}
+    status = {
+        "allocation": codec.tree_of(wish.allocation),
+        "reservedFor": [codec.tree_of(wish.user)],
+    }
     second = [*_identity(about, VERSION.decode()), _add("/status", status)]
     return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), binding(wish))
 
@@ -163,7 +172,7 @@ def _add(path: str, value: Any) -> dict[str, Any]:
 def applied(wish: Wish) -> Bodies:
     """Server-side apply of exactly the fields we own."""
     about = wish.claim.metadata
-    head = {"apiVersion": kinds.CLAIM.api_version, "kind": "ResourceClaim"}
+    head = {"apiVersion": registry.CLAIM.api_version, "kind": "ResourceClaim"}
     named = {"name": about.name, "namespace": about.namespace, "uid": about.uid}
     first = {
         **head,
@@ -173,7 +182,10 @@ def applied(wish: Wish) -> Bodies:
             "finalizers": [claims.DELETE_PROTECTION_FINALIZER],
         },
     }
-    status = {"allocation": objects.tree_of(wish.allocation), "reservedFor": [objects.tree_of(wish.user)]}
+    status = {
+        "allocation": codec.tree_of(wish.allocation),
+        "reservedFor": [codec.tree_of(wish.user)],
+    }
     second = {**head, "metadata": {**named, "resourceVersion": VERSION.decode()}, "status": status}
     return Bodies(msgspec.json.encode(first), msgspec.json.encode(second), binding(wish))
 
@@ -189,7 +201,7 @@ def encoded(wish: Wish) -> Bodies:
 
 
 async def _protobuf_documents(over: transport.Transport, namespace: str) -> Documents:
-    path = paths.collection(kinds.CLAIM, namespace)
+    path = paths.collection(registry.CLAIM, namespace)
     answer = await over.request("GET", path, accept=PROTOBUF, timeout=60)
     return live_protobuf.items(live_cluster.checked(answer, path))
 
@@ -197,7 +209,7 @@ async def _protobuf_documents(over: transport.Transport, namespace: str) -> Docu
 def binding(wish: Wish) -> bytes:
     """As our scheduler binds a pod."""
     about = wish.pod.metadata
-    return objects.encode_tree(
+    return codec.encode_tree(
         {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -214,9 +226,13 @@ def _protected(claim: claims.ResourceClaim, version: str) -> claims.ResourceClai
     return msgspec.structs.replace(claim, metadata=metadata)
 
 
-def _patches(content_type: str, bodies: Callable[[Wish], Bodies], *, params: Mapping[str, str] | None = None) -> Form:
+def _patches(
+    content_type: str, bodies: Callable[[Wish], Bodies], *, params: Mapping[str, str] | None = None
+) -> Form:
     """Patches with a brief first and a full second answer."""
-    return Form(Way("PATCH", content_type, BRIEF, params), Way("PATCH", content_type, JSON, params), bodies)
+    return Form(
+        Way("PATCH", content_type, BRIEF, params), Way("PATCH", content_type, JSON, params), bodies
+    )
 
 
 def _lax(form: Form) -> Form:

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dovetail.model import claims, kinds, meta
+from dovetail.kubetypes import meta, registry
+from dovetail.kubetypes.resource import claims
 
 MAGIC: Final = b"k8s\x00"  # before every message of Kubernetes
 METADATA, STATUS = 1, 3  # of ResourceClaim
-NAME, NAMESPACE, UID, RESOURCE_VERSION, FINALIZERS, MANAGED_FIELDS = 1, 3, 5, 6, 14, 17  # of ObjectMeta
+NAME, NAMESPACE, UID, RESOURCE_VERSION, FINALIZERS, MANAGED_FIELDS = (
+    1,
+    3,
+    5,
+    6,
+    14,
+    17,
+)  # of ObjectMeta
 RAW: Final = 2  # of Unknown
 LENGTH_DELIMITED, VARINT = 2, 0
 
@@ -66,7 +74,9 @@ def binding(about: meta.ObjectMeta, node: str) -> bytes:
 def with_version(claim: bytes, version: bytes) -> bytes:
     """A claim's message, ready to send, as of this version."""
     return _message(
-        kinds.CLAIM.api_version, "ResourceClaim", claim + _field(METADATA, _field(RESOURCE_VERSION, version))
+        registry.CLAIM.api_version,
+        "ResourceClaim",
+        claim + _field(METADATA, _field(RESOURCE_VERSION, version)),
     )
 
 
@@ -77,7 +87,9 @@ def version_of(answer: bytes) -> bytes:
 
 
 def _with_finalizer(document: bytes) -> bytes:
-    return document + _field(METADATA, _field(FINALIZERS, claims.DELETE_PROTECTION_FINALIZER.encode()))
+    return document + _field(
+        METADATA, _field(FINALIZERS, claims.DELETE_PROTECTION_FINALIZER.encode())
+    )
 
 
 def _message(api_version: str, kind: str, raw: bytes) -> bytes:

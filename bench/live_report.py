@@ -17,7 +17,7 @@ import msgspec
 
 import dovetail
 from bench import live_contenders, live_run
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 
 OURS, KUBE, BARE = live_contenders.OURS, live_contenders.KUBE_SCHEDULER, live_contenders.BARE
 TITLES = {OURS: "ours", KUBE: "kube-scheduler", BARE: "bare writes"}
@@ -58,7 +58,9 @@ class Report:
     def store(self, path: Path | None) -> None:
         """Keeps what is there so far."""
         if path is not None:
-            path.write_bytes(msgspec.json.format(msgspec.json.encode(self.tree()), indent=2) + b"\n")
+            path.write_bytes(
+                msgspec.json.format(msgspec.json.encode(self.tree()), indent=2) + b"\n"
+            )
 
     def tree(self) -> dict[str, Any]:
         """For the results file."""
@@ -79,7 +81,11 @@ class Report:
             },
             "sizes": [_size(row, runs) for row, runs in self.rows.items()],
             **{
-                name: {str(row): _figures(runs[name]) for row, runs in self.rows.items() if name in runs}
+                name: {
+                    str(row): _figures(runs[name])
+                    for row, runs in self.rows.items()
+                    if name in runs
+                }
                 for name in TITLES
             },
             "ratios": {str(row): _ratios(runs) for row, runs in self.rows.items()},
@@ -92,21 +98,49 @@ class Report:
 
     def text(self) -> str:
         """Tables for people."""
-        parts = [f"pods/s on a real control plane, Kubernetes {self.version}, median of {self.rounds} interleaved"]
+        parts = [
+            f"pods/s on a real control plane, Kubernetes {self.version}, median of {self.rounds} interleaved"
+        ]
         parts.append(_aligned([_HEAD, *(_cells(row, runs) for row, runs in self.rows.items())]))
         parts.append("\nCPU milliseconds a pod: the contender's own, and the API server's")
-        parts.append(_aligned([_CPU_HEAD, *(_cpu_cells(row, runs) for row, runs in self.rows.items())]))
+        parts.append(
+            _aligned([_CPU_HEAD, *(_cpu_cells(row, runs) for row, runs in self.rows.items())])
+        )
         parts += list(_growth(self.rows))
         if self.starts:
             parts.append(f"\nstart among {self.crowd[1]} bound pods on {self.crowd[0]} nodes")
-            parts.append(_aligned([_START_HEAD, *(_start_cells(name, runs) for name, runs in self.starts.items())]))
+            parts.append(
+                _aligned(
+                    [_START_HEAD, *(_start_cells(name, runs) for name, runs in self.starts.items())]
+                )
+            )
         if disturbed := _disturbed(self.rows):
-            parts.append(f"note: others used more than {DISTURBED_SHARE:.0%} of the machine in {disturbed} runs")
+            parts.append(
+                f"note: others used more than {DISTURBED_SHARE:.0%} of the machine in {disturbed} runs"
+            )
         return "\n".join(parts)
 
 
-_HEAD = ("NODES", "FULL", "PODS", "OURS", "KUBE-SCHEDULER", "BARE", "OURS/KUBE-SCHEDULER", "OURS/BARE")
-_CPU_HEAD = ("NODES", "FULL", "OURS", "KUBE-SCHEDULER", "BARE", "(API SERVER:) OURS", "KUBE-SCHEDULER", "BARE")
+_HEAD = (
+    "NODES",
+    "FULL",
+    "PODS",
+    "OURS",
+    "KUBE-SCHEDULER",
+    "BARE",
+    "OURS/KUBE-SCHEDULER",
+    "OURS/BARE",
+)
+_CPU_HEAD = (
+    "NODES",
+    "FULL",
+    "OURS",
+    "KUBE-SCHEDULER",
+    "BARE",
+    "(API SERVER:) OURS",
+    "KUBE-SCHEDULER",
+    "BARE",
+)
 _START_HEAD = ("WHO", "FIRST BINDING S", "CPU S", "RESIDENT MIB", "PEAK MIB")
 
 
@@ -163,7 +197,8 @@ def _figures(runs: list[live_run.Run]) -> dict[str, Any]:
     return {
         "podsPerSecond": round(_median(runs, _rate), 1),
         "cpuMillisecondsPerPod": {
-            name: round(statistics.median(run.cpu_milliseconds_per_pod[name] for run in runs), 2) for name in names
+            name: round(statistics.median(run.cpu_milliseconds_per_pod[name] for run in runs), 2)
+            for name in names
         },
         "runs": [_rounded(run) for run in runs],
     }
@@ -187,7 +222,9 @@ def _ratios(runs: Runs) -> dict[str, float]:
 def _ratio(runs: Runs, name: str) -> float | None:
     if OURS not in runs or name not in runs:
         return None
-    return statistics.median(_rate(one) / _rate(other) for one, other in zip(runs[OURS], runs[name], strict=True))
+    return statistics.median(
+        _rate(one) / _rate(other) for one, other in zip(runs[OURS], runs[name], strict=True)
+    )
 
 
 def _rate(run: live_run.Run) -> float:
@@ -199,7 +236,7 @@ def _own(run: live_run.Run) -> float:
 
 
 def _server(run: live_run.Run) -> float:
-    return run.cpu_milliseconds_per_pod[kubeparts.APISERVER]
+    return run.cpu_milliseconds_per_pod[kube_binaries.APISERVER]
 
 
 def _median(runs: list[live_run.Run], figure: Figure) -> float:
@@ -222,12 +259,17 @@ def _disturbed(rows: dict[Row, Runs]) -> int:
 
 def _rounded(run: live_run.Run) -> dict[str, Any]:
     tree = msgspec.to_builtins(run)
-    tree["cpuMillisecondsPerPod"] = {name: round(spent, 2) for name, spent in tree["cpuMillisecondsPerPod"].items()}
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in tree.items()}
+    tree["cpuMillisecondsPerPod"] = {
+        name: round(spent, 2) for name, spent in tree["cpuMillisecondsPerPod"].items()
+    }
+    return {
+        name: round(value, 3) if isinstance(value, float) else value for name, value in tree.items()
+    }
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
     )

@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 from bench import live_cluster
-from dovetail.boot import processes
-from dovetail.kube import paths
-from dovetail.model import kinds, objects
+from dovetail.devcluster import processes
+from dovetail.kube.http import paths
+from dovetail.kubetypes import codec, registry
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STALLED_SECONDS = 120.0  # without a single new binding
@@ -45,13 +45,15 @@ class Run(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     contender_cpu_seconds: float  # from the start of the process to the last binding
     resident_mib: float  # at the last binding
     peak_mib: float
-    others_share: float  # of the machine's processors, taken by who has nothing to do with the run meanwhile
+    others_share: (
+        float  # of the machine's processors, taken by who has nothing to do with the run meanwhile
+    )
 
 
 class _Line(msgspec.Struct):
     """As much of a watch's line as tells where it stands."""
 
-    object: objects.Generic
+    object: codec.Generic
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
@@ -75,7 +77,10 @@ class Watcher:
         """Both watches are open meanwhile."""
         writes, bound = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._watch_writes(writes)), group.create_task(self._watch_bindings(bound))]
+            tasks = [
+                group.create_task(self._watch_writes(writes)),
+                group.create_task(self._watch_bindings(bound)),
+            ]
             async with asyncio.timeout(OPEN_SECONDS):
                 await writes.wait()
                 await bound.wait()
@@ -93,11 +98,13 @@ class Watcher:
             except TimeoutError:
                 done = f"{len(self.bindings)} of {self._wanted} pods bound"
                 ending = "nothing moves" if process.poll() is None else "the contender ended"
-                raise RuntimeError(f"{done}, and {ending}; its log:\n{processes.tail_of(log)}") from None
+                raise RuntimeError(
+                    f"{done}, and {ending}; its log:\n{processes.tail_of(log)}"
+                ) from None
 
     async def _watch_writes(self, opened: asyncio.Event) -> None:
         """The first event is enough; what follows would only cost the API server."""
-        async with contextlib.aclosing(self._changes(kinds.CLAIM, {}, opened)) as lines:
+        async with contextlib.aclosing(self._changes(registry.CLAIM, {}, opened)) as lines:
             async for line in lines:
                 if line.startswith(b'{"type":"MODIFIED"'):
                     self.first_write = time.monotonic()
@@ -106,7 +113,9 @@ class Watcher:
 
     async def _watch_bindings(self, opened: asyncio.Event) -> None:
         """A pod that gets a node appears in a watch of pods that have one."""
-        async with contextlib.aclosing(self._changes(kinds.POD, {"fieldSelector": "spec.nodeName!="}, opened)) as lines:
+        async with contextlib.aclosing(
+            self._changes(registry.POD, {"fieldSelector": "spec.nodeName!="}, opened)
+        ) as lines:
             async for line in lines:
                 if line.startswith(b'{"type":"ADDED"'):
                     self.bindings.append(time.monotonic())
@@ -115,7 +124,7 @@ class Watcher:
                     self._progress.set()
 
     async def _changes(
-        self, kind: kinds.Kind, selector: dict[str, str], opened: asyncio.Event
+        self, kind: registry.Kind, selector: dict[str, str], opened: asyncio.Event
     ) -> AsyncGenerator[bytes, None]:
         """The lines of a watch from now on. A server ends watches that seem slow to it: they go on where they ended."""
         over, path = self._cluster.over, paths.collection(kind, live_cluster.WORK)
@@ -123,14 +132,18 @@ class Watcher:
         version = msgspec.json.decode(head)["metadata"]["resourceVersion"]
         while True:
             params = {"watch": "true", "resourceVersion": version, **selector}
-            async with contextlib.aclosing(over.lines(path, params, opened=opened.set, idle_timeout=600)) as lines:
+            async with contextlib.aclosing(
+                over.lines(path, params, opened=opened.set, idle_timeout=600)
+            ) as lines:
                 async for line in lines:
                     version = _LINE.decode(line).object.metadata.resource_version
                     assert version, f"the watch of {kind.plural} cannot go on: {line[:300]!r}"
                     yield line
 
 
-async def run(cluster: live_cluster.Cluster, command: Sequence[str | Path], *, count: int, log: Path) -> Run:
+async def run(
+    cluster: live_cluster.Cluster, command: Sequence[str | Path], *, count: int, log: Path
+) -> Run:
     """Starts the contender on so many waiting pods and stops it after the last is bound."""
     watcher = Watcher(cluster, count)
     async with watcher.watching():
@@ -159,7 +172,9 @@ async def run(cluster: live_cluster.Cluster, command: Sequence[str | Path], *, c
         contender_cpu_seconds=watcher.cpu_at_last[CONTENDER],
         resident_mib=resident,
         peak_mib=peak,
-        others_share=max(0.0, everyone - sum(spent.values())) / (last - watcher.first_write) / (os.cpu_count() or 1),
+        others_share=max(0.0, everyone - sum(spent.values()))
+        / (last - watcher.first_write)
+        / (os.cpu_count() or 1),
     )
 
 
@@ -178,17 +193,26 @@ async def quiet(cluster: live_cluster.Cluster, patience_seconds: float) -> None:
 
 async def check(cluster: live_cluster.Cluster, count: int) -> None:
     """Raises unless so many pods are bound, each with a device of its own on its node that nobody else holds."""
-    nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in await cluster.listed(kinds.POD, "work")}
-    held = await cluster.listed(kinds.CLAIM)
+    nodes = {
+        one["metadata"]["name"]: one["spec"].get("nodeName")
+        for one in await cluster.listed(registry.POD, "work")
+    }
+    held = await cluster.listed(registry.CLAIM)
     seen: set[tuple[str, str]] = set()
     for claim in held:
-        for result in (claim.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", []):
+        for result in (
+            (claim.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])
+        ):
             place = (result["pool"], result["device"])
             assert place not in seen, f"{place} is given twice"
             seen.add(place)
             if claim["metadata"]["namespace"] == live_cluster.WORK:
-                assert nodes.pop(claim["metadata"]["name"]) == result["pool"], f"{claim['metadata']['name']} is apart"
-    assert len(seen) == cluster.held + count, f"{len(seen)} devices are held, expected {cluster.held} + {count}"
+                assert nodes.pop(claim["metadata"]["name"]) == result["pool"], (
+                    f"{claim['metadata']['name']} is apart"
+                )
+    assert len(seen) == cluster.held + count, (
+        f"{len(seen)} devices are held, expected {cluster.held} + {count}"
+    )
     assert not nodes, f"{len(nodes)} pods without a device"
 
 
@@ -206,7 +230,9 @@ def cpu_of(pids: dict[str, int]) -> Cpu:
     """User and system time of each process that is there, and of the whole machine."""
     fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
     idle, waiting = int(fields[3]), int(fields[4])
-    found = {MACHINE: (sum(map(int, fields[:8])) - idle - waiting) / TICKS}  # what the host took away counts too
+    found = {
+        MACHINE: (sum(map(int, fields[:8])) - idle - waiting) / TICKS
+    }  # what the host took away counts too
     for name, pid in pids.items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

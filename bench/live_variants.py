@@ -17,13 +17,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bench import live_cluster, live_contenders, live_forms, live_run
-from dovetail.boot import gobuild, kubeparts
+from dovetail.devcluster import go_build, kube_binaries
 
 RESULT = Path(__file__).resolve().parent / "results" / "live-variants.json"
 NODES = 500
 PODS = 800
 ROUNDS = 3
-PARTS = (kubeparts.APISERVER, kubeparts.ETCD, kubeparts.CONTROLLER_MANAGER, live_run.CONTENDER)
+PARTS = (
+    kube_binaries.APISERVER,
+    kube_binaries.ETCD,
+    kube_binaries.CONTROLLER_MANAGER,
+    live_run.CONTENDER,
+)
 
 
 class Variant(NamedTuple):
@@ -47,8 +52,8 @@ VARIANTS = (
 def main(rounds: int = ROUNDS) -> int:
     """Measures, prints the cheapest first, and keeps it. 1 where a real part is missing."""
     try:
-        parts = kubeparts.binaries(say=_say)
-    except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
+        parts = kube_binaries.binaries(say=_say)
+    except (kube_binaries.PartsMissing, go_build.BuildFailed) as problem:
         _say(str(problem))
         return 1
     rows = asyncio.run(_measured(parts.version, rounds))
@@ -64,17 +69,25 @@ async def _measured(version: str, rounds: int) -> dict[str, Any]:
     """Medians of every variant, and ratios to what our scheduler sends. Kept after each round."""
     found: dict[Variant, list[live_run.Run]] = {variant: [] for variant in VARIANTS}
     rows: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="dovetail-bench-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="dovetail-bench-", ignore_cleanup_errors=True
+    ) as scratch:
         async with live_cluster.started(NODES, directory=Path(scratch), say=_say) as cluster:
             await bare(cluster, PODS, Variant())  # warms the servers up
             for number in range(rounds):
                 order = list(VARIANTS)
-                random.Random(number).shuffle(order)  # the servers' memory grows meanwhile: nobody is always last
+                random.Random(number).shuffle(
+                    order
+                )  # the servers' memory grows meanwhile: nobody is always last
                 for variant in order:
                     run = await bare(cluster, PODS, variant)
                     found[variant].append(run)
-                    _say(f"{number + 1}: {variant}: {run.pods_per_second:.0f} pods/s, others {run.others_share:.0%}")
-                rows = {str(variant): _row(runs, found[Variant()]) for variant, runs in found.items()}
+                    _say(
+                        f"{number + 1}: {variant}: {run.pods_per_second:.0f} pods/s, others {run.others_share:.0%}"
+                    )
+                rows = {
+                    str(variant): _row(runs, found[Variant()]) for variant, runs in found.items()
+                }
                 _store(version, number + 1, rows)
     return rows
 
@@ -105,10 +118,16 @@ async def bare(cluster: live_cluster.Cluster, count: int, variant: Variant) -> l
 
 def _row(runs: list[live_run.Run], usual: list[live_run.Run]) -> dict[str, Any]:
     pairs = list(zip(runs, usual, strict=True))
-    spent = {name: round(statistics.median(run.cpu_milliseconds_per_pod[name] for run in runs), 2) for name in PARTS}
+    spent = {
+        name: round(statistics.median(run.cpu_milliseconds_per_pod[name] for run in runs), 2)
+        for name in PARTS
+    }
     return {
         "podsPerSecond": round(statistics.median(run.pods_per_second for run in runs), 1),
-        "toOurs": round(statistics.median(run.pods_per_second / other.pods_per_second for run, other in pairs), 2),
+        "toOurs": round(
+            statistics.median(run.pods_per_second / other.pods_per_second for run, other in pairs),
+            2,
+        ),
         "cpuToOurs": round(statistics.median(_cpu(run) / _cpu(other) for run, other in pairs), 2),
         "cpuMillisecondsPerPod": {**spent, "all": round(statistics.median(map(_cpu, runs)), 2)},
         "allPodsPerSecond": [round(run.pods_per_second, 1) for run in runs],

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from bench import fleets, measure
+from dovetail.admission import admit
 from dovetail.cel import selectors
-from dovetail.model import objects, quantity, slices
-from dovetail.model.validation import admission, fields
+from dovetail.kubetypes import codec, field_errors
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
 from tests.support.oracle import Oracle
 
 ROUNDS = 5
@@ -35,7 +37,9 @@ def decoding(oracle: Oracle) -> dict[str, Any]:
             request = {"op": "bench", "what": "decode", "slices": text.decode(), "repeat": 1}
             return float(oracle.ask(request)["perSecond"])
 
-        pair = measure.interleaved(lambda: measure.rate(ours, seconds=SECONDS), upstream, rounds=ROUNDS)
+        pair = measure.interleaved(
+            lambda: measure.rate(ours, seconds=SECONDS), upstream, rounds=ROUNDS
+        )
         before = _resident_kib()
         kept = decoder.decode(text)
         grown = max(0, _resident_kib() - before)
@@ -49,14 +53,14 @@ def decoding(oracle: Oracle) -> dict[str, Any]:
 
 def validation(oracle: Oracle) -> dict[str, Any]:
     """Create rules on objects already decoded; objects a second."""
-    terms = fields.Terms(check_selector=selectors.problem, now="2026-01-01T00:00:00Z")
+    terms = field_errors.Terms(check_selector=selectors.problem, now="2026-01-01T00:00:00Z")
     rows = {}
     for name, trees in _samples().items():
-        decoded = [objects.decode(tree).struct for tree in trees]
+        decoded = [codec.decode(tree).struct for tree in trees]
 
         def ours(decoded: Any = decoded) -> int:
             for one in decoded:
-                verdict = admission.create(one, terms)
+                verdict = admit.create(one, terms)
                 assert verdict.is_valid, verdict.problems
             return len(decoded)
 
@@ -64,7 +68,9 @@ def validation(oracle: Oracle) -> dict[str, Any]:
             request = {"op": "bench", "what": "validate", "objects": trees, "repeat": 20}
             return float(oracle.ask(request)["perSecond"])
 
-        rows[name] = measure.interleaved(lambda: measure.rate(ours, seconds=SECONDS), upstream, rounds=ROUNDS).as_json()
+        rows[name] = measure.interleaved(
+            lambda: measure.rate(ours, seconds=SECONDS), upstream, rounds=ROUNDS
+        ).as_json()
     return rows
 
 
@@ -93,7 +99,9 @@ def _samples() -> dict[str, list[dict[str, Any]]]:
                             },
                         }
                     ],
-                    "constraints": [{"requests": ["gpu"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}],
+                    "constraints": [
+                        {"requests": ["gpu"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
+                    ],
                 }
             },
         }

@@ -14,13 +14,22 @@ from typing import Any
 import msgspec
 
 from dovetail.allocate.allocator import Allocated, allocate
-from dovetail.model import claims, classes, nodes, objects, slices
-from dovetail.model.gpus import catalogue
-from dovetail.sim import fleet, machines, publish
+from dovetail.gpus import catalogue
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import nodes
+from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.sim.fleet import device_publisher, fleet_spec, machines
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
 
-PROFILES = {"1g.10gb": 1, "1g.20gb": 1, "2g.20gb": 2, "3g.40gb": 3, "4g.40gb": 4, "7g.80gb": 7}  # compute slices
+PROFILES = {
+    "1g.10gb": 1,
+    "1g.20gb": 1,
+    "2g.20gb": 2,
+    "3g.40gb": 3,
+    "4g.40gb": 4,
+    "7g.80gb": 7,
+}  # compute slices
 MIXES = {
     "uniform": (1, 1, 1, 1, 1, 1),
     "small": (45, 10, 20, 15, 5, 5),
@@ -67,11 +76,15 @@ def _run(place: _Ours | _Masks, weights: tuple[int, ...]) -> dict[str, Any]:
         if place.take(number, profile):
             served[profile] += is_counted
             heapq.heappush(ends, (now + life, number))
-    slices = sum(served[n] * c for n, c in PROFILES.items()) / sum(asked[n] * c for n, c in PROFILES.items())
+    slices = sum(served[n] * c for n, c in PROFILES.items()) / sum(
+        asked[n] * c for n, c in PROFILES.items()
+    )
     return {
         "requests": asked.total(),
         "acceptedComputeSlicesPercent": round(100 * slices, 1),
-        "acceptedPercentByProfile": {n: round(100 * served[n] / max(1, asked[n]), 1) for n in names},
+        "acceptedPercentByProfile": {
+            n: round(100 * served[n] / max(1, asked[n]), 1) for n in names
+        },
     }
 
 
@@ -120,19 +133,21 @@ class _Ours:
     """The allocator on nodes of a World: the cheapest answer of any node, of equal ones the first."""
 
     def __init__(self) -> None:
-        (pool,) = [pool for pool in fleet.sample().pools if pool.name == "h100"]
+        (pool,) = [pool for pool in fleet_spec.sample().pools if pool.name == "h100"]
         changed = msgspec.structs.replace(pool, count=NODES, mig=True)
-        self.fleet = msgspec.structs.replace(fleet.sample(), name="mig", pools=(changed,))
+        self.fleet = msgspec.structs.replace(fleet_spec.sample(), name="mig", pools=(changed,))
         self.world = World()
         self.nodes = [machine.name for machine in machines.machines_of(self.fleet)]
         for machine in machines.machines_of(self.fleet):
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name}}
-            for tree in (node, *publish.slices_of(machine, self.fleet)):
-                found = objects.decode(tree).struct
+            for tree in (node, *device_publisher.slices_of(machine, self.fleet)):
+                found = codec.decode(tree).struct
                 assert isinstance(found, nodes.Node | slices.ResourceSlice)
                 self.world.apply(Changed(found))
-        known = [objects.decode(tree).struct for tree in publish.device_classes()]
-        self.classes = {one.metadata.name: one for one in known if isinstance(one, classes.DeviceClass)}
+        known = [codec.decode(tree).struct for tree in device_publisher.device_classes()]
+        self.classes = {
+            one.metadata.name: one for one in known if isinstance(one, device_classes.DeviceClass)
+        }
         self.held: dict[int, claims.ResourceClaim] = {}
 
     def take(self, number: int, profile: str) -> bool:
@@ -169,6 +184,6 @@ def _claim(number: int, profile: str) -> claims.ResourceClaim:
         "metadata": {"name": f"c{number}", "namespace": "default", "uid": f"u{number}"},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
     }
-    found = objects.decode(tree).struct
+    found = codec.decode(tree).struct
     assert isinstance(found, claims.ResourceClaim)
     return found

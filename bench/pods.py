@@ -5,21 +5,41 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from dovetail.sim import fleet, inventory
+from dovetail.sim.fleet import fleet_objects, fleet_spec
 
 Tree = dict[str, Any]
 DRIVER = "gpu.example.com"
-MIX = ("1g.10gb", "1g.10gb", "1g.10gb", "2g.20gb", "2g.20gb", "3g.40gb", "1g.20gb", "4g.40gb", "7g.80gb")
+MIX = (
+    "1g.10gb",
+    "1g.10gb",
+    "1g.10gb",
+    "2g.20gb",
+    "2g.20gb",
+    "3g.40gb",
+    "1g.20gb",
+    "4g.40gb",
+    "7g.80gb",
+)
 MAX_PER_CLAIM = 32  # devices, resource.k8s.io/v1
 
 
 def identical(count: int, wanted: list[list[int]]) -> Tree:
     """One node with devices that nothing tells apart; a list of counts per claim."""
     devices = [{"name": f"gpu-{at:03}"} for at in range(count)]
-    spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "a", "resourceSliceCount": 1}, "devices": devices}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": "a",
+        "pool": {"name": "a", "resourceSliceCount": 1},
+        "devices": devices,
+    }
     return {
         "nodes": [{"metadata": {"name": "a"}}],
-        "deviceClasses": [{"metadata": {"name": "gpu"}, "spec": {"selectors": [_cel(f'device.driver == "{DRIVER}"')]}}],
+        "deviceClasses": [
+            {
+                "metadata": {"name": "gpu"},
+                "spec": {"selectors": [_cel(f'device.driver == "{DRIVER}"')]},
+            }
+        ],
         "resourceSlices": [{"metadata": {"name": "s"}, "spec": spec}],
         "claims": [
             _claim(number, [_exactly(f"r{at}", "gpu", count=one) for at, one in enumerate(counts)])
@@ -37,27 +57,34 @@ def one_more_than(count: int) -> list[list[int]]:
 def mig_node(claims: int, seed: int) -> Tree:
     """One node of eight H100 with every MIG candidate, and claims for a mix of profiles."""
     rng = random.Random(seed)
-    made = _fleet(fleet.Pool(name="mig", count=1, gpu="H100-SXM5-80GB", mig=True))
+    made = _fleet(fleet_spec.Pool(name="mig", count=1, gpu="H100-SXM5-80GB", mig=True))
     chosen = [rng.choice(MIX) for _ in range(claims)]
-    return {**made, "claims": [_claim(number, [_slice(profile)]) for number, profile in enumerate(chosen)]}
+    return {
+        **made,
+        "claims": [_claim(number, [_slice(profile)]) for number, profile in enumerate(chosen)],
+    }
 
 
 def profile_of(claim: Tree) -> str:
     """The MIG profile a claim of `mig_node` asks for."""
-    expression: str = claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][0]["cel"]["expression"]
+    expression: str = claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][0]["cel"][
+        "expression"
+    ]
     return expression.split("'")[-2]
 
 
 def whole_gpus(nodes: int, claims: int) -> Tree:
     """Nodes of eight whole GPUs, each device with a uuid of its own, and claims for one GPU each."""
-    made = _fleet(fleet.Pool(name="h100", count=nodes, gpu="H100-SXM5-80GB", cpu="224", memory="2Ti"))
+    made = _fleet(
+        fleet_spec.Pool(name="h100", count=nodes, gpu="H100-SXM5-80GB", cpu="224", memory="2Ti")
+    )
     wanted = _exactly("gpu", "gpu.nvidia.com", count=1)
     return {**made, "claims": [_claim(number, [wanted]) for number in range(claims)]}
 
 
-def _fleet(pool: fleet.Pool) -> Tree:
+def _fleet(pool: fleet_spec.Pool) -> Tree:
     found: dict[str, list[Tree]] = {}
-    for one in inventory.objects_of(fleet.Fleet(name="bench", pools=(pool,))):
+    for one in fleet_objects.objects_of(fleet_spec.Fleet(name="bench", pools=(pool,))):
         found.setdefault(one["kind"], []).append(one)
     return {
         "nodes": found["Node"],
@@ -72,7 +99,10 @@ def _slice(profile: str) -> Tree:
 
 
 def _exactly(name: str, class_name: str, **wanted: Any) -> Tree:
-    return {"name": name, "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", **wanted}}
+    return {
+        "name": name,
+        "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", **wanted},
+    }
 
 
 def _cel(expression: str) -> Tree:

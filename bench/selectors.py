@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from bench import fleets, measure
-from dovetail.allocate import matching
-from dovetail.cel import devices, selectors
-from dovetail.cel.program import Outcome, compile_stored
-from dovetail.model import objects, slices
-from dovetail.world.devices import Interner
+from dovetail.allocate.index import selector_matches
+from dovetail.cel import device_views, selectors
+from dovetail.cel.evaluate.program import Outcome, compile_stored
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.resource import slices
+from dovetail.world.devices.device_columns import Interner
 from tests.support.oracle import Oracle
 
 EXPRESSIONS = (
@@ -38,11 +39,11 @@ def varied(oracle: Oracle) -> dict[str, Any]:
     rows = {}
     for expression in EXPRESSIONS:
         program = compile_stored(expression)
-        views = [devices.view(fleets.DRIVER, device) for device in listed]
+        views = [device_views.view(fleets.DRIVER, device) for device in listed]
 
         def converting(program: Any = program) -> int:
             for device in listed:
-                program.outcome(devices.view(fleets.DRIVER, device))
+                program.outcome(device_views.view(fleets.DRIVER, device))
             return len(listed)
 
         def kept(program: Any = program, views: Any = views) -> int:
@@ -51,10 +52,18 @@ def varied(oracle: Oracle) -> dict[str, Any]:
             return len(views)
 
         def upstream(expression: str = expression) -> float:
-            request = {"op": "bench", "what": "cel", "expression": expression, "devices": wire, "seconds": SECONDS}
+            request = {
+                "op": "bench",
+                "what": "cel",
+                "expression": expression,
+                "devices": wire,
+                "seconds": SECONDS,
+            }
             return float(oracle.ask(request)["perSecond"])
 
-        pair = measure.interleaved(lambda: measure.rate(converting, seconds=SECONDS), upstream, rounds=ROUNDS)
+        pair = measure.interleaved(
+            lambda: measure.rate(converting, seconds=SECONDS), upstream, rounds=ROUNDS
+        )
         ready = measure.rate(kept, seconds=SECONDS)
         rows[expression] = {**pair.as_json(), "oursPerSecondOnKeptDevices": round(ready, 1)}
     return rows
@@ -65,7 +74,7 @@ def projected(oracle: Oracle) -> dict[str, Any]:
     expression = EXPRESSIONS[6]
     rows = {}
     for size in SIZES:
-        views = [devices.view(fleets.DRIVER, device) for device in fleets.structs(size)]
+        views = [device_views.view(fleets.DRIVER, device) for device in fleets.structs(size)]
 
         def sweep(views: Any = views) -> int:
             chosen = selectors.Selector(expression)
@@ -74,11 +83,21 @@ def projected(oracle: Oracle) -> dict[str, Any]:
             return len(views)
 
         def upstream(size: int = size) -> float:
-            wire = [{"driver": fleets.DRIVER, **_body(fleets.device(i))} for i in range(min(size, 2000))]
-            request = {"op": "bench", "what": "cel", "expression": expression, "devices": wire, "seconds": SECONDS}
+            wire = [
+                {"driver": fleets.DRIVER, **_body(fleets.device(i))} for i in range(min(size, 2000))
+            ]
+            request = {
+                "op": "bench",
+                "what": "cel",
+                "expression": expression,
+                "devices": wire,
+                "seconds": SECONDS,
+            }
             return float(oracle.ask(request)["perSecond"])
 
-        pair = measure.interleaved(lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS)
+        pair = measure.interleaved(
+            lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS
+        )
         rows[f"{size} devices"] = pair.as_json()
     return rows
 
@@ -87,22 +106,30 @@ def by_columns(oracle: Oracle) -> dict[str, Any]:
     """The same question as allocation asks it: pools in interned columns, one mask per pool, nothing known before."""
     expression = EXPRESSIONS[6]
     text = fleets.slice_list(SIZES[-1] // 64, 64)
-    listed = [objects.decode(tree).struct for tree in msgspec.json.decode(text)["items"]]
+    listed = [codec.decode(tree).struct for tree in msgspec.json.decode(text)["items"]]
     interner = Interner()
     pools = [interner.devices(one) for one in listed if isinstance(one, slices.ResourceSlice)]
 
     def sweep() -> int:
-        matching.forget()
-        found = sum(matching.selected(pool, (expression,)).bit_count() for pool in pools)
+        selector_matches.forget()
+        found = sum(selector_matches.selected(pool, (expression,)).bit_count() for pool in pools)
         assert 0 < found < SIZES[-1]
         return SIZES[-1]
 
     def upstream() -> float:
         wire = [{"driver": fleets.DRIVER, **_body(fleets.device(i))} for i in range(2000)]
-        request = {"op": "bench", "what": "cel", "expression": expression, "devices": wire, "seconds": SECONDS}
+        request = {
+            "op": "bench",
+            "what": "cel",
+            "expression": expression,
+            "devices": wire,
+            "seconds": SECONDS,
+        }
         return float(oracle.ask(request)["perSecond"])
 
-    pair = measure.interleaved(lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS)
+    pair = measure.interleaved(
+        lambda: measure.rate(sweep, seconds=SECONDS), upstream, rounds=ROUNDS
+    )
     return {f"{SIZES[-1]} devices in {len(pools)} pools": pair.as_json()}
 
 

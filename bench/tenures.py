@@ -12,8 +12,9 @@ import contextlib
 import logging
 from pathlib import Path
 
-from dovetail.boot import ports, scheduler
-from dovetail.kube import config
+from dovetail.boot import scheduler
+from dovetail.devcluster import free_ports
+from dovetail.kube.auth import client_config
 from dovetail.model import configuration
 from tests.support import live
 
@@ -38,9 +39,9 @@ def main(arguments: list[str]) -> int:
 
 
 async def _measured(kubeconfig: str, tenures: int) -> dict[int, float]:
-    serving = configuration.Serving(port=ports.reserve())
+    serving = configuration.Serving(port=free_ports.reserve())
     chosen = configuration.SchedulerConfiguration(leader_election=ELECTION, serving=serving)
-    process = scheduler.Process(config.load(kubeconfig), chosen)
+    process = scheduler.Process(client_config.load(kubeconfig), chosen)
     task = asyncio.create_task(process.run())
     sizes: dict[int, float] = {}
     try:

@@ -16,8 +16,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bench import batch_run
-from dovetail.model import meta, namespaces, nodes, objects, plan, pods, policy, queues
-from dovetail.schedule import cycle
+from dovetail.kubetypes import codec, meta
+from dovetail.kubetypes.core import namespaces, nodes, pods
+from dovetail.kubetypes.custom import queues
+from dovetail.model import plan, policy
+from dovetail.schedule import decide
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
@@ -39,7 +42,9 @@ class Case(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Measures and prints."""
     parser = argparse.ArgumentParser(prog="python -m bench turns", description=__doc__)
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), metavar="CASE", help="which questions")
+    parser.add_argument(
+        "--cases", nargs="+", choices=list(CASES), metavar="CASE", help="which questions"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", help="how much waits, small to large")
     parser.add_argument("--turns", type=int, default=MOST_TURNS, help="turns taken at most")
     chosen = parser.parse_args(arguments)
@@ -72,7 +77,7 @@ def _turns(case: Case, size: int, most: int) -> Iterator[_Taken]:
     batch_run.settle()
     for _ in range(most):
         began = time.process_time()
-        decided = cycle.decide(world, policy.DEFAULT, NOW, policy.LIVE)
+        decided = decide.decide(world, policy.DEFAULT, NOW, policy.LIVE)
         yield _Taken(time.process_time() - began, len(decided.placements))
         for placement in decided.placements:
             _bind(world, placement)
@@ -92,7 +97,7 @@ def _bind(world: World, placement: plan.Placement) -> None:
 
 def _put(world: World, kind: str, name: str, **parts: Tree) -> None:
     tree = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **parts}
-    world.apply(Changed(objects.decode(tree).struct))  # type: ignore[arg-type]
+    world.apply(Changed(codec.decode(tree).struct))  # type: ignore[arg-type]
 
 
 def _ground(world: World, count: int, *, cpu: int, queue_names: tuple[str, ...] = ("red",)) -> None:
@@ -102,7 +107,7 @@ def _ground(world: World, count: int, *, cpu: int, queue_names: tuple[str, ...] 
         world.apply(Changed(queues.Queue(metadata=meta.ObjectMeta(name=name), spec=spec)))
     allocatable = {"cpu": str(cpu), "memory": "4Ti", "pods": "100000"}
     for index in range(count):
-        struct = objects.decode(
+        struct = codec.decode(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
@@ -130,7 +135,13 @@ def _pod(
     created = (NOW - datetime.timedelta(days=2) + datetime.timedelta(seconds=number)).isoformat()
     named = {"queue": queue, "gang": gang, "gang-group": group}
     labels = {f"dovetail.dev/{key}": value for key, value in named.items() if value}
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": "owner", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "owner",
+        "uid": "owner",
+        "controller": True,
+    }
     tree = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -146,11 +157,13 @@ def _pod(
         "spec": {
             "nodeName": node,
             "priority": priority,
-            "containers": [{"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}],
+            "containers": [
+                {"name": "main", "image": "train", "resources": {"requests": {"cpu": cpu}}}
+            ],
         },
         "status": {"phase": "Running", "startTime": created} if node else {"phase": "Pending"},
     }
-    struct = objects.decode(tree).struct
+    struct = codec.decode(tree).struct
     assert isinstance(struct, pods.Pod)
     world.apply(Changed(struct))
 
@@ -167,14 +180,29 @@ def _groups(world: World, size: int) -> None:
     _ground(world, 20, cpu=size)
     for index in range(size):
         group = f"g{index:06d}"
-        _pod(world, f"p{index:06d}", cpu="1", gang="groups", group=group, marks={"gang-min": "1"}, number=index)
+        _pod(
+            world,
+            f"p{index:06d}",
+            cpu="1",
+            gang="groups",
+            group=group,
+            marks={"gang-min": "1"},
+            number=index,
+        )
 
 
 def _whole(world: World, size: int) -> None:
     """A gang of which all pods start or none, room for all."""
     _ground(world, 20, cpu=size)
     for index in range(size):
-        _pod(world, f"p{index:06d}", cpu="1", gang="whole", marks={"gang-min": str(size)}, number=index)
+        _pod(
+            world,
+            f"p{index:06d}",
+            cpu="1",
+            gang="whole",
+            marks={"gang-min": str(size)},
+            number=index,
+        )
 
 
 def _equal(world: World, size: int) -> None:
@@ -196,10 +224,24 @@ def _preempting(world: World, size: int) -> None:
     _ground(world, 20, cpu=size // 10 + 1, queue_names=("red", "blue"))
     for index in range(size):
         node = f"n{index % 20:05d}"
-        _pod(world, f"v{index:06d}", cpu="2", queue=("red", "blue")[index % 2], node=node, number=index)
+        _pod(
+            world,
+            f"v{index:06d}",
+            cpu="2",
+            queue=("red", "blue")[index % 2],
+            node=node,
+            number=index,
+        )
     for index in range(size):
         cpu = f"{2000 + index}m"
-        _pod(world, f"p{index:06d}", cpu=cpu, priority=10, queue=("red", "blue")[index % 2], number=size + index)
+        _pod(
+            world,
+            f"p{index:06d}",
+            cpu=cpu,
+            priority=10,
+            queue=("red", "blue")[index % 2],
+            number=size + index,
+        )
 
 
 def _preempting_gangs(world: World, size: int) -> None:
@@ -227,6 +269,10 @@ CASES: Final = {
     "whole": Case("gang of which all start or none, room for all", _whole, (1_000, 2_000, 4_000)),
     "equal": Case("equal pods, no room", _equal, (25_000, 50_000, 100_000)),
     "distinct": Case("pods of distinct sizes, no room", _distinct, (5_000, 10_000, 20_000)),
-    "preempting": Case("distinct pods that could preempt as many", _preempting, (500, 1_000, 2_000)),
-    "preempting-gangs": Case("distinct gangs that could preempt", _preempting_gangs, (125, 250, 500)),
+    "preempting": Case(
+        "distinct pods that could preempt as many", _preempting, (500, 1_000, 2_000)
+    ),
+    "preempting-gangs": Case(
+        "distinct gangs that could preempt", _preempting_gangs, (125, 250, 500)
+    ),
 }

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Final
 
+import hypothesis
 import pytest
 
+from tests.support import closing, live
 from tests.support import cluster as planes
-from tests.support import live
 from tests.support import oracle as upstream
+
+# The one profile of all properties. It has no clock: a deadline, or the health check for slow drawing, would fail
+# a correct program on a busy machine. Under CI the same tree draws the same examples, so that a verdict never
+# depends on chance and a failure can be repeated; elsewhere every run draws new ones and the database of failures
+# repeats what failed. The printed blob repeats a single failure anywhere (`@reproduce_failure`).
+hypothesis.settings.register_profile(
+    "dovetail",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("dovetail")
+
+# A shell ignores SIGINT for what it starts in the background, and all children inherit that: a test that interrupts
+# a program would wait for it in vain.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST_FIRST: Final = (
     "tests/faults/test_campaign.py",
@@ -22,7 +43,17 @@ LONGEST_FIRST: Final = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes begins at once, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: next((at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 9))
+    items.sort(
+        key=lambda item: next(
+            (at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 9
+        )
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after the slowest tests
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The closing words: what recorded data was not there."""
+    closing.write(terminalreporter)
 
 
 @pytest.fixture(scope="session")

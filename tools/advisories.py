@@ -20,7 +20,9 @@ from typing import Any, Final, NamedTuple
 from packaging import version as versions
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # run as a program, this folder's neighbours are not importable otherwise
+sys.path.insert(
+    0, str(ROOT)
+)  # run as a program, this folder's neighbours are not importable otherwise
 
 from tools import sbom  # noqa: E402
 
@@ -54,19 +56,27 @@ class AdvisoryError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when no locked package is affected, 1 when one is, 2 when the data cannot be used."""
     parser = argparse.ArgumentParser(prog="advisories", description=__doc__)
-    parser.add_argument("advisories", nargs="+", type=Path, help="OSV JSON files, folders or zip archives")
+    parser.add_argument(
+        "advisories", nargs="+", type=Path, help="OSV JSON files, folders or zip archives"
+    )
     parser.add_argument("--lock", type=Path, action="append", help="default: both locks")
     wanted = parser.parse_args(arguments)
     try:
         known = [one for place in wanted.advisories for one in read(place)]
-        locked = [one for lock in wanted.lock or LOCKS for one in sbom.packages(lock.read_text(encoding="utf-8"))]
+        locked = [
+            one
+            for lock in wanted.lock or LOCKS
+            for one in sbom.packages(lock.read_text(encoding="utf-8"))
+        ]
         hits = affected(locked, known)
     except (AdvisoryError, sbom.LockError, OSError) as error:
         print(f"advisories: {error}", file=sys.stderr)
         return UNUSABLE
     for hit in hits:
         print(hit)
-    print(f"{len(set(locked))} packages, {len(known)} advisories, {len(hits)} hits", file=sys.stderr)
+    print(
+        f"{len(set(locked))} packages, {len(known)} advisories, {len(hits)} hits", file=sys.stderr
+    )
     return FOUND if hits else 0
 
 
@@ -91,7 +101,9 @@ def affected(locked: Iterable[sbom.Package], known: Iterable[Tree]) -> list[Hit]
     """What the advisories say against the packages, each pair once, by package and advisory."""
     by_name: dict[str, set[sbom.Package]] = {}
     for package in locked:
-        by_name.setdefault(sbom.normalised(package.name), set()).add(package._replace(hashes=(), marker=""))
+        by_name.setdefault(sbom.normalised(package.name), set()).add(
+            package._replace(hashes=(), marker="")
+        )
     hits: set[Hit] = set()
     for advisory in known:
         if advisory.get("withdrawn"):
@@ -114,7 +126,8 @@ def is_affected(version: str, part: Tree, *, id_: str = "") -> bool:
     return any(
         _lies_in(pinned, one.get("events") or (), id_)
         for one in part.get("ranges") or ()
-        if one.get("type") == "ECOSYSTEM"  # commits and other orders say nothing about a release's version
+        if one.get("type")
+        == "ECOSYSTEM"  # commits and other orders say nothing about a release's version
     )
 
 
@@ -154,7 +167,9 @@ def _version(text: str, id_: str) -> versions.Version:
 def _is_same(pinned: versions.Version, listed: object) -> bool:
     try:
         return versions.Version(str(listed)) == pinned
-    except versions.InvalidVersion:  # very old releases have names of their own; none of them can be locked
+    except (
+        versions.InvalidVersion
+    ):  # very old releases have names of their own; none of them can be locked
         return False
 
 

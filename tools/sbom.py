@@ -26,9 +26,21 @@ FORMAT_VERSION: Final = "1.5"
 SCHEMA: Final = "http://cyclonedx.org/schema/bom-1.5.schema.json"
 # Names that CycloneDX takes as SPDX ids; anything else goes under a licence's free name.
 SPDX: Final = frozenset(
-    ("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "PSF-2.0", "Python-2.0", "Unlicense")
+    (
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "MIT",
+        "MPL-2.0",
+        "PSF-2.0",
+        "Python-2.0",
+        "Unlicense",
+    )
 )
-_HEAD: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)\s*(?:;\s*(?P<marker>[^\\]+?))?\s*\\?$")
+_HEAD: Final = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)\s*(?:;\s*(?P<marker>[^\\]+?))?\s*\\?$"
+)
 _HASH: Final = re.compile(r"--hash=sha256:(?P<digest>[0-9a-f]{64})")
 
 Tree = dict[str, Any]
@@ -120,7 +132,9 @@ def normalised(name: str) -> str:
 
 def _entries(text: str) -> list[str]:
     """The lock without its comments, one text per package."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
     entries: list[str] = []
     for line in lines:
         if line[0].isspace() and entries:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dovetail.cli import worlds
-from dovetail.model import quantity
+from dovetail.quantity import quantity
+from dovetail.replay import allocation_worlds
 from tests.allocate import checker
 from tests.allocate.checker import Verdict
 
@@ -20,7 +20,9 @@ Tree = dict[str, Any]
 
 FOUND_MORE = "upstream's search misses an allocation that exists"
 RUN_TIME_ERROR = "a selector that errors on a device does not match it (our rule); upstream aborts"
-ALL_AND_CONSTRAINT = "all devices under a constraint: whether upstream refuses or aborts hangs on its search order"
+ALL_AND_CONSTRAINT = (
+    "all devices under a constraint: whether upstream refuses or aborts hangs on its search order"
+)
 NO_ANSWER = "upstream gave up; compared with the complete search"
 
 
@@ -44,7 +46,9 @@ class Tally(NamedTuple):
     def told(self, what: str) -> str:
         """Everything, for the test's output."""
         lines = [f"{what}: {dict(sorted(self.outcomes.items()))}"]
-        lines += [f"  exception: {times} x {reason}" for reason, times in sorted(self.exceptions.items())]
+        lines += [
+            f"  exception: {times} x {reason}" for reason, times in sorted(self.exceptions.items())
+        ]
         lines += [
             f"  {one.world} on {one.node}: ours {one.ours}, theirs {one.theirs}: {one.why}"
             for one in self.disagreements
@@ -59,24 +63,36 @@ def tally() -> Tally:
 
 def ours(world: Tree, *, list_attributes: bool = False) -> dict[str, Tree]:
     """Our answers by node, through the same door as a file of worlds; what goes in must not be changed by it."""
-    asked = worlds.question(msgspec.json.decode(json.dumps(world).encode(), type=worlds.World))
+    asked = allocation_worlds.question(
+        msgspec.json.decode(json.dumps(world).encode(), type=allocation_worlds.World)
+    )
     before = _written(asked)
-    found = {row["node"]: row for row in worlds.answers(asked, list_attributes=list_attributes)}
+    found = {
+        row["node"]: row
+        for row in allocation_worlds.answers(asked, list_attributes=list_attributes)
+    }
     assert _written(asked) == before, "an allocation changed its input"
     return found
 
 
-def _written(asked: worlds.Question) -> bytes:
+def _written(asked: allocation_worlds.Question) -> bytes:
     """All that allocation can reach."""
     pools = [pool for view in asked.views.values() for pool in view.pools]
     devices = [[pool.devices.device(index) for index in range(len(pool.devices))] for pool in pools]
     sets = [pool.devices.counter_sets for pool in pools]
     used = [(hex(pool.used), pool.shared, pool.counters_left, pool.extra_taints) for pool in pools]
-    return msgspec.json.encode([devices, sets, used, asked.claims, asked.classes], enc_hook=quantity.encode_hook)
+    return msgspec.json.encode(
+        [devices, sets, used, asked.claims, asked.classes], enc_hook=quantity.encode_hook
+    )
 
 
 def compare(
-    world: Tree, answers: dict[str, Tree], *, into: Tally, matches: Verdict, list_attributes: bool = False
+    world: Tree,
+    answers: dict[str, Tree],
+    *,
+    into: Tally,
+    matches: Verdict,
+    list_attributes: bool = False,
 ) -> None:
     """Judges our answer on every node of one world against upstream's."""
     nodes = {node["metadata"]["name"]: node for node in world["nodes"]}
@@ -86,14 +102,20 @@ def compare(
         answer = mine[name]
         outcome = answer["outcome"]
         into.outcomes[f"{outcome}/{theirs['outcome']}"] += 1
-        why = _difference(answer, theirs, into=into, is_all_constrained=takes_all_under_a_constraint(world))
+        why = _difference(
+            answer, theirs, into=into, is_all_constrained=takes_all_under_a_constraint(world)
+        )
         if outcome == "allocated":
-            broken = checker.violations(world, nodes[name], results=answer["results"], matches=matches)
+            broken = checker.violations(
+                world, nodes[name], results=answer["results"], matches=matches
+            )
             why = "; ".join(f"rule {rule}: {text}" for rule, text in broken) or why
         elif not answer["reasons"]:
             why = why or "refused without a reason"
         if why:
-            into.disagreements.append(Disagreement(world.get("id"), name, outcome, theirs["outcome"], why))
+            into.disagreements.append(
+                Disagreement(world.get("id"), name, outcome, theirs["outcome"], why)
+            )
 
 
 def _difference(answer: Tree, theirs: Tree, *, into: Tally, is_all_constrained: bool) -> str:
@@ -112,7 +134,9 @@ def _difference(answer: Tree, theirs: Tree, *, into: Tally, is_all_constrained: 
     if {mine, other} == {"none", "error"} and is_all_constrained:
         into.exceptions[ALL_AND_CONSTRAINT] += 1
         return ""
-    if other == "error" and "CEL runtime error" in (theirs.get("error") or theirs.get("message") or ""):
+    if other == "error" and "CEL runtime error" in (
+        theirs.get("error") or theirs.get("message") or ""
+    ):
         into.exceptions[RUN_TIME_ERROR] += 1
         return ""
     return "feasibility differs" if "allocated" in (mine, other) else "another kind of refusal"
@@ -123,7 +147,9 @@ def takes_all_under_a_constraint(world: Tree) -> bool:
     for claim in world["claims"]:
         devices = claim["spec"].get("devices") or {}
         modes = [
-            option.get("allocationMode") for request in devices.get("requests") or () for option in options(request)
+            option.get("allocationMode")
+            for request in devices.get("requests") or ()
+            for option in options(request)
         ]
         if devices.get("constraints") and "All" in modes:
             return True

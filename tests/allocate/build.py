@@ -9,9 +9,12 @@ import msgspec
 
 from dovetail.allocate import allocator
 from dovetail.allocate.outcome import Outcome
-from dovetail.model import claims, classes, nodes, quantity, slices
-from dovetail.world import snapshot, usage
-from dovetail.world.view import NodeView
+from dovetail.kubetypes.core import nodes
+from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.quantity import quantity
+from dovetail.world.devices import device_usage
+from dovetail.world.views import static_views
+from dovetail.world.views.node_view import NodeView
 
 Tree = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -37,7 +40,10 @@ def gpus(count: int, **more: Any) -> list[Tree]:
     return [
         {
             "name": f"gpu-{number}",
-            "attributes": {"uuid": {"string": f"uuid-{number}"}, "numa": {"int": number * 2 // max(count, 2)}},
+            "attributes": {
+                "uuid": {"string": f"uuid-{number}"},
+                "numa": {"int": number * 2 // max(count, 2)},
+            },
             "capacity": {"memory": {"value": "80Gi"}},
             **more,
         }
@@ -48,7 +54,11 @@ def gpus(count: int, **more: Any) -> list[Tree]:
 def shareable(count: int, memory: str = "80Gi") -> list[Tree]:
     """GPUs whose memory is handed out in shares."""
     policy = {"default": "10Gi", "validRange": {"min": "1Gi"}}
-    return gpus(count, allowMultipleAllocations=True, capacity={"memory": {"value": memory, "requestPolicy": policy}})
+    return gpus(
+        count,
+        allowMultipleAllocations=True,
+        capacity={"memory": {"value": memory, "requestPolicy": policy}},
+    )
 
 
 def partitions(gpu: int) -> list[Tree]:
@@ -58,7 +68,9 @@ def partitions(gpu: int) -> list[Tree]:
             "name": f"gpu-{gpu}-{profile}-{start}",
             "attributes": {"parent": {"string": f"gpu-{gpu}"}, "profile": {"string": profile}},
             "capacity": {"memory": {"value": f"{memory * 10}Gi"}},
-            "consumesCounters": [{"counterSet": f"gpu-{gpu}", "counters": _amounts(compute, start, memory)}],
+            "consumesCounters": [
+                {"counterSet": f"gpu-{gpu}", "counters": _amounts(compute, start, memory)}
+            ],
         }
         for profile, (compute, memory, starts) in PROFILES.items()
         for start in starts
@@ -70,7 +82,9 @@ def board(gpu: int) -> Tree:
     return {"name": f"gpu-{gpu}", "counters": _amounts(7, 0, 8)}
 
 
-def node(devices: Sequence[Tree], *, counters: Sequence[Tree] = (), in_use: Sequence[str] = ()) -> NodeView:
+def node(
+    devices: Sequence[Tree], *, counters: Sequence[Tree] = (), in_use: Sequence[str] = ()
+) -> NodeView:
     """A node with one pool; devices in use by name."""
     parts: list[Tree] = [{"devices": list(devices)}]
     if counters:
@@ -90,8 +104,10 @@ def node(devices: Sequence[Tree], *, counters: Sequence[Tree] = (), in_use: Sequ
         )
         for number, part in enumerate(parts)
     ]
-    taken = usage.of_listing([f"{DRIVER}/pool/{name}" for name in in_use], (), {})
-    return snapshot.node_views([made(nodes.Node, {"metadata": {"name": NODE}})], published, in_use=taken)[NODE]
+    taken = device_usage.of_listing([f"{DRIVER}/pool/{name}" for name in in_use], (), {})
+    return static_views.node_views(
+        [made(nodes.Node, {"metadata": {"name": NODE}})], published, in_use=taken
+    )[NODE]
 
 
 def mig_node(count: int, *, in_use: Sequence[str] = ()) -> NodeView:
@@ -103,7 +119,13 @@ def mig_node(count: int, *, in_use: Sequence[str] = ()) -> NodeView:
 def exactly(count: int = 1, *, where: str = "", **more: Any) -> Tree:
     """A request for a number of devices."""
     chosen = {"selectors": [{"cel": {"expression": where}}]} if where else {}
-    return {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, **chosen, **more}
+    return {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": count,
+        **chosen,
+        **more,
+    }
 
 
 def profile(name: str, count: int = 1) -> Tree:
@@ -111,7 +133,9 @@ def profile(name: str, count: int = 1) -> Tree:
     return exactly(count, where=f'device.attributes["{DRIVER}"].?profile.orValue("") == "{name}"')
 
 
-def claim(*requests: Tree | Sequence[Tree], name: str = "claim", constraints: Sequence[Tree] = ()) -> Any:
+def claim(
+    *requests: Tree | Sequence[Tree], name: str = "claim", constraints: Sequence[Tree] = ()
+) -> Any:
     """A claim; a list stands for firstAvailable, its entries named a, b, c."""
     listed: list[Tree] = []
     for number, one in enumerate(requests):
@@ -129,8 +153,11 @@ def claim(*requests: Tree | Sequence[Tree], name: str = "claim", constraints: Se
 
 CLASSES = {
     "gpu": made(
-        classes.DeviceClass,
-        {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}},
+        device_classes.DeviceClass,
+        {
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
+        },
     )
 }
 

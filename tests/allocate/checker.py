@@ -40,7 +40,12 @@ class Scene(NamedTuple):
 
 
 def violations(
-    world: Tree, node: Tree, *, results: Sequence[Tree], matches: Verdict, are_shares_distinct: bool = True
+    world: Tree,
+    node: Tree,
+    *,
+    results: Sequence[Tree],
+    matches: Verdict,
+    are_shares_distinct: bool = True,
 ) -> list[Violation]:
     """What is wrong with these allocations, one per claim of the world; nothing for a valid one."""
     scene = _scene(world, node, matches)
@@ -54,7 +59,11 @@ def violations(
         chosen.append(choices)
         problems += _claim_violations(claim, choices, scene)
         form = checker_form.problems(
-            claim, choices, allocation=allocation, classes=scene.classes, node=node["metadata"]["name"]
+            claim,
+            choices,
+            allocation=allocation,
+            classes=scene.classes,
+            node=node["metadata"]["name"],
         )
         problems += [Violation(10, text) for text in form]
         found += [Violation(rule, f"claims[{index}]: {text}") for rule, text in problems]
@@ -82,7 +91,11 @@ def _resolved(claim: Tree, allocation: Tree, scene: Scene) -> tuple[list[Choice]
         if result["request"] not in options:
             found.append(Violation(4, f"no request {result['request']!r}"))
         elif key not in scene.places:
-            found.append(Violation(_why_not_offered(key, scene), f"{'/'.join(key)} is not usable on this node"))
+            found.append(
+                Violation(
+                    _why_not_offered(key, scene), f"{'/'.join(key)} is not usable on this node"
+                )
+            )
         else:
             request, option = options[result["request"]]
             choices.append(Choice(result, scene.places[key], option, request))
@@ -111,13 +124,19 @@ def _claim_violations(claim: Tree, choices: Sequence[Choice], scene: Scene) -> l
     if len(choices) > MAX_DEVICES_PER_CLAIM:
         found.append(Violation(4, f"{len(choices)} devices in one claim"))
     exclusive = Counter(choice.place.key for choice in choices if not choice.place.is_shareable)
-    found += [Violation(5, f"{'/'.join(key)} twice in one claim") for key, times in exclusive.items() if times > 1]
+    found += [
+        Violation(5, f"{'/'.join(key)} twice in one claim")
+        for key, times in exclusive.items()
+        if times > 1
+    ]
     for choice in choices:
         found += _device_violations(choice, scene)
     return found + _constraint_violations(claim, choices)
 
 
-def _request_violations(claim: Tree, choices: Sequence[Choice], scene: Scene) -> Iterator[Violation]:
+def _request_violations(
+    claim: Tree, choices: Sequence[Choice], scene: Scene
+) -> Iterator[Violation]:
     """Rule 4: one option per request, as many devices as it says, none of them twice."""
     requests = (claim["spec"].get("devices") or {}).get("requests") or []
     for index, request in enumerate(requests):
@@ -138,13 +157,16 @@ def _request_violations(claim: Tree, choices: Sequence[Choice], scene: Scene) ->
             yield Violation(4, f"{name}: {len(mine)} devices, asked for {option.get('count', 0)}")
 
 
-def _all_violations(name: str, option: Tree, *, keys: set[DeviceKey], scene: Scene) -> Iterator[Violation]:
+def _all_violations(
+    name: str, option: Tree, *, keys: set[DeviceKey], scene: Scene
+) -> Iterator[Violation]:
     if any(not pool.is_complete or pool.problem for pool in scene.pools):
         yield Violation(4, f"{name}: all devices, but a pool is incomplete or invalid")
     wanted = {
         key
         for key, place in scene.places.items()
-        if _selected(option, place, scene) and checker_capacity.consumed(place.device, _asked(option)) is not None
+        if _selected(option, place, scene)
+        and checker_capacity.consumed(place.device, _asked(option)) is not None
     }
     if not wanted or keys != wanted:
         yield Violation(4, f"{name}: {len(keys)} devices, all would be {len(wanted)}")
@@ -165,16 +187,25 @@ def _device_violations(choice: Choice, scene: Scene) -> Iterator[Violation]:
     if wanted is None:
         yield Violation(8, f"{name} cannot serve the capacity asked for")
         return
-    told = {key: checker_pools.amount(text) for key, text in (choice.result.get("consumedCapacity") or {}).items()}
+    told = {
+        key: checker_pools.amount(text)
+        for key, text in (choice.result.get("consumedCapacity") or {}).items()
+    }
     if told != (wanted if place.is_shareable else {}):
-        yield Violation(8, f"{name}: consumedCapacity {choice.result.get('consumedCapacity')}, expected {wanted}")
+        yield Violation(
+            8,
+            f"{name}: consumedCapacity {choice.result.get('consumedCapacity')}, expected {wanted}",
+        )
 
 
 def _selected(option: Tree, place: Place, scene: Scene) -> bool:
     chosen = scene.classes.get(option["deviceClassName"])
     if chosen is None:
         return False
-    selectors = [*((chosen.get("spec") or {}).get("selectors") or ()), *(option.get("selectors") or ())]
+    selectors = [
+        *((chosen.get("spec") or {}).get("selectors") or ()),
+        *(option.get("selectors") or ()),
+    ]
     return all(scene.matches(one["cel"]["expression"], place) for one in selectors)
 
 
@@ -187,7 +218,11 @@ def _is_tolerated(taint: Tree, option: Tree) -> bool:
         fits_effect = not one.get("effect") or one["effect"] == taint["effect"]
         fits_key = not one.get("key") or one["key"] == taint["key"]
         is_any_value = one.get("operator") == "Exists"
-        if fits_effect and fits_key and (is_any_value or one.get("value", "") == taint.get("value", "")):
+        if (
+            fits_effect
+            and fits_key
+            and (is_any_value or one.get("value", "") == taint.get("value", ""))
+        ):
             return True
     return False
 
@@ -195,21 +230,32 @@ def _is_tolerated(taint: Tree, option: Tree) -> bool:
 def _constraint_violations(claim: Tree, choices: Sequence[Choice]) -> list[Violation]:
     """Rule 9."""
     found = []
-    for number, constraint in enumerate((claim["spec"].get("devices") or {}).get("constraints") or ()):
+    for number, constraint in enumerate(
+        (claim["spec"].get("devices") or {}).get("constraints") or ()
+    ):
         named = set(constraint.get("requests") or ())
         covered = [
             choice
             for choice in choices
-            if not named or choice.result["request"] in named or choice.result["request"].partition("/")[0] in named
+            if not named
+            or choice.result["request"] in named
+            or choice.result["request"].partition("/")[0] in named
         ]
         match = constraint.get("matchAttribute")
-        values = [_values(choice.place, match or constraint["distinctAttribute"]) for choice in covered]
+        values = [
+            _values(choice.place, match or constraint["distinctAttribute"]) for choice in covered
+        ]
         if not all(values):
             found.append(Violation(9, f"constraints[{number}]: a device lacks the attribute"))
         elif match and values and not set.intersection(*values):
             found.append(Violation(9, f"constraints[{number}]: no common value of {match}"))
         elif not match and any(one & other for one, other in itertools.combinations(values, 2)):
-            found.append(Violation(9, f"constraints[{number}]: a value of {constraint['distinctAttribute']} repeats"))
+            found.append(
+                Violation(
+                    9,
+                    f"constraints[{number}]: a value of {constraint['distinctAttribute']} repeats",
+                )
+            )
     return found
 
 
@@ -223,7 +269,9 @@ def _values(place: Place, attribute: str) -> set[tuple[str, Any]]:
     values: set[tuple[str, Any]] = set()
     for kind, value in (found or {}).items():
         several = value if isinstance(value, list) else [value]
-        values |= {(kind.removesuffix("s") if isinstance(value, list) else kind, each) for each in several}
+        values |= {
+            (kind.removesuffix("s") if isinstance(value, list) else kind, each) for each in several
+        }
     return values
 
 
@@ -235,7 +283,11 @@ def _sharing_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> lis
         for choice in choices
         if not choice.place.is_shareable and not choice.option.get("adminAccess")
     )
-    return [Violation(5, f"{'/'.join(key)} serves {times} requests") for key, times in used.items() if times > 1]
+    return [
+        Violation(5, f"{'/'.join(key)} serves {times} requests")
+        for key, times in used.items()
+        if times > 1
+    ]
 
 
 def _counter_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> list[Violation]:
@@ -260,7 +312,11 @@ def _counter_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> lis
             for counter, value in checker_pools.consumption(place.device):
                 left[counter] -= value
                 touched.add(counter)
-        found += [Violation(7, f"counter {'/'.join(each)} is overdrawn") for each in sorted(touched) if left[each] < 0]
+        found += [
+            Violation(7, f"counter {'/'.join(each)} is overdrawn")
+            for each in sorted(touched)
+            if left[each] < 0
+        ]
     return found
 
 
@@ -277,7 +333,11 @@ def _capacity_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> li
             before = scene.use.capacity.get(key, {}).get(name, Fraction(0))
             total = before + sum((share[name] for share in shares), Fraction(0))
             if total > checker_pools.amount(capacity["value"]):
-                found.append(Violation(8, f"{'/'.join(key)}: {total} of {name} in shares, has {capacity['value']}"))
+                found.append(
+                    Violation(
+                        8, f"{'/'.join(key)}: {total} of {name} in shares, has {capacity['value']}"
+                    )
+                )
     return found
 
 

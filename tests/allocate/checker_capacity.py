@@ -34,7 +34,9 @@ def _share(capacity: Tree, wanted: str | None) -> Fraction | None:
     if bounds.get("min") is not None:
         return _in_range(asked, bounds)
     if policy.get("validValues") is not None:
-        return next((value for value in map(amount, policy["validValues"]) if asked <= value), asked)
+        return next(
+            (value for value in map(amount, policy["validValues"]) if asked <= value), asked
+        )
     return asked
 
 

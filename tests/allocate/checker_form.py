@@ -85,7 +85,11 @@ def _selector(choices: Sequence[Choice], node: str) -> Tree | None:
             return {"nodeSelectorTerms": [{"matchFields": [one]}]}
         for one in (source.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
             for field, kept in term.items():
-                kept += [test for test in one.get(field) or () if not any(_same(test, other) for other in kept)]
+                kept += [
+                    test
+                    for test in one.get(field) or ()
+                    if not any(_same(test, other) for other in kept)
+                ]
     found = {field: kept for field, kept in term.items() if kept}
     return {"nodeSelectorTerms": [found]} if found else None
 

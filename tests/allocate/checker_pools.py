@@ -122,7 +122,9 @@ def _key(text: str) -> DeviceKey:
 
 def pools(world: Tree, node: Tree) -> list[Pool]:
     """Every pool visible from the node, less those that are being replaced elsewhere."""
-    usable = [part for part in world.get("resourceSlices") or () if not _has_compatibility_groups(part)]
+    usable = [
+        part for part in world.get("resourceSlices") or () if not _has_compatibility_groups(part)
+    ]
     visible: dict[tuple[str, str], list[Tree]] = {}
     for part in usable:
         if _is_relevant(part["spec"], node):
@@ -134,7 +136,9 @@ def pools(world: Tree, node: Tree) -> list[Pool]:
 def _pool(parts: list[Tree], world: Tree, node: Tree) -> Pool | None:
     newest = max(_generation(part) for part in parts)
     here = [part for part in parts if _generation(part) == newest]
-    first = min(here, key=lambda part: not part["spec"].get("nodeName"))  # slices of the node are read first
+    first = min(
+        here, key=lambda part: not part["spec"].get("nodeName")
+    )  # slices of the node are read first
     wanted = first["spec"]["pool"].get("resourceSliceCount", 0)
     all_of_it = here
     if len(here) != wanted:
@@ -142,7 +146,11 @@ def _pool(parts: list[Tree], world: Tree, node: Tree) -> Pool | None:
         everywhere = [part for part in world["resourceSlices"] if _pool_of(part) == pool]
         if any(_generation(part) > newest for part in everywhere):
             return None
-        same = [part for part in everywhere if _generation(part) == newest and not _has_compatibility_groups(part)]
+        same = [
+            part
+            for part in everywhere
+            if _generation(part) == newest and not _has_compatibility_groups(part)
+        ]
         if len(same) != wanted:
             return Pool(False, "", (), (), {})
         names = {part["metadata"]["name"] for part in here}
@@ -214,7 +222,9 @@ def _reaches(place: Tree, node: Tree) -> bool:
     if place.get("allNodes"):
         return True
     selector = place.get("nodeSelector")
-    return selector is not None and any(_term_picks(term, node) for term in selector.get("nodeSelectorTerms") or ())
+    return selector is not None and any(
+        _term_picks(term, node) for term in selector.get("nodeSelectorTerms") or ()
+    )
 
 
 def _term_picks(term: Tree, node: Tree) -> bool:
@@ -260,7 +270,11 @@ def taints(world: Tree, place: Place) -> Iterator[Tree]:
 def _has_compatibility_groups(part: Tree) -> bool:
     """Alpha and off: such a slice is treated as missing."""
     devices = part["spec"].get("devices") or ()
-    return any(drawn.get("compatibilityGroups") for one in devices for drawn in one.get("consumesCounters") or ())
+    return any(
+        drawn.get("compatibilityGroups")
+        for one in devices
+        for drawn in one.get("consumesCounters") or ()
+    )
 
 
 def _pool_of(part: Tree) -> tuple[str, str]:

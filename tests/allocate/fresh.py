@@ -30,22 +30,35 @@ def compared(given: Iterable[Tree], oracle: Oracle) -> agreeing.Tally:
         answers = oracle.ask_many(question(world) for world in batch)
         for world, answer in zip(batch, answers, strict=True):
             assert "failure" not in answer, (world["id"], answer)
-            agreeing.compare(world, believed(world, answer["answers"]), into=tally, matches=asked.matches)
+            agreeing.compare(
+                world, believed(world, answer["answers"]), into=tally, matches=asked.matches
+            )
     return tally
 
 
 def question(world: Tree) -> Tree:
     """The world as the oracle takes it."""
-    return {"op": "allocate", "timeoutSeconds": 1, **{part: world[part] for part in PARTS if part in world}}
+    return {
+        "op": "allocate",
+        "timeoutSeconds": 1,
+        **{part: world[part] for part in PARTS if part in world},
+    }
 
 
 def believed(world: Tree, answers: dict[str, Tree]) -> dict[str, Tree]:
     """Upstream's answers; where it may have missed something, a valid allocation of ours is accepted too."""
     may_miss = any(
-        trait(world) for trait in (has_admin_access, has_overdrawn_counters, agreeing.takes_all_under_a_constraint)
+        trait(world)
+        for trait in (
+            has_admin_access,
+            has_overdrawn_counters,
+            agreeing.takes_all_under_a_constraint,
+        )
     )
     return {
-        name: {**one, "completeSearch": "feasible"} if may_miss and one["outcome"] != "timeout" else one
+        name: {**one, "completeSearch": "feasible"}
+        if may_miss and one["outcome"] != "timeout"
+        else one
         for name, one in answers.items()
     }
 

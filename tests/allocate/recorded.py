@@ -34,7 +34,12 @@ class Asked:
         device = _body(place)
         key = (expression, json.dumps(device, sort_keys=True))
         if key not in self._known:
-            question = {"op": "cel", "expression": expression, "device": device, "features": self._features}
+            question = {
+                "op": "cel",
+                "expression": expression,
+                "device": device,
+                "features": self._features,
+            }
             self._known[key] = self._oracle.ask(question).get("match", False)
         return self._known[key]
 

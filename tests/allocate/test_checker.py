@@ -43,10 +43,16 @@ def test_use_by_claims_and_by_listing_is_the_same() -> None:
         by_claims = checker_pools.use_of({**world, "inUse": None})
         assert by_listing.exclusive == by_claims.exclusive, world["id"]
         held = {key: value for key, value in by_claims.capacity.items() if value}
-        assert held == {key: value for key, value in by_listing.capacity.items() if value}, world["id"]
+        assert held == {key: value for key, value in by_listing.capacity.items() if value}, world[
+            "id"
+        ]
 
 
-HERE: Tree = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}
+HERE: Tree = {
+    "nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    ]
+}
 GPU: Tree = {"attributes": {"numa": {"int": 0}}, "capacity": {"memory": {"value": "40Gi"}}}
 
 
@@ -55,7 +61,10 @@ def base() -> tuple[Tree, list[Tree]]:
     selector = {"cel": {"expression": "not other"}}
     world = {
         "deviceClasses": [
-            {"metadata": {"name": "gpu"}, "spec": {"selectors": [selector], "config": [{"opaque": opaque(x=1)}]}},
+            {
+                "metadata": {"name": "gpu"},
+                "spec": {"selectors": [selector], "config": [{"opaque": opaque(x=1)}]},
+            },
             {"metadata": {"name": "any"}, "spec": {}},
         ],
         "resourceSlices": [*local_slices(), *other_slices()],
@@ -65,7 +74,11 @@ def base() -> tuple[Tree, list[Tree]]:
             "capacity": {f"{DRIVER}/p/shared": {"memory": "25Gi"}},
         },
         "claims": [
-            claim("pair", [request("two", count=2)], constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
+            claim(
+                "pair",
+                [request("two", count=2)],
+                constraints=[{"matchAttribute": f"{DRIVER}/numa"}],
+            ),
             claim(
                 "share",
                 [
@@ -102,7 +115,11 @@ def local_slices() -> list[Tree]:
         },
     ]
     counters = [{"name": "g", "counters": {"slices": {"value": "4"}}}]
-    spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "p", "generation": 2, "resourceSliceCount": 2}}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": "a",
+        "pool": {"name": "p", "generation": 2, "resourceSliceCount": 2},
+    }
     return [
         {"metadata": {"name": "s0"}, "spec": {**spec, "devices": devices}},
         {"metadata": {"name": "s1"}, "spec": {**spec, "sharedCounters": counters}},
@@ -111,14 +128,25 @@ def local_slices() -> list[Tree]:
 
 def other_slices() -> list[Tree]:
     """A pool of another node, and one whose devices choose their nodes."""
-    zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]}
-    devices = [{"name": "near", **GPU, "nodeSelector": zone}, {"name": "not-here", **GPU, "nodeName": "b"}]
+    zone = {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}
+        ]
+    }
+    devices = [
+        {"name": "near", **GPU, "nodeSelector": zone},
+        {"name": "not-here", **GPU, "nodeName": "b"},
+    ]
     theirs = {"nodeName": "b", "devices": [{"name": "theirs", **GPU}]}
     network = {"perDeviceNodeSelection": True, "devices": devices}
     return [
         {
             "metadata": {"name": name},
-            "spec": {"driver": DRIVER, "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1}, **spec},
+            "spec": {
+                "driver": DRIVER,
+                "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+                **spec,
+            },
         }
         for name, pool, spec in (("s2", "q", theirs), ("s3", "net", network))
     ]
@@ -209,7 +237,10 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
         1,
         lambda w, r: (
             w["resourceSlices"].append(
-                {"metadata": {"name": "s9"}, "spec": {**spec_of(w, 2), "pool": {"name": "p", "generation": 3}}}
+                {
+                    "metadata": {"name": "s9"},
+                    "spec": {**spec_of(w, 2), "pool": {"name": "p", "generation": 3}},
+                }
             )
             or spec_of(w, 0)["pool"].update(resourceSliceCount=3)
         ),
@@ -217,7 +248,9 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
     "a device name twice": (2, lambda w, r: spec_of(w, 0)["devices"].append({"name": "far"})),
     "an unknown counter set": (
         2,
-        lambda w, r: spec_of(w, 0)["devices"][3].update(consumesCounters=[{"counterSet": "x", "counters": {}}]),
+        lambda w, r: spec_of(w, 0)["devices"][3].update(
+            consumesCounters=[{"counterSet": "x", "counters": {}}]
+        ),
     ),
     "an unknown counter": (
         2,
@@ -225,7 +258,10 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
             consumesCounters=[{"counterSet": "g", "counters": {"x": {"value": "1"}}}]
         ),
     ),
-    "a counter set twice": (2, lambda w, r: spec_of(w, 1)["sharedCounters"].append({"name": "g", "counters": {}})),
+    "a counter set twice": (
+        2,
+        lambda w, r: spec_of(w, 1)["sharedCounters"].append({"name": "g", "counters": {}}),
+    ),
     "a device meant for another node": (2, lambda w, r: entries(r, 1)[2].update(device="not-here")),
     "a selector of the class": (3, lambda w, r: entries(r, 0)[0].update(device="other-kind")),
     "an unknown class": (3, lambda w, r: w["deviceClasses"][0]["metadata"].update(name="renamed")),
@@ -236,18 +272,32 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
     "not all devices": (4, use_all_of_a_class),
     "two options at once": (4, swap_options),
     "a device in use": (5, lambda w, r: entries(r, 0)[1].update(device="busy")),
-    "an exclusive device for two claims": (5, lambda w, r: entries(r, 1)[2].update(device="half-0", pool="p")),
+    "an exclusive device for two claims": (
+        5,
+        lambda w, r: entries(r, 1)[2].update(device="half-0", pool="p"),
+    ),
     "a taint": (6, lambda w, r: entries(r, 0)[1].update(device="tainted")),
     "a taint of an administrator": (
         6,
         lambda w, r: w.update(
             deviceTaintRules=[
-                {"spec": {"deviceSelector": {"device": "near"}, "taint": {"key": "x", "effect": "NoExecute"}}}
+                {
+                    "spec": {
+                        "deviceSelector": {"device": "near"},
+                        "taint": {"key": "x", "effect": "NoExecute"},
+                    }
+                }
             ]
         ),
     ),
-    "a counter overdrawn by the pod": (7, lambda w, r: entries(r, 1)[2].update(device="half-2", pool="p")),
-    "a counter overdrawn with what is in use": (7, lambda w, r: w["inUse"]["devices"].append(f"{DRIVER}/p/half-2")),
+    "a counter overdrawn by the pod": (
+        7,
+        lambda w, r: entries(r, 1)[2].update(device="half-2", pool="p"),
+    ),
+    "a counter overdrawn with what is in use": (
+        7,
+        lambda w, r: w["inUse"]["devices"].append(f"{DRIVER}/p/half-2"),
+    ),
     "a capacity the device lacks": (
         8,
         lambda w, r: w["claims"][1]["spec"]["devices"]["requests"][2]["exactly"].update(
@@ -260,21 +310,34 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
             capacity={"requests": {"memory": "41Gi"}}
         ),
     ),
-    "a share not rounded up": (8, lambda w, r: entries(r, 1)[0].update(consumedCapacity={"memory": "7Gi"})),
-    "shares beyond the device": (8, lambda w, r: w["inUse"]["capacity"][f"{DRIVER}/p/shared"].update(memory="31Gi")),
+    "a share not rounded up": (
+        8,
+        lambda w, r: entries(r, 1)[0].update(consumedCapacity={"memory": "7Gi"}),
+    ),
+    "shares beyond the device": (
+        8,
+        lambda w, r: w["inUse"]["capacity"][f"{DRIVER}/p/shared"].update(memory="31Gi"),
+    ),
     "a share id that is taken": (8, lambda w, r: entries(r, 1)[0].update(shareID="old")),
-    "consumption of an exclusive device": (8, lambda w, r: entries(r, 0)[0].update(consumedCapacity={"memory": "1"})),
+    "consumption of an exclusive device": (
+        8,
+        lambda w, r: entries(r, 0)[0].update(consumedCapacity={"memory": "1"}),
+    ),
     "unlike values": (9, lambda w, r: entries(r, 0)[1].update(device="far")),
     "a missing attribute": (9, lambda w, r: spec_of(w, 0)["devices"][0].update(attributes={})),
     "equal values": (
         9,
-        lambda w, r: w["claims"][0]["spec"]["devices"].update(constraints=[{"distinctAttribute": f"{DRIVER}/numa"}]),
+        lambda w, r: w["claims"][0]["spec"]["devices"].update(
+            constraints=[{"distinctAttribute": f"{DRIVER}/numa"}]
+        ),
     ),
     "another node": (
         10,
         lambda w, r: r[0].update(
             nodeSelector={
-                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
+                ]
             }
         ),
     ),
@@ -283,10 +346,16 @@ MUTATIONS: dict[str, tuple[int, Change]] = {
     "a share id without a share": (10, lambda w, r: entries(r, 0)[0].update(shareID="x")),
     "admin access nobody asked for": (10, lambda w, r: entries(r, 0)[0].update(adminAccess=True)),
     "tolerations left out": (10, lambda w, r: entries(r, 1)[1].pop("tolerations")),
-    "binding conditions left out": (10, lambda w, r: spec_of(w, 0)["devices"][0].update(bindingConditions=["c"])),
+    "binding conditions left out": (
+        10,
+        lambda w, r: spec_of(w, 0)["devices"][0].update(bindingConditions=["c"]),
+    ),
     "config left out": (10, lambda w, r: r[0]["devices"].pop("config")),
     "config in another order": (10, lambda w, r: r[1]["devices"]["config"].reverse()),
-    "config for all requests names them": (10, lambda w, r: r[0]["devices"]["config"][0].update(requests=["two"])),
+    "config for all requests names them": (
+        10,
+        lambda w, r: r[0]["devices"]["config"][0].update(requests=["two"]),
+    ),
     "requests out of order": (10, lambda w, r: entries(r, 1).reverse()),
     "a result too few": (10, lambda w, r: r.pop()),
     "an unknown field": (10, lambda w, r: entries(r, 0)[0].update(colour="red")),
@@ -307,13 +376,23 @@ def test_every_rule_has_a_mutation() -> None:
 
 def test_a_claim_of_33_devices_is_noticed() -> None:
     devices = [{"name": f"d{at}"} for at in range(33)]
-    spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "p", "resourceSliceCount": 1}, "devices": devices}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": "a",
+        "pool": {"name": "p", "resourceSliceCount": 1},
+        "devices": devices,
+    }
     world = {
         "deviceClasses": [{"metadata": {"name": "any"}, "spec": {}}],
         "resourceSlices": [{"metadata": {"name": "s"}, "spec": spec}],
         "claims": [claim("c", [request("r", class_name="any", count=33)])],
     }
-    chosen = [{"devices": {"results": [result("r", one["name"]) for one in devices]}, "nodeSelector": HERE}]
+    chosen = [
+        {
+            "devices": {"results": [result("r", one["name"]) for one in devices]},
+            "nodeSelector": HERE,
+        }
+    ]
     assert judged(world, chosen) == {4}
 
 

@@ -25,6 +25,7 @@ def test_probes_agree() -> None:
     _settle("probes", tally)
 
 
+@pytest.mark.slow  # 2,994 worlds; the fast gate has the probes
 def test_random_worlds_agree() -> None:
     tally = _recorded("fuzz_a")
     assert sum(tally.outcomes.values()) == 2994
@@ -40,7 +41,9 @@ def test_upstream_table_agrees_with_default_gates(oracle: upstream.Oracle) -> No
     for case in cases:
         world = _world(case)
         found = agreeing.tally()
-        agreeing.compare(world, _theirs(case, "oracleDefaultFeatures"), into=found, matches=asked.matches)
+        agreeing.compare(
+            world, _theirs(case, "oracleDefaultFeatures"), into=found, matches=asked.matches
+        )
         if found.disagreements and _has_lists(world) and _wants_distinct(world):
             tally.exceptions[LIST_FIRST] += 1
             found.disagreements.clear()
@@ -69,7 +72,9 @@ def _has_lists(world: Tree) -> bool:
 
 
 def _wants_distinct(world: Tree) -> bool:
-    constraints = [c for claim in world["claims"] for c in claim["spec"]["devices"].get("constraints", ())]
+    constraints = [
+        c for claim in world["claims"] for c in claim["spec"]["devices"].get("constraints", ())
+    ]
     return any("distinctAttribute" in constraint for constraint in constraints)
 
 

@@ -10,28 +10,28 @@ import msgspec
 import pytest
 
 from dovetail.allocate import allocator
-from dovetail.allocate.budget import Budget
-from dovetail.allocate.candidates import candidates_of
-from dovetail.allocate.cover import cover
-from dovetail.allocate.demand import Need, Taken, types_of
-from dovetail.allocate.flat import Flat
-from dovetail.allocate.ground import Ground
-from dovetail.allocate.groups import Splitter
-from dovetail.allocate.requests import Option, flattened
-from dovetail.allocate.settled import Settled, Terms
-from dovetail.allocate.single import Unfit, single
-from dovetail.cli import worlds
+from dovetail.allocate.ask.demand import Need, Preallocated, types_of
+from dovetail.allocate.ask.device_requests import Option, flattened
+from dovetail.allocate.index.candidates import candidates_of
+from dovetail.allocate.index.device_bits import NodeDevices
+from dovetail.allocate.outcome import Budget
+from dovetail.allocate.solve.combine import combined
+from dovetail.allocate.solve.device_groups import Splitter
+from dovetail.allocate.solve.fallback_search import FallbackSearch
+from dovetail.allocate.solve.single_request import NotApplicable, solve_single
+from dovetail.allocate.solve.solver import FixedOptions, SearchContext
 from dovetail.model.policy import DEFAULT_ALLOCATION
-from dovetail.world.view import NodeView
+from dovetail.replay import allocation_worlds
+from dovetail.world.views.node_view import NodeView
 from tests.allocate import build
 from tests.support import shared
 
 
-def _terms(view: NodeView, wanted: Any) -> tuple[Terms, list[Option]]:
-    ground = Ground(view)
+def _terms(view: NodeView, wanted: Any) -> tuple[SearchContext, list[Option]]:
+    ground = NodeDevices(view)
     options = [request.options[0] for request in flattened([wanted], build.CLASSES)]
     found = {option: candidates_of(ground, option, fractional=True) for option in options}
-    return Terms(ground, (), found, DEFAULT_ALLOCATION, Budget(), True), options
+    return SearchContext(ground, (), found, DEFAULT_ALLOCATION, Budget(), True), options
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -41,9 +41,9 @@ def test_the_quick_way_finds_what_the_general_search_finds(seed: int) -> None:
     view = build.mig_node(3, in_use=rng.sample(names, rng.randrange(4)))
     for wanted in (build.profile(rng.choice(list(build.PROFILES))), build.exactly()):
         terms, options = _terms(view, build.claim(wanted))
-        quick = single(terms, options[0])
-        assert not isinstance(quick, Unfit)
-        assert quick == Settled(terms, options).solve()
+        quick = solve_single(terms, options[0])
+        assert not isinstance(quick, NotApplicable)
+        assert quick == FixedOptions(terms, options).solve()
 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 9])
@@ -51,10 +51,14 @@ def test_the_quick_way_takes_the_same_whole_devices(count: int) -> None:
     devices = build.gpus(8)
     for number, one in enumerate(devices):
         one["capacity"] = {"memory": {"value": f"{(number * 5 % 3 + 1) * 40}Gi"}}
-    terms, options = _terms(build.node(devices, in_use=["gpu-2"]), build.claim(build.exactly(count)))
-    quick = single(terms, options[0])
-    general = Settled(terms, options).solve()
-    assert quick == general or (quick and general and quick[0] == general[0] and set(quick[1]) == set(general[1]))
+    terms, options = _terms(
+        build.node(devices, in_use=["gpu-2"]), build.claim(build.exactly(count))
+    )
+    quick = solve_single(terms, options[0])
+    general = FixedOptions(terms, options).solve()
+    assert quick == general or (
+        quick and general and quick[0] == general[0] and set(quick[1]) == set(general[1])
+    )
 
 
 def test_terms_add_up_to_the_cost_on_recorded_worlds() -> None:
@@ -62,12 +66,16 @@ def test_terms_add_up_to_the_cost_on_recorded_worlds() -> None:
     for number, world in enumerate(shared.lines("conformance/dra/fuzz_a.jsonl.gz")):
         if number % 6:
             continue
-        asked = worlds.question(msgspec.json.decode(json.dumps(world).encode(), type=worlds.World))
+        asked = allocation_worlds.question(
+            msgspec.json.decode(json.dumps(world).encode(), type=allocation_worlds.World)
+        )
         for view in asked.views.values():
             found = allocator.allocate(view, asked.claims, asked.classes)
             if isinstance(found, allocator.Allocated):
                 seen += 1
-                assert sum(term.milli_gpu for term in found.terms) == pytest.approx(found.milli_gpu), world["id"]
+                assert sum(term.milli_gpu for term in found.terms) == pytest.approx(
+                    found.milli_gpu
+                ), world["id"]
     assert seen > 100
 
 
@@ -79,16 +87,19 @@ def test_the_search_of_last_resort_agrees_on_what_is_possible(seed: int) -> None
     wanted = [build.profile(rng.choice(list(build.PROFILES)), rng.randint(1, 4)) for _ in range(2)]
     terms, options = _terms(view, build.claim(*wanted, build.exactly(rng.randint(1, 2))))
     needs = [
-        Need(one, one.count or 0, terms.candidates[one].mask, offered=terms.candidates[one].mask) for one in options
+        Need(one, one.count or 0, terms.candidates[one].mask, offered=terms.candidates[one].mask)
+        for one in options
     ]
-    types = types_of(terms.ground, needs, (), has_admin=False)
+    types = types_of(terms.node, needs, (), has_admin=False)
     counts = tuple(kind.count for kind in types)
-    split = Splitter(terms.ground, types, Taken(), policy=DEFAULT_ALLOCATION, fractional=True).split()
+    split = Splitter(
+        terms.node, types, Preallocated(), policy=DEFAULT_ALLOCATION, fractional=True
+    ).split()
     if split is None:
-        assert Settled(terms, options).solve() is None
+        assert FixedOptions(terms, options).solve() is None
         return
-    flat = Flat(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget()).solve()
-    best = cover(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget())
+    flat = FallbackSearch(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget()).solve()
+    best = combined(split, counts, policy=DEFAULT_ALLOCATION, budget=Budget())
     assert (flat is None) == (best is None)
     if flat is not None and best is not None:
         assert flat[0] >= best[0]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dovetail.allocate import counters
+from dovetail.allocate.index import counter_sets
 from dovetail.model.policy import DEFAULT_ALLOCATION
 from tests.allocate import build
 
@@ -62,7 +62,9 @@ def test_there_are_as_many_states_as_the_geometry_says() -> None:
 def test_costs_order_places_as_the_rule_does(profile: str) -> None:
     """A lower tuple of lost places is a lower cost; of equal tuples the fuller board is never dearer."""
     pool = build.mig_node(1).pools[0]
-    partitions = counters.partitions_of(pool.devices, pool.devices.counter_sets[0], DEFAULT_ALLOCATION)
+    partitions = counter_sets.partitions_of(
+        pool.devices, pool.devices.counter_sets[0], DEFAULT_ALLOCATION
+    )
     found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for mask, layout in STATES.items():
         before = partitions.value(_left(layout, partitions.counters))
@@ -75,7 +77,10 @@ def test_costs_order_places_as_the_rule_does(profile: str) -> None:
             found.setdefault(_lost(mask, after), []).append((mask.bit_count(), cost))
     assert len(found) > 1 or profile == "7g"
     for lower, higher in itertools.pairwise(sorted(found)):
-        assert max(cost for _, cost in found[lower]) < min(cost for _, cost in found[higher]), (lower, higher)
+        assert max(cost for _, cost in found[lower]) < min(cost for _, cost in found[higher]), (
+            lower,
+            higher,
+        )
 
 
 def test_the_allocator_puts_partitions_where_the_rule_says() -> None:
@@ -84,7 +89,11 @@ def test_the_allocator_puts_partitions_where_the_rule_says() -> None:
     for _ in range(120):
         chosen = [rng.choice(masks) for _ in range(3)]
         profile = rng.choice(list(build.PROFILES))
-        in_use = [f"gpu-{gpu}-{name}-{start}" for gpu, mask in enumerate(chosen) for name, start in STATES[mask]]
+        in_use = [
+            f"gpu-{gpu}-{name}-{start}"
+            for gpu, mask in enumerate(chosen)
+            for name, start in STATES[mask]
+        ]
         found = build.ask(build.mig_node(3, in_use=in_use), build.claim(build.profile(profile)))
         ways = [
             (_lost(mask, mask | _extent(profile, start)), -mask.bit_count(), gpu, start)

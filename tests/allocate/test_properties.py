@@ -45,12 +45,20 @@ def test_pod_after_pod_nothing_is_given_away_twice(seed: int) -> None:
         names = {node["metadata"]["name"]: node for node in world["nodes"]}
         for _ in range(PODS_PER_WORLD):
             pod = {**world, "claims": clusters.world(rng)["claims"]}
-            fitting = [(name, row) for name, row in agreeing.ours(pod).items() if row["outcome"] == "allocated"]
+            fitting = [
+                (name, row)
+                for name, row in agreeing.ours(pod).items()
+                if row["outcome"] == "allocated"
+            ]
             if not fitting:
                 continue
             name, row = rng.choice(fitting)
             found = checker.violations(pod, names[name], results=row["results"], matches=is_any)
-            assert not [one for one in found if one.rule in OVER_ALLOCATION], (world["id"], name, found)
+            assert not [one for one in found if one.rule in OVER_ALLOCATION], (
+                world["id"],
+                name,
+                found,
+            )
             world["inUse"] = taken(world["inUse"], row["results"])
             placed += 1
     assert placed > WORLDS_PER_SEED

@@ -60,7 +60,9 @@ def test_capacity_that_nobody_offers_differs_from_capacity_that_is_gone() -> Non
     reason = _only(view, claim(exactly(capacity={"requests": {"memory": "100Gi"}})))
     assert reason.code is ReasonCode.CAPACITY_POLICY
     pool = view.pools[0]._replace(shared={0: {"memory": 75 * 2**30 * 10**9}})
-    reason = _only(view._replace(pools=(pool,)), claim(exactly(capacity={"requests": {"memory": "10Gi"}})))
+    reason = _only(
+        view._replace(pools=(pool,)), claim(exactly(capacity={"requests": {"memory": "10Gi"}}))
+    )
     assert reason.code is ReasonCode.CAPACITY
 
 

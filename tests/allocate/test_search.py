@@ -23,14 +23,20 @@ def test_one_more_than_there_are_is_refused_without_a_search(number: int) -> Non
 
 
 def test_two_claims_for_one_more_than_64_are_refused() -> None:
-    wanted = [claim(exactly(32), name="a"), claim(exactly(32), name="b"), claim(exactly(1), name="c")]
+    wanted = [
+        claim(exactly(32), name="a"),
+        claim(exactly(32), name="b"),
+        claim(exactly(1), name="c"),
+    ]
     view = build.node(build.gpus(64))
     _refused(ask(view, *wanted))
     assert len(set(devices_of(ask(view, *wanted[:2])))) == 64
 
 
 @pytest.mark.parametrize(("number", "counts"), [(12, (3, 3, 3, 4)), (9, (1,) * 10), (16, (8, 9))])
-def test_requests_that_together_want_one_too_many_are_refused(number: int, counts: tuple[int, ...]) -> None:
+def test_requests_that_together_want_one_too_many_are_refused(
+    number: int, counts: tuple[int, ...]
+) -> None:
     view = build.node(build.gpus(number))
     _refused(ask(view, claim(*(exactly(count) for count in counts))))
     fitting = (*counts[:-1], counts[-1] - 1)
@@ -53,7 +59,14 @@ def test_mixed_partitions_fill_eight_boards_to_the_last_place() -> None:
     view = build.mig_node(8)
     assert len(devices_of(ask(view, claim(profile("4g", 8), profile("2g", 8))))) == 16
     _refused(ask(view, claim(profile("4g", 8), profile("2g", 9))))
-    assert len(devices_of(ask(view, claim(profile("1g", 30), name="a"), claim(profile("1g", 26), name="b")))) == 56
+    assert (
+        len(
+            devices_of(
+                ask(view, claim(profile("1g", 30), name="a"), claim(profile("1g", 26), name="b"))
+            )
+        )
+        == 56
+    )
     _refused(ask(view, claim(profile("1g", 30), name="a"), claim(profile("1g", 27), name="b")))
 
 
@@ -112,7 +125,9 @@ def test_ten_identical_alternatives_are_not_tried_in_every_order() -> None:
 
 def test_a_share_goes_to_the_fullest_device_it_fits() -> None:
     view = build.node(build.shareable(3))
-    pool = view.pools[0]._replace(shared={1: {"memory": 60 * 2**30 * 10**9}, 2: {"memory": 75 * 2**30 * 10**9}})
+    pool = view.pools[0]._replace(
+        shared={1: {"memory": 60 * 2**30 * 10**9}, 2: {"memory": 75 * 2**30 * 10**9}}
+    )
     view = view._replace(pools=(pool,))
     share = exactly(capacity={"requests": {"memory": "10Gi"}})
     assert devices_of(ask(view, claim(share))) == ["gpu-1"]
@@ -121,7 +136,10 @@ def test_a_share_goes_to_the_fullest_device_it_fits() -> None:
 
 def test_two_devices_of_one_request_are_never_shares_of_one() -> None:
     share = exactly(2, capacity={"requests": {"memory": "10Gi"}})
-    assert devices_of(ask(build.node(build.shareable(3)), claim(share, share))) == ["gpu-0", "gpu-1"] * 2
+    assert (
+        devices_of(ask(build.node(build.shareable(3)), claim(share, share)))
+        == ["gpu-0", "gpu-1"] * 2
+    )
     _refused(ask(build.node(build.shareable(1)), claim(share)))
 
 
@@ -174,7 +192,10 @@ def test_shares_that_want_more_than_all_devices_hold_are_refused_by_adding_up() 
 
 
 def test_alternatives_of_thirty_requests_fit_together_in_few_steps() -> None:
-    found = ask(build.mig_node(8), claim(*[[profile(name) for name in ("7g", "3g", "1g")] for _ in range(30)]))
+    found = ask(
+        build.mig_node(8),
+        claim(*[[profile(name) for name in ("7g", "3g", "1g")] for _ in range(30)]),
+    )
     assert isinstance(found, allocator.Allocated)
     assert found.preference == tuple(sorted(found.preference))
     assert found.preference.count(0) == 4

@@ -69,9 +69,13 @@ def test_without_a_cluster_there_is_nothing_to_ask(tmp_path: Path) -> None:
     assert "next: dovetail up" in told.err
 
 
-def test_the_schedulers_own_configuration_says_whose_pods_count(state: Path, tmp_path: Path) -> None:
+def test_the_schedulers_own_configuration_says_whose_pods_count(
+    state: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "scheduler.yaml"
-    file.write_text("apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n")
+    file.write_text(
+        "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n"
+    )
     told = running.inside(state, "when", "--config", str(file))
     assert (told.code, told.out) == (0, "")
     file.write_text(

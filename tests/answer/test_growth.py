@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.answer import growth
-from dovetail.answer.growth import Help
-from dovetail.model import pods, policy
+from dovetail.answer import scale_up
+from dovetail.answer.scale_up import Help
+from dovetail.kubetypes.core import pods
+from dovetail.model import policy
 from dovetail.world import dump
 from dovetail.world.world import World
 from tests.schedule import build
@@ -22,14 +23,16 @@ def _pod_of(world: World, name: str = "pod") -> pods.Pod:
 
 
 def _answer(world: World, name: str = "pod") -> Help:
-    return growth.Growth(world, policy.DEFAULT).would_help(_pod_of(world, name), NOW)
+    return scale_up.ScaleUp(world, policy.DEFAULT).would_help(_pod_of(world, name), NOW)
 
 
 def _full(*facts: Any, gpus: int = 2, **node: Any) -> World:
     """One node whose GPUs are all taken."""
     made = build.world(build.node("n-0", **node), build.gpu_slice("n-0", gpus))
     build.put(
-        made, build.claim("taken", gpus), build.pod("holder", uses=("taken",), tolerations=[{"operator": "Exists"}])
+        made,
+        build.claim("taken", gpus),
+        build.pod("holder", uses=("taken",), tolerations=[{"operator": "Exists"}]),
     )
     build.carried_out(made, build.decided(made))
     return build.put(made, *facts)
@@ -51,7 +54,9 @@ def test_a_pod_that_waits_for_devices_starts_on_one_more_node() -> None:
 
 
 def test_a_pod_that_waits_for_cpu_starts_on_one_more_node() -> None:
-    world = build.world(build.node("n-0"), build.pod("holder", cpu="60", nodeName="n-0"), build.pod("pod", cpu="8"))
+    world = build.world(
+        build.node("n-0"), build.pod("holder", cpu="60", nodeName="n-0"), build.pod("pod", cpu="8")
+    )
     assert _answer(world) is Help.STARTS
 
 
@@ -74,7 +79,9 @@ def test_a_cluster_without_nodes_needs_an_unseen_one() -> None:
     assert _answer(build.world(build.pod("pod"))) is Help.UNSEEN
 
 
-@pytest.mark.parametrize("taint", ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"])
+@pytest.mark.parametrize(
+    "taint", ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+)
 def test_a_new_node_is_well_where_the_old_one_is_not(taint: str) -> None:
     unwell = build.node("n-0", taints=[{"key": taint, "effect": "NoSchedule"}], unschedulable=True)
     assert _answer(build.world(unwell, build.pod("pod"))) is Help.STARTS
@@ -111,7 +118,10 @@ def test_a_gang_of_which_a_part_runs_is_judged_as_a_whole() -> None:
 
 
 def test_where_other_pods_are_is_left_to_the_autoscaler() -> None:
-    term = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "kubernetes.io/hostname"}
+    term = {
+        "labelSelector": {"matchLabels": {"app": "none"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     lonely = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     assert _answer(build.world(build.node("n-0"), build.pod("pod", affinity=lonely))) is Help.STARTS
 
@@ -125,9 +135,13 @@ def test_asking_changes_nothing() -> None:
 
 def test_pods_that_are_alike_are_asked_about_once() -> None:
     world = _full(
-        *(fact for n in range(3) for fact in (build.claim(f"c-{n}", 2), build.pod(f"p-{n}", uses=(f"c-{n}",))))
+        *(
+            fact
+            for n in range(3)
+            for fact in (build.claim(f"c-{n}", 2), build.pod(f"p-{n}", uses=(f"c-{n}",)))
+        )
     )
-    asked = growth.Growth(world, policy.DEFAULT)
+    asked = scale_up.ScaleUp(world, policy.DEFAULT)
     assert not asked.is_answered(_pod_of(world, "p-0"))
     asked.would_help(_pod_of(world, "p-0"), NOW)
     assert asked.is_answered(_pod_of(world, "p-2"))

@@ -6,11 +6,11 @@ import datetime
 
 import pytest
 
-from dovetail.answer import course, when
+from dovetail.answer import simulate, when
 from dovetail.model import plan, policy
 from dovetail.world.events import Object
-from tests.backfill import yard
-from tests.backfill.yard import NOON, Work
+from tests.backfill import timed_cluster
+from tests.backfill.timed_cluster import NOON, Work
 from tests.batch import stories
 from tests.schedule import build
 
@@ -23,17 +23,22 @@ def machines(*, nodes: int = 1, gpus: int = 4) -> list[Object]:
 
 
 def asked(facts: list[Object], *waiting: Work) -> dict[str, when.Expectation]:
-    every = [*facts, *(fact for work in waiting for fact in yard.facts_of(work))]
+    every = [*facts, *(fact for work in waiting for fact in timed_cluster.facts_of(work))]
     found = when.when(every, policy.DEFAULT, NOON)
-    return {yard.short(one.gang.name): one for one in found}
+    return {timed_cluster.short(one.gang.name): one for one in found}
 
 
 def busy(*works: Work, nodes: int = 1) -> list[Object]:
     """A cluster in which these run since noon."""
-    course_ = yard.Yard(nodes=nodes).arrive(*works).go_on(0).course
+    course_ = timed_cluster.Yard(nodes=nodes).arrive(*works).go_on(0).course
     world = course_.world
     assert len(world.running()) == sum(work.pods for work in works)
-    return [*machines(nodes=nodes), *world.pods.values(), *world.claims.values(), *world.queues.values()]
+    return [
+        *machines(nodes=nodes),
+        *world.pods.values(),
+        *world.claims.values(),
+        *world.queues.values(),
+    ]
 
 
 def minutes(moment: plan.Instant | None) -> float | None:
@@ -50,7 +55,9 @@ def test_a_gang_starts_when_what_is_in_its_way_ends() -> None:
 
 def test_one_after_the_other() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
-    found = asked(facts, *(Work(f"w{number}", 1, 4, 1, states=600, at=number) for number in range(3)))
+    found = asked(
+        facts, *(Work(f"w{number}", 1, 4, 1, states=600, at=number) for number in range(3))
+    )
     assert [minutes(found[f"w{number}"].start) for number in range(3)] == [10, 20, 30]
 
 
@@ -76,7 +83,9 @@ def test_what_is_too_large_never_starts_and_says_why() -> None:
 
 def test_what_waits_behind_work_that_never_ends_is_unbounded_too() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
-    found = asked(facts, Work("b", 1, 4, 1, states=None, at=1), Work("c", 1, 4, 1, states=600, at=2))
+    found = asked(
+        facts, Work("b", 1, 4, 1, states=None, at=1), Work("c", 1, 4, 1, states=600, at=2)
+    )
     assert minutes(found["b"].start) == 10
     assert found["c"].why == "unbounded: 1 holder states no runtime"
 
@@ -84,33 +93,46 @@ def test_what_waits_behind_work_that_never_ends_is_unbounded_too() -> None:
 def test_what_should_have_ended_is_expected_to_any_moment() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
     late = NOON + datetime.timedelta(minutes=30)
-    (found,) = when.when([*facts, *yard.facts_of(Work("b", 1, 4, 1, states=60))], policy.DEFAULT, late)
+    (found,) = when.when(
+        [*facts, *timed_cluster.facts_of(Work("b", 1, 4, 1, states=60))], policy.DEFAULT, late
+    )
     # 600 s, then a tenth more over and over: 660, 726, ... 1706, 1876.
     assert found.start == NOON + datetime.timedelta(seconds=1876)
 
 
 def test_a_queue_that_limits_runtimes_makes_starts_known() -> None:
     space = stories.world().namespaces.values()
-    owned = [*busy(Work("a", 1, 4, None, states=None, queue="q")), stories.queue("q", max_runtime_seconds=1800)]
+    owned = [
+        *busy(Work("a", 1, 4, None, states=None, queue="q")),
+        stories.queue("q", max_runtime_seconds=1800),
+    ]
     found = asked([*owned, *space], Work("b", 1, 4, 1, states=600, queue="q"))
     assert minutes(found["b"].start) == 30
 
 
 def test_the_answer_changes_nothing() -> None:
     facts = busy(Work("a", 1, 4, 1, states=600, is_bounded=False))
-    assert asked(facts, Work("b", 1, 4, 1, states=60)) == asked(facts, Work("b", 1, 4, 1, states=60))
+    assert asked(facts, Work("b", 1, 4, 1, states=60)) == asked(
+        facts, Work("b", 1, 4, 1, states=60)
+    )
 
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_a_gang_of_which_too_little_is_left_does_not_keep_the_answer_waiting(stuck: bool) -> None:
     """It was about to be taken back in a minute, at every minute, for thousands of them."""
-    leaving = {"deletionTimestamp": stories.stamp(60), "finalizers": ["example.com/kept"]} if stuck else {}
+    leaving = (
+        {"deletionTimestamp": stories.stamp(60), "finalizers": ["example.com/kept"]}
+        if stuck
+        else {}
+    )
     left = stories.member("left-0", "", "left", 2, node="n0", metadata=leaving)
     waits = stories.pod("huge", "", gpus=9)
-    going = course.Course([*machines(), left, waits], policy.DEFAULT, stories.NOW)
-    going.go_on()
+    going = simulate.Simulation([*machines(), left, waits], policy.DEFAULT, stories.NOW)
+    going.run()
     assert going.turns < 10
     (found,) = [
-        one for one in when.when([*machines(), left, waits], policy.DEFAULT, stories.NOW) if "huge" in one.members
+        one
+        for one in when.when([*machines(), left, waits], policy.DEFAULT, stories.NOW)
+        if "huge" in one.members
     ]
     assert found.why.startswith("never, as things are: ")

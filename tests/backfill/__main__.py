@@ -18,10 +18,12 @@ import sys
 from collections.abc import Iterator
 
 from dovetail.schedule.backfill import runtimes
-from tests.backfill.yard import Work, Yard, after
+from tests.backfill.timed_cluster import Work, Yard, after
 
 MINUTE = 60
-LONG_AFTER = 600  # minutes after noon: all that was promised within the first half hour should have started
+LONG_AFTER = (
+    600  # minutes after noon: all that was promised within the first half hour should have started
+)
 LATE = datetime.timedelta(seconds=runtimes.LATE_SECONDS)
 LIARS = frozenset(f"w{number}" for number in range(1, 16, 2))
 NO_CAUSE = "less is free on its nodes than was stated"
@@ -42,7 +44,11 @@ def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
                 gpus=rng.choice((1, 1, 2, 3, 4)),
                 seconds=None if is_liar else rng.randint(1, stated) * MINUTE,
                 states=None if is_silent else stated * MINUTE,
-                at=rng.randint(0, 60) if not are_liars else rng.randint(31, 60) if is_liar else rng.randint(0, 30),
+                at=rng.randint(0, 60)
+                if not are_liars
+                else rng.randint(31, 60)
+                if is_liar
+                else rng.randint(0, 30),
                 priority=rng.choice((0, 0, 0, 50)) if is_ranked else 0,
                 is_bounded=not is_liar,
             )
@@ -55,23 +61,37 @@ def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
 def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
     """What should not have happened."""
     for name, told in yard.promised.items():
-        dated = [(turn, one) for turn, one in zip(yard.turns[name], told, strict=True) if one.start is not None]
+        dated = [
+            (turn, one)
+            for turn, one in zip(yard.turns[name], told, strict=True)
+            if one.start is not None
+        ]
         for (first, before), (second, later) in itertools.pairwise(dated):
             assert before.start is not None
             assert later.start is not None
             if not is_ranked and later.start > before.start:
                 yield f"{name} moved from {before.start:%H:%M:%S} to {later.start:%H:%M:%S}: {later.cause}"
             is_same = second == first + 1  # else it started meanwhile, and was evicted
-            if is_same and later.start > before.start + LATE and NO_CAUSE in (later.cause or NO_CAUSE):
+            if (
+                is_same
+                and later.start > before.start + LATE
+                and NO_CAUSE in (later.cause or NO_CAUSE)
+            ):
                 yield f"{name} moved to {later.start:%H:%M:%S} for nothing"
         began = yard.started(name)
-        if not is_ranked and dated and (began is None or after(began) > (dated[0][1].start or after(0))):
+        if (
+            not is_ranked
+            and dated
+            and (began is None or after(began) > (dated[0][1].start or after(0)))
+        ):
             yield f"{name} started later than first promised"
 
 
 def overtaken(yard: Yard) -> Iterator[str]:
     """Promises made before the first liar started, to others than liars, that were not kept."""
-    first = min((began for name in LIARS if (began := yard.started(name)) is not None), default=math.inf)
+    first = min(
+        (began for name in LIARS if (began := yard.started(name)) is not None), default=math.inf
+    )
     for name, told in yard.promised.items():
         start = told[0].start
         if name in LIARS or start is None or yard.hours[name][0] >= first:
@@ -85,7 +105,9 @@ def main() -> int:
     """Reads the command line and lives through what it asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="first and beyond the last")
-    parser.add_argument("--liars", action="store_true", help="with work that never ends although it says when")
+    parser.add_argument(
+        "--liars", action="store_true", help="with work that never ends although it says when"
+    )
     parser.add_argument("--ranked", action="store_true", help="with work of two priorities")
     asked = parser.parse_args()
     first, last = map(int, asked.seeds.split(":"))

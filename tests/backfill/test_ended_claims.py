@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.world import dump
 from dovetail.world.events import Changed
-from tests.backfill.yard import Work, Yard
+from tests.backfill.timed_cluster import Work, Yard
 
 
 def ended(yard: Yard, name: str) -> None:
@@ -22,8 +22,8 @@ def test_a_claim_taken_as_free_in_a_trial_holds_its_devices_again_afterwards() -
     world = yard.course.world
     before = dump.dump(world)
     with world.trial():
-        world.unclaim(("default", "a-0"))
-        world.unclaim(("default", "a-0"))
+        world.free_claim(("default", "a-0"))
+        world.free_claim(("default", "a-0"))
         assert world.allocation(("default", "a-0")) is None
         assert [pool.used for pool in world.view("n0").pools] == [0]
     assert dump.dump(world) == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.backfill.__main__ import drawn, overtaken
-from tests.backfill.yard import Work, Yard
+from tests.backfill.timed_cluster import Work, Yard
 
 
 def liar(name: str, gpus: int, *, at: int, pods: int = 1) -> Work:
@@ -15,13 +15,18 @@ def liar(name: str, gpus: int, *, at: int, pods: int = 1) -> Work:
 
 def honest(name: str, gpus: int, minutes: int, *, at: int = 0, **more: int) -> Work:
     """A work that ends when it says, and would be ended then."""
-    return Work(name=name, pods=1, gpus=gpus, seconds=minutes * 60, states=minutes * 60, at=at, **more)
+    return Work(
+        name=name, pods=1, gpus=gpus, seconds=minutes * 60, states=minutes * 60, at=at, **more
+    )
 
 
 def test_a_time_that_nobody_enforces_lets_nobody_run_ahead() -> None:
     """Half of the node is free until the head starts; a minute that is only expected does not count."""
     yard = Yard(gpus=8).arrive(
-        honest("first", 4, 30), honest("head", 8, 60, at=1), liar("liar", 4, at=2), honest("short", 4, 20, at=3)
+        honest("first", 4, 30),
+        honest("head", 8, 60, at=1),
+        liar("liar", 4, at=2),
+        honest("short", 4, 20, at=3),
     )
     yard.go_on(200)
     assert yard.started("short") == 3
@@ -32,7 +37,10 @@ def test_a_time_that_nobody_enforces_lets_nobody_run_ahead() -> None:
 def test_two_that_fit_beside_a_promise_one_by_one_do_not_start_both() -> None:
     """Each leaves six GPUs to the head if the other ends when it says; neither does."""
     yard = Yard(gpus=8).arrive(
-        honest("first", 4, 30), honest("head", 6, 60, at=1), liar("one", 2, at=2), liar("other", 2, at=10)
+        honest("first", 4, 30),
+        honest("head", 6, 60, at=1),
+        liar("one", 2, at=2),
+        liar("other", 2, at=10),
     )
     yard.go_on(80)
     assert yard.started("one") == 2
@@ -43,7 +51,10 @@ def test_two_that_fit_beside_a_promise_one_by_one_do_not_start_both() -> None:
 def test_two_that_come_together_do_not_start_both_either() -> None:
     """The same in one decision."""
     yard = Yard(gpus=8).arrive(
-        honest("first", 4, 30), honest("head", 6, 60, at=1), liar("one", 2, at=2), liar("other", 2, at=2)
+        honest("first", 4, 30),
+        honest("head", 6, 60, at=1),
+        liar("one", 2, at=2),
+        liar("other", 2, at=2),
     )
     yard.go_on(80)
     assert [yard.started(name) for name in ("one", "other")].count(None) == 1

@@ -5,19 +5,27 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dovetail.model import gangs, plan, policy, wishes
-from dovetail.schedule import cycle
+from dovetail.model import gangs, plan, policy, workload_annotations
+from dovetail.schedule import decide
 from dovetail.world.world import World
-from tests.backfill.yard import NOON, OWNER
+from tests.backfill.timed_cluster import NOON, OWNER
 from tests.batch import stories
 from tests.schedule import build
 
 
-def running(name: str, minutes: int, *, gang: str = "", queue: str = "", most: int | None = None, **spec: Any) -> Any:
+def running(
+    name: str,
+    minutes: int,
+    *,
+    gang: str = "",
+    queue: str = "",
+    most: int | None = None,
+    **spec: Any,
+) -> Any:
     """A pod that runs for so long."""
     labels = {gangs.GANG_LABEL: gang, gangs.MIN_LABEL: "2"} if gang else {}
     labels |= {gangs.QUEUE_LABEL: queue} if queue else {}
-    notes = {wishes.MAX_RUNTIME: f"{most}m"} if most is not None else {}
+    notes = {workload_annotations.MAX_RUNTIME: f"{most}m"} if most is not None else {}
     began = (NOON - datetime.timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata = {"labels": labels, "annotations": notes, "ownerReferences": [OWNER]}
     status = {"phase": "Running", "startTime": began}
@@ -25,7 +33,7 @@ def running(name: str, minutes: int, *, gang: str = "", queue: str = "", most: i
 
 
 def decided(world: World, **options: Any) -> plan.Plan:
-    return cycle.decide(world, policy.DEFAULT, NOON, **options)
+    return decide.decide(world, policy.DEFAULT, NOON, **options)
 
 
 def ended(made: plan.Plan) -> list[str]:
@@ -34,7 +42,9 @@ def ended(made: plan.Plan) -> list[str]:
 
 
 def test_a_gang_that_ran_out_its_time_ends_as_a_whole() -> None:
-    world = build.world(running("a-0", 61, gang="a", most=60), running("a-1", 50, gang="a", most=60), nodes=1)
+    world = build.world(
+        running("a-0", 61, gang="a", most=60), running("a-1", 50, gang="a", most=60), nodes=1
+    )
     made = decided(world)
     assert ended(made) == ["a-0", "a-1"]
     assert made.evictions[0].detail == "it ran for the 3600 s it states as its longest"
@@ -50,7 +60,11 @@ def test_a_queue_says_how_long_its_work_may_run_and_so_does_the_one_above() -> N
     above = stories.queue("above", max_runtime_seconds=1800)
     below = stories.queue("below", parent="above")
     world = stories.world(
-        build.node("n0"), above, below, running("old", 31, queue="below"), running("new", 1, queue="below")
+        build.node("n0"),
+        above,
+        below,
+        running("old", 31, queue="below"),
+        running("new", 1, queue="below"),
     )
     made = decided(world)
     assert ended(made) == ["old"]
@@ -61,7 +75,10 @@ def test_a_queue_says_how_long_its_work_may_run_and_so_does_the_one_above() -> N
 def test_the_shorter_of_both_counts() -> None:
     queue = stories.queue("q", max_runtime_seconds=1800)
     world = stories.world(
-        build.node("n0"), queue, running("a", 20, queue="q", most=10), running("b", 20, queue="q", most=600)
+        build.node("n0"),
+        queue,
+        running("a", 20, queue="q", most=10),
+        running("b", 20, queue="q", most=600),
     )
     assert ended(decided(world)) == ["a"]
 
@@ -74,7 +91,11 @@ def test_work_that_says_nothing_in_a_queue_that_says_nothing_runs_for_ever() -> 
 
 
 def test_a_pod_its_node_ends_by_itself_is_left_to_it() -> None:
-    world = stories.world(build.node("n0"), stories.queue("q"), running("a", 61, queue="q", activeDeadlineSeconds=3600))
+    world = stories.world(
+        build.node("n0"),
+        stories.queue("q"),
+        running("a", 61, queue="q", activeDeadlineSeconds=3600),
+    )
     assert ended(decided(world)) == []
 
 
@@ -86,4 +107,4 @@ def test_who_is_spared_stays() -> None:
 def test_the_step_can_be_left_out() -> None:
     world = build.world(running("a", 61, most=60), nodes=1)
     steps = tuple(step for step in policy.Step if step is not policy.Step.OVERTIME)
-    assert cycle.decide(world, policy.Policy(steps=steps), NOON).evictions == ()
+    assert decide.decide(world, policy.Policy(steps=steps), NOON).evictions == ()

@@ -7,13 +7,15 @@ import datetime
 import pytest
 
 from dovetail.schedule.backfill import runtimes
-from tests.backfill.yard import Work, Yard, after
+from tests.backfill.timed_cluster import Work, Yard, after
 from tests.batch import stories
 
 HOUR = 3600
 
 
-def work(name: str, gpus: int, minutes: int | None = None, *, pods: int = 1, **more: int | str | None) -> Work:
+def work(
+    name: str, gpus: int, minutes: int | None = None, *, pods: int = 1, **more: int | str | None
+) -> Work:
     """A work that tells the truth, unless told otherwise."""
     seconds = None if minutes is None else minutes * 60
     facts = {"seconds": seconds, "states": seconds} | more
@@ -37,7 +39,9 @@ def test_the_textbook_case_of_easy_backfilling() -> None:
 
 def test_what_lasts_longer_runs_ahead_beside_what_is_promised() -> None:
     """The head needs three of four GPUs: one that is left over is nobody's, for however long."""
-    yard = Yard(gpus=4).arrive(work("running", 3, 10), work("head", 3, 10, at=1), work("long", 1, 300, at=2))
+    yard = Yard(gpus=4).arrive(
+        work("running", 3, 10), work("head", 3, 10, at=1), work("long", 1, 300, at=2)
+    )
     yard.go_on()
     assert yard.started("long") == 2
     assert yard.started("head") == 10
@@ -45,7 +49,10 @@ def test_what_lasts_longer_runs_ahead_beside_what_is_promised() -> None:
 
 def test_work_without_a_runtime_takes_only_what_is_not_promised() -> None:
     yard = Yard(gpus=4).arrive(
-        work("running", 2, 10), work("head", 3, 10, at=1), work("silent-a", 1, at=2), work("silent-b", 1, at=3)
+        work("running", 2, 10),
+        work("head", 3, 10, at=1),
+        work("silent-a", 1, at=2),
+        work("silent-b", 1, at=3),
     )
     yard.go_on(9)
     assert yard.started("silent-a") == 2
@@ -57,7 +64,9 @@ def test_work_without_a_runtime_takes_only_what_is_not_promised() -> None:
 def test_without_promises_the_head_may_wait_for_ever() -> None:
     """The same line with promises off: whoever fits goes first."""
     yard = Yard(gpus=4, promises=0).arrive(
-        work("running", 2, 10), work("head", 4, 10, at=1), *(work(f"ahead-{n}", 2, 10, at=2 + 5 * n) for n in range(4))
+        work("running", 2, 10),
+        work("head", 4, 10, at=1),
+        *(work(f"ahead-{n}", 2, 10, at=2 + 5 * n) for n in range(4)),
     )
     yard.go_on(20)
     assert yard.started("head") is None
@@ -130,7 +139,10 @@ def test_what_could_start_at_once_and_was_found_out_late_is_asked_about_again_no
 def test_a_guess_stays_until_it_is_over() -> None:
     """Work that should have ended after ten minutes: it is expected to take a tenth more, and a tenth more of that."""
     began, stated = after(0), 600
-    looks = {seconds: began + datetime.timedelta(seconds=seconds) for seconds in (605, 611, 640, 669, 671, 700)}
+    looks = {
+        seconds: began + datetime.timedelta(seconds=seconds)
+        for seconds in (605, 611, 640, 669, 671, 700)
+    }
     ends = {
         seconds: (runtimes.ending(began, now, seconds=stated, most=None).at - began).total_seconds()
         for seconds, now in looks.items()
@@ -140,7 +152,10 @@ def test_a_guess_stays_until_it_is_over() -> None:
 
 def test_a_gang_is_promised_nodes_for_all_its_pods_or_nothing() -> None:
     yard = Yard(nodes=2, gpus=2).arrive(
-        work("one", 2, 10), work("two", 2, 20), work("gang", 2, 10, pods=2, at=1), work("ahead", 2, 12, at=2)
+        work("one", 2, 10),
+        work("two", 2, 20),
+        work("gang", 2, 10, pods=2, at=1),
+        work("ahead", 2, 12, at=2),
     )
     yard.go_on(9)
     assert yard.starts("gang") == [20]
@@ -160,7 +175,9 @@ def test_those_who_end_early_bring_a_promise_forward() -> None:
 
 
 def test_a_holder_that_runs_longer_than_it_stated_moves_a_promise_and_is_named() -> None:
-    yard = Yard(gpus=4).arrive(work("running", 4, 30, states=600, is_bounded=False), work("head", 4, 10, at=1))
+    yard = Yard(gpus=4).arrive(
+        work("running", 4, 30, states=600, is_bounded=False), work("head", 4, 10, at=1)
+    )
     yard.go_on()
     first, last = yard.promised["head"][0], yard.promised["head"][-1]
     assert first.cause == ""
@@ -193,18 +210,28 @@ def test_an_hour_that_is_lost_is_told_with_its_cause_until_there_is_another() ->
     assert lost.cause == "unbounded: 1 holder states no runtime"
     assert lost.lost_to == "default/pod/urgent-0 of priority 100 comes first"
     said = next(one.summary for one in yard.course.plan.refusals if one.pod.name == "head-0")
-    assert said.endswith(f"; its start is {lost.cause}, instead of 2026-06-01T12:10:00Z: {lost.lost_to}")
+    assert said.endswith(
+        f"; its start is {lost.cause}, instead of 2026-06-01T12:10:00Z: {lost.lost_to}"
+    )
 
 
 def test_an_hour_that_a_queue_can_no_longer_pay_for_is_lost_to_that() -> None:
     world = stories.world()
-    yard = Yard(*world.namespaces.values(), stories.queue("team", {"gpu": {"limit": 8}}, gpu=4), gpus=4)
-    yard.arrive(work("running", 4, 10, queue="team"), work("head", 4, 10, at=1, queue="team")).go_on(1)
+    yard = Yard(
+        *world.namespaces.values(), stories.queue("team", {"gpu": {"limit": 8}}, gpu=4), gpus=4
+    )
+    yard.arrive(
+        work("running", 4, 10, queue="team"), work("head", 4, 10, at=1, queue="team")
+    ).go_on(1)
     assert yard.starts("head") == [10]
     yard.course.submit(stories.queue("team", {"gpu": {"limit": 4}}, gpu=4))
     yard.go_on(3)
     lost = yard.promised["head"][-1]
-    assert (lost.start, lost.moved_from, lost.lost_to) == (None, after(10), "queue team takes no more")
+    assert (lost.start, lost.moved_from, lost.lost_to) == (
+        None,
+        after(10),
+        "queue team takes no more",
+    )
     yard.course.submit(stories.queue("team", {"gpu": {"limit": 8}}, gpu=4))
     yard.go_on(5)
     assert yard.promised["head"][-1].start == after(10)
@@ -212,7 +239,9 @@ def test_an_hour_that_a_queue_can_no_longer_pay_for_is_lost_to_that() -> None:
 
 
 def test_a_lost_node_moves_a_promise_and_is_named() -> None:
-    yard = Yard(nodes=2, gpus=2).arrive(work("one", 2, 10), work("two", 2, 20), work("head", 2, 10, at=1))
+    yard = Yard(nodes=2, gpus=2).arrive(
+        work("one", 2, 10), work("two", 2, 20), work("head", 2, 10, at=1)
+    )
     yard.go_on(2)
     (node,) = {seat.node for seat in yard.promised["head"][-1].seats}
     assert yard.starts("head") == [10]
@@ -229,7 +258,9 @@ def test_a_head_nobody_can_know_anything_about_says_how_many_are_silent() -> Non
 
 
 def test_a_head_too_large_for_the_cluster_is_promised_nothing() -> None:
-    yard = Yard(gpus=4).arrive(work("running", 4, 10), work("huge", 5, 10, at=1), work("other", 4, 10, at=2))
+    yard = Yard(gpus=4).arrive(
+        work("running", 4, 10), work("huge", 5, 10, at=1), work("other", 4, 10, at=2)
+    )
     yard.go_on()
     assert all(one.start is None and one.cause.startswith("never") for one in yard.promised["huge"])
     assert yard.started("other") == 10
@@ -257,7 +288,10 @@ def test_who_waits_is_told_the_hour_beside_the_reason() -> None:
 def test_nobody_is_moved_into_what_is_promised() -> None:
     """What is free would do for the long one if others moved; the head would lose its node."""
     yard = Yard(nodes=2, gpus=2).arrive(
-        work("one", 1, 10), work("two", 1, 10), work("head", 2, 10, pods=2, at=1), work("long", 2, 90, at=2)
+        work("one", 1, 10),
+        work("two", 1, 10),
+        work("head", 2, 10, pods=2, at=1),
+        work("long", 2, 90, at=2),
     )
     yard.go_on()
     assert yard.starts("head") == [10]
@@ -268,7 +302,9 @@ def test_nobody_is_moved_into_what_is_promised() -> None:
 def test_a_queue_within_its_quota_comes_before_what_was_promised_beyond_another() -> None:
     queues = [stories.queue("rich", gpu=4), stories.queue("poor", gpu=0)]
     yard = Yard(*stories.world().namespaces.values(), *queues, gpus=4)
-    yard.arrive(work("running", 4, 10, queue="poor"), work("head", 4, 10, at=1, queue="poor")).go_on(2)
+    yard.arrive(
+        work("running", 4, 10, queue="poor"), work("head", 4, 10, at=1, queue="poor")
+    ).go_on(2)
     assert yard.starts("head") == [10]
     yard.arrive(work("due", 4, 10, at=2, queue="rich")).go_on(2)
     moved = [one for one in yard.promised["head"] if one.moved_from is not None]

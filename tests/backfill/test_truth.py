@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from dovetail.schedule.backfill import runtimes
-from tests.backfill.yard import NOON, Work, Yard
+from tests.backfill.timed_cluster import NOON, Work, Yard
 
 pytestmark = pytest.mark.slow
 MINUTE = 60
@@ -37,28 +37,37 @@ def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
     return found
 
 
-@hypothesis.settings(deadline=None, max_examples=25, derandomize=True)
+@hypothesis.settings(max_examples=25, derandomize=True)
 @hypothesis.given(works(), st.integers(1, 4), st.sampled_from((1, 4, 8)))
-def test_no_backfilled_work_moves_a_promise_later(drawn: list[Work], nodes: int, promises: int) -> None:
+def test_no_backfilled_work_moves_a_promise_later(
+    drawn: list[Work], nodes: int, promises: int
+) -> None:
     yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*drawn)
     yard.go_on()
     for name, told in yard.promised.items():
         starts = [one.start for one in told if one.start is not None]
-        assert starts == sorted(starts, reverse=True), (name, [(one.start, one.cause) for one in told])
+        assert starts == sorted(starts, reverse=True), (
+            name,
+            [(one.start, one.cause) for one in told],
+        )
         began = yard.started(name)
         if starts:
             assert began is not None
             assert NOON.timestamp() + began * MINUTE <= starts[0].timestamp()
 
 
-@hypothesis.settings(deadline=None, max_examples=25, derandomize=True)
+@hypothesis.settings(max_examples=25, derandomize=True)
 @hypothesis.given(works(priorities=(0, 0, 50)), st.integers(1, 2))
 def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: int) -> None:
     yard = Yard(nodes=nodes, gpus=4).arrive(*drawn)
     yard.go_on()
     late = datetime.timedelta(seconds=runtimes.LATE_SECONDS)
     for name, told in yard.promised.items():
-        dated = [(turn, one) for turn, one in zip(yard.turns[name], told, strict=True) if one.start is not None]
+        dated = [
+            (turn, one)
+            for turn, one in zip(yard.turns[name], told, strict=True)
+            if one.start is not None
+        ]
         for (first, before), (second, after) in itertools.pairwise(dated):
             assert before.start is not None
             assert after.start is not None
@@ -66,10 +75,12 @@ def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: in
             if is_same and after.start > before.start + late:
                 assert after.moved_from == before.start
                 assert after.cause
-                assert "less is free" not in after.cause  # nobody ran longer than stated: somebody took the place
+                assert (
+                    "less is free" not in after.cause
+                )  # nobody ran longer than stated: somebody took the place
 
 
-@hypothesis.settings(deadline=None, max_examples=8, derandomize=True)
+@hypothesis.settings(max_examples=8, derandomize=True)
 @hypothesis.given(works(), st.integers(1, 3))
 def test_the_same_yard_goes_on_the_same_way(drawn: list[Work], nodes: int) -> None:
     one, other = (Yard(nodes=nodes, gpus=4).arrive(*drawn).go_on() for _ in range(2))

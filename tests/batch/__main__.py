@@ -10,16 +10,20 @@ import collections
 import sys
 from typing import Final
 
-from tests.batch import checking, worlds
-from tests.batch.living import Cluster
+from tests.batch import plan_checks, random_clusters
+from tests.batch.simulated_cluster import Cluster
 from tests.batch.test_long_runs import ranks, yielding
 
-SIZES: Final = {"small": worlds.SMALL, "medium": worlds.MEDIUM, "long": worlds.LONG}
+SIZES: Final = {
+    "small": random_clusters.SMALL,
+    "medium": random_clusters.MEDIUM,
+    "long": random_clusters.LONG,
+}
 
 
 def fault(found: Cluster, *, is_static: bool) -> str | None:
     """What goes wrong while the cluster lives, if anything does."""
-    found.judge = checking.faults
+    found.judge = plan_checks.faults
     try:
         found.live(most=1000)
         if is_static:
@@ -39,7 +43,7 @@ def main() -> int:
     size = SIZES[asked.size]
     sums: collections.Counter[str] = collections.Counter()
     for seed in range(first, last):
-        found = worlds.seeded(seed, size)
+        found = random_clusters.seeded(seed, size)
         wrong = fault(found, is_static=not size.ends)
         sums["clusters"] += 1
         sums["decisions"] += found.turn
@@ -49,7 +53,10 @@ def main() -> int:
             sums["faults"] += 1
             print(f"seed {seed}, {wrong}", flush=True)
     print(
-        ", ".join(f"{sums[name]} {name}" for name in ("clusters", "decisions", "evictions", "of them moves", "faults"))
+        ", ".join(
+            f"{sums[name]} {name}"
+            for name in ("clusters", "decisions", "evictions", "of them moves", "faults")
+        )
     )
     return 1 if sums["faults"] else 0
 

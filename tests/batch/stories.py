@@ -8,8 +8,13 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import claims, gangs, meta, namespaces, plan, pods, quantity, queues, slices
-from dovetail.schedule import cycle
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import namespaces, pods
+from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.resource import claims, slices
+from dovetail.model import gangs, plan
+from dovetail.quantity import quantity
+from dovetail.schedule import decide
 from dovetail.world.events import Changed, Object
 from dovetail.world.world import World
 from tests.schedule import build
@@ -19,7 +24,13 @@ H100 = "NVIDIA H100 80GB HBM3"
 A100 = "NVIDIA A100-SXM4-80GB"
 H100_NAME = "gpu/product.NVIDIA-H100-80GB-HBM3"
 A100_NAME = "gpu/product.NVIDIA-A100-SXM4-80GB"
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": "owner", "controller": True}
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "owner",
+    "uid": "owner",
+    "controller": True,
+}
 Tree = dict[str, Any]
 
 
@@ -35,7 +46,9 @@ def queue(name: str, shares: dict[str, Tree] | None = None, **spec: Any) -> queu
         listed["gpu"] = {"quota": spec.pop("gpu"), **listed.get("gpu", {})}
     resources = {
         resource: queues.Share(
-            quota=_amount(share.get("quota")), limit=_amount(share.get("limit")), weight=share.get("weight", 1)
+            quota=_amount(share.get("quota")),
+            limit=_amount(share.get("limit")),
+            weight=share.get("weight", 1),
         )
         for resource, share in listed.items()
     }
@@ -54,7 +67,9 @@ def world(*given: Object) -> World:
     return build.world(space, *given)
 
 
-def plugin_node(name: str, gpus: int = 8, *, resource: str = "nvidia.com/gpu", **labels: str) -> Object:
+def plugin_node(
+    name: str, gpus: int = 8, *, resource: str = "nvidia.com/gpu", **labels: str
+) -> Object:
     """A node whose device plugin offers GPUs by count."""
     written = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
     return build.node(name, allocatable={resource: str(gpus)}, labels=written)
@@ -70,8 +85,14 @@ def partitioned(name: str, product: str = H100) -> tuple[Object, Object]:
     """A node with one GPU that is whole or cut into seven 1g.10gb or two 3g.40gb, by counters."""
     kind = {"productName": {"string": product}, "architecture": {"string": "Hopper"}}
     devices = [_partition("gpu-0", kind, 0, 8, 7)]
-    devices += [_partition(f"gpu-0-1g-{i}", kind | {"profile": {"string": "1g.10gb"}}, i, 1, 1) for i in range(7)]
-    devices += [_partition(f"gpu-0-3g-{i}", kind | {"profile": {"string": "3g.40gb"}}, i, 4, 3) for i in (0, 4)]
+    devices += [
+        _partition(f"gpu-0-1g-{i}", kind | {"profile": {"string": "1g.10gb"}}, i, 1, 1)
+        for i in range(7)
+    ]
+    devices += [
+        _partition(f"gpu-0-3g-{i}", kind | {"profile": {"string": "3g.40gb"}}, i, 4, 3)
+        for i in (0, 4)
+    ]
     slots = {f"memory-slice-{slot}": {"value": "1"} for slot in range(8)}
     sets = [{"name": "gpu-0", "counters": {"multiprocessors": {"value": "7"}, **slots}}]
     published = build.gpu_pool(name, devices)
@@ -88,7 +109,9 @@ def partitioned(name: str, product: str = H100) -> tuple[Object, Object]:
         },
     )
     pool = slices.ResourcePool(name=name, generation=1, resource_slice_count=2)
-    published = msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, pool=pool))
+    published = msgspec.structs.replace(
+        published, spec=msgspec.structs.replace(published.spec, pool=pool)
+    )
     return build.node(name), published, counters  # type: ignore[return-value]
 
 
@@ -108,7 +131,11 @@ def pod(name: str, of: str, *, gpus: int = 0, uses: Sequence[str] = (), **facts:
     labels = {gangs.QUEUE_LABEL: of, **facts.pop("labels", {})}
     wanted = {"cpu": "1", **({resource: str(gpus)} if gpus else {})}
     container = {"name": "main", "resources": {"requests": wanted, "limits": dict(wanted)}}
-    metadata: Tree = {"labels": labels, "annotations": facts.pop("annotations", {}), "ownerReferences": [OWNER]}
+    metadata: Tree = {
+        "labels": labels,
+        "annotations": facts.pop("annotations", {}),
+        "ownerReferences": [OWNER],
+    }
     metadata |= facts.pop("metadata", {})
     node = facts.pop("node", "")
     since = facts.pop("since", 3600)
@@ -117,8 +144,14 @@ def pod(name: str, of: str, *, gpus: int = 0, uses: Sequence[str] = (), **facts:
         facts["nodeName"] = node
         status = {"phase": "Running", "startTime": stamp(since), **status}
     created = stamp(facts.pop("age", since))
-    made = build.pod(name, uses=tuple(uses), metadata=metadata, containers=[container], created=created, **facts)
-    return msgspec.structs.replace(made, status=msgspec.convert(status, pods.PodStatus)) if status else made
+    made = build.pod(
+        name, uses=tuple(uses), metadata=metadata, containers=[container], created=created, **facts
+    )
+    return (
+        msgspec.structs.replace(made, status=msgspec.convert(status, pods.PodStatus))
+        if status
+        else made
+    )
 
 
 def member(name: str, of: str, gang: str, least: int, **facts: Any) -> pods.Pod:
@@ -128,16 +161,21 @@ def member(name: str, of: str, gang: str, least: int, **facts: Any) -> pods.Pod:
     return pod(name, of, labels=labels, annotations=annotations, **facts)
 
 
-def holding(name: str, *devices: tuple[str, str], users: Sequence[str] = (), **facts: Any) -> claims.ResourceClaim:
+def holding(
+    name: str, *devices: tuple[str, str], users: Sequence[str] = (), **facts: Any
+) -> claims.ResourceClaim:
     """A claim that holds devices, each by node and name, for these pods."""
     made = build.claim(name, max(len(devices), 1), **facts)
     results = tuple(
-        claims.DeviceRequestAllocationResult(request="gpus", driver=build.DRIVER, pool=pool, device=device)
+        claims.DeviceRequestAllocationResult(
+            request="gpus", driver=build.DRIVER, pool=pool, device=device
+        )
         for pool, device in devices
     )
     allocation = claims.AllocationResult(devices=claims.DeviceAllocationResult(results=results))
     reserved = tuple(
-        claims.ResourceClaimConsumerReference(resource="pods", name=user, uid=f"uid-of-{user}") for user in users
+        claims.ResourceClaimConsumerReference(resource="pods", name=user, uid=f"uid-of-{user}")
+        for user in users
     )
     status = claims.ResourceClaimStatus(allocation=allocation, reserved_for=reserved)
     return msgspec.structs.replace(made, status=status)
@@ -150,7 +188,9 @@ def runs(made: World, name: str, of: str, *devices: tuple[str, str], **facts: An
     return build.put(made, pod(name, of, uses=[f"{name}-claim"], node=devices[0][0], **facts))
 
 
-def waits(made: World, name: str, of: str, count: int = 1, *, when: str = "", **facts: Any) -> World:
+def waits(
+    made: World, name: str, of: str, count: int = 1, *, when: str = "", **facts: Any
+) -> World:
     """A pod that waits for devices."""
     build.put(made, build.claim(f"{name}-claim", count, when=when))
     return build.put(made, pod(name, of, uses=[f"{name}-claim"], **facts))
@@ -158,7 +198,7 @@ def waits(made: World, name: str, of: str, count: int = 1, *, when: str = "", **
 
 def decided(made: World, **options: Any) -> plan.Plan:
     """The plan, now."""
-    return cycle.decide(made, now=options.pop("now", NOW), **options)
+    return decide.decide(made, now=options.pop("now", NOW), **options)
 
 
 def started(done: plan.Plan) -> dict[str, str]:
@@ -191,7 +231,11 @@ def carried_out(made: World, done: plan.Plan) -> World:
     for one in done.evictions:
         gone = made.pods[one.pod.uid]
         for key in made.claims_used(gone):
-            made.apply(Changed(build.replaced(made.claims[key], status=claims.ResourceClaimStatus())))
-        fresh = build.replaced(gone, spec=build.replaced(gone.spec, node_name=""), status=pods.PodStatus())
+            made.apply(
+                Changed(build.replaced(made.claims[key], status=claims.ResourceClaimStatus()))
+            )
+        fresh = build.replaced(
+            gone, spec=build.replaced(gone.spec, node_name=""), status=pods.PodStatus()
+        )
         made.apply(Changed(fresh))
     return build.carried_out(made, done)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import plan, pods, policy
+from dovetail.kubetypes.core import pods
+from dovetail.model import plan, policy
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 from tests.batch import stories
@@ -56,11 +57,15 @@ def test_what_is_beyond_the_minimum_of_a_gang_is_carried_on_in_the_next_turn() -
 
 def crowded(waiting: int) -> World:
     """One node with room for one small pod, behind many that are too large, each of another size."""
-    made = stories.world(build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 99}}))
+    made = stories.world(
+        build.node("n0", allocatable={"cpu": "2"}), stories.queue("a", {"cpu": {"quota": 99}})
+    )
     for index in range(waiting):
         large = [{"name": "main", "resources": {"requests": {"cpu": f"{3000 + index}m"}}}]
         build.put(made, sized(f"large{index:03d}", large, age=9000 - index))
-    build.put(made, sized("small", [{"name": "main", "resources": {"requests": {"cpu": "1"}}}], age=10))
+    build.put(
+        made, sized("small", [{"name": "main", "resources": {"requests": {"cpu": "1"}}}], age=10)
+    )
     return made
 
 
@@ -86,7 +91,10 @@ def test_everybody_has_a_turn_however_often_something_changes() -> None:
         done = stories.decided(made, budget=policy.Budget(steps=200))
         if "small" in stories.started(done):
             return
-        build.put(made, stories.pod(f"new{turn}", "a", priority=5, age=1, schedulingGates=[{"name": "wait"}]))
+        build.put(
+            made,
+            stories.pod(f"new{turn}", "a", priority=5, age=1, schedulingGates=[{"name": "wait"}]),
+        )
     raise AssertionError("the last in line never had a turn")
 
 
@@ -94,7 +102,9 @@ def test_a_round_in_which_something_changed_is_followed_by_another() -> None:
     made = crowded(40)
     first = stories.decided(made, budget=policy.Budget(steps=200))
     assert first.wake_at == stories.NOW
-    made.apply(Changed(build.node("n1", allocatable={"cpu": "4"})))  # the first that were refused fit there
+    made.apply(
+        Changed(build.node("n1", allocatable={"cpu": "4"}))
+    )  # the first that were refused fit there
     plans = rounds(made, policy.Budget(steps=200))
     assert {"large000", "small"} <= {name for done in plans for name in stories.started(done)}
 
@@ -105,11 +115,15 @@ def test_a_bounded_decision_that_reaches_everybody_is_the_unbounded_one() -> Non
 
 
 def test_who_may_make_others_yield_has_a_turn_too() -> None:
-    made = stories.world(*(stories.plugin_node(f"n{index}", 4) for index in range(4)), stories.queue("a", gpu=16))
+    made = stories.world(
+        *(stories.plugin_node(f"n{index}", 4) for index in range(4)), stories.queue("a", gpu=16)
+    )
     for index in range(16):
         build.put(made, stories.pod(f"runs{index:02d}", "a", gpus=1, node=f"n{index % 4}"))
     for index in range(6):
-        build.put(made, stories.pod(f"urgent{index}", "a", gpus=2, priority=10 + index, age=600 - index))
+        build.put(
+            made, stories.pod(f"urgent{index}", "a", gpus=2, priority=10 + index, age=600 - index)
+        )
     first = stories.decided(made, budget=policy.Budget(steps=1000))
     assert 0 < len(stories.nominated(first)) < 6
     assert first.wake_at == stories.NOW
@@ -122,7 +136,9 @@ def test_who_may_make_others_yield_has_a_turn_too() -> None:
 
 
 def test_a_gang_too_large_for_the_steps_of_a_turn_may_still_make_others_yield() -> None:
-    made = stories.world(*(stories.plugin_node(f"n{index}", 4) for index in range(2)), stories.queue("a", gpu=8))
+    made = stories.world(
+        *(stories.plugin_node(f"n{index}", 4) for index in range(2)), stories.queue("a", gpu=8)
+    )
     for index in range(8):
         build.put(made, stories.pod(f"runs{index}", "a", gpus=1, node=f"n{index % 2}"))
     for index in range(8):

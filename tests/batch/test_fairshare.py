@@ -10,9 +10,11 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import meta, quantity, queues
-from dovetail.schedule.queues import amounts, fairshare
-from dovetail.schedule.queues.accounts import NO_QUEUE, Accounts
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.custom import queues
+from dovetail.quantity import quantity
+from dovetail.schedule.queue import amounts, fair_share
+from dovetail.schedule.queue.accounts import NO_QUEUE, Accounts
 from tests.batch import stories
 
 WHOLE = 1000
@@ -31,7 +33,9 @@ class Asks(NamedTuple):
     parent: str = ""
 
 
-def divided(total: int, *asked: Asks, usage: Mapping[str, float] | None = None, strength: float = 1.0) -> Accounts:
+def divided(
+    total: int, *asked: Asks, usage: Mapping[str, float] | None = None, strength: float = 1.0
+) -> Accounts:
     """The accounts after a division of so many GPUs."""
     known = {one.name: _queue(one) for one in asked}
     accounts = Accounts(known, enforces=True, capacity={amounts.GPU: total * WHOLE})
@@ -40,7 +44,7 @@ def divided(total: int, *asked: Asks, usage: Mapping[str, float] | None = None, 
         if one.name in leaves:
             accounts.wait(one.name, {amounts.GPU: one.wants * WHOLE})
     past = {name: {amounts.GPU: part} for name, part in (usage or {}).items()}
-    fairshare.divide(accounts, usage=past, usage_weight=strength)
+    fair_share.divide(accounts, usage=past, usage_weight=strength)
     return accounts
 
 
@@ -57,7 +61,11 @@ def _queue(asks: Asks) -> queues.Queue:
 
 def shares(accounts: Accounts) -> dict[str, float]:
     """GPUs by queue."""
-    return {name: one.fair[amounts.GPU] / WHOLE for name, one in accounts.by_name.items() if name != NO_QUEUE}
+    return {
+        name: one.fair[amounts.GPU] / WHOLE
+        for name, one in accounts.by_name.items()
+        if name != NO_QUEUE
+    }
 
 
 def fair(total: int, *asked: Asks) -> dict[str, float]:
@@ -68,8 +76,14 @@ def fair(total: int, *asked: Asks) -> dict[str, float]:
 
 
 def oracle(total: int, asked: Sequence[Asks]) -> dict[str, Fraction]:
-    want = {one.name: Fraction(min(one.wants, math.inf if one.limit is None else one.limit)) for one in asked}
-    given_ = {one.name: min(want[one.name], Fraction(total if one.quota is None else one.quota)) for one in asked}
+    want = {
+        one.name: Fraction(min(one.wants, math.inf if one.limit is None else one.limit))
+        for one in asked
+    }
+    given_ = {
+        one.name: min(want[one.name], Fraction(total if one.quota is None else one.quota))
+        for one in asked
+    }
     left = Fraction(total) - sum(given_.values())
     claims: dict[str, Fraction] = {}
     for priority in sorted({one.priority for one in asked}, reverse=True):
@@ -108,7 +122,9 @@ def siblings(draw: st.DrawFn, *, priorities: int = 2) -> list[Asks]:
     found = []
     for number in range(draw(st.integers(1, 5))):
         quota = draw(st.one_of(st.none(), st.integers(0, 6)))
-        limit = draw(st.one_of(st.none(), st.integers(quota or 0, 12))) if quota is not None else None
+        limit = (
+            draw(st.one_of(st.none(), st.integers(quota or 0, 12))) if quota is not None else None
+        )
         found.append(
             Asks(
                 f"q{number}",
@@ -131,12 +147,16 @@ def test_shares_are_those_of_the_slow_division(total: int, asked: list[Asks]) ->
 @given(st.integers(0, 24), siblings())
 def test_beyond_quotas_no_more_is_given_than_there_is(total: int, asked: list[Asks]) -> None:
     found = fair(total, *asked)
-    sure = sum(min(one.wants, total if one.quota is None else one.quota, one.limit or 99) for one in asked)
+    sure = sum(
+        min(one.wants, total if one.quota is None else one.quota, one.limit or 99) for one in asked
+    )
     assert sum(found.values()) <= max(total, sure)
 
 
 @given(st.integers(0, 24), siblings())
-def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(total: int, asked: list[Asks]) -> None:
+def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(
+    total: int, asked: list[Asks]
+) -> None:
     found = fair(total, *asked)
     for one in asked:
         want = min(one.wants, math.inf if one.limit is None else one.limit)
@@ -149,7 +169,8 @@ def test_nothing_is_left_while_somebody_with_weight_wants_it(total: int, asked: 
     lacking = [
         one
         for one in asked
-        if one.weight and found[one.name] < min(one.wants, math.inf if one.limit is None else one.limit)
+        if one.weight
+        and found[one.name] < min(one.wants, math.inf if one.limit is None else one.limit)
     ]
     assert not lacking or sum(found.values()) >= total
 
@@ -157,7 +178,9 @@ def test_nothing_is_left_while_somebody_with_weight_wants_it(total: int, asked: 
 @given(st.integers(0, 24), siblings(priorities=0), st.integers(1, 3))
 def test_more_weight_never_gives_less(total: int, asked: list[Asks], more: int) -> None:
     heavier = [asked[0]._replace(weight=asked[0].weight + more), *asked[1:]]
-    assert fair(total, *heavier)["q0"] >= fair(total, *asked)["q0"] - 1  # what cannot be divided may turn either way
+    assert (
+        fair(total, *heavier)["q0"] >= fair(total, *asked)["q0"] - 1
+    )  # what cannot be divided may turn either way
 
 
 @given(st.integers(0, 24), siblings(), st.integers(1, 4))
@@ -167,7 +190,9 @@ def test_a_higher_priority_never_gives_less(total: int, asked: list[Asks], more:
 
 
 @given(st.integers(0, 24), siblings(), siblings())
-def test_children_divide_what_their_parent_is_due(total: int, first: list[Asks], second: list[Asks]) -> None:
+def test_children_divide_what_their_parent_is_due(
+    total: int, first: list[Asks], second: list[Asks]
+) -> None:
     one = [asks._replace(name=f"a-{asks.name}", parent="a") for asks in first]
     two = [asks._replace(name=f"b-{asks.name}", parent="b") for asks in second]
     found = divided(total, Asks("a", 0, quota=4), Asks("b", 0, quota=4, weight=2), *one, *two)
@@ -178,7 +203,9 @@ def test_children_divide_what_their_parent_is_due(total: int, first: list[Asks],
 
 
 @given(st.integers(0, 24), siblings(), st.data())
-def test_the_order_of_queues_does_not_matter(total: int, asked: list[Asks], data: st.DataObject) -> None:
+def test_the_order_of_queues_does_not_matter(
+    total: int, asked: list[Asks], data: st.DataObject
+) -> None:
     mixed = data.draw(st.permutations(asked))
     assert fair(total, *mixed) == fair(total, *asked)
 
@@ -187,7 +214,10 @@ def test_the_order_of_queues_does_not_matter(total: int, asked: list[Asks], data
 
 
 def test_quota_first_then_weights() -> None:
-    assert fair(10, Asks("a", 10, quota=2, weight=1), Asks("b", 10, quota=2, weight=2)) == {"a": 4, "b": 6}
+    assert fair(10, Asks("a", 10, quota=2, weight=1), Asks("b", 10, quota=2, weight=2)) == {
+        "a": 4,
+        "b": 6,
+    }
 
 
 def test_what_one_does_not_want_goes_to_the_others() -> None:
@@ -212,7 +242,9 @@ def test_without_weight_there_is_nothing_beyond_the_quota() -> None:
 
 
 def test_what_may_be_had_is_the_larger_of_quota_and_share_within_the_limit() -> None:
-    found = divided(10, Asks("a", 1, quota=4), Asks("b", 20, quota=1, limit=6), Asks("c", 1, quota=None))
+    found = divided(
+        10, Asks("a", 1, quota=4), Asks("b", 20, quota=1, limit=6), Asks("c", 1, quota=None)
+    )
     assert found.by_name["a"].allocatable[amounts.GPU] == 4 * WHOLE
     assert found.by_name["b"].allocatable[amounts.GPU] == 6 * WHOLE
     assert found.by_name["c"].allocatable[amounts.GPU] == math.inf

@@ -91,7 +91,9 @@ def test_a_bounded_decision_costs_no_more_because_more_wait() -> None:
         budget = policy.Budget(steps=1000)
         for _ in range(4):
             stories.decided(world, budget=budget)
-        taken.append(lines_of(lambda world=world, budget=budget: stories.decided(world, budget=budget)))
+        taken.append(
+            lines_of(lambda world=world, budget=budget: stories.decided(world, budget=budget))
+        )
     assert taken[1] < 1.3 * taken[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.loops import usage
-from dovetail.model import policy, queues
-from dovetail.schedule.queues import amounts, history
+from dovetail.kubetypes.custom import queues
+from dovetail.live.report import queue_usage
+from dovetail.model import policy
+from dovetail.schedule.queue import amounts, usage_history
 from tests.batch import stories
 from tests.batch.test_fairshare import Asks, divided, fair, shares
 from tests.schedule import build
@@ -39,20 +41,30 @@ class Watch:
 
 @given(st.floats(0, 1e6), st.floats(0, 100), st.floats(0, 1e5), st.floats(0, 1e5))
 def test_two_steps_are_one(old: float, held: float, first: float, second: float) -> None:
-    at_once = history.decayed(old, held, first + second, HALF_LIFE)
-    in_steps = history.decayed(history.decayed(old, held, first, HALF_LIFE), held, second, HALF_LIFE)
+    at_once = usage_history.decayed(old, held, first + second, HALF_LIFE)
+    in_steps = usage_history.decayed(
+        usage_history.decayed(old, held, first, HALF_LIFE), held, second, HALF_LIFE
+    )
     assert in_steps == pytest.approx(at_once, rel=1e-9, abs=1e-6)
 
 
 def test_use_halves_in_a_half_life_and_never_exceeds_what_lasts() -> None:
-    assert history.decayed(100, 0, HALF_LIFE, HALF_LIFE) == pytest.approx(50)
-    assert history.decayed(0, 2, 1e9, HALF_LIFE) == pytest.approx(2 * history.lasting(HALF_LIFE))
-    assert history.decayed(100, 5, -3, HALF_LIFE) == 100
+    assert usage_history.decayed(100, 0, HALF_LIFE, HALF_LIFE) == pytest.approx(50)
+    assert usage_history.decayed(0, 2, 1e9, HALF_LIFE) == pytest.approx(
+        2 * usage_history.steady_usage(HALF_LIFE)
+    )
+    assert usage_history.decayed(100, 5, -3, HALF_LIFE) == 100
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 3))
-def test_of_two_alike_the_one_that_used_more_gets_no_more(one: float, other: float, strength: float) -> None:
-    found = shares(divided(12, Asks("a", 12), Asks("b", 12, age=1), usage={"a": one, "b": other}, strength=strength))
+def test_of_two_alike_the_one_that_used_more_gets_no_more(
+    one: float, other: float, strength: float
+) -> None:
+    found = shares(
+        divided(
+            12, Asks("a", 12), Asks("b", 12, age=1), usage={"a": one, "b": other}, strength=strength
+        )
+    )
     assert found["a"] <= found["b"] + 1 if one >= other else found["b"] <= found["a"] + 1
 
 
@@ -63,7 +75,9 @@ def test_without_use_nothing_changes() -> None:
 
 
 def test_a_quota_is_sure_however_much_was_used() -> None:
-    found = shares(divided(12, Asks("a", 12, quota=4), Asks("b", 12), usage={"a": 1.0}, strength=3.0))
+    found = shares(
+        divided(12, Asks("a", 12, quota=4), Asks("b", 12), usage={"a": 1.0}, strength=3.0)
+    )
     assert found == {"a": 4, "b": 8}
 
 
@@ -71,14 +85,20 @@ def test_a_quota_is_sure_however_much_was_used() -> None:
 @given(st.floats(0, 0.9))
 def test_shares_even_out(ahead: float) -> None:
     """One queue used more: the other has more until both used the same, and then they have the same."""
-    used = {"a": ahead * 12 * history.lasting(HALF_LIFE), "b": 0.0}
+    used = {"a": ahead * 12 * usage_history.steady_usage(HALF_LIFE), "b": 0.0}
     last = {"a": 0.0, "b": 0.0}
     for _ in range(200):
-        past = {name: value / (12 * history.lasting(HALF_LIFE)) for name, value in used.items()}
+        past = {
+            name: value / (12 * usage_history.steady_usage(HALF_LIFE))
+            for name, value in used.items()
+        }
         last = shares(divided(12, Asks("a", 12), Asks("b", 12, age=1), usage=past, strength=1.0))
         if used["a"] > used["b"] * 1.1 and past["a"] > 0.1:
             assert last["a"] <= last["b"]
-        used = {name: history.decayed(value, last[name], 600, HALF_LIFE) for name, value in used.items()}
+        used = {
+            name: usage_history.decayed(value, last[name], 600, HALF_LIFE)
+            for name, value in used.items()
+        }
     assert abs(last["a"] - last["b"]) <= 2
     assert used["a"] == pytest.approx(used["b"], rel=0.15)
 
@@ -86,9 +106,13 @@ def test_shares_even_out(ahead: float) -> None:
 # Kept, over restarts
 
 
-def kept(watch: Watch, known: dict[str, queues.Queue]) -> tuple[usage.Usage, list[dict[str, queues.QueueStatus]]]:
+def kept(
+    watch: Watch, known: dict[str, queues.Queue]
+) -> tuple[queue_usage.QueueUsage, list[dict[str, queues.QueueStatus]]]:
     told: list[dict[str, queues.QueueStatus]] = []
-    keeper = usage.Usage(known, lambda numbers: told.append(dict(numbers)), clock=watch, half_life_seconds=HALF_LIFE)
+    keeper = queue_usage.QueueUsage(
+        known, lambda numbers: told.append(dict(numbers)), clock=watch, half_life_seconds=HALF_LIFE
+    )
     return keeper, told
 
 
@@ -101,7 +125,7 @@ def test_use_adds_up_and_survives_a_restart() -> None:
     watch.seconds = HALF_LIFE
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
     worth = float(told[-1]["a"].usage["gpu"])
-    assert worth == pytest.approx(4 * history.lasting(HALF_LIFE) / 2, rel=1e-6)
+    assert worth == pytest.approx(4 * usage_history.steady_usage(HALF_LIFE) / 2, rel=1e-6)
     assert told[-1]["a"].usage_time == "2026-06-01T13:00:00Z"
 
     known["a"] = msgspec.structs.replace(known["a"], status=told[-1]["a"])
@@ -130,11 +154,20 @@ def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
     one, other = queues.ShareStatus(charged="5"), queues.ShareStatus(charged="4")
     for _ in range(60):
         keeper.publish(
-            {"a": queues.QueueStatus(resources={"gpu": one}), "b": queues.QueueStatus(resources={"gpu": other})}
+            {
+                "a": queues.QueueStatus(resources={"gpu": one}),
+                "b": queues.QueueStatus(resources={"gpu": other}),
+            }
         )
         watch.seconds += 60
-    steps = [dict.fromkeys([status["a"].usage_counted.get("gpu", "") for status in told])]
-    assert 5 <= len(steps[0]) <= 12  # an hour is half of what lasts, counted in twentieths
+    counts = [status["a"].usage_counted.get("gpu", "") for status in told]
+    minutes = [
+        minute
+        for minute, (before, now) in enumerate(itertools.pairwise(counts), 1)
+        if before != now
+    ]
+    # An hour is half of what lasts, counted in twentieths; a full minute is the first that has passed a twentieth.
+    assert minutes == [5, 10, 15, 21, 27, 34, 41, 49, 57]
     last = told[-1]
     assert float(last["a"].usage_counted["gpu"]) > float(last["b"].usage_counted["gpu"]) > 0
 
@@ -147,8 +180,13 @@ def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
 @pytest.mark.parametrize("text", ["", "a lot", "-1", "nan", "inf"])
 def test_what_nobody_can_read_is_no_use(text: str) -> None:
     status = queues.QueueStatus(usage={"gpu": text}, usage_time="2026-06-01T12:00:00Z")
-    assert history.read(status)[0] == {}
-    assert history.read(msgspec.structs.replace(status, usage={"gpu": "3"}, usage_time="once"))[1] is None
+    assert usage_history.read(status)[0] == {}
+    assert (
+        usage_history.read(msgspec.structs.replace(status, usage={"gpu": "3"}, usage_time="once"))[
+            1
+        ]
+        is None
+    )
 
 
 # In a decision
@@ -161,10 +199,14 @@ def used(name: str, gpu_seconds: float, **spec: Any) -> queues.Queue:
 
 
 def test_who_used_less_is_due_more() -> None:
-    ever = 8 * history.lasting(HALF_LIFE)
-    made = stories.world(stories.plugin_node("n0", 8), used("a", ever * 0.75, gpu=0), used("b", ever * 0.25, gpu=0))
+    ever = 8 * usage_history.steady_usage(HALF_LIFE)
+    made = stories.world(
+        stories.plugin_node("n0", 8), used("a", ever * 0.75, gpu=0), used("b", ever * 0.25, gpu=0)
+    )
     for number in range(8):
-        build.put(made, stories.pod(f"a{number}", "a", gpus=1), stories.pod(f"b{number}", "b", gpus=1))
+        build.put(
+            made, stories.pod(f"a{number}", "a", gpus=1), stories.pod(f"b{number}", "b", gpus=1)
+        )
     batch = policy.Batch(usage_weight=1.0, usage_half_life_seconds=int(HALF_LIFE))
     done = stories.decided(made, policy=policy.Policy(batch=batch))
     assert done.queues["a"].resources["gpu"].fair_share == "2"
@@ -177,10 +219,10 @@ def test_who_used_less_is_due_more() -> None:
 
 def test_parts_need_a_capacity() -> None:
     known = {"a": used("a", 100.0), "b": stories.queue("b")}
-    assert history.parts(known, {}, half_life=HALF_LIFE) == {"a": {}}
-    assert history.parts(known, {amounts.GPU: 1000}, half_life=HALF_LIFE)["a"]["gpu"] == pytest.approx(
-        100 / history.lasting(HALF_LIFE)
-    )
+    assert usage_history.parts(known, {}, half_life=HALF_LIFE) == {"a": {}}
+    assert usage_history.parts(known, {amounts.GPU: 1000}, half_life=HALF_LIFE)["a"][
+        "gpu"
+    ] == pytest.approx(100 / usage_history.steady_usage(HALF_LIFE))
 
 
 # The numbers of a decision
@@ -189,7 +231,9 @@ def test_parts_need_a_capacity() -> None:
 def test_a_decision_tells_the_numbers_it_used() -> None:
     shares_ = {"nvidia.com/gpu": {"quota": 2, "limit": 6}, stories.H100_NAME: {"quota": 1}}
     parent = stories.queue("all", {"gpu": {"quota": 8}})
-    made = stories.world(stories.plugin_node("n0", 8), parent, stories.queue("a", shares_, parent="all"))
+    made = stories.world(
+        stories.plugin_node("n0", 8), parent, stories.queue("a", shares_, parent="all")
+    )
     build.put(made, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=8))
     build.put(made, stories.pod("starts", "a", gpus=2))
     done = stories.decided(made)

@@ -17,7 +17,8 @@ FITS_NOWHERE = "fits no node even if all were empty"
 def shared() -> World:
     """Four GPUs, all of them held by queue a; b waits for two of them, and is due half."""
     made = stories.world(
-        *stories.boards("n", 4, stories.H100, "Hopper"), *(stories.queue(name, gpu=0) for name in ("a", "b", "c"))
+        *stories.boards("n", 4, stories.H100, "Hopper"),
+        *(stories.queue(name, gpu=0) for name in ("a", "b", "c")),
     )
     for number in range(4):
         stories.runs(made, f"a-{number}", "a", ("n", f"gpu-{number}"))
@@ -29,7 +30,9 @@ def shared() -> World:
 PHANTOMS: dict[str, Any] = {
     "a label no node has": {"nodeSelector": {"example.com/none": "yes"}},
     "more than a node has": {"count": 5},
-    "devices that are not there": {"when": 'device.attributes["gpu.example.com"].productName == "none"'},
+    "devices that are not there": {
+        "when": 'device.attributes["gpu.example.com"].productName == "none"'
+    },
 }
 
 
@@ -49,7 +52,16 @@ def test_work_that_could_start_does() -> None:
     for number in range(4):
         stories.waits(made, f"c-{number}", "c")
     done = stories.decided(made)
-    assert len([one for one in done.evictions if one.beneficiary is not None and "b-" in one.beneficiary.name]) == 1
+    assert (
+        len(
+            [
+                one
+                for one in done.evictions
+                if one.beneficiary is not None and "b-" in one.beneficiary.name
+            ]
+        )
+        == 1
+    )
     assert all(FITS_NOWHERE not in one.summary for one in done.refusals)
 
 

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.errors import DovetailError
-from dovetail.loops import idle
-from dovetail.model import pods, queues, wishes
-from dovetail.model.idling import Device, IdleState, Sample, Stage
-from dovetail.ports import metrics
-from dovetail.schedule.yielding import idleness
-from dovetail.sim import utilisation
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom import queues
+from dovetail.live.report import idle_watch
+from dovetail.model import workload_annotations
+from dovetail.model.idle import Device, IdleStage, IdleState, Sample
+from dovetail.ports import device_metrics
+from dovetail.schedule.evict import idle_work
+from dovetail.sim import scripted_utilisation
 from dovetail.world.events import Deleted
 from dovetail.world.world import World
 from tests.batch import stories
@@ -24,7 +26,7 @@ from tests.batch.test_history import Watch
 from tests.schedule import build
 
 POLICY = queues.IdlePolicy(threshold_percent=5, window_seconds=1800, grace_seconds=600)
-FIXED = {wishes.PREEMPTIBLE: "false"}
+FIXED = {workload_annotations.PREEMPTIBLE: "false"}
 
 
 def gpu(index: int, node: str = "n0") -> Device:
@@ -37,10 +39,12 @@ class Follower:
     def __init__(self, world: World) -> None:
         self.world = world
         self.watch = Watch()
-        self.script = utilisation.Scripted(self.watch)
+        self.script = scripted_utilisation.Scripted(self.watch)
         self.told: list[tuple[str, str, str]] = []
         self.changes = 0
-        self.idle = idle.Idle(world, self.script, clock=self.watch, tell=self._tell, changed=self._changed)
+        self.idle = idle_watch.IdleWatch(
+            world, self.script, clock=self.watch, tell=self._tell, changed=self._changed
+        )
 
     def _tell(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
         self.told.append((pod.metadata.name, reason, note))
@@ -54,13 +58,13 @@ class Follower:
         async def main() -> None:
             until = self.watch.seconds + count * 60
             while self.watch.seconds < until:
-                await self.idle.look()
-                await self.watch.sleep(idle.EVERY_SECONDS)
-            await self.idle.look()
+                await self.idle.measure()
+                await self.watch.sleep(idle_watch.EVERY_SECONDS)
+            await self.idle.measure()
 
         asyncio.run(main())
 
-    def stage(self, name: str) -> Stage | None:
+    def stage(self, name: str) -> IdleStage | None:
         found = self.world.idle.get(f"uid-of-{name}")
         return found.stage if found is not None else None
 
@@ -86,11 +90,11 @@ def test_idle_work_is_warned_and_later_preemptible_and_the_owner_is_told_each_ti
     follower.minutes(29)
     assert follower.stage("notebook") is None
     follower.minutes(2)
-    assert follower.stage("notebook") is Stage.WARNED
+    assert follower.stage("notebook") is IdleStage.WARNED
     assert [(name, reason) for name, reason, _ in follower.told] == [("notebook", "IdleDevices")]
-    assert "stayed under 5 % for 30 min; in 10 min it may be made to yield" in follower.told[0][2]
+    assert "stayed under 5 % for 30 min; in 10 min it may be evicted" in follower.told[0][2]
     follower.minutes(10)
-    assert follower.stage("notebook") is Stage.PREEMPTIBLE
+    assert follower.stage("notebook") is IdleStage.PREEMPTIBLE
     assert follower.told[-1][1] == "IdleMayYield"
     follower.script.set(gpu(0), 60)
     follower.minutes(1)
@@ -104,7 +108,7 @@ def test_nothing_idle_is_ended_while_nobody_waits() -> None:
     follower.script.set(gpu(0), 0)
     follower.minutes(600)
     done = follower.decided()
-    assert follower.stage("notebook") is Stage.PREEMPTIBLE
+    assert follower.stage("notebook") is IdleStage.PREEMPTIBLE
     assert not done.evictions
 
 
@@ -145,14 +149,18 @@ def test_one_busy_device_or_pod_keeps_all_that_belongs_to_it() -> None:
     queue = stories.queue("lab", gpu=2, idle=POLICY)
     made = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
     for index in range(2):
-        build.put(made, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"]))
-        build.put(made, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0"))
+        build.put(
+            made, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"])
+        )
+        build.put(
+            made, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0")
+        )
     stories.waits(made, "urgent", "lab", 2, priority=10)
     follower = Follower(made)
     follower.script.set(gpu(0), 0)
     follower.script.set(gpu(1), 90)
     follower.minutes(60)
-    assert (follower.stage("rank-0"), follower.stage("rank-1")) == (Stage.PREEMPTIBLE, None)
+    assert (follower.stage("rank-0"), follower.stage("rank-1")) == (IdleStage.PREEMPTIBLE, None)
     done = follower.decided()
     assert "nearly unused" not in stories.detail(done, "rank-0")
     follower.script.set(gpu(1), 0)
@@ -171,7 +179,7 @@ def test_a_hole_in_the_measurements_begins_the_time_anew() -> None:
     follower = lab("notebook")
     follower.script.set(gpu(0), 0)
     follower.minutes(45)
-    assert follower.stage("notebook") is Stage.PREEMPTIBLE
+    assert follower.stage("notebook") is IdleStage.PREEMPTIBLE
     failing = DovetailError("the store of measurements does not answer")
     follower.script.fails = lambda: failing
     follower.minutes(6)
@@ -180,7 +188,7 @@ def test_a_hole_in_the_measurements_begins_the_time_anew() -> None:
     follower.minutes(20)
     assert follower.stage("notebook") is None
     follower.minutes(12)
-    assert follower.stage("notebook") is Stage.WARNED
+    assert follower.stage("notebook") is IdleStage.WARNED
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
@@ -195,10 +203,14 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 def test_the_queue_above_may_ask_for_it() -> None:
     follower = lab("notebook")
-    build.put(follower.world, stories.queue("above", idle=POLICY), stories.queue("lab", gpu=2, parent="above"))
+    build.put(
+        follower.world,
+        stories.queue("above", idle=POLICY),
+        stories.queue("lab", gpu=2, parent="above"),
+    )
     follower.script.set(gpu(0), 0)
     follower.minutes(31)
-    assert follower.stage("notebook") is Stage.WARNED
+    assert follower.stage("notebook") is IdleStage.WARNED
 
 
 def test_without_a_policy_nobody_is_followed() -> None:
@@ -212,7 +224,7 @@ def test_without_a_policy_nobody_is_followed() -> None:
 
 def test_nobody_who_measures_means_nobody_idle() -> None:
     async def main() -> None:
-        assert await metrics.NoMetrics().utilisation([gpu(0)]) == {}
+        assert await device_metrics.NoMetrics().utilisation([gpu(0)]) == {}
 
     asyncio.run(main())
 
@@ -229,13 +241,17 @@ def test_a_device_is_idle_since_the_first_of_the_samples_that_end_low_without_a_
     listed: list[tuple[int, float]],
 ) -> None:
     samples = sorted({moment: Sample(at(moment), percent) for moment, percent in listed}.values())
-    track = idleness.followed(idleness.Track(), samples, threshold=5)
+    track = idle_work.updated(idle_work.Track(), samples, threshold=5)
     expected = None
     for index in range(len(samples) - 1, -1, -1):
         if samples[index].percent >= 5:
             break
         expected = samples[index].at
-        if index and (samples[index].at - samples[index - 1].at).total_seconds() > idleness.MAX_GAP_SECONDS:
+        if (
+            index
+            and (samples[index].at - samples[index - 1].at).total_seconds()
+            > idle_work.MAX_GAP_SECONDS
+        ):
             break
     assert track.since == expected
 
@@ -243,21 +259,21 @@ def test_a_device_is_idle_since_the_first_of_the_samples_that_end_low_without_a_
 @given(st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 10)), max_size=20), st.integers(0, 20))
 def test_samples_in_portions_say_the_same(listed: list[tuple[int, float]], cut: int) -> None:
     samples = sorted({moment: Sample(at(moment), percent) for moment, percent in listed}.values())
-    once = idleness.followed(idleness.Track(), samples, threshold=5)
-    first = idleness.followed(idleness.Track(), samples[:cut], threshold=5)
-    assert idleness.followed(first, samples, threshold=5) == once
+    once = idle_work.updated(idle_work.Track(), samples, threshold=5)
+    first = idle_work.updated(idle_work.Track(), samples[:cut], threshold=5)
+    assert idle_work.updated(first, samples, threshold=5) == once
 
 
 def test_what_is_no_number_is_no_evidence() -> None:
-    track = idleness.followed(idleness.Track(), [Sample(at(0), float("nan"))], threshold=5)
+    track = idle_work.updated(idle_work.Track(), [Sample(at(0), float("nan"))], threshold=5)
     assert track.since is None
 
 
 @pytest.mark.parametrize("seconds", [0, 599, 600, 10_000])
 def test_grace_counts_from_the_warning(seconds: int) -> None:
     """However long it was idle before anybody could warn."""
-    warned = idleness.advanced(None, at(-100_000), policy=POLICY, now=at(0))
-    assert warned == IdleState(since=at(-100_000), warned=at(0), stage=Stage.WARNED)
-    after = idleness.advanced(warned, at(-100_000), policy=POLICY, now=at(seconds))
+    warned = idle_work.next_state(None, at(-100_000), policy=POLICY, now=at(0))
+    assert warned == IdleState(since=at(-100_000), warned=at(0), stage=IdleStage.WARNED)
+    after = idle_work.next_state(warned, at(-100_000), policy=POLICY, now=at(seconds))
     assert after is not None
-    assert (after.stage is Stage.PREEMPTIBLE) == (seconds >= 600)
+    assert (after.stage is IdleStage.PREEMPTIBLE) == (seconds >= 600)

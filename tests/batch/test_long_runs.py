@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import plan, policy, queues
-from dovetail.sim import fleet, timewarp, works
-from tests.batch import checking, living, worlds
-from tests.batch.living import Ask, Cluster, Happened
+from dovetail.kubetypes.custom import queues
+from dovetail.model import plan, policy
+from dovetail.sim import timed_jobs, virtual_run
+from dovetail.sim.fleet import fleet_spec
+from tests.batch import plan_checks, random_clusters, simulated_cluster
+from tests.batch.simulated_cluster import Ask, Cluster, Happened
 from tests.schedule import build
 
 DAY = 86_400.0
@@ -53,7 +55,9 @@ def quiet_moments(found: Cluster) -> Iterator[tuple[int, collections.Counter[str
     for _ in range(400):
         found.settle()
         if not found.is_leaving and not found.is_keeping:
-            waiting = collections.Counter(found.seats[pod.metadata.uid][0] for pod in checking.waiting(found))
+            waiting = collections.Counter(
+                found.seats[pod.metadata.uid][0] for pod in plan_checks.waiting(found)
+            )
             yield len(found.evictions), waiting
         following = found.next_event()
         if following is None:
@@ -70,8 +74,10 @@ def potential(waiting: collections.Counter[str], rank: dict[str, int], base: int
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [99, *range(100, 130)])
 def test_while_nothing_comes_or_goes_evictions_run_out(seed: int) -> None:
-    found = worlds.seeded(seed, worlds.MEDIUM if seed == 99 else worlds.SMALL)
-    found.judge = checking.faults
+    found = random_clusters.seeded(
+        seed, random_clusters.MEDIUM if seed == 99 else random_clusters.SMALL
+    )
+    found.judge = plan_checks.faults
     moments = list(quiet_moments(found))
     rank = ranks(yielding(found.evictions))
     base = len(found.seats) + 1
@@ -85,7 +91,7 @@ def fits_alone(found: Cluster, name: str) -> bool:
     """Whether work could ever start: it does where nothing else is."""
     alone = Cluster(found.facts_fixed())
     alone.submit(found.works[name]._replace(arrives=0))
-    alone.world.shields.put(found.budgets())
+    alone.world.budget_protection.put(found.budgets())
     alone.settle()
     return bool(alone.running(name))
 
@@ -93,8 +99,8 @@ def fits_alone(found: Cluster, name: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [73, 238, *range(12)])
 def test_whatever_can_start_has_its_turn_and_ends(seed: int) -> None:
-    found = worlds.seeded(seed, worlds.LONG)
-    found.judge = checking.faults
+    found = random_clusters.seeded(seed, random_clusters.LONG)
+    found.judge = plan_checks.faults
     found.live()
     left = found.works.keys() - found.ended.keys()
     assert not [name for name in sorted(left) if fits_alone(found, name)]
@@ -110,7 +116,9 @@ def unmet(found: Cluster) -> Iterator[str]:
     Only where queues stand side by side and one resource counts, which can be judged by adding up. And only those who
     are next in their queue: whoever is smaller than what its own queue starts first makes nobody yield for it.
     """
-    held = checking.charged(found, [pod.metadata.uid for name in found.works for pod in found.running(name)])
+    held = plan_checks.charged(
+        found, [pod.metadata.uid for name in found.works for pod in found.running(name)]
+    )
     quota = {name: quota_of(queue) for name, queue in found.world.queues.items()}
     for name, work in found.works.items():
         queue, ask = work.gang.queue, work.asks[0][1]
@@ -120,7 +128,7 @@ def unmet(found: Cluster) -> Iterator[str]:
             continue
         if work.gang.topology is not None or work.gang.groups[0].topology is not None:
             continue
-        if held.get(queue, 0) + checking.price(ask) > quota[queue]:
+        if held.get(queue, 0) + plan_checks.price(ask) > quota[queue]:
             continue
         for node in found.world.nodes:
             if room(found, node, ask, held=held, quota=quota, queue=queue) >= ask.gpus:
@@ -129,30 +137,45 @@ def unmet(found: Cluster) -> Iterator[str]:
 
 def next_in(found: Cluster, queue: str) -> str:
     """The work of a queue that starts before all others that wait in it."""
-    waiting = [n for n, one in found.works.items() if one.gang.queue == queue and n not in found.ended]
-    return min((n for n in waiting if not found.running(n)), key=lambda n: (-(found.works[n].gang.priority or 0), n))
+    waiting = [
+        n for n, one in found.works.items() if one.gang.queue == queue and n not in found.ended
+    ]
+    return min(
+        (n for n in waiting if not found.running(n)),
+        key=lambda n: (-(found.works[n].gang.priority or 0), n),
+    )
 
 
 def quota_of(queue: queues.Queue) -> float:
     share = queue.spec.resources["gpu"]
     if share.quota is None:
         return 0
-    return float("inf") if share.quota.nanos >= queues.UNLIMITED.nanos else share.quota.milli_value()
+    return (
+        float("inf") if share.quota.nanos >= queues.UNLIMITED.nanos else share.quota.milli_value()
+    )
 
 
-def room(found: Cluster, node: str, ask: Ask, *, held: dict[str, int], quota: dict[str, float], queue: str) -> int:
+def room(
+    found: Cluster,
+    node: str,
+    ask: Ask,
+    *,
+    held: dict[str, int],
+    quota: dict[str, float],
+    queue: str,
+) -> int:
     """GPUs of a node that are free, or held by lone preemptible pods of other queues as long as those exceed quota."""
-    left = checking.silicon(found, node) // checking.MILLI
-    cpu = found.world.nodes[node].status.allocatable["cpu"].milli_value() // checking.MILLI
+    left = plan_checks.silicon(found, node) // plan_checks.MILLI
+    cpu = found.world.nodes[node].status.allocatable["cpu"].milli_value() // plan_checks.MILLI
     spent = dict(held)
     for pod in found.world.pods.values():
         if pod.spec.node_name != node:
             continue
         work = found.works[found.seats[pod.metadata.uid][0]]
-        other = checking.ask_of(found, pod.metadata.uid)
+        other = plan_checks.ask_of(found, pod.metadata.uid)
         may_go = len(work.asks) == 1 and not found.is_fixed(work.name) and work.gang.queue != queue
         if may_go and other.gpus and spent.get(work.gang.queue, 0) > quota[work.gang.queue]:
-            spent[work.gang.queue] -= checking.price(other)
+            spent[work.gang.queue] -= plan_checks.price(other)
             continue
         left -= other.gpus
         cpu -= other.cpu
@@ -173,17 +196,21 @@ def flat(seed: int, *, is_fixed: float = 0.0) -> Cluster:
         found.put(build.node(f"n{index}"), build.gpu_slice(f"n{index}", count))
     names = [f"q{index}" for index in range(rng.randint(2, 4))]
     for age, name in enumerate(names):
-        found.put(living.queue(name, age=age, gpu=(gpus // len(names), None, rng.choice((0, 1, 2)))))
+        found.put(
+            simulated_cluster.queue(
+                name, age=age, gpu=(gpus // len(names), None, rng.choice((0, 1, 2)))
+            )
+        )
     for number in range(2 * gpus):
         queue = names[0] if number < gpus else rng.choice(names)
         ask = Ask(gpus=rng.choice((1, 1, 2)))
         facts: dict[str, Any] = {"queue": queue, "priority": rng.choice((0, 50)), "arrives": number}
-        work = living.gang(f"j{number:02d}", ask, **facts)
+        work = simulated_cluster.gang(f"j{number:02d}", ask, **facts)
         if is_fixed and rng.random() < is_fixed:
             if rng.random() < 0.5:
                 found.shield(work.name)
             else:
-                work = living.gang(f"j{number:02d}", ask, is_recreated=False, **facts)
+                work = simulated_cluster.gang(f"j{number:02d}", ask, is_recreated=False, **facts)
         found.submit(work)
         if number == gpus:
             found.settle()
@@ -194,22 +221,65 @@ def flat(seed: int, *, is_fixed: float = 0.0) -> Cluster:
 def test_no_queue_waits_below_its_quota_for_what_others_hold_beyond_theirs(seed: int) -> None:
     """Also where half of the pods are bare or under a budget: those start within their quota, and others give back."""
     found = flat(seed, is_fixed=0.5)
-    found.judge = checking.faults
+    found.judge = plan_checks.faults
     found.live()
     assert not [*unmet(found)]
     running = [pod.metadata.uid for name in found.works for pod in found.running(name)]
-    fixed = checking.charged(found, running, is_fixed=True)
-    assert not [name for name, amount in fixed.items() if amount > quota_of(found.world.queues[name])]
+    fixed = plan_checks.charged(found, running, is_fixed=True)
+    assert not [
+        name for name, amount in fixed.items() if amount > quota_of(found.world.queues[name])
+    ]
 
 
-def test_the_judge_of_quotas_sees_those_that_are_not_met() -> None:
-    assert sum(bool([*unmet(flat(seed))]) for seed in range(10)) >= 5
+def full_of_one_queue() -> Cluster:
+    """A node of three GPUs, all held by queue a; its quota is one GPU, as is that of queue b."""
+    found = Cluster([build.node("n0"), build.gpu_slice("n0", 3)])
+    found.put(simulated_cluster.queue("a", gpu=(1,)), simulated_cluster.queue("b", gpu=(1,)))
+    names = ("a0", "a1", "a2")
+    found.submit(*(simulated_cluster.gang(name, Ask(gpus=1), queue="a") for name in names))
+    found.settle()
+    assert all(found.running(f"gang/{name}") for name in names)
+    return found
+
+
+def test_the_judge_of_quotas_sees_one_that_is_not_met_until_the_scheduler_acts() -> None:
+    found = full_of_one_queue()
+    assert [*unmet(found)] == []  # queue b has no pods yet
+
+    found.submit(simulated_cluster.gang("b0", Ask(gpus=1), queue="b"))
+    assert [*unmet(found)] == [
+        "gang/b0 of queue b waits, though others hold n0 beyond their quotas"
+    ]
+
+    found.live()
+    assert found.running("gang/b0")
+    assert [*unmet(found)] == []
+
+
+@pytest.mark.parametrize(
+    "arriving",
+    [
+        simulated_cluster.gang("b0", Ask(gpus=2), queue="b"),  # more than the quota of queue b
+        simulated_cluster.gang(
+            "b0", Ask(gpus=1), Ask(gpus=1), queue="b"
+        ),  # a gang: the sums do not judge those
+        simulated_cluster.gang("b0", Ask(cpu=1), queue="b"),  # no GPU
+        simulated_cluster.gang("a9", Ask(gpus=1), queue="a"),  # queue a is beyond its quota itself
+    ],
+    ids=["beyond its quota", "a gang", "no GPU", "of the queue that holds all"],
+)
+def test_the_judge_of_quotas_sees_none_where_waiting_is_right(
+    arriving: simulated_cluster.Work,
+) -> None:
+    found = full_of_one_queue()
+    found.submit(arriving)
+    assert [*unmet(found)] == []
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_once_quiet_no_queue_is_below_its_quota_for_the_sake_of_one_above(seed: int) -> None:
     found = flat(seed)
-    found.judge = checking.faults
+    found.judge = plan_checks.faults
     found.live()
     assert not [*unmet(found)]
 
@@ -220,19 +290,22 @@ def test_once_quiet_no_queue_is_below_its_quota_for_the_sake_of_one_above(seed: 
 def trees(rng: random.Random, gpus: int) -> list[dict[str, object]]:
     return [
         {
-            "apiVersion": living.API,
+            "apiVersion": simulated_cluster.API,
             "kind": "Queue",
             "metadata": {"name": f"q{index}"},
-            "spec": {"resources": {"gpu": {"quota": gpus // 3, "weight": rng.choice((1, 2))}}, "namespaceSelector": {}},
+            "spec": {
+                "resources": {"gpu": {"quota": gpus // 3, "weight": rng.choice((1, 2))}},
+                "namespaceSelector": {},
+            },
         }
         for index in range(3)
     ]
 
 
-def jobs(rng: random.Random) -> list[works.Work]:
+def jobs(rng: random.Random) -> list[timed_jobs.Work]:
     """Work of half a day, more than there is room for at once."""
     return [
-        works.Work(
+        timed_jobs.Work(
             name=f"j{number:02d}",
             at=float(rng.randrange(0, 20_000)),
             seconds=float(rng.choice((300, 1200, 5000))),
@@ -250,9 +323,12 @@ def jobs(rng: random.Random) -> list[works.Work]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> None:
     rng = random.Random(seed)
-    machines = fleet.Fleet(name="small", pools=(fleet.Pool(name="n", count=3, gpu="H100-SXM5-80GB", gpus_per_node=4),))
+    machines = fleet_spec.Fleet(
+        name="small",
+        pools=(fleet_spec.Pool(name="n", count=3, gpu="H100-SXM5-80GB", gpus_per_node=4),),
+    )
     plans: list[plan.Plan] = []
-    warp = timewarp.Timewarp(
+    warp = virtual_run.VirtualRun(
         machines,
         objects=trees(rng, 12),
         policy_=policy.DEFAULT,
@@ -264,23 +340,31 @@ def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> No
     assert done.is_done, done.left
     assert_never_overfull(done.history, {one.name: one for one in wanted}, gpus=4)
     for made in plans:
-        gaining = {one.gang for one in made.nominations} | {one.gang for one in made.placements if one.gang is not None}
-        gaining |= {plan.GangRef(one.pod.namespace, f"pod/{one.pod.name}") for one in made.placements}
+        gaining = {one.gang for one in made.nominations} | {
+            one.gang for one in made.placements if one.gang is not None
+        }
+        gaining |= {
+            plan.GangRef(one.pod.namespace, f"pod/{one.pod.name}") for one in made.placements
+        }
         for gone in made.evictions:
             assert gone.beneficiary is None or gone.beneficiary in gaining, gone
 
 
-def assert_never_overfull(history: list[works.Entry], known: dict[str, works.Work], *, gpus: int) -> None:
+def assert_never_overfull(
+    history: list[timed_jobs.Entry], known: dict[str, timed_jobs.Work], *, gpus: int
+) -> None:
     """Counts GPUs from what happened to pods alone."""
     on: dict[str, tuple[str, int]] = {}
     used: collections.Counter[str] = collections.Counter()
     for entry in history:
-        if entry.what == works.BOUND:
+        if entry.what == timed_jobs.BOUND:
             assert entry.pod not in on, f"{entry.pod} was bound twice"
             on[entry.pod] = (entry.node, known[entry.work].gpus)
             used[entry.node] += known[entry.work].gpus
             assert used[entry.node] <= gpus, entry
-        elif entry.what in (works.ENDED, works.FAILED, works.LOST) and entry.pod in on:
+        elif (
+            entry.what in (timed_jobs.ENDED, timed_jobs.FAILED, timed_jobs.LOST) and entry.pod in on
+        ):
             node, held = on.pop(entry.pod)
             used[node] -= held
     assert not on

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from dovetail.loops import idle, queues, schedule, usage
-from dovetail.model import kinds, policy, wishes
-from dovetail.model.idling import Device
-from dovetail.sim import fleet, timewarp, utilisation, works
+from dovetail.kubetypes import registry
+from dovetail.live.cycle import scheduler_loop
+from dovetail.live.report import idle_watch, queue_status_writer, queue_usage
+from dovetail.model import policy, workload_annotations
+from dovetail.model.idle import Device
+from dovetail.sim import scripted_utilisation, timed_jobs, virtual_run
+from dovetail.sim.fleet import fleet_spec
 
 Tree = dict[str, Any]
 HOUR = 3600.0
-SMALL = fleet.Fleet(name="small", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=2),))
+SMALL = fleet_spec.Fleet(
+    name="small", pools=(fleet_spec.Pool(name="n", count=1, gpu="L4", gpus_per_node=2),)
+)
 
 
 def queue(name: str, **spec: Any) -> Tree:
@@ -30,23 +35,31 @@ def queue(name: str, **spec: Any) -> Tree:
 def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() -> None:
     patient = {"thresholdPercent": 5, "windowSeconds": 1800, "graceSeconds": 600}
     lab = queue("lab", resources={"gpu": {"quota": 2}}, idle=patient)
-    warp: timewarp.Timewarp
+    warp: virtual_run.VirtualRun
 
-    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        script = utilisation.Scripted(warp.clock, usual=90)
+    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        script = scripted_utilisation.Scripted(warp.clock, usual=90)
         for number in range(2):
             script.set(Device("gpu.nvidia.com", "n-0", f"gpu-{number}"), 0)
-        followed = idle.Idle(
-            scheduler.world, script, clock=warp.clock, tell=scheduler.teller.about_pod, changed=scheduler.ask_again
+        followed = idle_watch.IdleWatch(
+            scheduler.world,
+            script,
+            clock=warp.clock,
+            tell=scheduler.recorder.record_pod_event,
+            changed=scheduler.retry_all,
         )
         yield followed.run()
 
-    warp = timewarp.Timewarp(SMALL, objects=[lab], beside=beside)
-    fixed = {wishes.PREEMPTIBLE: "false"}
+    warp = virtual_run.VirtualRun(SMALL, objects=[lab], beside=beside)
+    fixed = {workload_annotations.PREEMPTIBLE: "false"}
     done = warp.run(
         [
-            works.Work(name="notebook", gpus=2, seconds=100 * HOUR, queue="lab", annotations=fixed),
-            works.Work(name="urgent", at=HOUR / 4, gpus=1, seconds=600, queue="lab", priority=10),
+            timed_jobs.Work(
+                name="notebook", gpus=2, seconds=100 * HOUR, queue="lab", annotations=fixed
+            ),
+            timed_jobs.Work(
+                name="urgent", at=HOUR / 4, gpus=1, seconds=600, queue="lab", priority=10
+            ),
         ],
         until=1.5 * HOUR,
     )
@@ -54,10 +67,12 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
     assert len(warp.evictions) == 1
     moment, eviction = warp.evictions[0]
     assert eviction.pod.name.startswith("notebook")
-    assert 2400 <= moment < 2400 + 3 * idle.EVERY_SECONDS  # window and grace, and not before
+    assert 2400 <= moment < 2400 + 3 * idle_watch.EVERY_SECONDS  # window and grace, and not before
     assert "nearly unused for 40 min" in eviction.detail
     assert moments["urgent", "bound"] >= moment
-    events = [event for event in warp.api.all(kinds.EVENT) if event.regarding.name == eviction.pod.name]
+    events = [
+        event for event in warp.api.all(registry.EVENT) if event.regarding.name == eviction.pod.name
+    ]
     told = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
     assert told == ["IdleDevices", "IdleMayYield", "Preempted"]
 
@@ -66,31 +81,41 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
 def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -> None:
     half_life = 4 * HOUR
     batch = policy.Batch(usage_weight=weight, usage_half_life_seconds=int(half_life))
-    fleet_ = fleet.Fleet(name="f", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=8),))
+    fleet_ = fleet_spec.Fleet(
+        name="f", pools=(fleet_spec.Pool(name="n", count=1, gpu="L4", gpus_per_node=8),)
+    )
     shares = {"resources": {"gpu": {"quota": 0}}}
-    warp: timewarp.Timewarp
+    warp: virtual_run.VirtualRun
 
-    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queues.Statuses(scheduler.picture, warp.api, clock=warp.clock)
-        kept = usage.Usage(scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life)
+    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
+        kept = queue_usage.QueueUsage(
+            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+        )
         warp.numbers = kept.publish if weight else told.publish
         yield told.run()
         if weight:
             yield kept.run()
 
-    warp = timewarp.Timewarp(
+    warp = virtual_run.VirtualRun(
         fleet_,
         objects=[queue("day", **shares), queue("night", **shares)],
         policy_=policy.Policy(batch=batch),
         beside=beside,
     )
-    day = works.Work(name="day", gpus=1, pods=8, least=0, seconds=8 * HOUR, queue="day")
-    again = works.Work(name="again", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="day")
-    night = works.Work(name="night", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="night")
+    day = timed_jobs.Work(name="day", gpus=1, pods=8, least=0, seconds=8 * HOUR, queue="day")
+    again = timed_jobs.Work(
+        name="again", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="day"
+    )
+    night = timed_jobs.Work(
+        name="night", at=9 * HOUR, gpus=1, pods=8, least=0, seconds=HOUR, queue="night"
+    )
     done = warp.run([day, again, night], until=9.5 * HOUR)
-    evening = [entry.work for entry in done.history if entry.what == "bound" and entry.at > 8 * HOUR]
+    evening = [
+        entry.work for entry in done.history if entry.what == "bound" and entry.at > 8 * HOUR
+    ]
     assert len(evening) == 8
-    shown = {one.metadata.name: one.status for one in warp.api.all(kinds.QUEUE)}
+    shown = {one.metadata.name: one.status for one in warp.api.all(registry.QUEUE)}
     if not weight:
         assert (evening.count("night"), evening.count("again")) == (4, 4)
         assert all(not status.usage for status in shown.values())
@@ -105,15 +130,19 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
     """Two queues that always want all of three GPUs: over time each has half of them, with few evictions."""
     half_life = HOUR
     batch = policy.Batch(usage_weight=1.0, usage_half_life_seconds=int(half_life))
-    fleet_ = fleet.Fleet(name="f", pools=(fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=3),))
+    fleet_ = fleet_spec.Fleet(
+        name="f", pools=(fleet_spec.Pool(name="n", count=1, gpu="L4", gpus_per_node=3),)
+    )
     shares = {"resources": {"gpu": {"quota": 1}}}
     held = {"a": 0.0, "b": 0.0}
     last: dict[str, Any] = {"at": 0.0, "held": {"a": 0.0, "b": 0.0}}
-    warp: timewarp.Timewarp
+    warp: virtual_run.VirtualRun
 
-    def beside(scheduler: schedule.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queues.Statuses(scheduler.picture, warp.api, clock=warp.clock)
-        kept = usage.Usage(scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life)
+    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
+        kept = queue_usage.QueueUsage(
+            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+        )
         warp.numbers = kept.publish
         yield told.run()
         yield kept.run()
@@ -122,9 +151,11 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
         for name, value in last["held"].items():
             held[name] += value * (warp.clock.monotonic() - last["at"])
         last["at"] = warp.clock.monotonic()
-        last["held"] = {name: float(made.queues[name].resources["gpu"].charged) for name in ("a", "b")}
+        last["held"] = {
+            name: float(made.queues[name].resources["gpu"].charged) for name in ("a", "b")
+        }
 
-    warp = timewarp.Timewarp(
+    warp = virtual_run.VirtualRun(
         fleet_,
         objects=[queue("a", **shares), queue("b", **shares)],
         policy_=policy.Policy(batch=batch),
@@ -132,7 +163,7 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
         decided=decided,
     )
     endless = [
-        works.Work(name=name, gpus=1, pods=3, least=0, seconds=1000 * HOUR, queue=name, at=at)
+        timed_jobs.Work(name=name, gpus=1, pods=3, least=0, seconds=1000 * HOUR, queue=name, at=at)
         for name, at in (("a", 0.0), ("b", 60.0))
     ]
     warp.run(endless, until=8 * HOUR)

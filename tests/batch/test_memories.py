@@ -9,20 +9,20 @@ import msgspec
 import pytest
 
 from dovetail.model import plan, policy
-from dovetail.schedule import batch, cycle
-from dovetail.schedule.gangs import roster
-from dovetail.schedule.gangs.jobs import Job
-from dovetail.schedule.queues import accounts, precedence
+from dovetail.schedule import decide, session
+from dovetail.schedule.gang import job_cache
+from dovetail.schedule.gang.jobs import Job
+from dovetail.schedule.queue import accounts, fair_share, queue_order
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
-from tests.batch import living, worlds
-from tests.batch.living import Ask, Cluster
+from tests.batch import random_clusters, simulated_cluster
+from tests.batch.simulated_cluster import Ask, Cluster
 from tests.schedule import build
 
 
 def forgetful(found: Cluster) -> plan.Plan:
     """What is decided by somebody who remembers nothing."""
-    return cycle.decide(found.world, msgspec.structs.replace(found.policy, memo=False), found.now)
+    return decide.decide(found.world, msgspec.structs.replace(found.policy, memo=False), found.now)
 
 
 def afresh(found: Cluster) -> plan.Plan:
@@ -30,19 +30,21 @@ def afresh(found: Cluster) -> plan.Plan:
     world = World()
     for fact in found.facts():
         world.apply(Changed(fact))
-    world.shields.put(found.budgets())
-    return cycle.decide(world, found.policy, found.now)
+    world.budget_protection.put(found.budgets())
+    return decide.decide(world, found.policy, found.now)
 
 
 def disagreements(found: Cluster, done: plan.Plan) -> list[str]:
     """Who would decide otherwise. A new World knows nothing of room that is kept for somebody."""
-    others = {"forgetful": forgetful(found)} | ({} if found.is_keeping else {"afresh": afresh(found)})
+    others = {"forgetful": forgetful(found)} | (
+        {} if found.is_keeping else {"afresh": afresh(found)}
+    )
     return [f"{who} at {found.second} s" for who, other in others.items() if other != done]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_life_is_the_same_for_those_who_remember_nothing(seed: int) -> None:
-    found = worlds.seeded(seed, worlds.LONG)
+    found = random_clusters.seeded(seed, random_clusters.LONG)
     found.judge = disagreements
     found.live()
     assert found.turn > 5
@@ -52,7 +54,13 @@ def test_a_life_is_the_same_for_those_who_remember_nothing(seed: int) -> None:
 def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
     """Kinds take turns in no order, on nodes that are filled unevenly, so that classes of nodes come and go."""
     rng = random.Random(seed)
-    found = Cluster([living.topology(worlds.TOPOLOGY, worlds.ZONE, worlds.RACK)])
+    found = Cluster(
+        [
+            simulated_cluster.topology(
+                random_clusters.TOPOLOGY, random_clusters.ZONE, random_clusters.RACK
+            )
+        ]
+    )
     for index in range(rng.randint(2, 5)):
         name = f"n{index}"
         found.put(build.node(name, allocatable={"cpu": str(rng.choice((6, 16)))}))
@@ -60,15 +68,23 @@ def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
             case "whole":
                 found.put(build.gpu_slice(name, rng.choice((2, 4))))
             case "shared":
-                found.put(living.shared_pool(name, 2))
+                found.put(simulated_cluster.shared_pool(name, 2))
             case _:
-                found.put(*living.parted_pool(name))
+                found.put(*simulated_cluster.parted_pool(name))
     for age, name in enumerate("abc"):
-        found.put(living.queue(name, age=age, gpu=(rng.choice((1, 4)), rng.choice((None, None, 6)))))
+        found.put(
+            simulated_cluster.queue(
+                name, age=age, gpu=(rng.choice((1, 4)), rng.choice((None, None, 6)))
+            )
+        )
     kinds = (Ask(gpus=1), Ask(gpus=1, cpu=2), Ask(share_gib=6), Ask(part=1), Ask(cpu=1))
     row = (kinds[0], *rng.sample(kinds, 2))
     for number in range(24):
-        found.submit(living.gang(f"j{number:02d}", rng.choice(row), queue=rng.choice("abc"), arrives=number))
+        found.submit(
+            simulated_cluster.gang(
+                f"j{number:02d}", rng.choice(row), queue=rng.choice("abc"), arrives=number
+            )
+        )
     done = found.decided()
     assert len(done.placements) > 1
     assert forgetful(found) == done
@@ -77,12 +93,17 @@ def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
 
 def test_jobs_are_the_same_objects_until_something_about_them_changes() -> None:
     found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
-    found.put(living.queue("a", gpu=(4,)))
-    found.submit(*(living.gang(f"j{number}", Ask(gpus=1), queue="a") for number in range(3)))
-    kept = roster.of(found.world, found.policy)
+    found.put(simulated_cluster.queue("a", gpu=(4,)))
+    found.submit(
+        *(simulated_cluster.gang(f"j{number}", Ask(gpus=1), queue="a") for number in range(3))
+    )
+    kept = job_cache.of(found.world, found.policy)
     first = kept.jobs(found.world, ("a",))
     found.decided()
-    assert all(one is first[name] and not one.is_moved for name, one in kept.jobs(found.world, ("a",)).items())
+    assert all(
+        one is first[name] and not one.is_changed
+        for name, one in kept.jobs(found.world, ("a",)).items()
+    )
     (pod,) = found.members("gang/j1")
     found.world.apply(Changed(msgspec.structs.replace(pod)))
     again = kept.jobs(found.world, ("a",))
@@ -91,9 +112,9 @@ def test_jobs_are_the_same_objects_until_something_about_them_changes() -> None:
 
 def test_a_queue_that_is_closed_is_closed_for_those_who_are_remembered() -> None:
     found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
-    queue = living.queue("a", gpu=(4,))
-    found.put(queue, living.queue("b", gpu=(4,)))
-    found.submit(living.gang("j", Ask(gpus=1), queue="a"))
+    queue = simulated_cluster.queue("a", gpu=(4,))
+    found.put(queue, simulated_cluster.queue("b", gpu=(4,)))
+    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
     assert len(found.decided().placements) == 1
     found.world.apply(Deleted(queue))
     assert not found.decided().placements
@@ -103,20 +124,23 @@ def test_a_queue_that_is_closed_is_closed_for_those_who_are_remembered() -> None
 
 def test_what_is_remembered_of_a_world_goes_with_it() -> None:
     found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
-    found.put(living.queue("a", gpu=(4,)))
-    found.submit(living.gang("j", Ask(gpus=1), queue="a"))
+    found.put(simulated_cluster.queue("a", gpu=(4,)))
+    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
     found.decided()
-    assert all(job.prices is None for job in roster.of(found.world, found.policy).jobs(found.world, ("a",)).values())
+    assert all(
+        job.prices is None
+        for job in job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()
+    )
 
 
 def test_a_job_that_is_remembered_is_priced_anew() -> None:
     found = Cluster([build.node("n0")])
-    found.put(living.queue("a", gpu=(4,)))
-    found.submit(living.gang("j", Ask(gpus=1), queue="a"))
-    (job,) = roster.of(found.world, found.policy).jobs(found.world, ("a",)).values()
+    found.put(simulated_cluster.queue("a", gpu=(4,)))
+    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
+    (job,) = job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()
     for price in (1000, 500):
-        job.priced_by(lambda _, price=price: {"gpu": price})  # type: ignore[misc]
-        assert job.asked() == {"gpu": price}
+        job.set_prices(lambda _, price=price: {"gpu": price})  # type: ignore[misc]
+        assert job.next_cost() == {"gpu": price}
 
 
 # Whose turn it is
@@ -126,7 +150,7 @@ def plainly(line: list[Job], back: dict[str, int]) -> Iterator[str]:
     """The jobs of one queue, each time the first of all that are left."""
     left = list(line)
     while left:
-        job = min(left, key=precedence.job_key)
+        job = min(left, key=queue_order.job_key)
         left.remove(job)
         yield job.id
         if back.get(job.id, 0):
@@ -138,22 +162,28 @@ def plainly(line: list[Job], back: dict[str, int]) -> Iterator[str]:
 def test_a_line_is_in_order_however_often_jobs_come_back(seed: int) -> None:
     rng = random.Random(seed)
     found = Cluster([build.node("n0")])
-    found.put(living.queue("a", gpu=(4,)))
+    found.put(simulated_cluster.queue("a", gpu=(4,)))
     works = [
-        living.gang(f"j{number:02d}", Ask(), queue="a", priority=rng.choice((0, 50)), arrives=rng.randint(0, 9))
+        simulated_cluster.gang(
+            f"j{number:02d}",
+            Ask(),
+            queue="a",
+            priority=rng.choice((0, 50)),
+            arrives=rng.randint(0, 9),
+        )
         for number in range(12)
     ]
     found.submit(*works)
-    jobs = [*roster.of(found.world, found.policy).jobs(found.world, ("a",)).values()]
+    jobs = [*job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()]
     for job in jobs:
-        job.priced_by(lambda _: {"cpu": 1000})
+        job.set_prices(lambda _: {"cpu": 1000})
     book = accounts.Accounts(found.world.queues, enforces=True, capacity={"cpu": 10**6})
     for account in book.by_name.values():
         account.fair = dict.fromkeys(book.resources, 0.0)
         account.allocatable = dict.fromkeys(book.resources, 1.0)
     back = {job.id: rng.randint(0, 2) for job in jobs}
     expected = [*plainly(jobs, dict(back))]
-    line = precedence.Line(book, jobs)
+    line = queue_order.JobQueue(book, jobs)
     seen = []
     for job in line:
         seen.append(job.id)
@@ -163,7 +193,7 @@ def test_a_line_is_in_order_however_often_jobs_come_back(seed: int) -> None:
     assert seen == expected
 
 
-class Plain(precedence.Victims):
+class Plain(queue_order.VictimOrder):
     """The same, every queue judged anew each time."""
 
     def _last(self, siblings: Iterable[accounts.Account]) -> accounts.Account | None:
@@ -174,13 +204,18 @@ class Plain(precedence.Victims):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_victims_come_in_the_order_of_their_queues(seed: int) -> None:
-    found = worlds.seeded(seed, worlds.MEDIUM)
+    found = random_clusters.seeded(seed, random_clusters.MEDIUM)
     with found.world.trial():
-        made = batch.Batch(found.world, found.policy, found.now, policy.UNLIMITED, among=None, spared=(), toward={})
-        stage = made._stage
+        scope = session.Scope()
+        made = session.Session(found.world, found.policy, found.now, policy.UNLIMITED, scope)
+        stage = made.transaction
+        fair_share.divide(stage.accounts)
         quick, plain = (
-            [(job.id, ids) for job, ids in kind(stage.accounts, stage.running_jobs(), cost=stage.cost_of)]
-            for kind in (precedence.Victims, Plain)
+            [
+                (job.id, ids)
+                for job, ids in kind(stage.accounts, stage.running_jobs(), cost=stage.cost_of)
+            ]
+            for kind in (queue_order.VictimOrder, Plain)
         )
     assert quick == plain
     assert quick

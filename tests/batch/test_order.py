@@ -9,10 +9,10 @@ import random
 import pytest
 
 from dovetail.model import gangs, policy
-from dovetail.schedule.gangs import jobs
-from dovetail.schedule.queues import amounts, precedence
-from tests.batch import checking, living, worlds
-from tests.batch.living import Ask, Cluster
+from dovetail.schedule.gang import jobs
+from dovetail.schedule.queue import amounts, queue_order
+from tests.batch import plan_checks, random_clusters, simulated_cluster
+from tests.batch.simulated_cluster import Ask, Cluster
 from tests.batch.test_long_runs import fits_alone
 from tests.schedule import build
 
@@ -24,13 +24,17 @@ QUICK = policy.Policy(batch=policy.Batch(age_saturation_seconds=600))
 def line(*, days: int, rules: policy.Policy = policy.DEFAULT, priority: int = 0) -> Cluster:
     """Four GPUs that are taken, a job that wants one of them, a day later one that wants them all; then days pass."""
     found = Cluster(rules=rules)
-    found.put(build.node("n0"), build.gpu_slice("n0", 4), living.queue("lab", gpu=(4,)))
-    found.submit(living.gang("holder", Ask(gpus=4), queue="lab", runtime=(days + 1) * DAY))
+    found.put(build.node("n0"), build.gpu_slice("n0", 4), simulated_cluster.queue("lab", gpu=(4,)))
+    found.submit(
+        simulated_cluster.gang("holder", Ask(gpus=4), queue="lab", runtime=(days + 1) * DAY)
+    )
     found.settle()
     found.advance(1)
-    found.submit(living.gang("small", Ask(gpus=1), queue="lab", arrives=1, priority=priority))
+    found.submit(
+        simulated_cluster.gang("small", Ask(gpus=1), queue="lab", arrives=1, priority=priority)
+    )
     found.advance(DAY)
-    found.submit(living.gang("large", Ask(gpus=4), queue="lab", arrives=DAY))
+    found.submit(simulated_cluster.gang("large", Ask(gpus=4), queue="lab", arrives=DAY))
     found.settle()
     found.advance((days + 1) * DAY)  # the holder ends
     return found
@@ -70,7 +74,7 @@ def test_age_without_an_end() -> None:
 
 def test_who_waits_is_told_in_that_order() -> None:
     found = line(days=7)
-    found.submit(living.gang("huge", Ask(gpus=8), queue="lab", arrives=8 * DAY))
+    found.submit(simulated_cluster.gang("huge", Ask(gpus=8), queue="lab", arrives=8 * DAY))
     told = [one.pod.name.partition("-")[0] for one in found.decided().refusals]
     assert told == ["small", "huge"]
     found.advance(20 * DAY)
@@ -82,11 +86,15 @@ def test_who_waits_is_told_in_that_order() -> None:
 
 def told(rng: random.Random, number: int, *, now: int) -> jobs.Job:
     """A job of a pod alone: its age, priority and size are often those of others."""
-    work = living.gang(
-        f"j{number}", arrives=now - rng.choice((0, 60, 3599, 3600, 3601, 9000)), priority=rng.choice((0, 0, 5))
+    work = simulated_cluster.gang(
+        f"j{number}",
+        arrives=now - rng.choice((0, 60, 3599, 3600, 3601, 9000)),
+        priority=rng.choice((0, 0, 5)),
     )
     key = f"uid-{number}"
-    made = jobs.job_of(work.gang, {key: (build.pod(f"p{number}"), gangs.DEFAULT_GROUP)}, queue="lab")
+    made = jobs.job_of(
+        work.gang, {key: (build.pod(f"p{number}"), gangs.DEFAULT_GROUP)}, queue="lab"
+    )
     size = rng.choice((1000, 1000, 4000))
     made.prices = lambda _: {amounts.GPU: size}
     return made
@@ -97,15 +105,17 @@ def test_the_order_is_total_and_no_turn_of_the_clock_puts_a_younger_one_ahead(se
     rng = random.Random(seed)
     known = [told(rng, number, now=10_000) for number in range(12)]
     for one in known:
-        one.is_aged = one.created <= living.EPOCH + datetime.timedelta(seconds=10_000 - 3600)
-    keys = [precedence.job_key(one) for one in known]
+        one.is_aged = one.created <= simulated_cluster.EPOCH + datetime.timedelta(
+            seconds=10_000 - 3600
+        )
+    keys = [queue_order.job_key(one) for one in known]
     assert len(set(keys)) == len(keys)
     for one, other in itertools.permutations(known, 2):
         if one.priority == other.priority and one.is_aged and not other.is_aged:
-            assert precedence.job_key(one) < precedence.job_key(other)
-    first = sorted(known, key=precedence.job_key)
+            assert queue_order.job_key(one) < queue_order.job_key(other)
+    first = sorted(known, key=queue_order.job_key)
     rng.shuffle(known)
-    assert sorted(known, key=precedence.job_key) == first
+    assert sorted(known, key=queue_order.job_key) == first
 
 
 def stream(seed: int) -> Cluster:
@@ -114,17 +124,25 @@ def stream(seed: int) -> Cluster:
     found = Cluster(rules=QUICK)
     for index in range(2):
         found.put(build.node(f"n{index}"), build.gpu_slice(f"n{index}", 4))
-    found.put(living.queue("lab", gpu=(8,)))
+    found.put(simulated_cluster.queue("lab", gpu=(8,)))
     for number in range(50):
         arrives = rng.randrange(DAY // 3)
         seconds = rng.choice((300, 1800, 7200))
-        small = living.gang(
-            f"s{number:03d}", Ask(gpus=rng.choice((1, 2, 4))), queue="lab", arrives=arrives, runtime=seconds
+        small = simulated_cluster.gang(
+            f"s{number:03d}",
+            Ask(gpus=rng.choice((1, 2, 4))),
+            queue="lab",
+            arrives=arrives,
+            runtime=seconds,
         )
         found.expect(small)
     for number in range(3):
         arrives = rng.randrange(DAY // 6)
-        found.expect(living.gang(f"large{number}", *(Ask(gpus=4),) * 2, queue="lab", arrives=arrives, runtime=1800))
+        found.expect(
+            simulated_cluster.gang(
+                f"large{number}", *(Ask(gpus=4),) * 2, queue="lab", arrives=arrives, runtime=1800
+            )
+        )
     return found
 
 
@@ -132,7 +150,7 @@ def stream(seed: int) -> Cluster:
 @pytest.mark.parametrize("seed", range(3))
 def test_as_long_as_work_runs_out_everybody_starts_and_ends(seed: int) -> None:
     found = stream(seed)
-    found.judge = checking.faults
+    found.judge = plan_checks.faults
     found.live()
     assert len(found.ended) == 53
 
@@ -140,9 +158,9 @@ def test_as_long_as_work_runs_out_everybody_starts_and_ends(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_can_start_has_its_turn_where_age_soon_counts_no_more(seed: int) -> None:
-    found = worlds.seeded(seed, worlds.LONG)
+    found = random_clusters.seeded(seed, random_clusters.LONG)
     found.policy = QUICK
-    found.judge = checking.faults
+    found.judge = plan_checks.faults
     found.live()
     left = found.works.keys() - found.ended.keys()
     assert not [name for name in sorted(left) if fits_alone(found, name)]

@@ -32,7 +32,9 @@ def test_a_slice_moves_beside_another_so_that_a_whole_gpu_is_free() -> None:
 def test_nothing_moves_where_the_slices_would_not_fit_together() -> None:
     made = two_boards(stories.queue("a", gpu=4))
     stories.runs(made, "one", "a", ("n0", "gpu-0-3g-0"), when=LARGE)
-    stories.runs(made, "two", "a", ("n0", "gpu-0-1g-4"), when=SMALL)  # in the middle of where a large one would go
+    stories.runs(
+        made, "two", "a", ("n0", "gpu-0-1g-4"), when=SMALL
+    )  # in the middle of where a large one would go
     stories.runs(made, "other", "a", ("n1", "gpu-0-3g-0"), when=LARGE, since=600)
     stories.waits(made, "whole", "a", when=WHOLE)
     done = stories.decided(made)
@@ -40,10 +42,19 @@ def test_nothing_moves_where_the_slices_would_not_fit_together() -> None:
     assert stories.nominated(done) == {}
 
 
-def test_a_large_slice_is_reclaimed_from_small_ones_on_one_gpu_and_no_more_of_them_than_it_takes() -> None:
+def test_a_large_slice_is_reclaimed_from_small_ones_on_one_gpu_and_no_more_of_them_than_it_takes() -> (
+    None
+):
     made = two_boards(stories.queue("rich", gpu=0), stories.queue("due", gpu=1))
     for index in range(7):
-        stories.runs(made, f"small-{index}", "rich", ("n0", f"gpu-0-1g-{index}"), when=SMALL, since=700 - index)
+        stories.runs(
+            made,
+            f"small-{index}",
+            "rich",
+            ("n0", f"gpu-0-1g-{index}"),
+            when=SMALL,
+            since=700 - index,
+        )
     stories.runs(made, "pair", "due", ("n1", "gpu-0-3g-0"), when=LARGE)
     stories.runs(made, "more", "rich", ("n1", "gpu-0-3g-4"), when=LARGE, since=9000)
     stories.waits(made, "large", "due", when=LARGE)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import meta, topologies
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.custom import topologies
 from dovetail.world.world import World
 from tests.batch import stories
 from tests.schedule import build
@@ -16,10 +17,14 @@ RACK = "example.com/rack"
 
 def rack(cap: int | None, *, label: str = RACK, alias: str = "rack") -> topologies.Topology:
     level = topologies.Level(node_label=label, alias=alias, power_cap_watts=cap)
-    return topologies.Topology(metadata=meta.ObjectMeta(name="site"), spec=topologies.TopologySpec(levels=(level,)))
+    return topologies.Topology(
+        metadata=meta.ObjectMeta(name="site"), spec=topologies.TopologySpec(levels=(level,))
+    )
 
 
-def site(*queues: Any, cap: int | None = None, racks: tuple[str, ...] = ("r1", "r2"), gpus: int = 4) -> World:
+def site(
+    *queues: Any, cap: int | None = None, racks: tuple[str, ...] = ("r1", "r2"), gpus: int = 4
+) -> World:
     """A node of H100s (700 W each) in every rack."""
     made = stories.world(rack(cap), *queues)
     for name in racks:
@@ -62,7 +67,9 @@ def test_a_slice_is_charged_its_part_of_the_board() -> None:
 
 
 def test_counted_gpus_are_rated_by_the_label_of_their_node() -> None:
-    node = build.node("n0", allocatable={"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.product": "Tesla-T4"})
+    node = build.node(
+        "n0", allocatable={"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.product": "Tesla-T4"}
+    )
     made = stories.world(node, stories.queue("a", power_cap_watts=150))
     for number in range(3):
         build.put(made, stories.pod(f"p{number}", "a", gpus=1))
@@ -70,7 +77,9 @@ def test_counted_gpus_are_rated_by_the_label_of_their_node() -> None:
 
 
 def test_a_board_nobody_knows_counts_as_the_hungriest() -> None:
-    made = stories.world(build.node("n0"), build.gpu_slice("n0", 4), stories.queue("a", power_cap_watts=1400))
+    made = stories.world(
+        build.node("n0"), build.gpu_slice("n0", 4), stories.queue("a", power_cap_watts=1400)
+    )
     queue_up(made, 2)
     assert len(stories.decided(made).placements) == 1
 
@@ -113,5 +122,7 @@ def test_a_gang_starts_within_the_cap_or_not_at_all(cap: int, placed: int) -> No
     made = site(stories.queue("a"), cap=cap, racks=("r1",))
     for number in range(max(placed, 1)):
         build.put(made, build.claim(f"c{number}"))
-        build.put(made, stories.member(f"m{number}", "a", "gang", max(placed, 1), uses=[f"c{number}"]))
+        build.put(
+            made, stories.member(f"m{number}", "a", "gang", max(placed, 1), uses=[f"c{number}"])
+        )
     assert len(stories.decided(made).placements) == placed

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import gangs, meta, pods, policy, wishes
-from dovetail.schedule.yielding import prospects
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import pods
+from dovetail.model import gangs, policy, workload_annotations
+from dovetail.schedule.evict import preemption_bound
 from dovetail.world.events import Deleted
 from dovetail.world.world import World
 from tests.batch import stories
@@ -38,7 +40,9 @@ def outcome(made: World, **options: Any) -> tuple[dict[str, str], dict[str, str]
 
 
 def test_a_pod_without_a_controller_yields_to_a_higher_priority() -> None:
-    made = world(pod("runs", cpu="8", node="n0", priority=1000), pod("important", cpu="8", priority=2000))
+    made = world(
+        pod("runs", cpu="8", node="n0", priority=1000), pod("important", cpu="8", priority=2000)
+    )
     done = stories.decided(made)
     assert stories.evicted(done) == {"runs": "Preempted"}
     assert stories.nominated(done) == {"important": "n0"}
@@ -46,7 +50,9 @@ def test_a_pod_without_a_controller_yields_to_a_higher_priority() -> None:
 
 
 def test_nobody_yields_to_an_equal_priority() -> None:
-    made = world(pod("runs", cpu="8", node="n0", priority=1000), pod("equal", cpu="8", priority=1000))
+    made = world(
+        pod("runs", cpu="8", node="n0", priority=1000), pod("equal", cpu="8", priority=1000)
+    )
     done = stories.decided(made)
     assert not done.evictions
     assert "lacks cpu" in stories.why(done, "equal")
@@ -58,13 +64,21 @@ def test_a_negative_priority_yields_to_none() -> None:
 
 
 def test_a_pod_that_says_never_waits() -> None:
-    made = world(pod("runs", cpu="8", node="n0"), pod("polite", cpu="8", priority=10, preemptionPolicy="Never"))
+    made = world(
+        pod("runs", cpu="8", node="n0"),
+        pod("polite", cpu="8", priority=10, preemptionPolicy="Never"),
+    )
     assert outcome(made) == ({}, {})
 
 
 def test_a_pod_that_may_evict_only_later_is_asked_about_again_then() -> None:
-    late = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}, "creationTimestamp": stories.stamp(200)}
-    made = world(pod("runs", cpu="8", node="n0"), pod("patient", cpu="8", priority=10, metadata=late))
+    late = {
+        "annotations": {workload_annotations.MAY_EVICT_AFTER: "300"},
+        "creationTimestamp": stories.stamp(200),
+    }
+    made = world(
+        pod("runs", cpu="8", node="n0"), pod("patient", cpu="8", priority=10, metadata=late)
+    )
     done = stories.decided(made)
     assert not done.evictions
     assert done.wake_at == stories.NOW + datetime.timedelta(seconds=100)
@@ -82,7 +96,12 @@ def test_pods_of_other_schedulers_are_left_alone() -> None:
 
 
 def test_work_that_says_it_is_not_preemptible_stays() -> None:
-    kept = pod("kept", cpu="8", node="n0", metadata={"annotations": {wishes.PREEMPTIBLE: "false"}})
+    kept = pod(
+        "kept",
+        cpu="8",
+        node="n0",
+        metadata={"annotations": {workload_annotations.PREEMPTIBLE: "false"}},
+    )
     made = world(kept, pod("important", cpu="8", priority=10))
     assert outcome(made) == ({}, {})
 
@@ -95,7 +114,10 @@ def test_a_pod_that_may_not_be_evicted_for_now_is_spared() -> None:
         nodes=2,
     )
     assert outcome(made) == ({"important": "n0"}, {"protected": "Preempted"})
-    assert outcome(made, spared={"uid-of-protected"}) == ({"important": "n1"}, {"other": "Preempted"})
+    assert outcome(made, spared={"uid-of-protected"}) == (
+        {"important": "n1"},
+        {"other": "Preempted"},
+    )
 
 
 # Which of several
@@ -104,14 +126,25 @@ def test_a_pod_that_may_not_be_evicted_for_now_is_spared() -> None:
 @pytest.mark.parametrize(
     ("there", "node"),
     [
-        ({"n0": [(5, 100)], "n1": [(4, 100), (4, 100)]}, "n1"),  # the highest priority of the victims comes first
+        (
+            {"n0": [(5, 100)], "n1": [(4, 100), (4, 100)]},
+            "n1",
+        ),  # the highest priority of the victims comes first
         ({"n0": [(5, 100), (4, 100)], "n1": [(5, 100), (3, 100)]}, "n1"),  # then their sum
-        ({"n0": [(-5, 100), (-5, 100)], "n1": [(-5, 100)]}, "n1"),  # in which two count more than one
+        (
+            {"n0": [(-5, 100), (-5, 100)], "n1": [(-5, 100)]},
+            "n1",
+        ),  # in which two count more than one
         ({"n0": [(5, 900)], "n1": [(5, 100)]}, "n1"),  # then whose most important started last
-        ({"n0": [(5, 100)], "n1": [(5, 100)]}, "n0"),  # then the name, so that it is the same each time
+        (
+            {"n0": [(5, 100)], "n1": [(5, 100)]},
+            "n0",
+        ),  # then the name, so that it is the same each time
     ],
 )
-def test_the_node_is_chosen_whose_victims_matter_least(there: dict[str, list[tuple[int, int]]], node: str) -> None:
+def test_the_node_is_chosen_whose_victims_matter_least(
+    there: dict[str, list[tuple[int, int]]], node: str
+) -> None:
     made = world(pod("important", cpu="10", priority=10), nodes=2)
     for name, listed in there.items():
         for number, (priority, since) in enumerate(listed):
@@ -153,8 +186,13 @@ def test_each_pod_that_waits_finds_victims_of_its_own() -> None:
 def test_devices_of_a_claim_become_free() -> None:
     made = stories.world(*stories.boards("n0", 2, stories.H100, "Hopper"))
     for number, priority in enumerate((5, 0)):
-        build.put(made, stories.holding(f"claim-{number}", ("n0", f"gpu-{number}"), users=[f"runs-{number}"]))
-        build.put(made, pod(f"runs-{number}", node="n0", priority=priority, uses=(f"claim-{number}",)))
+        build.put(
+            made,
+            stories.holding(f"claim-{number}", ("n0", f"gpu-{number}"), users=[f"runs-{number}"]),
+        )
+        build.put(
+            made, pod(f"runs-{number}", node="n0", priority=priority, uses=(f"claim-{number}",))
+        )
     build.put(made, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
     assert outcome(made) == ({"important": "n0"}, {"runs-1": "Preempted"})
 
@@ -162,7 +200,11 @@ def test_devices_of_a_claim_become_free() -> None:
 def test_pods_that_share_devices_go_together_and_only_if_all_may() -> None:
     made = stories.world(*stories.boards("n0", 1, stories.H100, "Hopper"))
     build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=["one", "two"]))
-    build.put(made, pod("one", node="n0", uses=("shared",)), pod("two", node="n0", uses=("shared",), priority=3))
+    build.put(
+        made,
+        pod("one", node="n0", uses=("shared",)),
+        pod("two", node="n0", uses=("shared",), priority=3),
+    )
     build.put(made, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
     assert outcome(made) == ({"important": "n0"}, {"one": "Preempted", "two": "Preempted"})
     build.put(made, pod("two", node="n0", uses=("shared",), priority=20))
@@ -178,15 +220,24 @@ def test_gpus_of_a_device_plugin_become_free() -> None:
 
 def test_a_host_port_becomes_free() -> None:
     wanted = {"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}
-    made = world(pod("runs", node="n0", **wanted), pod("other", node="n0"), pod("important", priority=10, **wanted))
+    made = world(
+        pod("runs", node="n0", **wanted),
+        pod("other", node="n0"),
+        pod("important", priority=10, **wanted),
+    )
     assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
 def test_whoever_does_not_bear_the_pod_beside_it_goes() -> None:
-    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    term = {
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     web = {"metadata": {"labels": {"app": "web"}}}
-    made = world(pod("runs", node="n0", affinity=alone, **web), pod("important", priority=10, **web))
+    made = world(
+        pod("runs", node="n0", affinity=alone, **web), pod("important", priority=10, **web)
+    )
     assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
@@ -195,7 +246,9 @@ def test_whoever_does_not_bear_the_pod_beside_it_goes() -> None:
 
 def member(name: str, gang: str, least: int, **facts: Any) -> pods.Pod:
     labels = {gangs.GANG_LABEL: gang, gangs.MIN_LABEL: str(least)}
-    return pod(name, metadata={"labels": labels, "annotations": {gangs.MIN_LABEL: str(least)}}, **facts)
+    return pod(
+        name, metadata={"labels": labels, "annotations": {gangs.MIN_LABEL: str(least)}}, **facts
+    )
 
 
 def test_a_gang_preempts_for_all_its_pods() -> None:
@@ -213,11 +266,15 @@ def test_a_gang_that_could_not_start_as_a_whole_ends_nobody() -> None:
 
 
 def test_a_gang_at_its_minimum_goes_as_a_whole_and_one_above_it_in_part() -> None:
-    made = world(*(member(f"g{number}", "g", 2, cpu="8", node=f"n{number}") for number in range(2)), nodes=2)
+    made = world(
+        *(member(f"g{number}", "g", 2, cpu="8", node=f"n{number}") for number in range(2)), nodes=2
+    )
     build.put(made, pod("important", cpu="8", priority=10))
     nominated, evicted = outcome(made)
     assert (len(nominated), evicted) == (1, {"g0": "Preempted", "g1": "Preempted"})
-    build.put(made, *(member(f"g{number}", "g", 1, cpu="8", node=f"n{number}") for number in range(2)))
+    build.put(
+        made, *(member(f"g{number}", "g", 1, cpu="8", node=f"n{number}") for number in range(2))
+    )
     assert len(outcome(made)[1]) == 1
 
 
@@ -227,18 +284,26 @@ def test_a_gang_at_its_minimum_goes_as_a_whole_and_one_above_it_in_part() -> Non
 def test_where_priority_could_not_help_it_is_not_tried() -> None:
     """A yes costs a decision about everybody."""
     made = world(pod("runs", cpu="2", node="n0"), pod("equal", cpu="4", node="n0", priority=10))
-    asked = prospects.Prospects(made, policy.DEFAULT)
+    asked = preemption_bound.PreemptionBound(made, policy.DEFAULT)
     assert not asked.might_help(pod("plain", cpu="6"))
     assert not asked.might_help(pod("polite", cpu="6", priority=10, preemptionPolicy="Never"))
     assert not asked.might_help(pod("too-big", cpu="7", priority=10))
     assert asked.might_help(pod("fits", cpu="6", priority=10))
     no_preemption = policy.Policy(steps=(policy.Step.ALLOCATE,))
-    assert not prospects.Prospects(made, no_preemption).might_help(pod("fits", cpu="6", priority=10))
+    assert not preemption_bound.PreemptionBound(made, no_preemption).might_help(
+        pod("fits", cpu="6", priority=10)
+    )
 
 
 def test_the_lowest_priority_that_runs_follows_every_change() -> None:
-    made = world(pod("a", node="n0", priority=5, schedulerName="ours"), pod("b", node="n0", priority=-1))
-    assert (made.lowest_priority(()), made.lowest_priority(("ours",)), made.lowest_priority(("others",))) == (
+    made = world(
+        pod("a", node="n0", priority=5, schedulerName="ours"), pod("b", node="n0", priority=-1)
+    )
+    assert (
+        made.lowest_priority(()),
+        made.lowest_priority(("ours",)),
+        made.lowest_priority(("others",)),
+    ) == (
         -1,
         5,
         None,
@@ -266,7 +331,10 @@ def test_a_decision_about_one_pod_speaks_of_no_other() -> None:
 def test_the_same_is_decided_without_anything_remembered() -> None:
     made = world(nodes=3)
     for number in range(9):
-        build.put(made, pod(f"r{number}", cpu="3", node=f"n{number % 3}", priority=number, since=100 + number))
+        build.put(
+            made,
+            pod(f"r{number}", cpu="3", node=f"n{number % 3}", priority=number, since=100 + number),
+        )
     build.put(made, pod("one", cpu="6", priority=20), pod("two", cpu="6", priority=20))
     assert stories.decided(made) == stories.decided(made, policy=policy.Policy(memo=False))
 
@@ -274,7 +342,9 @@ def test_the_same_is_decided_without_anything_remembered() -> None:
 # Beside queues
 
 
-def test_where_queues_exist_pods_without_one_preempt_each_other_and_what_is_not_made_again_stays() -> None:
+def test_where_queues_exist_pods_without_one_preempt_each_other_and_what_is_not_made_again_stays() -> (
+    None
+):
     queue = stories.queue("a", gpu=1)
     elsewhere = meta.LabelSelector(match_labels={"team": "a"})
     made = stories.world(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.model import policy
-from dovetail.schedule.queues import amounts, silicon, tariff
+from dovetail.schedule.queue import amounts, gpu_types, pricing
 from dovetail.world.world import World
 from tests.batch import stories
 from tests.schedule import build
@@ -23,9 +23,9 @@ SHARED = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia.com/
 CLASS_DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 
 
-def priced(made: World, name: str, *types: str) -> tariff.Price:
+def priced(made: World, name: str, *types: str) -> pricing.Price:
     """What a waiting pod costs where these types are bounded."""
-    return tariff.Tariff(made, policy.Batch(), types).waiting(made.pods[f"uid-of-{name}"])
+    return pricing.Pricing(made, policy.Batch(), types).waiting(made.pods[f"uid-of-{name}"])
 
 
 def mixed(*queues: Any) -> World:
@@ -40,20 +40,28 @@ def mixed(*queues: Any) -> World:
 def test_a_type_is_charged_in_silicon_beside_the_whole() -> None:
     made = stories.runs(mixed(stories.queue("a")), "one", "a", ("hopper", "gpu-0"))
     types = (stories.H100_NAME, "gpu/architecture.hopper", CLASS_DEVICES)
-    book = tariff.Tariff(made, policy.Batch(), types)
+    book = pricing.Pricing(made, policy.Batch(), types)
     claim = made.claims["default", "one-claim"]
     assert claim.status.allocation is not None
-    cost = book.of_claim(("default", "one-claim"), claim.status.allocation)
-    assert cost == {"gpu": 1000, **{amounts.named(name): 1000 for name in types}}
+    cost = book.cost_of_claim(("default", "one-claim"), claim.status.allocation)
+    assert cost == {"gpu": 1000, **{amounts.canonical_name(name): 1000 for name in types}}
 
 
 def test_capacity_of_a_type_counts_a_board_once_however_it_can_be_cut() -> None:
-    made = stories.world(*stories.partitioned("cut"), *stories.boards("ampere", 2, stories.A100, "Ampere"))
-    types = (stories.H100_NAME, stories.A100_NAME, "gpu/mig.1g.10gb", "gpu/mig.3g.40gb", CLASS_DEVICES)
-    found = tariff.Tariff(made, policy.Batch(), types).capacity()
+    made = stories.world(
+        *stories.partitioned("cut"), *stories.boards("ampere", 2, stories.A100, "Ampere")
+    )
+    types = (
+        stories.H100_NAME,
+        stories.A100_NAME,
+        "gpu/mig.1g.10gb",
+        "gpu/mig.3g.40gb",
+        CLASS_DEVICES,
+    )
+    found = pricing.Pricing(made, policy.Batch(), types).capacity()
     assert found["gpu"] == 3000
-    assert found[amounts.named(stories.H100_NAME)] == 1000
-    assert found[amounts.named(stories.A100_NAME)] == 2000
+    assert found[amounts.canonical_name(stories.H100_NAME)] == 1000
+    assert found[amounts.canonical_name(stories.A100_NAME)] == 2000
     assert found["gpu/mig.1g.10gb"] == 1000
     assert found["gpu/mig.3g.40gb"] == 1000
     assert found[CLASS_DEVICES] == 3000
@@ -62,7 +70,7 @@ def test_capacity_of_a_type_counts_a_board_once_however_it_can_be_cut() -> None:
 def test_a_type_the_request_could_do_without_is_not_counted_before_it_is_placed() -> None:
     made = stories.waits(mixed(), "any", "a")
     stories.waits(made, "hopper-only", "a", 2, when=HOPPER)
-    named = amounts.named(stories.H100_NAME)
+    named = amounts.canonical_name(stories.H100_NAME)
     assert named not in priced(made, "any", stories.H100_NAME).most
     assert priced(made, "any", stories.H100_NAME).least["gpu"] == 1000
     assert priced(made, "hopper-only", stories.H100_NAME).least[named] == 2000
@@ -74,8 +82,16 @@ def test_of_first_available_either_may_come() -> None:
         {
             "name": "gpus",
             "firstAvailable": [
-                {"name": "whole", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": UNCUT}}]},
-                {"name": "slice", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": SMALL}}]},
+                {
+                    "name": "whole",
+                    "deviceClassName": "gpu",
+                    "selectors": [{"cel": {"expression": UNCUT}}],
+                },
+                {
+                    "name": "slice",
+                    "deviceClassName": "gpu",
+                    "selectors": [{"cel": {"expression": SMALL}}],
+                },
             ],
         }
     ]
@@ -83,24 +99,31 @@ def test_of_first_available_either_may_come() -> None:
     price = priced(made, "p", "gpu/mig.1g.10gb", stories.H100_NAME)
     assert (price.least["gpu"], price.most["gpu"]) == (143, 1000)
     assert "gpu/mig.1g.10gb" not in price.most
-    assert price.least[amounts.named(stories.H100_NAME)] == 143
+    assert price.least[amounts.canonical_name(stories.H100_NAME)] == 143
 
 
 def test_a_slice_and_a_whole_board_draw_on_one_quota() -> None:
     shares = {stories.H100_NAME: {"limit": 1}}
-    made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares))
+    made = stories.world(
+        *stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares)
+    )
     stories.runs(made, "slice", "a", ("one", "gpu-0-3g-0"), when=BIG)
     stories.waits(made, "whole", "a", when=UNCUT)
     stories.waits(made, "half", "a", when=BIG)
     done = stories.decided(made)
     assert set(stories.started(done)) == {"half"}
-    assert "1 in use and 1 wanted exceed its limit, 1 gpu/product.nvidia-h100-80gb-hbm3" in stories.why(done, "whole")
+    assert (
+        "1 in use and 1 wanted exceed its limit, 1 gpu/product.nvidia-h100-80gb-hbm3"
+        in stories.why(done, "whole")
+    )
 
 
 def test_two_quotas_cannot_both_spend_one_board() -> None:
     """A slice spends the quota of its profile and that of all GPUs: more profiles do not make more silicon."""
     shares = {"gpu": {"limit": 1}, "gpu/mig.1g.10gb": {"limit": 1}, "gpu/mig.3g.40gb": {"limit": 1}}
-    made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares))
+    made = stories.world(
+        *stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares)
+    )
     for number in range(5):
         stories.runs(made, f"small-{number}", "a", ("one", f"gpu-0-1g-{number}"), when=SMALL)
     stories.waits(made, "big", "a", when=BIG)
@@ -115,7 +138,9 @@ def test_a_limit_on_one_type_sends_work_to_another() -> None:
     for number in range(2):
         stories.waits(made, f"p{number}", "a")
     done = stories.decided(made)
-    assert list(stories.started(done).values()) == ["hopper"]  # though the first node by name has A100s
+    assert list(stories.started(done).values()) == [
+        "hopper"
+    ]  # though the first node by name has A100s
     assert "exceed its limit" in done.refusals[0].summary
 
 
@@ -140,8 +165,17 @@ def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() 
     limited = stories.queue("a", {"nic.deviceclass.resource.k8s.io/devices": {"limit": 2}})
     made = stories.world(build.node("n0"), nic, card, limited)
     for number in range(3):
-        wanted = [{"name": "nic", "exactly": {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1}}]
-        build.put(made, build.claim(f"c{number}", requests=wanted), stories.pod(f"p{number}", "a", uses=[f"c{number}"]))
+        wanted = [
+            {
+                "name": "nic",
+                "exactly": {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1},
+            }
+        ]
+        build.put(
+            made,
+            build.claim(f"c{number}", requests=wanted),
+            stories.pod(f"p{number}", "a", uses=[f"c{number}"]),
+        )
     done = stories.decided(made)
     assert len(done.placements) == 2
     assert "exceed its limit, 2 nic.deviceclass.resource.k8s.io/devices" in done.refusals[0].summary
@@ -169,7 +203,9 @@ def test_device_plugins_are_charged_by_what_node_labels_tell(
 
 def test_devices_behind_an_extended_resource_are_charged_once() -> None:
     backed = build.gpu_class("gpu", extendedResourceName="nvidia.com/gpu")
-    made = stories.world(*stories.boards("n0", 4, stories.H100, "Hopper"), stories.queue("a", {"gpu": {"limit": 2}}))
+    made = stories.world(
+        *stories.boards("n0", 4, stories.H100, "Hopper"), stories.queue("a", {"gpu": {"limit": 2}})
+    )
     build.put(made, backed)
     for number in range(4):
         build.put(made, stories.pod(f"p{number}", "a", gpus=1))
@@ -182,7 +218,12 @@ def test_devices_behind_an_extended_resource_are_charged_once() -> None:
 def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
     """Whole boards, slices, shares of a claim, counted GPUs, devices behind a resource: the books always agree."""
     backed = build.gpu_class("gpu", extendedResourceName="example.com/gpu")
-    shares = {"gpu": {"limit": 6}, stories.H100_NAME: {"limit": 9}, "gpu/mig.3g.40gb": {}, CLASS_DEVICES: {}}
+    shares = {
+        "gpu": {"limit": 6},
+        stories.H100_NAME: {"limit": 9},
+        "gpu/mig.3g.40gb": {},
+        CLASS_DEVICES: {},
+    }
     made = stories.world(
         *stories.boards("hopper", 2, stories.H100, "Hopper"),
         *stories.partitioned("cut"),
@@ -194,8 +235,14 @@ def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
     stories.waits(made, "whole", "a", when=UNCUT + " && " + HOPPER)
     stories.waits(made, "half", "a", when=BIG)
     build.put(made, build.claim("shared", when=SMALL))
-    build.put(made, stories.pod("one", "a", uses=["shared"]), stories.pod("two", "a", uses=["shared"]))
-    build.put(made, stories.pod("counted", "a", gpus=1), stories.pod("behind", "a", gpus=1, resource="example.com/gpu"))
+    build.put(
+        made, stories.pod("one", "a", uses=["shared"]), stories.pod("two", "a", uses=["shared"])
+    )
+    build.put(
+        made,
+        stories.pod("counted", "a", gpus=1),
+        stories.pod("behind", "a", gpus=1, resource="example.com/gpu"),
+    )
     done = stories.decided(made)
     assert len(done.placements) == 6
     again = stories.decided(stories.carried_out(made, done))
@@ -213,15 +260,19 @@ def test_all_devices_of_a_node_are_priced_as_so_many() -> None:
 
 
 def test_spellings_of_one_type_are_one_account() -> None:
-    assert amounts.named("gpu/product.NVIDIA-H100") == amounts.named("gpu/product.nvidia-h100")
-    assert amounts.named("nvidia.com/gpu") == "gpu"
-    assert amounts.named("example.com/nic") == "example.com/nic"
+    assert amounts.canonical_name("gpu/product.NVIDIA-H100") == amounts.canonical_name(
+        "gpu/product.nvidia-h100"
+    )
+    assert amounts.canonical_name("nvidia.com/gpu") == "gpu"
+    assert amounts.canonical_name("example.com/nic") == "example.com/nic"
 
 
-def test_rated_power_comes_from_the_catalogue_and_an_unknown_board_counts_as_the_hungriest() -> None:
-    assert silicon.watts_of("nvidia-h100-80gb-hbm3") == 700
-    assert silicon.watts_of("something-new") == max(
-        silicon.watts_of(name)
+def test_rated_power_comes_from_the_catalogue_and_an_unknown_board_counts_as_the_hungriest() -> (
+    None
+):
+    assert gpu_types.watts_of("nvidia-h100-80gb-hbm3") == 700
+    assert gpu_types.watts_of("something-new") == max(
+        gpu_types.watts_of(name)
         for name in ("nvidia-h100-80gb-hbm3", "nvidia-b200", "nvidia-b300", "tesla-t4", "unheard")
     )
 
@@ -232,7 +283,13 @@ ASKED = ("", HOPPER, UNCUT, SMALL, BIG, f"{SMALL} || {BIG}", f"{UNCUT} && {HOPPE
 
 def counted(node: str, device: str) -> dict[str, int]:
     """What a device is, by hand."""
-    profile, cost = ("1g.10gb", 143) if "-1g-" in device else ("3g.40gb", 500) if "-3g-" in device else ("", 1000)
+    profile, cost = (
+        ("1g.10gb", 143)
+        if "-1g-" in device
+        else ("3g.40gb", 500)
+        if "-3g-" in device
+        else ("", 1000)
+    )
     product = stories.A100_NAME if node == "ampere" else stories.H100_NAME
     return {"gpu": cost, product: cost, **({f"gpu/mig.{profile}": cost} if profile else {})}
 
@@ -242,7 +299,9 @@ def counted(node: str, device: str) -> dict[str, int]:
     st.dictionaries(st.sampled_from(LIMITED), st.integers(0, 3), max_size=4),
     st.lists(st.tuples(st.sampled_from(ASKED), st.integers(1, 2)), min_size=1, max_size=6),
 )
-def test_no_limit_of_any_type_is_ever_exceeded(limits: dict[str, int], asked: list[tuple[str, int]]) -> None:
+def test_no_limit_of_any_type_is_ever_exceeded(
+    limits: dict[str, int], asked: list[tuple[str, int]]
+) -> None:
     made = mixed(stories.queue("a", {name: {"limit": limit} for name, limit in limits.items()}))
     build.put(made, *stories.partitioned("cut"))
     for number, (when, count) in enumerate(asked):
@@ -250,7 +309,9 @@ def test_no_limit_of_any_type_is_ever_exceeded(limits: dict[str, int], asked: li
     done = stories.decided(made)
     found: dict[str, int] = {}
     for placement in done.placements:
-        for one in (result for given_ in placement.allocations for result in given_.result.devices.results):
+        for one in (
+            result for given_ in placement.allocations for result in given_.result.devices.results
+        ):
             for name, cost in counted(one.pool, one.device).items():
                 found[name] = found.get(name, 0) + cost
     assert all(found.get(name, 0) <= 1000 * limit for name, limit in limits.items())
@@ -261,19 +322,24 @@ def test_no_limit_of_any_type_is_ever_exceeded(limits: dict[str, int], asked: li
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(ASKED), st.integers(1, 2)), min_size=1, max_size=4))
-def test_a_waiting_pod_is_never_placed_for_less_or_more_than_it_was_priced(asked: list[tuple[str, int]]) -> None:
+def test_a_waiting_pod_is_never_placed_for_less_or_more_than_it_was_priced(
+    asked: list[tuple[str, int]],
+) -> None:
     made = mixed(stories.queue("a", {name: {} for name in LIMITED}))
     build.put(made, *stories.partitioned("cut"))
     for number, (when, count) in enumerate(asked):
         stories.waits(made, f"p{number}", "a", count, when=when)
-    prices = {name: priced(made, name, *LIMITED) for name in (f"p{number}" for number in range(len(asked)))}
-    book = tariff.Tariff(made, policy.Batch(), LIMITED)
+    prices = {
+        name: priced(made, name, *LIMITED)
+        for name in (f"p{number}" for number in range(len(asked)))
+    }
+    book = pricing.Pricing(made, policy.Batch(), LIMITED)
     for placement in stories.decided(made).placements:
         price = prices[placement.pod.name]
         held: dict[str, int] = {}
         for one in placement.allocations:
-            amounts.add(held, book.of_claim((one.claim.namespace, one.claim.name), one.result))
+            amounts.add(held, book.cost_of_claim((one.claim.namespace, one.claim.name), one.result))
         assert price.least.get("gpu", 0) <= held["gpu"] <= price.most["gpu"]
-        for name in map(amounts.named, LIMITED):
+        for name in map(amounts.canonical_name, LIMITED):
             assert price.least.get(name, 0) <= held.get(name, 0)
             assert name not in price.most or held[name] <= price.most[name]

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import hypothesis
 from hypothesis import strategies as st
 
-from dovetail.model import gangs, meta, pods
-from dovetail.schedule.gangs.jobs import THERE, Job, State, Team
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import pods
+from dovetail.model import gangs
+from dovetail.schedule.gang.jobs import THERE, Job, State, Team
 
 STATES = tuple(State)
 
@@ -55,7 +57,12 @@ class Counted:
 
     def rank(self, team: Team) -> tuple[bool, bool, float, str]:
         count = self.count(team)
-        return count >= team.min, team.min <= 0, count / team.min if team.min > 0 else 0.0, team.name
+        return (
+            count >= team.min,
+            team.min <= 0,
+            count / team.min if team.min > 0 else 0.0,
+            team.name,
+        )
 
 
 def drawn(rng: random.Random) -> Job:
@@ -74,7 +81,9 @@ def drawn(rng: random.Random) -> Job:
     )
     members = {}
     for index in range(rng.randint(1, 14)):
-        pod = pods.Pod(metadata=meta.ObjectMeta(name=f"p{index:02d}", namespace="default", uid=f"p{index:02d}"))
+        pod = pods.Pod(
+            metadata=meta.ObjectMeta(name=f"p{index:02d}", namespace="default", uid=f"p{index:02d}")
+        )
         members[f"p{index:02d}"] = (pod, rng.choice(leaves))
     return Job(gang, members, queue="", is_preemptible=True)
 
@@ -86,7 +95,7 @@ def every_team(team: Team) -> Iterator[Team]:
 
 
 @hypothesis.given(st.randoms(use_true_random=False))
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=150)
 def test_what_is_kept_is_what_is_counted(rng: random.Random) -> None:
     job = drawn(rng)
     startable = State.WAITING
@@ -100,8 +109,8 @@ def test_what_is_kept_is_what_is_counted(rng: random.Random) -> None:
         assert job.has_active == (State.ACTIVE in job.state.values())
         assert job.has_waiting == (not {State.WAITING, State.GATED}.isdisjoint(job.state.values()))
         if rng.random() < 0.1:
-            startable = rng.choice((State.WAITING, State.TAKEN))
-            job.refill(is_on=startable is State.TAKEN)
+            startable = rng.choice((State.WAITING, State.EVICTED))
+            job.refill(is_on=startable is State.EVICTED)
         elif rng.random() < 0.05:
             job.reset()
             startable = State.WAITING

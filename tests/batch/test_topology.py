@@ -7,8 +7,8 @@ from typing import Any
 
 from dovetail.model import gangs
 from dovetail.world.events import Object
-from tests.batch import living
-from tests.batch.living import Ask, Cluster
+from tests.batch import simulated_cluster
+from tests.batch.simulated_cluster import Ask, Cluster
 from tests.schedule import build
 
 ZONE, RACK = "zone", "rack"
@@ -25,12 +25,14 @@ def rack(zone: str, name: str, *, nodes: int, gpus: int = 2) -> list[Object]:
     return found
 
 
-def place(**wish: Any) -> gangs.TopologyWish:
-    return gangs.TopologyWish(**{"topology": "place", **wish})
+def place(**wish: Any) -> gangs.TopologyRequest:
+    return gangs.TopologyRequest(**{"topology": "place", **wish})
 
 
 def cluster(*racks: list[Object]) -> Cluster:
-    return Cluster([living.topology("place", ZONE, RACK), *(one for part in racks for one in part)])
+    return Cluster(
+        [simulated_cluster.topology("place", ZONE, RACK), *(one for part in racks for one in part)]
+    )
 
 
 def racks_of(found: Cluster, name: str) -> list[str]:
@@ -40,14 +42,14 @@ def racks_of(found: Cluster, name: str) -> list[str]:
 
 def test_the_tightest_rack_that_fits_is_taken() -> None:
     found = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("a", "3", nodes=1))
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
+    found.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
     found.settle()
     assert racks_of(found, "train") == ["a2"] * 4
 
 
 def test_a_required_rack_is_required() -> None:
     found = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
+    found.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
     found.settle()
     assert not found.running("gang/train")
     [why, *_] = found.decided().refusals
@@ -56,18 +58,22 @@ def test_a_required_rack_is_required() -> None:
 
 def test_a_preferred_rack_gives_way_to_the_zone_and_then_to_anywhere() -> None:
     wide = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1), rack("b", "1", nodes=1))
-    wide.submit(living.gang("train", *[WHOLE] * 4, topology=place(preferred=RACK)))
+    wide.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(preferred=RACK)))
     wide.settle()
     assert sorted(racks_of(wide, "train")) == ["a1", "a1", "a2", "a2"]
     apart = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=1))
-    apart.submit(living.gang("train", *[WHOLE] * 4, topology=place(preferred=RACK)))
+    apart.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(preferred=RACK)))
     apart.settle()
     assert sorted(racks_of(apart, "train")) == ["a1", "a1", "b1", "b1"]
 
 
 def test_what_is_required_for_ten_minutes_is_preferred_afterwards() -> None:
     found = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(required=RACK, relax_after_seconds=600)))
+    found.submit(
+        simulated_cluster.gang(
+            "train", *[WHOLE] * 4, topology=place(required=RACK, relax_after_seconds=600)
+        )
+    )
     found.settle()
     assert not found.running("gang/train")
     assert found.decided().wake_at == found.now.replace(minute=10)
@@ -81,19 +87,36 @@ def test_what_is_required_for_ten_minutes_is_preferred_afterwards() -> None:
 
 def test_a_gang_that_grows_stays_where_it_has_to_be() -> None:
     found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
-    found.submit(living.gang("small", *[WHOLE] * 3, topology=place(required=RACK), is_preemptible=False))
+    found.submit(
+        simulated_cluster.gang(
+            "small", *[WHOLE] * 3, topology=place(required=RACK), is_preemptible=False
+        )
+    )
     found.settle()
-    found.submit(living.gang("wide", *[WHOLE] * 4, least=1, topology=place(required=RACK)))
+    found.submit(
+        simulated_cluster.gang("wide", *[WHOLE] * 4, least=1, topology=place(required=RACK))
+    )
     found.settle()
     assert racks_of(found, "small") == ["a1"] * 3
     assert racks_of(found, "wide") == ["a1"]  # where one was left; the free rack is another one
 
 
 def test_groups_have_domains_of_their_own_inside_that_of_the_gang() -> None:
-    found = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1), rack("b", "1", nodes=1), rack("b", "2", nodes=4))
-    groups = tuple(gangs.Group(name=name, min=2, topology=place(required=RACK)) for name in ("left", "right"))
+    found = cluster(
+        rack("a", "1", nodes=1),
+        rack("a", "2", nodes=1),
+        rack("b", "1", nodes=1),
+        rack("b", "2", nodes=4),
+    )
+    groups = tuple(
+        gangs.Group(name=name, min=2, topology=place(required=RACK)) for name in ("left", "right")
+    )
     seats = ("left", "left", "right", "right")
-    found.submit(living.gang("set", *[WHOLE] * 4, groups=groups, seats=seats, topology=place(required=ZONE)))
+    found.submit(
+        simulated_cluster.gang(
+            "set", *[WHOLE] * 4, groups=groups, seats=seats, topology=place(required=ZONE)
+        )
+    )
     found.settle()
     assert racks_of(found, "set") in (["a1", "a1", "a2", "a2"], ["a2", "a2", "a1", "a1"])
 
@@ -103,7 +126,9 @@ def test_groups_have_domains_of_their_own_inside_that_of_the_gang() -> None:
 
 def test_a_gang_in_lots_of_four_has_each_lot_in_one_rack() -> None:
     found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=2), rack("b", "1", nodes=3))
-    found.submit(living.gang("train", *[WHOLE] * 12, topology=place(required=RACK, segment=4)))
+    found.submit(
+        simulated_cluster.gang("train", *[WHOLE] * 12, topology=place(required=RACK, segment=4))
+    )
     found.settle()
     racks = racks_of(found, "train")
     assert [len({*racks[start : start + 4]}) for start in (0, 4, 8)] == [1, 1, 1]
@@ -112,27 +137,40 @@ def test_a_gang_in_lots_of_four_has_each_lot_in_one_rack() -> None:
 
 def test_lots_are_all_or_nothing_together() -> None:
     found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=1), rack("b", "1", nodes=1))
-    found.submit(living.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4)))
+    found.submit(
+        simulated_cluster.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4))
+    )
     found.settle()
     assert not found.running("gang/train")
     assert "a lot of 4 pods" in found.decided().refusals[0].summary
 
 
 def test_lots_prefer_to_be_near_each_other() -> None:
-    far = [rack("a", "1", nodes=1), rack("a", "2", nodes=3), rack("b", "1", nodes=1), rack("b", "2", nodes=1)]
+    far = [
+        rack("a", "1", nodes=1),
+        rack("a", "2", nodes=3),
+        rack("b", "1", nodes=1),
+        rack("b", "2", nodes=1),
+    ]
     found = cluster(*far)
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(required=RACK, preferred=ZONE, segment=2)))
+    found.submit(
+        simulated_cluster.gang(
+            "train", *[WHOLE] * 4, topology=place(required=RACK, preferred=ZONE, segment=2)
+        )
+    )
     found.settle()
     assert collections.Counter(racks_of(found, "train")) == {"b1": 2, "b2": 2}
 
 
 def test_a_lost_pod_comes_back_to_its_lot() -> None:
     found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
-    found.submit(living.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4)))
+    found.submit(
+        simulated_cluster.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4))
+    )
     found.settle()
     lost = found.running("gang/train")[1]
     found.delete(lost.metadata.uid)
-    found.advance(living.GRACE)
+    found.advance(simulated_cluster.GRACE)
     found.settle()
     assert collections.Counter(racks_of(found, "train")) == {"a1": 4, "a2": 4}
 
@@ -142,17 +180,25 @@ def test_a_lost_pod_comes_back_to_its_lot() -> None:
 
 def test_pods_that_are_spread_go_to_as_many_racks_as_there_are() -> None:
     found = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("b", "1", nodes=1))
-    found.submit(living.gang("serve", *[WHOLE] * 3, topology=place(preferred=RACK, spread=True)))
+    found.submit(
+        simulated_cluster.gang("serve", *[WHOLE] * 3, topology=place(preferred=RACK, spread=True))
+    )
     found.settle()
     assert sorted(racks_of(found, "serve")) == ["a1", "a2", "b1"]
-    found.submit(living.gang("more", *[WHOLE] * 6, topology=place(preferred=RACK, spread=True)))
+    found.submit(
+        simulated_cluster.gang("more", *[WHOLE] * 6, topology=place(preferred=RACK, spread=True))
+    )
     found.settle()
     assert collections.Counter(racks_of(found, "more")) == {"a1": 3, "a2": 2, "b1": 1}
 
 
 def test_pods_that_are_spread_stay_in_the_zone_they_have_to_be_in() -> None:
     found = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=1), rack("b", "2", nodes=1))
-    found.submit(living.gang("serve", *[WHOLE] * 3, topology=place(required=ZONE, preferred=RACK, spread=True)))
+    found.submit(
+        simulated_cluster.gang(
+            "serve", *[WHOLE] * 3, topology=place(required=ZONE, preferred=RACK, spread=True)
+        )
+    )
     found.settle()
     assert collections.Counter(racks_of(found, "serve")) in ({"b1": 2, "b2": 1}, {"b1": 1, "b2": 2})
 
@@ -162,19 +208,25 @@ def test_pods_that_are_spread_stay_in_the_zone_they_have_to_be_in() -> None:
 
 def test_without_the_name_of_a_topology_any_that_has_the_level_is_meant() -> None:
     found = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=2))
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK)))
+    found.submit(
+        simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK))
+    )
     found.settle()
     assert racks_of(found, "train") == ["b1"] * 4  # rack 1 of zone a is another rack
 
 
 def test_a_label_no_topology_has_is_a_level_of_its_own() -> None:
     found = Cluster([*rack("a", "1", nodes=1), *rack("b", "1", nodes=1), *rack("b", "2", nodes=1)])
-    found.submit(living.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK)))
+    found.submit(
+        simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK))
+    )
     found.settle()
     assert sorted(racks_of(found, "train")) == ["a1", "a1", "b1", "b1"]
-    found.submit(living.gang("lost", WHOLE, topology=place(topology="", required="row")))
+    found.submit(simulated_cluster.gang("lost", WHOLE, topology=place(topology="", required="row")))
     found.settle()
-    assert "no Topology has a level row, and no node that label" in found.decided().refusals[0].summary
+    assert (
+        "no Topology has a level row, and no node that label" in found.decided().refusals[0].summary
+    )
 
 
 # GB200 NVL72: 18 nodes of four GPUs are one NVLink clique
@@ -200,14 +252,14 @@ def nvl72(clique: str, *, nodes: int = 18) -> list[Object]:
     return found
 
 
-def clique() -> gangs.TopologyWish:
-    return gangs.TopologyWish(topology="", required=CLIQUE)
+def clique() -> gangs.TopologyRequest:
+    return gangs.TopologyRequest(topology="", required=CLIQUE)
 
 
 def test_seventy_two_gpus_are_one_island_and_seventy_three_are_none() -> None:
     found = Cluster([*nvl72("left"), *nvl72("right")])
-    found.submit(living.gang("whole", *[Ask(gpus=4)] * 18, topology=clique()))
-    found.submit(living.gang("more", *[Ask(gpus=4)] * 19, topology=clique()))
+    found.submit(simulated_cluster.gang("whole", *[Ask(gpus=4)] * 18, topology=clique()))
+    found.submit(simulated_cluster.gang("more", *[Ask(gpus=4)] * 19, topology=clique()))
     found.settle()
     assert len({node.rpartition("-")[0] for node in found.nodes_of("gang/whole")}) == 1
     assert len(found.running("gang/whole")) == 18
@@ -217,19 +269,23 @@ def test_seventy_two_gpus_are_one_island_and_seventy_three_are_none() -> None:
 def test_two_gangs_share_an_island_before_another_is_broken_into() -> None:
     found = Cluster([*nvl72("left"), *nvl72("right")])
     for name in ("a", "b", "c"):
-        found.submit(living.gang(name, *[Ask(gpus=4)] * 6, topology=clique()))
+        found.submit(simulated_cluster.gang(name, *[Ask(gpus=4)] * 6, topology=clique()))
         found.settle()
-    islands = {node.rpartition("-")[0] for name in ("a", "b", "c") for node in found.nodes_of(f"gang/{name}")}
+    islands = {
+        node.rpartition("-")[0]
+        for name in ("a", "b", "c")
+        for node in found.nodes_of(f"gang/{name}")
+    }
     assert len(islands) == 1
 
 
 def test_below_the_node_devices_say_what_is_linked() -> None:
     attribute = f"{build.DRIVER}/numa"
     found = Cluster(nvl72("left", nodes=1))
-    found.submit(living.gang("first", WHOLE))
+    found.submit(simulated_cluster.gang("first", WHOLE))
     found.settle()
-    found.submit(living.gang("pair", Ask(gpus=2, same=attribute), topology=clique()))
-    found.submit(living.gang("third", Ask(gpus=2, same=attribute), topology=clique()))
+    found.submit(simulated_cluster.gang("pair", Ask(gpus=2, same=attribute), topology=clique()))
+    found.submit(simulated_cluster.gang("third", Ask(gpus=2, same=attribute), topology=clique()))
     found.settle()
     assert len(found.running("gang/pair")) == 1
     assert not found.running("gang/third")  # one GPU is left
@@ -238,4 +294,7 @@ def test_below_the_node_devices_say_what_is_linked() -> None:
         for key, one in found.world.claims.items()
         if key[1].startswith("pair") and one.status.allocation is not None
     ]
-    assert {result.device for result in held.devices.results} in ({"gpu-0", "gpu-1"}, {"gpu-2", "gpu-3"})
+    assert {result.device for result in held.devices.results} in (
+        {"gpu-0", "gpu-1"},
+        {"gpu-2", "gpu-3"},
+    )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import gangs, meta, policy, wishes
+from dovetail.kubetypes import meta
+from dovetail.model import gangs, policy, workload_annotations
 from dovetail.world.world import World
 from tests.batch import stories
 from tests.schedule import build
@@ -24,7 +25,7 @@ def gang_of(made: World, name: str) -> gangs.GangKey:
 
 
 def checkpoint(seconds_ago: float) -> dict[str, str]:
-    return {wishes.LAST_CHECKPOINT: stories.stamp(seconds_ago)}
+    return {workload_annotations.LAST_CHECKPOINT: stories.stamp(seconds_ago)}
 
 
 # Lost work
@@ -40,7 +41,9 @@ def test_without_checkpoints_the_youngest_yields() -> None:
 
 def test_with_a_checkpoint_the_one_that_loses_least_yields() -> None:
     made = full(stories.queue("a", gpu=2))
-    build.put(made, stories.pod("saved", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(60)))
+    build.put(
+        made, stories.pod("saved", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(60))
+    )
     build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
     done = stories.decided(made)
@@ -50,7 +53,9 @@ def test_with_a_checkpoint_the_one_that_loses_least_yields() -> None:
 
 def test_a_checkpoint_of_the_future_is_none() -> None:
     made = full(stories.queue("a", gpu=2))
-    build.put(made, stories.pod("liar", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(-3600)))
+    build.put(
+        made, stories.pod("liar", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(-3600))
+    )
     build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
     assert stories.evicted(stories.decided(made)) == {"young": "Preempted"}
@@ -60,7 +65,10 @@ def test_lost_work_is_capped() -> None:
     """Beyond the cap both lose the same, and age decides again."""
     made = full(stories.queue("a", gpu=2))
     build.put(made, stories.pod("less", "a", gpus=1, node="n0", since=9000, age=20_000))
-    build.put(made, stories.pod("younger", "a", gpus=1, node="n0", since=9500, annotations=checkpoint(9200)))
+    build.put(
+        made,
+        stories.pod("younger", "a", gpus=1, node="n0", since=9500, annotations=checkpoint(9200)),
+    )
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
     assert stories.evicted(stories.decided(made)) == {"less": "Preempted"}
     capped = policy.Policy(batch=policy.Batch(lost_work_cap_seconds=600))
@@ -69,7 +77,9 @@ def test_lost_work_is_capped() -> None:
 
 def test_priority_comes_before_lost_work() -> None:
     made = full(stories.queue("a", gpu=2))
-    build.put(made, stories.pod("saved", "a", gpus=1, node="n0", priority=5, annotations=checkpoint(1)))
+    build.put(
+        made, stories.pod("saved", "a", gpus=1, node="n0", priority=5, annotations=checkpoint(1))
+    )
     build.put(made, stories.pod("unsaved", "a", gpus=1, node="n0", since=90_000))
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
     assert stories.evicted(stories.decided(made)) == {"unsaved": "Preempted"}
@@ -79,7 +89,9 @@ def test_a_checkpoint_in_one_queue_changes_nothing_in_another() -> None:
     made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=1), gpus=3)
     build.put(made, stories.pod("elsewhere", "b", gpus=1, node="n0", annotations=checkpoint(60)))
     build.put(made, stories.pod("large-young", "a", gpus=1, node="n0", since=60, age=60))
-    build.put(made, stories.pod("old", "a", gpus=1, node="n0", since=30, age=7200))  # restarted a moment ago
+    build.put(
+        made, stories.pod("old", "a", gpus=1, node="n0", since=30, age=7200)
+    )  # restarted a moment ago
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
     assert stories.evicted(stories.decided(made)) == {"large-young": "Preempted"}
 
@@ -89,7 +101,7 @@ def test_a_checkpoint_in_one_queue_changes_nothing_in_another() -> None:
 
 def counted(made: World, name: str, *, counts: bool) -> None:
     """Something told of this pod's owner."""
-    known = made.gangs.known(gang_of(made, name))
+    known = made.gangs.definition(gang_of(made, name))
     build.put(made, build.replaced(known, counts_failures=counts))
 
 
@@ -117,17 +129,22 @@ def test_a_pod_nothing_makes_anew_is_left_alone_unless_that_is_acceptable() -> N
     made = full(stories.queue("a", gpu=1), gpus=1)
     build.put(made, bare("precious"), stories.pod("urgent", "a", gpus=1, priority=10))
     assert not stories.decided(made).evictions
-    build.put(made, bare("precious", annotations={wishes.WHEN_EVICTED: "end"}))
+    build.put(made, bare("precious", annotations={workload_annotations.WHEN_EVICTED: "end"}))
     assert stories.evicted(stories.decided(made)) == {"precious": "Preempted"}
 
 
 def test_a_pod_nothing_makes_anew_cannot_move() -> None:
-    made = stories.world(stories.plugin_node("n0", 2), stories.plugin_node("n1", 2), stories.queue("a", gpu=4))
+    made = stories.world(
+        stories.plugin_node("n0", 2), stories.plugin_node("n1", 2), stories.queue("a", gpu=4)
+    )
     build.put(made, stories.pod("small", "a", gpus=1, node="n0"))
-    build.put(made, bare("other", annotations={wishes.WHEN_EVICTED: "end"}))
+    build.put(made, bare("other", annotations={workload_annotations.WHEN_EVICTED: "end"}))
     build.put(
         made,
-        build.replaced(made.pods["uid-of-other"], spec=build.replaced(made.pods["uid-of-other"].spec, node_name="n1")),
+        build.replaced(
+            made.pods["uid-of-other"],
+            spec=build.replaced(made.pods["uid-of-other"].spec, node_name="n1"),
+        ),
     )
     build.put(made, stories.pod("whole", "a", gpus=2))
     done = stories.decided(made)
@@ -152,7 +169,7 @@ def test_a_gang_that_goes_whole_loses_nothing_singly() -> None:
     for number in range(3):
         build.put(made, stories.member(f"tied-{number}", "b", "tied", 1, gpus=1, node="n0"))
     key = gang_of(made, "tied-0")
-    build.put(made, build.replaced(made.gangs.known(key), evicts_whole=True))
+    build.put(made, build.replaced(made.gangs.definition(key), evicts_whole=True))
     build.put(made, stories.pod("due", "a", gpus=1))
     done = stories.decided(made)
     assert set(stories.evicted(done)) == {"tied-0", "tied-1", "tied-2"}
@@ -164,7 +181,10 @@ def test_a_gang_that_goes_whole_loses_nothing_singly() -> None:
 def sharing(*owners: tuple[str, str], **facts: Any) -> World:
     """One GPU, held by one claim, used by several pods of these queues."""
     made = stories.world(
-        build.node("n0"), build.gpu_slice("n0", 1), stories.queue("a", gpu=1), stories.queue("b", gpu=0)
+        build.node("n0"),
+        build.gpu_slice("n0", 1),
+        stories.queue("a", gpu=1),
+        stories.queue("b", gpu=0),
     )
     build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=[name for name, _ in owners]))
     for name, of in owners:
@@ -180,7 +200,7 @@ def test_all_who_share_a_claim_go_together() -> None:
 
 
 def test_nobody_goes_where_one_who_shares_may_not_be_asked() -> None:
-    kept = {"two": {"priority": 50, "annotations": {wishes.PREEMPTIBLE: "false"}}}
+    kept = {"two": {"priority": 50, "annotations": {workload_annotations.PREEMPTIBLE: "false"}}}
     made = stories.waits(sharing(("one", "b"), ("two", "b"), **kept), "due", "a")
     done = stories.decided(made)
     assert not done.evictions
@@ -189,7 +209,9 @@ def test_nobody_goes_where_one_who_shares_may_not_be_asked() -> None:
 
 def test_half_of_a_shared_claim_is_no_room() -> None:
     """The claim is used by a pod of another scheduler too: its devices stay where they are."""
-    made = stories.waits(sharing(("one", "b"), ("foreign", "b"), foreign={"schedulerName": "other"}), "due", "a")
+    made = stories.waits(
+        sharing(("one", "b"), ("foreign", "b"), foreign={"schedulerName": "other"}), "due", "a"
+    )
     ours = policy.Policy(scheduler_names=("default-scheduler", ""))
     done = stories.decided(made, policy=ours)
     assert not done.evictions
@@ -197,7 +219,10 @@ def test_half_of_a_shared_claim_is_no_room() -> None:
 
 def test_a_gang_whose_member_shares_a_claim_goes_as_a_whole() -> None:
     made = stories.world(
-        build.node("n0"), build.gpu_slice("n0", 2), stories.queue("a", gpu=1), stories.queue("b", gpu=0)
+        build.node("n0"),
+        build.gpu_slice("n0", 2),
+        stories.queue("a", gpu=1),
+        stories.queue("b", gpu=0),
     )
     build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=["lone", "m0"]))
     build.put(made, stories.holding("own", ("n0", "gpu-1"), users=["m1"]))
@@ -222,7 +247,9 @@ def test_work_runs_for_a_while_before_it_yields_within_its_queue(since: int, evi
 
 
 def test_preemption_and_reclaim_may_wait_for_different_times() -> None:
-    patient = stories.queue("b", gpu=0, preempt_min_runtime_seconds=10, reclaim_min_runtime_seconds=600)
+    patient = stories.queue(
+        "b", gpu=0, preempt_min_runtime_seconds=10, reclaim_min_runtime_seconds=600
+    )
     made = full(stories.queue("a", gpu=1), patient, gpus=1)
     build.put(made, stories.pod("runs", "b", gpus=1, node="n0", since=60))
     build.put(made, stories.pod("due", "a", gpus=1))
@@ -241,11 +268,16 @@ def test_preemption_and_reclaim_may_wait_for_different_times() -> None:
         ({"dept-b": 10, "top": 600}, True),
     ],
 )
-def test_reclaim_asks_the_branch_of_the_victim_for_its_minimum(minimums: dict[str, int], evicted: bool) -> None:
+def test_reclaim_asks_the_branch_of_the_victim_for_its_minimum(
+    minimums: dict[str, int], evicted: bool
+) -> None:
     tree = {"top": "", "dept-a": "top", "dept-b": "top", "a": "dept-a", "b": "dept-b"}
     queues = [
         stories.queue(
-            name, gpu=0 if name in ("b", "dept-b") else 1, parent=parent, reclaim_min_runtime_seconds=minimums.get(name)
+            name,
+            gpu=0 if name in ("b", "dept-b") else 1,
+            parent=parent,
+            reclaim_min_runtime_seconds=minimums.get(name),
         )
         for name, parent in tree.items()
     ]
@@ -256,7 +288,9 @@ def test_reclaim_asks_the_branch_of_the_victim_for_its_minimum(minimums: dict[st
 
 
 def test_an_elastic_gang_may_lose_what_is_beyond_its_minimum_however_young() -> None:
-    made = full(stories.queue("a", gpu=2), stories.queue("b", gpu=0, min_runtime_seconds=600), gpus=2)
+    made = full(
+        stories.queue("a", gpu=2), stories.queue("b", gpu=0, min_runtime_seconds=600), gpus=2
+    )
     for number in range(2):
         build.put(made, stories.member(f"e-{number}", "b", "e", 1, gpus=1, node="n0", since=5))
     build.put(made, stories.pod("due-0", "a", gpus=1), stories.pod("due-1", "a", gpus=1))
@@ -266,7 +300,7 @@ def test_an_elastic_gang_may_lose_what_is_beyond_its_minimum_however_young() -> 
 def test_a_job_may_have_to_wait_before_it_makes_others_yield() -> None:
     made = full(stories.queue("a", gpu=1), gpus=1)
     build.put(made, stories.pod("runs", "a", gpus=1, node="n0"))
-    later: dict[str, Any] = {"annotations": {wishes.MAY_EVICT_AFTER: "300"}}
+    later: dict[str, Any] = {"annotations": {workload_annotations.MAY_EVICT_AFTER: "300"}}
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10, age=200, **later))
     done = stories.decided(made)
     assert not done.evictions
@@ -284,13 +318,19 @@ def test_of_two_queues_the_less_important_gives() -> None:
         stories.queue("high", gpu=0, priority=9),
         gpus=2,
     )
-    build.put(made, stories.pod("of-low", "low", gpus=1, node="n0"), stories.pod("of-high", "high", gpus=1, node="n0"))
+    build.put(
+        made,
+        stories.pod("of-low", "low", gpus=1, node="n0"),
+        stories.pod("of-high", "high", gpus=1, node="n0"),
+    )
     build.put(made, stories.pod("due", "a", gpus=1))
     assert stories.evicted(stories.decided(made)) == {"of-low": "Reclaimed"}
 
 
 def test_of_two_queues_above_their_share_the_one_further_above_gives() -> None:
-    made = full(stories.queue("a", gpu=1), stories.queue("b", gpu=1), stories.queue("c", gpu=1), gpus=6)
+    made = full(
+        stories.queue("a", gpu=1), stories.queue("b", gpu=1), stories.queue("c", gpu=1), gpus=6
+    )
     for number in range(2):
         build.put(made, stories.pod(f"b{number}", "b", gpus=1, node="n0"))
     for number in range(4):
@@ -298,7 +338,9 @@ def test_of_two_queues_above_their_share_the_one_further_above_gives() -> None:
     build.put(made, stories.pod("due", "a", gpus=1))
     done = stories.decided(made)
     assert [name[0] for name in stories.evicted(done)] == ["c"]
-    assert "queue a has 0 of the 1 gpu it is due" in stories.detail(done, next(iter(stories.evicted(done))))
+    assert "queue a has 0 of the 1 gpu it is due" in stories.detail(
+        done, next(iter(stories.evicted(done)))
+    )
 
 
 def test_nobody_yields_for_a_slice_that_would_not_be_free() -> None:
@@ -308,7 +350,14 @@ def test_nobody_yields_for_a_slice_that_would_not_be_free() -> None:
     big = 'device.attributes["gpu.example.com"].?profile.orValue("") == "3g.40gb"'
     whole = '!("profile" in device.attributes["gpu.example.com"])'
     stories.runs(made, "left", "b", ("one", "gpu-0-3g-0"), when=big)
-    stories.runs(made, "right", "b", ("one", "gpu-0-3g-4"), when=big, annotations={wishes.PREEMPTIBLE: "false"})
+    stories.runs(
+        made,
+        "right",
+        "b",
+        ("one", "gpu-0-3g-4"),
+        when=big,
+        annotations={workload_annotations.PREEMPTIBLE: "false"},
+    )
     stories.runs(made, "alone", "b", ("two", "gpu-0-3g-0"), when=big)
     stories.waits(made, "due", "a", when=whole)
     done = stories.decided(made)
@@ -321,7 +370,7 @@ def test_gangs_say_where_pods_belong() -> None:
     made = full(stories.queue("b"))
     build.put(made, stories.member("m0", "b", "g", 2))
     assert gang_of(made, "m0") == ("default", "gang/g")
-    assert made.gangs.known(("default", "gang/g")).groups[0].min == 2
+    assert made.gangs.definition(("default", "gang/g")).groups[0].min == 2
     assert gangs.membership(made.pods["uid-of-m0"]).gang == ("default", "gang/g")
 
 
@@ -329,9 +378,13 @@ def test_gangs_say_where_pods_belong() -> None:
 
 
 def test_nobody_yields_for_devices_that_a_pod_which_is_gone_is_about_to_give_back() -> None:
-    made = stories.world(*stories.boards("n0", 2, stories.H100, "Hopper"), stories.queue("a", gpu=2))
+    made = stories.world(
+        *stories.boards("n0", 2, stories.H100, "Hopper"), stories.queue("a", gpu=2)
+    )
     stories.runs(made, "stays", "a", ("n0", "gpu-0"))
-    build.put(made, stories.holding("gone-claim", ("n0", "gpu-1"), users=["gone"]))  # its pod was evicted and is gone
+    build.put(
+        made, stories.holding("gone-claim", ("n0", "gpu-1"), users=["gone"])
+    )  # its pod was evicted and is gone
     stories.waits(made, "urgent", "a", priority=10)
     done = stories.decided(made)
     assert stories.evicted(done) == {}
@@ -339,10 +392,15 @@ def test_nobody_yields_for_devices_that_a_pod_which_is_gone_is_about_to_give_bac
 
 
 def test_a_claim_without_users_whose_pod_is_gone_is_on_its_way_back_too() -> None:
-    made = stories.world(*stories.boards("n0", 1, stories.H100, "Hopper"), stories.queue("a", gpu=2))
+    made = stories.world(
+        *stories.boards("n0", 1, stories.H100, "Hopper"), stories.queue("a", gpu=2)
+    )
     left = stories.holding("gone-claim", ("n0", "gpu-0"))
     owner = meta.OwnerReference(kind="Pod", name="gone", uid="uid-of-gone", controller=True)
-    build.put(made, build.replaced(left, metadata=build.replaced(left.metadata, owner_references=(owner,))))
+    build.put(
+        made,
+        build.replaced(left, metadata=build.replaced(left.metadata, owner_references=(owner,))),
+    )
     stories.waits(made, "next", "a")
     done = stories.decided(made)
     assert stories.nominated(done) == {"next": "n0"}

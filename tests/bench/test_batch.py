@@ -26,10 +26,14 @@ def test_a_plan_that_is_not_what_was_asked_for_is_told() -> None:
     nothing = plan.Plan(placements=(), refusals=())
     assert batch_cases.mismatch(batch_cases.Expected(), nothing) is None
     assert batch_cases.mismatch(batch_cases.Expected(evictions=None), nothing) is not None
-    assert "placements=3" in (batch_cases.mismatch(batch_cases.Expected(placements=3), nothing) or "")
+    assert "placements=3" in (
+        batch_cases.mismatch(batch_cases.Expected(placements=3), nothing) or ""
+    )
 
 
-def test_a_run_is_kept_and_compared_with_the_size_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_kept_and_compared_with_the_size_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = tmp_path / "batch.json"
     sizes = ["--cases", "reclaim", "--nodes", "2", "4", "--devices", "plugin"]
     assert batch.main([*sizes, "--output", str(kept)]) == 0
@@ -40,5 +44,8 @@ def test_a_run_is_kept_and_compared_with_the_size_before(tmp_path: Path, capsys:
 
 
 def test_a_case_without_an_answer_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    assert batch.main(["--cases", "fill", "--nodes", "2", "--devices", "plugin", "--limit", "0.001"]) == 1
+    assert (
+        batch.main(["--cases", "fill", "--nodes", "2", "--devices", "plugin", "--limit", "0.001"])
+        == 1
+    )
     assert "no answer within" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bench import live_contenders, live_report, live_run
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 from tests.support import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def a_run(rate: float, *, own: float = 1.0) -> live_run.Run:
         between_bindings_per_second=rate,
         first_binding_seconds=1.0,
         last_binding_seconds=2.0,
-        cpu_milliseconds_per_pod={live_run.CONTENDER: own, kubeparts.APISERVER: 3.0},
+        cpu_milliseconds_per_pod={live_run.CONTENDER: own, kube_binaries.APISERVER: 3.0},
         contender_cpu_seconds=0.5,
         resident_mib=50.0,
         peak_mib=60.0,
@@ -48,7 +48,10 @@ def test_the_table_shows_how_cost_grows_with_the_cluster() -> None:
     for nodes, own in ((500, 2.0), (2000, 5.0)):
         for name in CONTENDERS:
             report.add(live_report.Row(nodes, 0), name, a_run(100, own=own))
-    assert "2000 nodes over 500, 0 % full: ours 2.5x, kube-scheduler 2.5x, bare writes 2.5x" in report.text()
+    assert (
+        "2000 nodes over 500, 0 % full: ours 2.5x, kube-scheduler 2.5x, bare writes 2.5x"
+        in report.text()
+    )
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import background
+from dovetail.boot import background_loop
 
 
 def test_work_runs_in_the_other_thread_and_its_result_comes_back() -> None:
     async def main() -> None:
-        async with background.BackgroundLoop("beside") as beside:
+        async with background_loop.BackgroundLoop("beside") as beside:
             assert await beside.run(_thread_id()) != threading.get_ident()
 
     asyncio.run(main())
@@ -25,9 +25,9 @@ def test_work_can_ask_the_first_loop_in_turn() -> None:
         home = asyncio.get_running_loop()
 
         async def asks() -> tuple[int, int]:
-            return threading.get_ident(), await background.run_on(home, _thread_id())
+            return threading.get_ident(), await background_loop.run_on(home, _thread_id())
 
-        async with background.BackgroundLoop("beside") as beside:
+        async with background_loop.BackgroundLoop("beside") as beside:
             there, here = await beside.run(asks())
             assert here == threading.get_ident() != there
 
@@ -36,7 +36,7 @@ def test_work_can_ask_the_first_loop_in_turn() -> None:
 
 def test_an_exception_comes_back() -> None:
     async def main() -> None:
-        async with background.BackgroundLoop("beside") as beside:
+        async with background_loop.BackgroundLoop("beside") as beside:
             with pytest.raises(ZeroDivisionError):
                 await beside.run(_fails())
 
@@ -57,7 +57,7 @@ def test_cancelled_work_is_over_only_once_it_has_ended() -> None:
                 await asyncio.to_thread(may_end.wait)
                 steps.append("ended")
 
-        async with background.BackgroundLoop("beside") as beside:
+        async with background_loop.BackgroundLoop("beside") as beside:
             asked = asyncio.create_task(beside.run(lingers()))
             await asyncio.to_thread(has_begun.wait)
             asked.cancel()
@@ -81,17 +81,21 @@ def test_work_goes_on_while_the_first_loop_is_held() -> None:
                 await asyncio.sleep(0)
             counted.set()
 
-        async with background.BackgroundLoop("beside") as beside:
+        async with background_loop.BackgroundLoop("beside") as beside:
             work = asyncio.create_task(beside.run(counts()))
             await asyncio.sleep(0)
-            assert counted.wait(60), "the held loop kept the other one from its work"  # holds this loop
+            assert counted.wait(60), (
+                "the held loop kept the other one from its work"
+            )  # holds this loop
             await work
 
     asyncio.run(main())
 
 
 def test_the_log_can_say_where_a_thread_is() -> None:
-    assert "test_the_log_can_say_where_a_thread_is" in background.stack_of(threading.get_ident())
+    assert "test_the_log_can_say_where_a_thread_is" in background_loop.stack_of(
+        threading.get_ident()
+    )
 
 
 async def _thread_id() -> int:

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import clocks, controlplane
-from dovetail.kube import api, config, transport
-from dovetail.loops import election
+from dovetail.boot import clocks
+from dovetail.devcluster import control_plane
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.live.election import leader_election
 from tests.support import cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
-TIMING = election.Timing(lease_seconds=6, renew_seconds=4.0, retry_seconds=0.5)
+TIMING = leader_election.Timing(lease_seconds=6, renew_seconds=4.0, retry_seconds=0.5)
 RIVAL_FLAGS = (
     "--leader-elect=true",
     "--leader-elect-resource-name=dovetail",
@@ -26,8 +30,8 @@ RIVAL_FLAGS = (
 )
 
 
-@pytest.fixture(params=cluster.VERSIONS, scope="module")
-def plane(request: pytest.FixtureRequest) -> controlplane.ControlPlane:
+@pytest.fixture(params=cluster.EACH_VERSION, scope="module")
+def plane(request: pytest.FixtureRequest) -> control_plane.ControlPlane:
     return cluster.control_plane(request.param)
 
 
@@ -35,19 +39,23 @@ class Candidate:
     """One replica; remembers every fence it was given."""
 
     def __init__(self, over: transport.Transport, namespace: str) -> None:
-        self.fences: list[election.Fence] = []
-        self.election = election.Election(
-            api.KubeApi(over), clocks.SystemClock(), namespace=namespace, name="dovetail", timing=TIMING
+        self.fences: list[leader_election.Fence] = []
+        self.election = leader_election.Election(
+            client.KubeApi(over),
+            clocks.SystemClock(),
+            namespace=namespace,
+            name="dovetail",
+            timing=TIMING,
         )
         self.running = asyncio.ensure_future(self.election.run(self.lead))
 
-    async def lead(self, fence: election.Fence) -> None:
+    async def lead(self, fence: leader_election.Fence) -> None:
         self.fences.append(fence)
         await asyncio.Event().wait()
 
     @property
     def is_leading(self) -> bool:
-        return self.election.standing.is_leading
+        return self.election.status.is_leading
 
     async def end(self) -> None:
         self.running.cancel()
@@ -56,12 +64,13 @@ class Candidate:
 
 
 def run(
-    plane: controlplane.ControlPlane, story: Callable[[transport.Transport, str], Coroutine[Any, Any, None]]
+    plane: control_plane.ControlPlane,
+    story: Callable[[transport.Transport, str], Coroutine[Any, Any, None]],
 ) -> None:
     namespace = cluster.fresh_namespace(plane)
 
     async def main() -> None:
-        async with transport.Transport(config.load(str(plane.kubeconfig))) as over:
+        async with transport.Transport(client_config.load(str(plane.kubeconfig))) as over:
             await story(over, namespace)
 
     asyncio.run(main())
@@ -76,32 +85,31 @@ async def candidate(over: transport.Transport, namespace: str) -> AsyncIterator[
         await one.end()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-async def spec(plane: controlplane.ControlPlane, namespace: str) -> dict[str, Any]:
+async def spec(plane: control_plane.ControlPlane, namespace: str) -> dict[str, Any]:
     """What the Lease says; asked in a thread, for the renewing must go on."""
     found = await asyncio.to_thread(cluster.get, plane, "lease", "dovetail", "-n", namespace)
     return dict(found["spec"])
 
 
-async def renewed(plane: controlplane.ControlPlane, namespace: str) -> None:
+async def renewed(plane: control_plane.ControlPlane, namespace: str) -> None:
     """Until the holder has renewed once more."""
     before = (await spec(plane, namespace))["renewTime"]
-    async with asyncio.timeout(60):
-        while (await spec(plane, namespace))["renewTime"] == before:
-            await asyncio.sleep(0.02)
+
+    async def is_renewed() -> bool:
+        return bool((await spec(plane, namespace))["renewTime"] != before)
+
+    await until(is_renewed, "a renewal of the lease")
 
 
-def test_one_leads_and_hands_over_when_it_leaves(plane: controlplane.ControlPlane) -> None:
+def test_one_leads_and_hands_over_when_it_leaves(plane: control_plane.ControlPlane) -> None:
     async def story(over: transport.Transport, namespace: str) -> None:
         async with candidate(over, namespace) as first:
-            await until(lambda: first.is_leading)
+            await until(lambda: first.is_leading, "the lease to be taken")
             async with candidate(over, namespace) as second:
-                await until(lambda: second.election.standing.holder == first.election.identity)
+                await until(
+                    lambda: second.election.status.holder == first.election.identity,
+                    "the holder to be seen",
+                )
                 lease = await spec(plane, namespace)
                 assert lease["holderIdentity"] == first.election.identity
                 assert (lease["leaseDurationSeconds"], lease["leaseTransitions"]) == (6, 0)
@@ -109,17 +117,19 @@ def test_one_leads_and_hands_over_when_it_leaves(plane: controlplane.ControlPlan
                 assert not second.is_leading
                 await first.end()
                 assert first.fences[0].remaining() == 0
-                await until(lambda: second.is_leading)
+                await until(lambda: second.is_leading, "the lease to be taken")
                 assert second.fences[0].tenure == 1
         assert "holderIdentity" not in await spec(plane, namespace)
 
     run(plane, story)
 
 
-def test_a_lease_changed_by_hand_costs_the_leader_nothing(plane: controlplane.ControlPlane) -> None:
+def test_a_lease_changed_by_hand_costs_the_leader_nothing(
+    plane: control_plane.ControlPlane,
+) -> None:
     async def story(over: transport.Transport, namespace: str) -> None:
         async with candidate(over, namespace) as only:
-            await until(lambda: only.is_leading)
+            await until(lambda: only.is_leading, "the lease to be taken")
             await asyncio.to_thread(
                 cluster.kubectl, plane, "annotate", "lease", "dovetail", "-n", namespace, "seen=yes"
             )
@@ -130,11 +140,11 @@ def test_a_lease_changed_by_hand_costs_the_leader_nothing(plane: controlplane.Co
     run(plane, story)
 
 
-def test_client_go_and_we_take_turns_on_one_lease(plane: controlplane.ControlPlane) -> None:
+def test_client_go_and_we_take_turns_on_one_lease(plane: control_plane.ControlPlane) -> None:
     async def story(over: transport.Transport, namespace: str) -> None:
         name = f"rival-{namespace}"
         async with candidate(over, namespace) as ours:
-            await until(lambda: ours.is_leading)
+            await until(lambda: ours.is_leading, "the lease to be taken")
             flags = [*RIVAL_FLAGS, f"--leader-elect-resource-namespace={namespace}"]
             await asyncio.to_thread(plane.start_scheduler, name, flags=flags)
             await renewed(plane, namespace)
@@ -142,19 +152,21 @@ def test_client_go_and_we_take_turns_on_one_lease(plane: controlplane.ControlPla
             await ours.end()
             rival = await held_by_another(plane, namespace, ours.election.identity)
         async with candidate(over, namespace) as again:
-            await until(lambda: again.election.standing.holder == rival)
+            await until(lambda: again.election.status.holder == rival, "the holder to be seen")
             assert not again.is_leading
             plane.kill(f"kube-scheduler-{name}")
-            await until(lambda: again.is_leading)
+            await until(lambda: again.is_leading, "the lease to be taken")
             assert again.fences[0].tenure == 2
             assert (await spec(plane, namespace))["holderIdentity"] == again.election.identity
 
     run(plane, story)
 
 
-async def held_by_another(plane: controlplane.ControlPlane, namespace: str, ours: str) -> str:
+async def held_by_another(plane: control_plane.ControlPlane, namespace: str, ours: str) -> str:
     """The holder, once it is neither nobody nor we."""
-    async with asyncio.timeout(60):
-        while (holder := (await spec(plane, namespace)).get("holderIdentity", "")) in ("", ours):
-            await asyncio.sleep(0.02)
-    return str(holder)
+
+    async def other() -> str:
+        holder = (await spec(plane, namespace)).get("holderIdentity", "")
+        return "" if holder == ours else str(holder)
+
+    return await until(other, "another holder of the lease")

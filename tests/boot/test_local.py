@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.boot import local, snapshot
-from dovetail.loops import stages
-from dovetail.model import pods, snapshots
-from dovetail.sim import cluster as clusters
-from dovetail.sim import fleet as fleets
+from dovetail.hollow import pod_stages
+from dovetail.kubetypes.core import pods
+from dovetail.sim.fleet import fleet_spec
+from dovetail.sim.local import local_cluster, state_dir
+from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
 
-FLEET = fleets.read("name: small\npools: [{name: l4, count: 1, gpu: L4, gpusPerNode: 1}]", file="fleet.yaml")
+FLEET = fleet_spec.read(
+    "name: small\npools: [{name: l4, count: 1, gpu: L4, gpusPerNode: 1}]", file="fleet.yaml"
+)
 
 
 class Clock:
@@ -35,39 +37,41 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def place(tmp_path: Path, clock: Clock) -> local.Local:
+def place(tmp_path: Path, clock: Clock) -> state_dir.Local:
     """One GPU, a pod of a minute on it and one of two minutes that waits for it."""
-    place = local.Local(tmp_path / "state", clock=clock)
+    place = state_dir.Local(tmp_path / "state", clock=clock)
     place.up(FLEET, fresh=True)
     applied(place, ("first", "60"))
     applied(place, ("second", "120"))
     return place
 
 
-def applied(place: local.Local, *wanted: tuple[str, str], dry_run: bool = False) -> None:
+def applied(place: state_dir.Local, *wanted: tuple[str, str], dry_run: bool = False) -> None:
     limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     given = [
-        clusters.Given(
+        local_cluster.Given(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": name, "annotations": {stages.RUN_SECONDS: seconds}},
+                "metadata": {"name": name, "annotations": {pod_stages.RUN_SECONDS: seconds}},
                 "spec": {"containers": [{"name": "main", "image": "train", **limits}]},
             }
         )
         for name, seconds in wanted
     ]
     outcome = place.apply(given, namespace="default", dry_run=dry_run)
-    assert isinstance(outcome, clusters.Applied), outcome
+    assert isinstance(outcome, local_cluster.Applied), outcome
 
 
-def phases(cluster: clusters.Cluster | None) -> str:
+def phases(cluster: local_cluster.Cluster | None) -> str:
     assert cluster is not None
-    found = [stored.struct for stored in clusters.listed(cluster, "Pod")]
+    found = [stored.struct for stored in local_cluster.listed(cluster, "Pod")]
     return " ".join(pod.status.phase for pod in found if isinstance(pod, pods.Pod))
 
 
-def test_reading_writes_when_something_was_due_and_only_then(place: local.Local, clock: Clock) -> None:
+def test_reading_writes_when_something_was_due_and_only_then(
+    place: state_dir.Local, clock: Clock
+) -> None:
     kept = place.store.stamp()
     clock.move(59)
     assert phases(place.cluster()) == "Running Pending"
@@ -80,13 +84,13 @@ def test_reading_writes_when_something_was_due_and_only_then(place: local.Local,
     assert place.store.stamp() == kept
 
 
-def test_up_finds_the_cluster_as_it_is_now(place: local.Local, clock: Clock) -> None:
+def test_up_finds_the_cluster_as_it_is_now(place: state_dir.Local, clock: Clock) -> None:
     clock.move(180)
     assert phases(place.up(FLEET, fresh=False).cluster) == "Succeeded Succeeded"
     assert phases(place.store.load()) == "Succeeded Succeeded"
 
 
-def test_who_may_not_write_sees_the_same(place: local.Local, clock: Clock) -> None:
+def test_who_may_not_write_sees_the_same(place: state_dir.Local, clock: Clock) -> None:
     lock = place.store.directory / "lock"
     lock.unlink()
     lock.mkdir()  # cannot be locked, not even by root
@@ -95,28 +99,39 @@ def test_who_may_not_write_sees_the_same(place: local.Local, clock: Clock) -> No
     assert phases(place.store.load()) == "Running Pending"
 
 
-def test_what_is_applied_late_finds_the_cluster_of_its_own_time(place: local.Local, clock: Clock) -> None:
+def test_what_is_applied_late_finds_the_cluster_of_its_own_time(
+    place: state_dir.Local, clock: Clock
+) -> None:
     clock.move(200)  # the GPU is free since 20 seconds
     applied(place, ("third", "1"))
-    third = clusters.get(place.store.load() or clusters.Cluster(""), clusters.Key("Pod", "default", "third"))
+    third = local_cluster.get(
+        place.store.load() or local_cluster.Cluster(""),
+        local_cluster.Key("Pod", "default", "third"),
+    )
     assert third is not None
     assert third.tree["status"]["startTime"] == "2026-01-01T00:03:20Z"
 
 
-def test_a_dry_run_keeps_nothing_not_even_what_was_due(place: local.Local, clock: Clock) -> None:
+def test_a_dry_run_keeps_nothing_not_even_what_was_due(
+    place: state_dir.Local, clock: Clock
+) -> None:
     kept = place.store.stamp()
     clock.move(60)
     applied(place, ("third", "1"), dry_run=True)
     assert place.store.stamp() == kept
 
 
-def test_a_snapshot_that_was_loaded_stays_the_moment_it_was(place: local.Local, clock: Clock, tmp_path: Path) -> None:
+def test_a_snapshot_that_was_loaded_stays_the_moment_it_was(
+    place: state_dir.Local, clock: Clock, tmp_path: Path
+) -> None:
     cluster = place.cluster()
     assert cluster is not None
-    facts = snapshots.Facts(taken_at="2026-01-01T00:00:00Z", cluster=cluster.name, resource_versions={})
-    snapshot.write(tmp_path / "saved", snapshot.documents_of(cluster), facts)
-    other = local.Local(tmp_path / "other", clock=clock)
-    snapshot.load(tmp_path / "saved", other, fresh=True)
+    facts = snapshot_format.Facts(
+        taken_at="2026-01-01T00:00:00Z", cluster=cluster.name, resource_versions={}
+    )
+    snapshot_files.write(tmp_path / "saved", local_snapshot.documents_of(cluster), facts)
+    other = state_dir.Local(tmp_path / "other", clock=clock)
+    local_snapshot.load(tmp_path / "saved", other, fresh=True)
     clock.move(3600)
     kept = other.store.stamp()
     assert phases(other.cluster()) == "Running Pending"

@@ -29,14 +29,18 @@ HOSTILE = (
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": "dovetail.schedule", "levelname": "INFO", "levelno": 20, "msg": message})
+    made = logging.makeLogRecord(
+        {"name": "dovetail.schedule", "levelname": "INFO", "levelno": 20, "msg": message}
+    )
     made.__dict__.update(extra)
     return made
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("form", [logs.TextLines(), logs.JsonLines()])
-def test_text_of_others_stays_on_its_line_and_steers_nothing(text: str, form: logging.Formatter) -> None:
+def test_text_of_others_stays_on_its_line_and_steers_nothing(
+    text: str, form: logging.Formatter
+) -> None:
     for line in (form.format(record("bound", pod=text)), form.format(record(text, node="n"))):
         assert line.isprintable()
         line.encode()
@@ -57,7 +61,11 @@ def test_text_of_others_cannot_pass_for_another_field(text: str) -> None:
 def test_json_gives_back_exactly_what_was_written(text: str) -> None:
     told = json.loads(logs.JsonLines().format(record("bound", pod=text)))
     assert told["pod"] == text
-    assert (told["message"], told["level"], told["logger"]) == ("bound", "info", "dovetail.schedule")
+    assert (told["message"], told["level"], told["logger"]) == (
+        "bound",
+        "info",
+        "dovetail.schedule",
+    )
 
 
 def test_a_traceback_stands_below_its_line_and_cannot_pass_for_one() -> None:
@@ -73,7 +81,9 @@ def test_a_traceback_stands_below_its_line_and_cannot_pass_for_one() -> None:
 
 
 def test_plain_values_need_no_quotes() -> None:
-    line = logs.TextLines().format(record("bound", pod="a/b", seconds=0.12345, count=3, why="two words"))
+    line = logs.TextLines().format(
+        record("bound", pod="a/b", seconds=0.12345, count=3, why="two words")
+    )
     assert line.endswith('bound pod=a/b seconds=0.123 count=3 why="two words"')
 
 

@@ -5,33 +5,38 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from dovetail.boot import ports
+from dovetail.devcluster import free_ports
 
-ASK = "import sys; from dovetail.boot import ports; print(ports.reserve([int(port) for port in sys.argv[1:]]))"
+ASK = (
+    "import sys; from dovetail.devcluster import free_ports\n"
+    "print(free_ports.reserve([int(port) for port in sys.argv[1:]]))"
+)
 
 
 def test_no_two_parts_get_one_port() -> None:
-    first, second = ports.reserve(), ports.reserve()
-    ports.release(second)
+    first, second = free_ports.reserve(), free_ports.reserve()
+    free_ports.release(second)
     assert {_given_here(first, second) for _ in range(8)} == {second}
-    ports.release(first)
+    free_ports.release(first)
 
 
 def test_another_process_is_given_a_port_once_it_is_released() -> None:
-    first, second = ports.reserve(), ports.reserve()
-    ports.release(second)
+    first, second = free_ports.reserve(), free_ports.reserve()
+    free_ports.release(second)
     assert {_given_elsewhere(first, second) for _ in range(4)} == {second}
-    ports.release(first)
-    ports.release(first)  # once was enough, twice does no harm
+    free_ports.release(first)
+    free_ports.release(first)  # once was enough, twice does no harm
     assert _given_elsewhere(first) == first
 
 
 def _given_here(*among: int) -> int:
-    port = ports.reserve(among)
-    ports.release(port)
+    port = free_ports.reserve(among)
+    free_ports.release(port)
     return port
 
 
 def _given_elsewhere(*among: int) -> int:
     command = [sys.executable, "-c", ASK, *map(str, among)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    return int(
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    )

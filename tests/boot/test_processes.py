@@ -8,15 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dovetail.boot import processes
+from dovetail.devcluster import processes
 from tests.support import cluster
+from tests.support.waiting import wait_until
 
 PATIENCE_SECONDS = 30.0  # only something broken takes so long
 
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def running(log: Path, *command: str) -> Iterator[processes.Recorded]:
+def running(log: Path, *command: str) -> Iterator[processes.ProcessRecord]:
     process = processes.start(command, log=log, is_tethered=True)
     try:
         yield processes.recorded("thing", process.pid, log=log)
@@ -37,10 +37,7 @@ def running(log: Path, *command: str) -> Iterator[processes.Recorded]:
 
 
 def wait_for(text: str, log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while text not in log.read_text():
-        assert time.monotonic() < deadline, f"never said {text!r}: {log.read_text()!r}"
-        time.sleep(0.01)
+    wait_until(lambda: text in log.read_text(), f"{text!r} in the log", so_far=log.read_text)
 
 
 def test_a_process_is_alive_until_it_is_ended(log: Path) -> None:
@@ -52,7 +49,9 @@ def test_a_process_is_alive_until_it_is_ended(log: Path) -> None:
 
 
 def test_a_process_that_will_not_go_is_killed_after_the_grace(log: Path) -> None:
-    with running(log, "sh", "-c", "trap 'echo heard' TERM; echo set; while :; do sleep 0.05; done") as thing:
+    with running(
+        log, "sh", "-c", "trap 'echo heard' TERM; echo set; while :; do sleep 0.05; done"
+    ) as thing:
         wait_for("set", log)
         processes.end(thing, grace_seconds=0.5)
         assert not processes.is_alive(thing)
@@ -70,7 +69,7 @@ def test_a_process_that_took_over_the_id_is_left_alone(log: Path) -> None:
 def test_a_process_that_nobody_buried_counts_as_ended(log: Path) -> None:
     with running(log, "sleep", "60") as thing:
         os.kill(thing.pid, signal.SIGKILL)
-        assert cluster.wait_until_gone(thing, seconds=PATIENCE_SECONDS)
+        cluster.wait_until_gone(thing)
         assert Path(f"/proc/{thing.pid}").exists()
 
 
@@ -83,21 +82,23 @@ def test_a_name_with_parentheses_and_blanks_is_read_past(tmp_path: Path, log: Pa
 
 def test_a_tethered_process_dies_with_its_parent_even_when_that_is_killed(log: Path) -> None:
     program = (
-        "import pathlib, sys, time; from dovetail.boot import processes\n"
+        "import pathlib, signal, sys; from dovetail.devcluster import processes\n"
         "child = processes.start(['sleep', '600'], log=pathlib.Path(sys.argv[1]), is_tethered=True)\n"
-        "print(child.pid, flush=True); time.sleep(600)"
+        "print(child.pid, flush=True); signal.pause()"
     )
-    with subprocess.Popen([sys.executable, "-c", program, str(log)], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(log)], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = processes.recorded("child", int(parent.stdout.readline()), log=log)
         assert processes.is_alive(child)
         parent.kill()
-    assert cluster.wait_until_gone(child, seconds=PATIENCE_SECONDS)
+    cluster.wait_until_gone(child)
 
 
 def test_a_process_that_is_to_live_on_does_not_begin_before_its_id_was_put_down(log: Path) -> None:
     program = (
-        "import os, pathlib, sys; from dovetail.boot import processes\n"
+        "import os, pathlib, sys; from dovetail.devcluster import processes\n"
         "def note(pid):\n"
         "    print(pid, flush=True)\n"
         "    if sys.argv[2] == 'killed': os.kill(os.getpid(), 9)\n"
@@ -105,12 +106,16 @@ def test_a_process_that_is_to_live_on_does_not_begin_before_its_id_was_put_down(
         "processes.start(words, log=pathlib.Path(sys.argv[1]), is_tethered=False, note=note)"
     )
 
-    def start(fate: str) -> processes.Recorded:
+    def start(fate: str) -> processes.ProcessRecord:
         asked = [sys.executable, "-c", program, str(log), fate]
-        pid = int(subprocess.run(asked, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS).stdout)
+        pid = int(
+            subprocess.run(
+                asked, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            ).stdout
+        )
         return processes.recorded("child", pid, log=log)
 
-    assert cluster.wait_until_gone(start("killed"), seconds=PATIENCE_SECONDS)
+    cluster.wait_until_gone(start("killed"))
     assert log.read_text() == ""
     child = start("spared")
     wait_for("began", log)
@@ -129,17 +134,17 @@ def test_only_who_listens_is_said_to_listen(log: Path) -> None:
 
 
 def test_the_roster_keeps_what_runs_in_order_of_start(tmp_path: Path) -> None:
-    roster = processes.Roster(tmp_path / "processes.json")
+    roster = processes.ProcessRecords(tmp_path / "processes.json")
     assert roster.all() == {}
     first, second = (
-        processes.Recorded(name=name, pid=pid, born=1, log="log", port=port)
+        processes.ProcessRecord(name=name, pid=pid, born=1, log="log", port=port)
         for name, pid, port in (("etcd", 10, 2379), ("player", 11, None))
     )
     roster.add(first)
     roster.add(second)
     again = msgspec.structs.replace(first, pid=12)
     roster.add(again)
-    assert list(processes.Roster(roster.path).all().values()) == [again, second]
+    assert list(processes.ProcessRecords(roster.path).all().values()) == [again, second]
     roster.remove("etcd")
     assert list(roster.all().values()) == [second]
 

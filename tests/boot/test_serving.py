@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from dovetail.boot import serving
+from dovetail.boot import http_server
 from dovetail.ports import failures
 from dovetail.telemetry import metrics
 
@@ -30,8 +30,12 @@ class Asker:
         self._session = session
         self._port = port
 
-    async def __call__(self, path: str, *, method: str = "GET", token: str = "", **options: Any) -> Said:
-        headers = options.pop("headers", {}) | ({"Authorization": f"Bearer {token}"} if token else {})
+    async def __call__(
+        self, path: str, *, method: str = "GET", token: str = "", **options: Any
+    ) -> Said:
+        headers = options.pop("headers", {}) | (
+            {"Authorization": f"Bearer {token}"} if token else {}
+        )
         url = f"http://127.0.0.1:{self._port}{path}"
         async with self._session.request(method, url, headers=headers, **options) as answer:
             return Said(answer.status, await answer.text(), dict(answer.headers))
@@ -46,7 +50,7 @@ async def served(**chosen: Any) -> AsyncIterator[Asker]:
         "alive": lambda: True,
         "configuration": {"schedulerNames": ["dovetail"]},
     }
-    async with serving.Server(**(usual | chosen)) as server, aiohttp.ClientSession() as session:
+    async with http_server.Server(**(usual | chosen)) as server, aiohttp.ClientSession() as session:
         yield Asker(session, server.port)
 
 
@@ -85,7 +89,10 @@ def test_alive_and_ready_are_told_in_words_and_status() -> None:
         state["caches"] = True
         assert (await ask("/readyz"))[:2] == (200, "ok standby\n")
         verbose = await ask("/readyz?verbose")
-        assert verbose[:2] == (200, "[+]caches ok\n[+]lease ok\nrole: standby\nreadyz check passed\n")
+        assert verbose[:2] == (
+            200,
+            "[+]caches ok\n[+]lease ok\nrole: standby\nreadyz check passed\n",
+        )
         alive[0] = False
         assert (await ask("/healthz"))[:2] == (503, "[-]loop failed\nhealthz check failed\n")
 
@@ -115,14 +122,22 @@ def test_head_answers_without_a_body() -> None:
 def test_the_configuration_is_shown_without_secrets() -> None:
     configuration = {
         "name": "a",
-        "client": {"token": "hush", "tokenFile": "kept", "client-key-data": "hush", "Password": "hush"},
+        "client": {
+            "token": "hush",
+            "tokenFile": "kept",
+            "client-key-data": "hush",
+            "Password": "hush",
+        },
         "hooks": [{"url": "http://127.0.0.1", "sharedSecret": "hush"}],
     }
 
     async def tell(ask: Asker) -> None:
         said = await ask("/configz")
         assert said.headers["Content-Type"].startswith("application/json")
-        assert said.text == '{"name":"a","client":{"tokenFile":"kept"},"hooks":[{"url":"http://127.0.0.1"}]}'
+        assert (
+            said.text
+            == '{"name":"a","client":{"tokenFile":"kept"},"hooks":[{"url":"http://127.0.0.1"}]}'
+        )
 
     story(tell, configuration=configuration)
 
@@ -229,7 +244,7 @@ def test_beyond_this_machine_without_a_warden_only_health_is_told() -> None:
     ],
 )
 def test_what_counts_as_this_machine(address: str, is_local: bool) -> None:
-    assert serving.is_loopback(address) is is_local
+    assert http_server.is_loopback(address) is is_local
 
 
 def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:

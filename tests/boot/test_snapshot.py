@@ -17,11 +17,13 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.boot import local, snapshot
-from dovetail.model import kinds, objects, snapshots
-from dovetail.sim import cluster as clusters
+from dovetail.kubetypes import codec, registry
+from dovetail.sim.local import local_cluster, state_dir
+from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
 
-FACTS = snapshots.Facts(taken_at="2026-01-31T08:00:00Z", cluster="lab", server_version="v1.37.0")
+FACTS = snapshot_format.Facts(
+    taken_at="2026-01-31T08:00:00Z", cluster="lab", server_version="v1.37.0"
+)
 
 
 def node(name: str, **more: Any) -> bytes:
@@ -31,13 +33,19 @@ def node(name: str, **more: Any) -> bytes:
 
 def pod(name: str, namespace: str = "train") -> bytes:
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "41"}
-    tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "a"}, "brandNew": {"x": 1}}
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": "a"},
+        "brandNew": {"x": 1},
+    }
     return msgspec.json.encode(tree)
 
 
-def saved(place: Path, **options: Any) -> snapshots.Manifest:
-    documents = {kinds.NODE: [node("a"), node("b")], kinds.POD: [pod("p"), pod("q")]}
-    return snapshot.write(place, documents, FACTS, **options)
+def saved(place: Path, **options: Any) -> snapshot_format.Manifest:
+    documents = {registry.NODE: [node("a"), node("b")], registry.POD: [pod("p"), pod("q")]}
+    return snapshot_files.write(place, documents, FACTS, **options)
 
 
 def left_in(folder: Path) -> list[str]:
@@ -46,34 +54,44 @@ def left_in(folder: Path) -> list[str]:
 
 def test_what_was_written_is_read_back_byte_for_byte(tmp_path: Path) -> None:
     manifest = saved(tmp_path / "snap")
-    found = snapshot.read(tmp_path / "snap")
-    assert found.manifest == manifest == snapshot.checked(tmp_path / "snap")
-    assert (manifest.cluster, manifest.server_version, manifest.redacted) == ("lab", "v1.37.0", False)
+    found = local_snapshot.read(tmp_path / "snap")
+    assert found.manifest == manifest == snapshot_files.checked(tmp_path / "snap")
+    assert (manifest.cluster, manifest.server_version, manifest.redacted) == (
+        "lab",
+        "v1.37.0",
+        False,
+    )
     assert found.cluster.name == "lab"
     assert found.cluster.revision == 41  # later changes get later versions
-    record = found.cluster.records[clusters.Key("Pod", "train", "p")]
+    record = found.cluster.records[local_cluster.Key("Pod", "train", "p")]
     assert bytes(record.document) == pod("p")  # fields nobody knows included
     assert left_in(tmp_path) == ["snap"]
 
 
 def test_every_kind_is_a_list_with_one_object_a_line(tmp_path: Path) -> None:
     saved(tmp_path / "snap")
-    assert left_in(tmp_path / "snap") == sorted([*map(snapshots.file_of, snapshots.KINDS), "manifest.json"])
+    assert left_in(tmp_path / "snap") == sorted(
+        [*map(snapshot_format.file_of, snapshot_format.KINDS), "manifest.json"]
+    )
     text = (tmp_path / "snap" / "pods.json").read_text()
     assert len(text.splitlines()) == 4
     listed = json.loads(text)
     assert (listed["apiVersion"], listed["kind"]) == ("v1", "List")
-    assert len(objects.decode_all(listed)) == 2
+    assert len(codec.decode_all(listed)) == 2
     assert json.loads((tmp_path / "snap" / "namespaces.json").read_text())["items"] == []
 
 
 def test_items_of_typed_lists_and_indented_ones_become_whole_lines(tmp_path: Path) -> None:
     bare = b'{"metadata": {\n  "name": "c"}, "spec": {"x": "a\\nb"}}'
-    snapshot.write(tmp_path / "snap", {kinds.NODE: [bare, b' {"metadata":{"name":"d"}} ']}, FACTS)
+    snapshot_files.write(
+        tmp_path / "snap", {registry.NODE: [bare, b' {"metadata":{"name":"d"}} ']}, FACTS
+    )
     first, second = (tmp_path / "snap" / "nodes.json").read_text().splitlines()[1:3]
-    assert first == '{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"},"spec":{"x":"a\\nb"}},'
+    assert (
+        first == '{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"},"spec":{"x":"a\\nb"}},'
+    )
     assert second == '{"apiVersion":"v1","kind":"Node","metadata":{"name":"d"}}'
-    assert len(snapshot.read(tmp_path / "snap").cluster.records) == 2
+    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 2
 
 
 def test_an_object_nobody_can_read_is_told_and_left_out(tmp_path: Path) -> None:
@@ -81,28 +99,32 @@ def test_an_object_nobody_can_read_is_told_and_left_out(tmp_path: Path) -> None:
     broken = b'{"metadata":{"name":"x","namespace":"train"},"spec":{"nodeName":7}}'
     for redacts in (False, True):
         place = tmp_path / f"snap-{redacts}"
-        manifest = snapshot.write(place, {kinds.POD: [pod("p"), broken]}, FACTS, redacts=redacts, say=said.append)
+        manifest = snapshot_files.write(
+            place, {registry.POD: [pod("p"), broken]}, FACTS, redacts=redacts, say=said.append
+        )
         assert manifest.left_out == 1
         assert [file.count for file in manifest.files if file.kind == "Pod"] == [1]
-        assert len(snapshot.read(place).cluster.records) == 1
+        assert len(local_snapshot.read(place).cluster.records) == 1
     assert len(said) == 2
     assert said[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
 
 
 def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
     said: list[str] = []
-    many = (node(f"n{number}") for number in range(snapshot.SAY_EVERY + 1))
-    snapshot.write(tmp_path / "snap", {kinds.NODE: many}, FACTS, say=said.append)
-    assert said == [f"nodes: {snapshot.SAY_EVERY} so far"]
+    many = (node(f"n{number}") for number in range(snapshot_files.SAY_EVERY + 1))
+    snapshot_files.write(tmp_path / "snap", {registry.NODE: many}, FACTS, say=said.append)
+    assert said == [f"nodes: {snapshot_files.SAY_EVERY} so far"]
 
 
 def test_a_snapshot_is_replaced_only_on_request(tmp_path: Path) -> None:
     saved(tmp_path / "snap")
-    with pytest.raises(errors.InputError, match="holds a snapshot already; name another place or add --force"):
-        snapshot.write(tmp_path / "snap", {}, FACTS)
-    assert len(snapshot.read(tmp_path / "snap").cluster.records) == 4
-    snapshot.write(tmp_path / "snap", {}, FACTS, is_forced=True)
-    assert snapshot.read(tmp_path / "snap").cluster.records == {}
+    with pytest.raises(
+        errors.InputError, match="holds a snapshot already; name another place or add --force"
+    ):
+        snapshot_files.write(tmp_path / "snap", {}, FACTS)
+    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 4
+    snapshot_files.write(tmp_path / "snap", {}, FACTS, is_forced=True)
+    assert local_snapshot.read(tmp_path / "snap").cluster.records == {}
     assert left_in(tmp_path) == ["snap"]
 
 
@@ -116,7 +138,7 @@ def test_what_is_no_snapshot_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "manifest.json").read_text() == '{"name": "a web page"}'
     (tmp_path / "empty").mkdir()
     saved(tmp_path / "empty")
-    assert snapshot.checked(tmp_path / "empty").cluster == "lab"
+    assert snapshot_files.checked(tmp_path / "empty").cluster == "lab"
 
 
 def test_only_the_owner_can_look_inside(tmp_path: Path) -> None:
@@ -130,21 +152,21 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError("the server went away")
 
     with pytest.raises(RuntimeError):
-        snapshot.write(tmp_path / "snap", {kinds.NODE: documents()}, FACTS)
+        snapshot_files.write(tmp_path / "snap", {registry.NODE: documents()}, FACTS)
     assert left_in(tmp_path) == []
 
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from dovetail.boot import snapshot
-from dovetail.model import kinds, snapshots
+from dovetail.kubetypes import registry
+from dovetail.snapshot import snapshot_files, snapshot_format
 def documents():
     yield b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"new"}}'
     print("half", flush=True)
     sys.stdin.read()
-facts = snapshots.Facts(taken_at="2026-01-31T08:00:00Z")
-snapshot.write(Path(sys.argv[1]), {kinds.NODE: documents()}, facts, is_forced=True)
+facts = snapshot_format.Facts(taken_at="2026-01-31T08:00:00Z")
+snapshot_files.write(Path(sys.argv[1]), {registry.NODE: documents()}, facts, is_forced=True)
 """
 
 
@@ -163,17 +185,17 @@ def test_a_killed_save_leaves_what_was_there(tmp_path: Path, is_there: bool) -> 
     finally:
         process.communicate()
     if is_there:
-        assert len(snapshot.read(place).cluster.records) == 4
+        assert len(local_snapshot.read(place).cluster.records) == 4
     else:
         assert not place.exists()
     (beside,) = [path for path in tmp_path.iterdir() if path != place]
     with pytest.raises(errors.StateError, match=r"not a snapshot, there is no manifest\.json"):
-        snapshot.read(beside)
+        local_snapshot.read(beside)
 
 
 def spoil(place: Path, file: str, **changes: Any) -> None:
     """Changes a fact of a file in the manifest, or of the manifest itself where no file is named."""
-    path = place / snapshots.MANIFEST
+    path = place / snapshot_format.MANIFEST
     tree = json.loads(path.read_text())
     target = next((one for one in tree["files"] if one["name"] == file), tree)
     target.update(changes)
@@ -188,7 +210,7 @@ def rewrite(place: Path, file: str, text: str) -> None:
 
 def complaint(place: Path) -> str:
     with pytest.raises(errors.StateError) as caught:
-        snapshot.read(place)
+        local_snapshot.read(place)
     return str(caught.value).removeprefix(f"{place}/")
 
 
@@ -206,12 +228,15 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     assert complaint(place) == "pods.json: is missing, the manifest lists it"
     text = (anew() / "nodes.json").read_text()
     (place / "nodes.json").write_text(text.replace("uid-a", "uid-x"))
-    assert complaint(place) == "nodes.json: changed since it was saved (sums differ); take the snapshot anew"
+    assert (
+        complaint(place)
+        == "nodes.json: changed since it was saved (sums differ); take the snapshot again"
+    )
     spoil(anew(), "nodes.json", count=3)
     assert complaint(place) == "nodes.json: 2 objects, the manifest says 3"
     spoil(anew(), "", format="tar")
     assert complaint(place) == 'manifest.json: format "tar", expected "dovetail-snapshot"'
-    spoil(place, "", format=snapshots.FORMAT, version=2)
+    spoil(place, "", format=snapshot_format.FORMAT, version=2)
     assert complaint(place) == "manifest.json: version 2, this program reads 1"
     spoil(anew(), "nodes.json", kind="Secret")
     assert complaint(place) == "nodes.json: holds Secret, which this program does not know"
@@ -219,7 +244,11 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     assert "which this program does not know" in complaint(place)
     (place / "manifest.json").write_bytes(b"{half")
     assert complaint(place).startswith("manifest.json: not a readable manifest: ")
-    rewrite(anew(), "nodes.json", '{"items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}, {}]}')
+    rewrite(
+        anew(),
+        "nodes.json",
+        '{"items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}, {}]}',
+    )
     assert complaint(place) == "nodes.json: items[0]: expected a Node with a name, got Pod x"
     rewrite(anew(), "nodes.json", f'{{"items":[{node("a").decode()},{node("a").decode()}]}}')
     assert complaint(place) == "nodes.json: items[1]: Node a is there twice"
@@ -230,29 +259,35 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_snapshot_is_told(tmp_path: Path) -> None:
-    with pytest.raises(errors.StateError, match=r"nowhere: not a snapshot, there is no manifest\.json in it"):
-        snapshot.read(tmp_path / "nowhere")
+    with pytest.raises(
+        errors.StateError, match=r"nowhere: not a snapshot, there is no manifest\.json in it"
+    ):
+        local_snapshot.read(tmp_path / "nowhere")
 
 
 def test_loading_takes_over_everything_and_decides_nothing(tmp_path: Path) -> None:
-    here = local.Local(tmp_path / "state")
+    here = state_dir.Local(tmp_path / "state")
     before = here.up(None, fresh=False).cluster
-    documents = snapshot.documents_of(before)
-    snapshot.write(tmp_path / "snap", documents, FACTS)
-    there = local.Local(tmp_path / "other")
-    snapshot.load(tmp_path / "snap", there, fresh=False)
+    documents = local_snapshot.documents_of(before)
+    snapshot_files.write(tmp_path / "snap", documents, FACTS)
+    there = state_dir.Local(tmp_path / "other")
+    local_snapshot.load(tmp_path / "snap", there, fresh=False)
     after = there.cluster()
     assert after is not None
-    kept = {kind.name for kind in snapshots.KINDS}
+    kept = {kind.name for kind in snapshot_format.KINDS}
     assert {key: bytes(record.document) for key, record in after.records.items()} == {
         key: bytes(record.document) for key, record in before.records.items() if key.kind in kept
     }
-    assert {key.kind for key in before.records} - kept == {"PriorityClass"}, "pods say their priority themselves"
+    assert {key.kind for key in before.records} - kept == {"PriorityClass"}, (
+        "pods say their priority themselves"
+    )
     assert after.revision == before.revision
-    with pytest.raises(errors.InputError, match=r'a cluster "sample" is already in .*; add --fresh to replace it'):
-        snapshot.load(tmp_path / "snap", here, fresh=False)
+    with pytest.raises(
+        errors.InputError, match=r'a cluster "sample" is already in .*; add --fresh to replace it'
+    ):
+        local_snapshot.load(tmp_path / "snap", here, fresh=False)
     assert here.cluster() == before
-    snapshot.load(tmp_path / "snap", here, fresh=True)
+    local_snapshot.load(tmp_path / "snap", here, fresh=True)
     kept = here.cluster()
     assert kept is not None
     assert kept.name == "lab"

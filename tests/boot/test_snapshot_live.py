@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dovetail.boot import snapshot, snapshot_live
-from dovetail.kube import config
-from dovetail.model import snapshots
+from dovetail.kube.auth import client_config
 from dovetail.ports import failures
-from dovetail.sim import cluster as clusters
+from dovetail.sim.local import local_cluster
+from dovetail.snapshot import live_snapshot, local_snapshot, snapshot_format
 from tests.kube import serving
 from tests.support import cluster
 
@@ -32,7 +31,9 @@ class Server:
         if request.path == "/version":
             return serving.answer({"major": "1", "minor": "37", "gitVersion": "v1.37.0"})
         if request.path == "/api/v1":
-            return serving.answer({"resources": [{"name": name} for name in ("nodes", "pods", "namespaces")]})
+            return serving.answer(
+                {"resources": [{"name": name} for name in ("nodes", "pods", "namespaces")]}
+            )
         if request.path.startswith("/apis/"):
             return serving.refusal(404, "NotFound")
         query = dict(request.query)
@@ -54,39 +55,50 @@ class Server:
 
 
 def _pod(number: int) -> dict[str, Any]:
-    return {"metadata": {"name": f"p{number}", "namespace": "train", "resourceVersion": str(number)}, "newer": number}
+    return {
+        "metadata": {"name": f"p{number}", "namespace": "train", "resourceVersion": str(number)},
+        "newer": number,
+    }
 
 
 def _listed(items: list[dict[str, Any]], *, version: str, more: str = "") -> web.Response:
-    return serving.answer({"metadata": {"resourceVersion": version, "continue": more}, "items": items})
+    return serving.answer(
+        {"metadata": {"resourceVersion": version, "continue": more}, "items": items}
+    )
 
 
-def saved(server: Server, place: Path, **options: Any) -> tuple[snapshots.Manifest, list[str]]:
+def saved(
+    server: Server, place: Path, **options: Any
+) -> tuple[snapshot_format.Manifest, list[str]]:
     said: list[str] = []
 
-    async def main() -> snapshots.Manifest:
+    async def main() -> snapshot_format.Manifest:
         async with serving.serving(server.answer) as url, _named(url) as connection:
-            return await snapshot_live.save(place, connection, say=said.append, page_items=2, **options)
+            return await live_snapshot.save(
+                place, connection, say=said.append, page_items=2, **options
+            )
 
     return asyncio.run(main()), said
 
 
 @contextlib.asynccontextmanager
-async def _named(url: str) -> AsyncIterator[config.Connection]:
-    yield config.Connection(server=url, origin='kube.yaml, context "lab"')
+async def _named(url: str) -> AsyncIterator[client_config.Connection]:
+    yield client_config.Connection(server=url, origin='kube.yaml, context "lab"')
 
 
 def names_in(place: Path) -> list[str]:
-    return sorted(key.name for key in snapshot.read(place).cluster.records if key.kind == "Pod")
+    return sorted(
+        key.name for key in local_snapshot.read(place).cluster.records if key.kind == "Pod"
+    )
 
 
 def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Path) -> None:
     server = Server()
     manifest, said = saved(server, tmp_path / "snap")
     assert (manifest.cluster, manifest.server_version) == ("lab", "v1.37.0")
-    found = snapshot.read(tmp_path / "snap").cluster
+    found = local_snapshot.read(tmp_path / "snap").cluster
     assert names_in(tmp_path / "snap") == ["p0", "p1", "p2", "p3", "p4"]
-    record = found.records[clusters.Key("Pod", "train", "p3")]
+    record = found.records[local_cluster.Key("Pod", "train", "p3")]
     assert bytes(record.document).startswith(b'{"apiVersion":"v1","kind":"Pod","metadata"')
     assert bytes(record.document).endswith(b'"newer":3}')
     asked = [query for plural, query in server.asked if plural == "pods"]
@@ -97,19 +109,23 @@ def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Pat
         "Pod": "100",
         "Namespace": "100",
     }
-    assert "resourceclaims: this server does not know them" in said
+    assert "resourceclaims: this server does not serve them" in said
 
 
 @pytest.mark.parametrize("fault", ["no moment", "pages end"])
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_kind_whose_moment_is_gone_is_read_anew_in_one_piece(tmp_path: Path, fault: str, redacts: bool) -> None:
+def test_a_kind_whose_moment_is_gone_is_read_anew_in_one_piece(
+    tmp_path: Path, fault: str, redacts: bool
+) -> None:
     server = Server(fault=fault)
     saved(server, tmp_path / "snap", redacts=redacts)
     assert len(names_in(tmp_path / "snap")) == 5
     assert [query for plural, query in server.asked if plural == "pods"][-1] == {}
 
 
-@pytest.mark.parametrize(("fault", "failure"), [("forbidden", failures.Refused), ("broken", failures.Unavailable)])
+@pytest.mark.parametrize(
+    ("fault", "failure"), [("forbidden", failures.Refused), ("broken", failures.Unavailable)]
+)
 def test_a_server_that_does_not_answer_leaves_nothing_behind(
     tmp_path: Path, fault: str, failure: type[Exception]
 ) -> None:
@@ -119,7 +135,7 @@ def test_a_server_that_does_not_answer_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", cluster.VERSIONS)
+@pytest.mark.parametrize("version", cluster.EACH_VERSION)
 def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None:
     plane = cluster.control_plane(version)
     namespace = cluster.fresh_namespace(plane)
@@ -128,25 +144,30 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     cluster.apply(plane, [{"apiVersion": "v1", "kind": "Pod", **pod}], namespace=namespace)
     served = {"1.37": "resource.k8s.io/v1", "1.36": "resource.k8s.io/v1beta2"}[version]
     spec = {"deviceSelector": {"pool": "x"}, "taint": {"key": "k", "effect": "NoSchedule"}}
-    rule = {"apiVersion": served, "kind": "DeviceTaintRule", "metadata": {"name": namespace}, "spec": spec}
+    rule = {
+        "apiVersion": served,
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": namespace},
+        "spec": spec,
+    }
     cluster.apply(plane, [rule])
-    connection = config.load(str(plane.kubeconfig))
-    manifest = asyncio.run(snapshot_live.save(tmp_path / "snap", connection, say=print))
+    connection = client_config.load(str(plane.kubeconfig))
+    manifest = asyncio.run(live_snapshot.save(tmp_path / "snap", connection, say=print))
     assert manifest.server_version == plane.parts.version
     assert manifest.left_out == 0
     versions = {file.kind: file.resource_version for file in manifest.files}
     unserved = {kind for kind, at in versions.items() if not at}
     assert unserved <= {"Queue", "Topology"}  # definitions of ours that nobody installed here
     assert len({at for at in versions.values() if at}) == 1  # one moment
-    found = snapshot.read(tmp_path / "snap").cluster
-    stored = clusters.get(found, clusters.Key("Pod", namespace, "p"))
+    found = local_snapshot.read(tmp_path / "snap").cluster
+    stored = local_cluster.get(found, local_cluster.Key("Pod", namespace, "p"))
     assert stored is not None
     live = cluster.get(plane, "pods/p", "-n", namespace, "--show-managed-fields")
     assert stored.tree == live
-    rules = clusters.get(found, clusters.Key("DeviceTaintRule", "", namespace))
+    rules = local_cluster.get(found, local_cluster.Key("DeviceTaintRule", "", namespace))
     assert rules is not None
     assert rules.struct.api_version == "resource.k8s.io/v1"
-    asyncio.run(snapshot_live.save(tmp_path / "red", connection, say=print, redacts=True))
+    asyncio.run(live_snapshot.save(tmp_path / "red", connection, say=print, redacts=True))
     text = (tmp_path / "red" / "pods.json").read_text()
     assert "hush" not in text
     assert namespace not in text

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dovetail.cel import library, types, values
+from dovetail.cel import library
+from dovetail.cel.check import types
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import (
+    CelError,
+    Cidr,
+    Duration,
+    Ip,
+    Optional,
+    Timestamp,
+    UInt,
+    Url,
+)
 from dovetail.cel.library import kubernetes, network, times, urls
-from dovetail.cel.values import CelError, Cidr, Duration, Ip, Optional, Timestamp, UInt, Url
-from dovetail.model.quantity import Quantity
-from dovetail.model.semver import Semver
+from dovetail.quantity.quantity import Quantity
+from dovetail.quantity.semver import Semver
 
 Case = tuple[str, tuple[Any, ...], Any]  # function, arguments with the receiver first, result
 
@@ -105,14 +116,19 @@ def literal(value: Any) -> str:
             return f"[{', '.join(_element(element) for element in value)}]"
         case dict():
             entries = ((values.key_value(key), entry) for key, entry in value.items())
-            return f"{{{', '.join(f'{_element(key)}: {_element(entry)}' for key, entry in entries)}}}"
+            return (
+                f"{{{', '.join(f'{_element(key)}: {_element(entry)}' for key, entry in entries)}}}"
+            )
         case _:
             return _opaque_literal(value)
 
 
 def text_literal(text: str) -> str:
     """A string in double quotes with everything unusual escaped."""
-    escaped = (c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    escaped = (
+        c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}"
+        for c in text
+    )
     return f'"{"".join(escaped)}"'
 
 

@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.cel import ast, derived, devices, environment
+from dovetail.cel import derived_attributes, device_views, environment
+from dovetail.cel.check.types import Kind
 from dovetail.cel.environment import Environment
-from dovetail.cel.frame import DeviceView
-from dovetail.cel.program import Program
-from dovetail.cel.types import Kind
-from dovetail.cel.values import CelError
+from dovetail.cel.evaluate.frame import DeviceView
+from dovetail.cel.evaluate.program import Program
+from dovetail.cel.evaluate.values import CelError
+from dovetail.cel.language import ast
 from dovetail.errors import ExpressionError
-from dovetail.model import quantity, slices
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
 from tests.support import shared
 
 EXTRA = "conformance/dra/cel_extra.json.gz"
@@ -29,7 +31,9 @@ def view_of(device: dict[str, Any], *, empty_is_list: bool) -> DeviceView:
     if empty_is_list:
         attributes = body.get("attributes", {})
         body["attributes"] = {name: value or {"strings": []} for name, value in attributes.items()}
-    return devices.view(driver, msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook))
+    return device_views.view(
+        driver, msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -47,27 +51,37 @@ def may_stop_within_a_map(program: Program) -> bool:
         node = pending.pop()
         if isinstance(node, ast.Comprehension):
             over = program.checked.type_of(node.iter_range)
-            can_stop = not (isinstance(node.condition, ast.Literal) and node.condition.value is True)
+            can_stop = not (
+                isinstance(node.condition, ast.Literal) and node.condition.value is True
+            )
             if over.kind == Kind.MAP and can_stop:
                 return True
         pending.extend(ast.children(node))
     return False
 
 
-def judge(expression: str, device: dict[str, Any], expected: dict[str, Any], env: Environment) -> list[str]:
+def judge(
+    expression: str, device: dict[str, Any], expected: dict[str, Any], env: Environment
+) -> list[str]:
     """What differs from a recorded answer; empty when nothing does."""
     program = compiled(expression, env)
     if program is None or "compileError" in expected:
         same = (program is None) == ("compileError" in expected)
         return (
-            [] if same else [f"compiles: {program is not None}, upstream: {expected.get('compileError', 'compiles')}"]
+            []
+            if same
+            else [
+                f"compiles: {program is not None}, upstream: {expected.get('compileError', 'compiles')}"
+            ]
         )
     unsupported = "unsupported attribute value" in expected.get("matchError", "")
     result = program.evaluate(view_of(device, empty_is_list=not unsupported))
     wanted = "error" if "matchError" in expected else "match" if expected["match"] else "no-match"
     found = []
     if result.outcome != wanted:
-        found.append(f"outcome {result.outcome} ({result.reason}), upstream {wanted} {expected.get('matchError', '')}")
+        found.append(
+            f"outcome {result.outcome} ({result.reason}), upstream {wanted} {expected.get('matchError', '')}"
+        )
     if program.estimated_cost != expected["estimatedCost"]:
         found.append(f"estimate {program.estimated_cost}, upstream {expected['estimatedCost']}")
     if result.cost != expected.get("actualCost") and not may_stop_within_a_map(program):
@@ -82,7 +96,10 @@ def test_every_expression_of_our_own_gets_the_recorded_answer() -> None:
         for case in data["cases"]
         if (
             found := judge(
-                case["expression"], data["devices"][case["device"]], case["evaluation"], environment.stored()
+                case["expression"],
+                data["devices"][case["device"]],
+                case["evaluation"],
+                environment.stored(),
             )
         )
     }
@@ -108,7 +125,9 @@ def environment_named(label: str) -> Environment:
     on = {name: value == "true" for name, value in (switch.split("=") for switch in switches)}
     if kind == "StoredExpressions":
         return environment.stored()
-    return environment.new(list_attributes=on["listTypeAttributes"], consumable_capacity=on["consumableCapacity"])
+    return environment.new(
+        list_attributes=on["listTypeAttributes"], consumable_capacity=on["consumableCapacity"]
+    )
 
 
 @pytest.mark.slow
@@ -144,7 +163,9 @@ def test_derived_attributes_have_upstreams_values() -> None:
         got: dict[str, Any] | None = None
         if not reason:
             try:
-                got = msgspec.json.decode(msgspec.json.encode(derived.attribute_of(value)))
+                got = msgspec.json.decode(
+                    msgspec.json.encode(derived_attributes.attribute_of(value))
+                )
             except CelError:
                 got = None
         if got != case.get("attribute") or cost != case.get("actualCost", cost):

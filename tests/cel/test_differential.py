@@ -25,13 +25,20 @@ def test_random_expressions_mean_what_they_mean_upstream(oracle: Oracle, seed: i
 def test_the_generator_writes_mostly_expressions_that_compile_and_evaluate(oracle: Oracle) -> None:
     cases = cel.cases(random.Random(7000), 400)
     answers = oracle.ask_many(cel.request(str(case.piece), case.devices) for case in cases)
-    outcomes = [told.outcome for answer in answers if "failure" not in answer for told in cel.theirs(answer, 2)]
+    outcomes = [
+        told.outcome
+        for answer in answers
+        if "failure" not in answer
+        for told in cel.theirs(answer, 2)
+    ]
     share = {outcome: outcomes.count(outcome) / len(outcomes) for outcome in set(outcomes)}
     assert min(share["match"], share["no-match"], share["error"]) > 0.1, share
     assert 0.02 < share["compile-error"] < 0.4, share
 
 
-def test_a_disagreement_is_cut_down_to_what_causes_it(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disagreement_is_cut_down_to_what_causes_it(
+    oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An engine that thinks nothing of `startsWith` is caught, and the rest of the expression falls away."""
     honest = cel.ours
 
@@ -40,7 +47,9 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(oracle: Oracle, monkeypatc
         swap = {"match": "no-match", "no-match": "match"}
         if "startsWith" not in expression:
             return answers
-        return [answer._replace(outcome=swap.get(answer.outcome, answer.outcome)) for answer in answers]
+        return [
+            answer._replace(outcome=swap.get(answer.outcome, answer.outcome)) for answer in answers
+        ]
 
     monkeypatch.setattr(cel, "ours", broken)
     guilty = Piece(("bool",), Piece(("string",), "device.driver"), '.startsWith("', 'gpu")')
@@ -55,7 +64,10 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(oracle: Oracle, monkeypatc
     cel.run(oracle, [cel.Case(whole, (device,))], tally=tally, seed=7)
     (found,) = tally.findings
     assert found.kind == cel.BOOLEAN
-    assert found.case == {"expression": '"".startsWith("gpu")', "device": {"driver": "gpu.example.com"}}
+    assert found.case == {
+        "expression": '"".startsWith("gpu")',
+        "device": {"driver": "gpu.example.com"},
+    }
 
 
 def _told(found: findings.Finding) -> str:

@@ -7,12 +7,14 @@ from itertools import product
 
 import pytest
 
-from dovetail.cel import ast, environment, types
-from dovetail.cel.checker import Checked
-from dovetail.cel.cost_range import MAX, UNKNOWN, Range, exactly, selector_cost, to_unsigned
+from dovetail.cel import environment
+from dovetail.cel.check import types
+from dovetail.cel.check.checker import Checked
+from dovetail.cel.cost.cost_range import MAX, UNKNOWN, Range, exactly, selector_cost, to_unsigned
+from dovetail.cel.cost.estimate import CostRange, estimate
+from dovetail.cel.cost.estimate_sizes import NOWHERE, Path, device_sizes
 from dovetail.cel.environment import ATTRIBUTE_MAX, Environment
-from dovetail.cel.estimate import CostRange, estimate
-from dovetail.cel.estimate_sizes import NOWHERE, Path, device_sizes
+from dovetail.cel.language import ast
 from tests.support import oracle as upstream
 from tests.support import shared
 
@@ -40,7 +42,9 @@ def test_every_recorded_expression_costs_what_was_recorded() -> None:
     cases = shared.document("conformance/dra/cel_extra.json.gz")["cases"]
     stored = {c["expression"]: c["evaluation"].get("estimatedCost") for c in cases}
     new = {c["expression"]: c.get("validationEstimatedCost") for c in cases}
-    stored, new = ({e: cost for e, cost in table.items() if cost is not None} for table in (stored, new))
+    stored, new = (
+        {e: cost for e, cost in table.items() if cost is not None} for table in (stored, new)
+    )
     assert len(stored) > 300
     assert len(new) > 300
     assert differing(environment.stored(), stored) == []
@@ -49,9 +53,15 @@ def test_every_recorded_expression_costs_what_was_recorded() -> None:
 
 def test_every_selector_of_upstreams_own_table_costs_what_was_recorded() -> None:
     selectors = shared.document("conformance/dra/cel_table.json.gz")["selectors"]
-    runs = [(s["expression"], run) for s in selectors for run in s["runs"] if "estimatedCost" in run]
+    runs = [
+        (s["expression"], run) for s in selectors for run in s["runs"] if "estimatedCost" in run
+    ]
     default_new = "NewExpressions listTypeAttributes=false consumableCapacity=true"
-    stored = {e: r["estimatedCost"] for e, r in runs if any(name.startswith("Stored") for name in r["env"])}
+    stored = {
+        e: r["estimatedCost"]
+        for e, r in runs
+        if any(name.startswith("Stored") for name in r["env"])
+    }
     new = {e: r["estimatedCost"] for e, r in runs if default_new in r["env"]}
     assert len(stored) > 40
     assert len(new) > 25
@@ -250,10 +260,13 @@ def oracle() -> Iterator[upstream.Oracle]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["stored", "new"])
-def test_upstream_estimates_made_up_expressions_the_same(name: str, oracle: upstream.Oracle) -> None:
+def test_upstream_estimates_made_up_expressions_the_same(
+    name: str, oracle: upstream.Oracle
+) -> None:
     env = {"stored": environment.stored, "new": environment.new}[name]()
     answers = oracle.ask_many(
-        {"op": "cel", "expression": text, "env": name, "device": {"driver": "d"}} for text in MADE_UP
+        {"op": "cel", "expression": text, "env": name, "device": {"driver": "d"}}
+        for text in MADE_UP
     )
     expected = {
         text: int(answer["estimatedCost"])
@@ -270,12 +283,16 @@ def test_upstream_estimates_made_up_expressions_the_same(name: str, oracle: upst
 def test_a_key_is_taken_to_be_as_long_as_a_value_once_both_have_a_name() -> None:
     alone = cost_of(f"{GPU}.exists(k, k == '{LONG}')")
     beside_value = cost_of(f"{GPU}.exists(k, v, k == '{LONG}')")
-    assert beside_value.max - alone.max == 32 * (7 - 4)  # 64 instead of 32 characters, for each of 32 entries
+    assert beside_value.max - alone.max == 32 * (
+        7 - 4
+    )  # 64 instead of 32 characters, for each of 32 entries
 
 
 def test_both_ends_of_the_range_are_kept_apart() -> None:
     assert cost_of("device.driver == 'abc'") == Range(3, 3)
-    assert cost_of("device.allowMultipleAllocations && device.driver.startsWith('abc')") == Range(2, 5)
+    assert cost_of("device.allowMultipleAllocations && device.driver.startsWith('abc')") == Range(
+        2, 5
+    )
     assert cost_of("true ? device.driver == 'a' : true") == Range(0, 3)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from dovetail.cel import devices, explain, selectors
-from dovetail.cel.frame import DeviceView
-from dovetail.model import quantity, slices
+from dovetail.cel import device_views, explain_verdict, selectors
+from dovetail.cel.evaluate.frame import DeviceView
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
 
 
 def gpu(**attributes: object) -> DeviceView:
@@ -15,12 +16,14 @@ def gpu(**attributes: object) -> DeviceView:
         "attributes": {name: {kinds[type(value)]: value} for name, value in attributes.items()},
         "capacity": {"memory": {"value": "40Gi"}},
     }
-    return devices.view("gpu", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook))
+    return device_views.view(
+        "gpu", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook)
+    )
 
 
 def told(expression: str, device: DeviceView) -> list[tuple[str, str]]:
     program = selectors.selector(expression).program
-    return [(part.verdict, part.text) for part in explain.explain(program, device)]
+    return [(part.verdict, part.text) for part in explain_verdict.explain(program, device)]
 
 
 def test_each_part_of_a_conjunction_has_its_own_verdict() -> None:
@@ -34,22 +37,28 @@ def test_each_part_of_a_conjunction_has_its_own_verdict() -> None:
 
 def test_parts_inside_a_binding_are_told_apart() -> None:
     expression = 'cel.bind(g, device.attributes["gpu"], g.model == "A" && g.index == 1)'
-    assert told(expression, gpu(model="A", index=0)) == [("true", 'g.model == "A"'), ("false", "g.index == 1")]
+    assert told(expression, gpu(model="A", index=0)) == [
+        ("true", 'g.model == "A"'),
+        ("false", "g.index == 1"),
+    ]
 
 
 def test_what_was_read_is_shown_with_its_value_or_as_absent() -> None:
     program = selectors.selector(
         'device.attributes["gpu"].missing == 1 || device.capacity["gpu"].memory.compareTo(quantity("80Gi")) >= 0'
     ).program
-    first, second = explain.explain(program, gpu(index=1))
+    first, second = explain_verdict.explain(program, gpu(index=1))
     assert first.verdict == "error"
-    assert first.reads == (explain.Read("gpu/missing", "absent"),)
-    assert second.reads == (explain.Read("capacity gpu/memory", "40Gi"),)
+    assert first.reads == (explain_verdict.Read("gpu/missing", "absent"),)
+    assert second.reads == (explain_verdict.Read("capacity gpu/memory", "40Gi"),)
 
 
 def test_a_part_that_costs_too_much_is_said_to() -> None:
-    (part,) = explain.explain(
-        selectors.selector("lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))").program, gpu(index=1)
+    (part,) = explain_verdict.explain(
+        selectors.selector(
+            "lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))"
+        ).program,
+        gpu(index=1),
     )
     assert part.verdict == "error"
     assert "cost limit" in part.reason
@@ -57,7 +66,9 @@ def test_a_part_that_costs_too_much_is_said_to() -> None:
 
 def test_a_device_that_cannot_be_read_is_an_error_as_a_whole() -> None:
     body = {"attributes": {"version": {"version": "not a version"}}}
-    broken = devices.view("gpu", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook))
+    broken = device_views.view(
+        "gpu", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook)
+    )
     assert selectors.selector("true").match(broken) == "error"
-    (part,) = explain.explain(selectors.selector("true").program, broken)
+    (part,) = explain_verdict.explain(selectors.selector("true").program, broken)
     assert "attribute version" in part.reason

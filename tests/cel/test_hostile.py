@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-from dovetail.cel import program, selectors
+from dovetail.cel import selectors
+from dovetail.cel.evaluate import program
 from dovetail.errors import ExpressionError
 from tests.fuzz.cel import view
 
@@ -23,7 +24,11 @@ CPU_SECONDS: Final = 60
 DEVICE: Final = view(
     {
         "driver": "d",
-        "attributes": {"long": {"string": "a" * 64}, "n": {"int": 2**63 - 1}, "many": {"ints": list(range(48))}},
+        "attributes": {
+            "long": {"string": "a" * 64},
+            "n": {"int": 2**63 - 1},
+            "many": {"ints": list(range(48))},
+        },
         "capacity": {"memory": {"value": "80Gi"}},
     }
 )
@@ -92,7 +97,9 @@ HOSTILE: Final[dict[str, str]] = {
     "nested macros, constants": nested_macros(8, "[1,2,3,4,5,6,7,8,9,10]"),
     "nested macros, attributes": nested_macros(8, "device.attributes['d'].many"),
     "nested macros, range": nested_macros(6, "lists.range(1000)"),
-    "nested maps": "[1,2,3]" + "".join(f".map(x{at}, [x{at}, x{at}])" for at in range(40)) + ".size() > 0",
+    "nested maps": "[1,2,3]"
+    + "".join(f".map(x{at}, [x{at}, x{at}])" for at in range(40))
+    + ".size() > 0",
     "growing lists": "cel.bind(a0, [1,2,3,4], "
     + "".join(f"cel.bind(a{at + 1}, a{at} + a{at}, " for at in range(60))
     + "true"
@@ -102,9 +109,15 @@ HOSTILE: Final[dict[str, str]] = {
     + "a60.size() > 0"
     + ")" * 61,
     "growing string": doubling(60),
-    "growing by replace": "'" + "a" * 1000 + "'" + ".replace('a', 'aaaaaaaaaa')" * 20 + ".size() > 0",
+    "growing by replace": "'"
+    + "a" * 1000
+    + "'"
+    + ".replace('a', 'aaaaaaaaaa')" * 20
+    + ".size() > 0",
     "growing by join": "lists.range(1000).map(i, string(i)).join('" + "x" * 5000 + "').size() > 0",
-    "growing by format": "'%s%s%s%s'.format(['a', 'b', 'c', 'd'])" + ".replace('', '0123456789')" * 10 + ".size() > 0",
+    "growing by format": "'%s%s%s%s'.format(['a', 'b', 'c', 'd'])"
+    + ".replace('', '0123456789')" * 10
+    + ".size() > 0",
     "wide format": "'%.999999999f'.format([1.5]) != ''",
     "huge range": "lists.range(9223372036854775807).size() > 0",
     "big range": "lists.range(100000000).size() > 0",
@@ -185,6 +198,7 @@ def verdict(expression: str) -> str:
     return str(result.outcome)
 
 
+@pytest.mark.slow  # the whole set; the fast gate has those that would run away, and those that are refused
 def test_every_hostile_expression_ends_in_a_process_with_hard_limits() -> None:
     child = subprocess.run(
         [sys.executable, "-c", "from tests.cel import test_hostile; test_hostile.run_limited()"],
@@ -195,7 +209,9 @@ def test_every_hostile_expression_ends_in_a_process_with_hard_limits() -> None:
     )
     ended = child.stdout.splitlines()
     reached = ended[-1] if ended else "nothing"
-    assert child.returncode == 0, f"died after {reached!r} with {child.returncode}: {child.stderr[-2000:]}"
+    assert child.returncode == 0, (
+        f"died after {reached!r} with {child.returncode}: {child.stderr[-2000:]}"
+    )
     assert len(ended) == len(HOSTILE)
 
 
@@ -227,7 +243,8 @@ def test_what_is_no_expression_is_refused_with_a_short_reason(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["nested macros, range", "nested macros, attributes", "growing string", "growing by replace"]
+    "name",
+    ["nested macros, range", "nested macros, attributes", "growing string", "growing by replace"],
 )
 def test_what_would_run_away_ends_as_an_error(name: str) -> None:
     assert verdict(HOSTILE[name]) == "error"

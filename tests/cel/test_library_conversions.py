@@ -105,7 +105,9 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_a_conversion_answers_as_upstream(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_a_conversion_answers_as_upstream(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
@@ -130,13 +132,54 @@ DOUBLES = listed(
 )
 BOOLS = listed("1 t T true TRUE True 0 f F false FALSE False tRUE yes on 2", " ")
 WRITTEN = (
-    *(0.0, -0.0, 1.0, -1.0, 1.5, 0.1, 100000.0, 999999.0, 1000000.0, 1234567.0, 123456789.0, 1e20, 1e21, 1e22),
-    *(1.5e300, 0.0001, 0.00001, 0.00012345, 1e-5, 1.7976931348623157e308, 5e-324, 3.141592653589793, 0.3, 123456.7),
+    *(
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        1.5,
+        0.1,
+        100000.0,
+        999999.0,
+        1000000.0,
+        1234567.0,
+        123456789.0,
+        1e20,
+        1e21,
+        1e22,
+    ),
+    *(
+        1.5e300,
+        0.0001,
+        0.00001,
+        0.00012345,
+        1e-5,
+        1.7976931348623157e308,
+        5e-324,
+        3.141592653589793,
+        0.3,
+        123456.7,
+    ),
     *(12345678.9, INF, -INF, NAN, 2.5e-8, 100.25, 1e100),
 )
 CUT = (
-    *(0.0, -0.0, 1.9, -1.9, 0.5, 9.223372036854775e18, 9223372036854775807.0, -9223372036854775808.0),
-    *(-9.223372036854777e18, -9.223372036854775e18, 1.8446744073709552e19, 1.844674407370955e19, 1e30),
+    *(
+        0.0,
+        -0.0,
+        1.9,
+        -1.9,
+        0.5,
+        9.223372036854775e18,
+        9223372036854775807.0,
+        -9223372036854775808.0,
+    ),
+    *(
+        -9.223372036854777e18,
+        -9.223372036854775e18,
+        1.8446744073709552e19,
+        1.844674407370955e19,
+        1e30,
+    ),
     *(INF, -INF, NAN, -0.5, 4294967296.5),
 )
 
@@ -164,7 +207,15 @@ def inputs() -> Iterator[tuple[Any, ...]]:
             yield name, whole
         for whole in (0, 1, 2**63, 2**64 - 1, 2**53 + 1):
             yield name, u(whole)
-    for data in (b"", b"abc", b"\xc3\xa9", b"\xff", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xc0\x80"):
+    for data in (
+        b"",
+        b"abc",
+        b"\xc3\xa9",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\xf0\x9f\x98\x80",
+        b"\xc0\x80",
+    ):
         yield "string", data
         yield "bytes", data
     for text in ("", "abc", "é\U0001f600", "\x00"):

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from dovetail.cel import library
-from dovetail.cel.declarations import Library
+from dovetail.cel.check.declarations import Library
 
 
 def ids(functions: Library, name: str) -> list[str]:

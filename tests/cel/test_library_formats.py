@@ -155,7 +155,11 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("uuid", "123e4567e89b-12d3-a456426614174000", []),
     ("uuid", "", ["does not match the UUID format"]),
     ("uuid", "a/b/c", ["does not match the UUID format"]),
-    ("uuid", "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", ["does not match the UUID format"]),
+    (
+        "uuid",
+        "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ["does not match the UUID format"],
+    ),
     ("uuid", "\x01", ["does not match the UUID format"]),
     ("uuid", "YW Jj", ["does not match the UUID format"]),
     ("uuid", "2020-01-01T00:00:00Z", ["does not match the UUID format"]),
@@ -167,7 +171,11 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("byte", "YQ==", []),
     ("byte", "", ["invalid base64"]),
     ("byte", "a/b", ["invalid base64"]),
-    ("byte", "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", ["invalid base64"]),
+    (
+        "byte",
+        "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ["invalid base64"],
+    ),
     ("byte", "*", ["invalid base64"]),
     ("byte", "Y", ["invalid base64"]),
     ("byte", "2020-01-01T00:00:00Z", ["invalid base64"]),
@@ -177,7 +185,11 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("date", "0000-01-01", []),
     ("date", "", ["invalid date"]),
     ("date", "a/b/c", ["invalid date"]),
-    ("date", "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", ["invalid date"]),
+    (
+        "date",
+        "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ["invalid date"],
+    ),
     ("date", "\x01", ["invalid date"]),
     ("date", "YQ==", ["invalid date"]),
     ("date", "2020-01-01T00:00:00Z", ["invalid date"]),
@@ -199,7 +211,9 @@ CASES: list[tuple[str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "problems"), CASES)
-def test_a_format_finds_the_problems_upstream_finds(name: str, text: str, problems: list[str]) -> None:
+def test_a_format_finds_the_problems_upstream_finds(
+    name: str, text: str, problems: list[str]
+) -> None:
     assert formats.FORMATS[name].problems(text) == problems
 
 
@@ -214,7 +228,9 @@ def test_formats_are_found_by_their_name_in_expressions() -> None:
 
 
 # What a check costs follows the size of its pattern: the numbers are upstream's.
-@pytest.mark.parametrize(("name", "size"), [("uuid", 70), ("date", 71), ("datetime", 71), ("uri", 1103), ("byte", 84)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("uuid", 70), ("date", 71), ("datetime", 71), ("uri", 1103), ("byte", 84)]
+)
 def test_a_format_knows_the_size_of_its_pattern(name: str, size: int) -> None:
     assert formats.FORMATS[name].regex_size == size
 
@@ -234,7 +250,16 @@ TEXTS = [
         "2020-01-01T00:00Z|2020-01-01T00:00:00x1Z|2020-01-01T00:00:00.Z|2020-01-01T00:00:00ZTgarbage|"
         "2020-02-30T00:00:00Z|T00:00:00Z|t|2020-01-01T|2020-01-01T00:00:00,5Z|2020-01-01T00:00:00Zt"
     ),
-    *("x" * 63, "x" * 64, "x" * 253, "x" * 254, "a." * 100 + "a", "x" * 62 + "-", "é" * 32, "x" * 254 + "/a"),
+    *(
+        "x" * 63,
+        "x" * 64,
+        "x" * 253,
+        "x" * 254,
+        "a." * 100 + "a",
+        "x" * 62 + "-",
+        "é" * 32,
+        "x" * 254 + "/a",
+    ),
     *(
         "a/" + "x" * 64,
         "a" * 63 + ".b",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.cel import types
-from dovetail.cel.library import bounds, formatting
+from dovetail.cel.check import types
+from dovetail.cel.library import formatting, size_limits
 from tests.cel import (
     ERROR,
     INF,
@@ -79,7 +79,16 @@ CASES: list[Case] = [
     ("format", ("%X", [b"ab\xff"]), "6162FF"),
     (
         "format",
-        ("%X", [['q"\\', "\n\t\x00\x7f\xad\u200b\u2028\U000e0001\ufeff\xa0\u3000\U0001f600\u0378\ue000", "é́"]]),
+        (
+            "%X",
+            [
+                [
+                    'q"\\',
+                    "\n\t\x00\x7f\xad\u200b\u2028\U000e0001\ufeff\xa0\u3000\U0001f600\u0378\ue000",
+                    "é́",
+                ]
+            ],
+        ),
         ERROR,
     ),
     ("format", ("%X", [{u(3): 1, u(20): 2}]), ERROR),
@@ -150,7 +159,11 @@ CASES: list[Case] = [
     ("format", ("%.512f", [0.0]), "0"),
     ("format", ("%.1000f", [INF]), "∞"),
     ("format", ("%.65536f", [1234.5]), "1,234"),
-    ("format", ("%.1000000f", [0.0]), "0.0000000000000000000000000000000000000000000000000000000000000000"),
+    (
+        "format",
+        ("%.1000000f", [0.0]),
+        "0.0000000000000000000000000000000000000000000000000000000000000000",
+    ),
     ("format", ("%.10000009f", [INF]), "∞"),
     ("format", ("%.99999999f", [1e300]), "%!(NOVERB)"),
     ("format", ("%.9223372036854775808f", [2.5]), ERROR),
@@ -168,7 +181,9 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_a_format_is_filled_in_as_upstream_does(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_a_format_is_filled_in_as_upstream_does(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
@@ -185,15 +200,55 @@ def test_lists_of_lists_of_large_texts_stop_before_memory_does() -> None:
     doubled: list[Any] = ["x" * 1_000_000]
     for _ in range(30):
         doubled = [doubled, doubled]
-    with pytest.raises(bounds.TooLargeError):
+    with pytest.raises(size_limits.TooLargeError):
         formatting.format_text("%s", [doubled])
 
 
 BROKEN = listed("|plain|100%%|%%%%|%%d|%|a%|%.|%.3|%.f|%z|%5d|%-d|%+d|% d|%D|%é|é%dé|%d %d|%d%")
 DOUBLES = (
-    *(0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, 0.125, 123.456, 1234.5678, 1234567.891, -1234567.891, 1e15, 1e21, 1e22),
-    *(1.7976931348623157e308, 5e-324, 1e-7, -1e-7, 0.1, 0.3, 999999.9999999, 999.9999995, 0.0000005, 0.0000015),
-    *(2.675, 1.005, INF, -INF, NAN, 12345678901234567890.0, 9.9999995, 99999999.5, 1e3, 12345.0, -999.0, -1000.5),
+    *(
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        0.125,
+        123.456,
+        1234.5678,
+        1234567.891,
+        -1234567.891,
+        1e15,
+        1e21,
+        1e22,
+    ),
+    *(
+        1.7976931348623157e308,
+        5e-324,
+        1e-7,
+        -1e-7,
+        0.1,
+        0.3,
+        999999.9999999,
+        999.9999995,
+        0.0000005,
+        0.0000015,
+    ),
+    *(
+        2.675,
+        1.005,
+        INF,
+        -INF,
+        NAN,
+        12345678901234567890.0,
+        9.9999995,
+        99999999.5,
+        1e3,
+        12345.0,
+        -999.0,
+        -1000.5,
+    ),
 )
 DOUBLE_FORMATS = listed("%f %e %s %d %x %.0f %.1f %.2f %.3f %.10f %.3e %.0e %.20e", " ")
 PRECISIONS = listed(
@@ -203,18 +258,55 @@ PRECISIONS = listed(
     " ",
 )
 NESTED = (
-    *([], [1], [1, -2, 3], [u(1)], [1.0, 1.5, -0.0, 1e22, 1e-7, 0.1234565], [INF, -INF, NAN], ["a", "b"], [b"\xff"]),
-    ['q"\\', "\n\t\x00\x7f\xad\u200b\u2028\U000e0001\ufeff\xa0\u3000\U0001f600\u0378\ue000", "é\u0301"],
-    *([b"abc", b"\xc3\xa9", b'\n"'], [True, False, None], [[1, [2, []]], {}], [{"a": [1]}], {}, {"a": b"\xff"}),
-    *({"b": 1, "a": 2, "é": 3}, {1: "x", 2: "y", 10: "z"}, {u(3): 1, u(20): 2}, {"a": {"b": {"c": [1.5]}}}),
+    *(
+        [],
+        [1],
+        [1, -2, 3],
+        [u(1)],
+        [1.0, 1.5, -0.0, 1e22, 1e-7, 0.1234565],
+        [INF, -INF, NAN],
+        ["a", "b"],
+        [b"\xff"],
+    ),
+    [
+        'q"\\',
+        "\n\t\x00\x7f\xad\u200b\u2028\U000e0001\ufeff\xa0\u3000\U0001f600\u0378\ue000",
+        "é\u0301",
+    ],
+    *(
+        [b"abc", b"\xc3\xa9", b'\n"'],
+        [True, False, None],
+        [[1, [2, []]], {}],
+        [{"a": [1]}],
+        {},
+        {"a": b"\xff"},
+    ),
+    *(
+        {"b": 1, "a": 2, "é": 3},
+        {1: "x", 2: "y", 10: "z"},
+        {u(3): 1, u(20): 2},
+        {"a": {"b": {"c": [1.5]}}},
+    ),
     {"x": 'a"b', "\n": None},
 )
 TIMES = (
     *(span("0"), span("90m"), span("-1.5s"), span("1ns"), span("2562047h")),
-    *(moment("2020-01-01T00:00:00Z"), moment("2020-06-15T12:30:45.678Z"), moment("0001-01-01T00:00:00Z")),
+    *(
+        moment("2020-01-01T00:00:00Z"),
+        moment("2020-06-15T12:30:45.678Z"),
+        moment("0001-01-01T00:00:00Z"),
+    ),
 )
 REFUSED = (
-    *(quantity("1"), some(1), NONE, ip("1.2.3.4"), semver("1.2.3"), cidr("10.0.0.0/8"), url("http://a/b")),
+    *(
+        quantity("1"),
+        some(1),
+        NONE,
+        ip("1.2.3.4"),
+        semver("1.2.3"),
+        cidr("10.0.0.0/8"),
+        url("http://a/b"),
+    ),
     *(types.INT, types.NULL, types.DURATION, types.TYPE, types.parse("list(dyn)")),
 )
 
@@ -229,9 +321,34 @@ def _texts() -> Iterator[tuple[str, list[Any]]]:
     for text in BROKEN:
         yield text, [1] if "%" in text.replace("%%", "") else []
     for verb in "sdfebxXo":
-        for value in (0, 1, -1, 10, -10, 255, 2**63 - 1, -(2**63), u(0), u(255), u(2**64 - 1), True, False, None):
+        for value in (
+            0,
+            1,
+            -1,
+            10,
+            -10,
+            255,
+            2**63 - 1,
+            -(2**63),
+            u(0),
+            u(255),
+            u(2**64 - 1),
+            True,
+            False,
+            None,
+        ):
             yield f"%{verb}", [value]
-        for value in ("NaN", "Infinity", "-Infinity", "+Infinity", "Inf", "1.5", "", "héllo", "\x00\x7f\U0001f600"):
+        for value in (
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "+Infinity",
+            "Inf",
+            "1.5",
+            "",
+            "héllo",
+            "\x00\x7f\U0001f600",
+        ):
             yield f"%{verb}", [value]
         for value in (b"", b"ab\xff", b"\xc3\xa9", *NESTED, *TIMES, *REFUSED):
             yield f"%{verb}", [value]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.cel import library
-from dovetail.cel.values import CelError
+from dovetail.cel.evaluate.values import CelError
 from tests.cel import ERROR, Case, assert_same, call, listed, quantity, semver
 
 CASES: list[Case] = [
@@ -172,7 +172,9 @@ def inputs() -> Iterator[tuple[Any, ...]]:
     for text in QUANTITIES:
         yield "quantity", text
         yield "isQuantity", text
-    for amount in (value for value in (call("quantity", text) for text in QUANTITIES) if value is not ERROR):
+    for amount in (
+        value for value in (call("quantity", text) for text in QUANTITIES) if value is not ERROR
+    ):
         for name in ("sign", "asApproximateFloat"):
             yield name, amount
         for other in (quantity("1"), quantity("1Gi"), quantity("-1.5"), quantity("0")):
@@ -186,7 +188,9 @@ def inputs() -> Iterator[tuple[Any, ...]]:
             yield name, text
             yield name, text, True
             yield name, text, False
-    versions = [value for value in (call("semver", text, True) for text in VERSIONS) if value is not ERROR]
+    versions = [
+        value for value in (call("semver", text, True) for text in VERSIONS) if value is not ERROR
+    ]
     for version in versions:
         for name in ("major", "minor", "patch"):
             yield name, version

@@ -107,7 +107,11 @@ CASES: list[Case] = [
     ("string", (ip("1::102:304"),), "1::102:304"),
     ("string", (ip("ff12::1"),), "ff12::1"),
     ("string", (ip("2001:db8:0:1:1:1:1:1"),), "2001:db8:0:1:1:1:1:1"),
-    ("string", (ip("abcd:ef01:2345:6789:abcd:ef01:2345:6789"),), "abcd:ef01:2345:6789:abcd:ef01:2345:6789"),
+    (
+        "string",
+        (ip("abcd:ef01:2345:6789:abcd:ef01:2345:6789"),),
+        "abcd:ef01:2345:6789:abcd:ef01:2345:6789",
+    ),
     ("string", (cidr("10.0.0.0/32"),), "10.0.0.0/32"),
     ("string", (cidr("192.168.1.128/25"),), "192.168.1.128/25"),
     ("cidr", ("10.0.0.0/8",), cidr("10.0.0.0/8")),
@@ -174,7 +178,9 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_an_address_function_answers_as_upstream(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_an_address_function_answers_as_upstream(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
@@ -202,7 +208,14 @@ PROBES = listed(
     "::ffff:10.0.0.1|fe80::1%eth0|127.0.0.1|2001:db8:8000::"
 )
 KINDS = (
-    *("family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast"),
+    *(
+        "family",
+        "isUnspecified",
+        "isLoopback",
+        "isLinkLocalMulticast",
+        "isLinkLocalUnicast",
+        "isGlobalUnicast",
+    ),
     "string",
 )
 

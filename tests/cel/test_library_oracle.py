@@ -54,13 +54,17 @@ def upstream() -> Iterator[Oracle]:
 
 @pytest.mark.parametrize("area", AREAS, ids=lambda area: area.__name__.rpartition("_")[2])
 def test_the_tables_say_what_upstream_says(area: ModuleType, upstream: Oracle) -> None:
-    confirm(upstream, [(written(name, arguments), expected) for name, arguments, expected in area.CASES])
+    confirm(
+        upstream, [(written(name, arguments), expected) for name, arguments, expected in area.CASES]
+    )
 
 
 @pytest.mark.parametrize("area", AREAS, ids=lambda area: area.__name__.rpartition("_")[2])
 def test_many_more_calls_answer_as_upstream(area: ModuleType, upstream: Oracle) -> None:
     calls = [(name, tuple(arguments)) for name, *arguments in area.inputs()]
-    confirm(upstream, [(written(name, arguments), call(name, *arguments)) for name, arguments in calls])
+    confirm(
+        upstream, [(written(name, arguments), call(name, *arguments)) for name, arguments in calls]
+    )
 
 
 def test_every_part_of_a_url_is_upstreams(upstream: Oracle) -> None:
@@ -76,7 +80,10 @@ def test_every_part_of_a_url_is_upstreams(upstream: Oracle) -> None:
 
 def test_formats_report_upstreams_problems(upstream: Oracle) -> None:
     reports = [
-        (f"format.{name}().validate({text_literal(text)}).orValue([])", formats.FORMATS[name].problems(text))
+        (
+            f"format.{name}().validate({text_literal(text)}).orValue([])",
+            formats.FORMATS[name].problems(text),
+        )
         for name in formats.FORMATS
         for text in test_library_formats.TEXTS
     ]
@@ -97,11 +104,16 @@ def test_sorting_by_keys_is_upstreams(upstream: Oracle) -> None:
 def confirm(upstream: Oracle, results: list[tuple[str, Any]]) -> None:
     """Fails with every call where upstream's answer is another."""
     claims = [claim(source, result) for source, result in results]
-    answers = upstream.ask_many({"op": "cel", "expression": text, "device": {"driver": "d"}} for text in claims)
+    answers = upstream.ask_many(
+        {"op": "cel", "expression": text, "device": {"driver": "d"}} for text in claims
+    )
     assert len(answers) == len(claims) > 0
     wrong = []
     for text, (_, result), answer in zip(claims, results, answers, strict=True):
-        assert not any(mistake in answer.get("compileError", "") for mistake in OUR_MISTAKES), (text, answer)
+        assert not any(mistake in answer.get("compileError", "") for mistake in OUR_MISTAKES), (
+            text,
+            answer,
+        )
         is_error = "matchError" in answer or "compileError" in answer
         if not (is_error if result is ERROR else answer.get("match") is True):
             wrong.append(f"{text}\n    {answer}")

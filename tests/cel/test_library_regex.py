@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dovetail.cel.evaluate.values import CelError
 from dovetail.cel.library import regex
-from dovetail.cel.values import CelError
 from tests.cel import ERROR, Case, assert_same, call
 
 CASES: list[Case] = [
@@ -196,7 +196,9 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_a_pattern_finds_what_upstream_finds(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_a_pattern_finds_what_upstream_finds(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
@@ -455,7 +457,24 @@ a\
 (?i)(a)(?P<q>b)
 """
 TEXTS = ("", "a", "ab", "A\nb", "a\u0301é中9_ \u0378\u212a\ue000x", "a.b\\C{(?P<x>)}")
-EMPTY_MATCHES = ("a*", "a", "", "x*", "a|b", r"\b", "^", "$", "(?m)^", "(?m)$", ".", "(?:)", "é*", "a??", "b*", r"\B")
+EMPTY_MATCHES = (
+    "a*",
+    "a",
+    "",
+    "x*",
+    "a|b",
+    r"\b",
+    "^",
+    "$",
+    "(?m)^",
+    "(?m)$",
+    ".",
+    "(?:)",
+    "é*",
+    "a??",
+    "b*",
+    r"\B",
+)
 NOT_BOUNDARIES = (r"\B", r"\B|a", r"^\B", r"\Ba")
 
 

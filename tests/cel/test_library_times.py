@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dovetail.cel.evaluate.values import Duration
 from dovetail.cel.library import times
-from dovetail.cel.values import Duration
 from tests.cel import ERROR, Case, assert_same, call, listed, moment, span
 
 CASES: list[Case] = [
@@ -98,7 +98,11 @@ CASES: list[Case] = [
     ("timestamp", ("2020-01-01T00:00:00.000000000Z",), moment("2020-01-01T00:00:00Z")),
     ("timestamp", ("2020-01-01T00:00:00+00:60",), moment("2019-12-31T23:00:00Z")),
     ("timestamp", (253402300799,), moment("9999-12-31T23:59:59Z")),
-    ("timestamp", (moment("9999-12-31T23:59:59.999999999Z"),), moment("9999-12-31T23:59:59.999999999Z")),
+    (
+        "timestamp",
+        (moment("9999-12-31T23:59:59.999999999Z"),),
+        moment("9999-12-31T23:59:59.999999999Z"),
+    ),
     ("timestamp", (moment("2020-06-15T12:30:45.678Z"),), moment("2020-06-15T12:30:45.678Z")),
     ("getFullYear", (moment("2020-01-01T00:00:00Z"),), 2020),
     ("getFullYear", (moment("1850-01-01T00:00:00Z"), "UTC"), 1850),
@@ -170,20 +174,30 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_a_time_function_answers_as_upstream(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_a_time_function_answers_as_upstream(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["2020-01-01T00:00:00+02:00", "2020-06-15T12:30:45.678-08:30", "0000-12-31T23:00:00-02:00", "2020-01-01T00:00:00Z"],
+    [
+        "2020-01-01T00:00:00+02:00",
+        "2020-06-15T12:30:45.678-08:30",
+        "0000-12-31T23:00:00-02:00",
+        "2020-01-01T00:00:00Z",
+    ],
 )
 def test_a_timestamp_is_written_with_the_offset_it_was_read_with(text: str) -> None:
     assert times.timestamp_text(*times.read_timestamp(text)) == text
 
 
 def test_an_offset_of_a_day_is_read_and_written_as_upstream_does() -> None:
-    assert times.timestamp_text(*times.read_timestamp("2020-01-01T00:00:00+24:60")) == "2020-01-01T00:00:00+25:00"
+    assert (
+        times.timestamp_text(*times.read_timestamp("2020-01-01T00:00:00+24:60"))
+        == "2020-01-01T00:00:00+25:00"
+    )
 
 
 DURATIONS = listed(
@@ -194,7 +208,14 @@ DURATIONS = listed(
     "00000000000000000000000001s|1.23.4s|1S|3000000h|-0|0.0000000001h|--1s|1m0.5s|90m|1h0.000000001s"
 )
 NANOSECONDS = (
-    *(2**63 - 1, -(2**63), 3599999999999, -3599999999999, 2562046 * 3600 * 10**9 + 3599999999999, 10**18 + 1),
+    *(
+        2**63 - 1,
+        -(2**63),
+        3599999999999,
+        -3599999999999,
+        2562046 * 3600 * 10**9 + 3599999999999,
+        10**18 + 1,
+    ),
     *(999999999, 123456789, -1, 60 * 10**9 - 1, 1500000, -1500000, 999999),
 )
 TIMESTAMPS = listed(
@@ -232,13 +253,33 @@ def inputs() -> Iterator[tuple[Any, ...]]:
         yield "duration", text
     read = [value for value in (call("duration", text) for text in DURATIONS) if value is not ERROR]
     for duration in (*read, *map(Duration, NANOSECONDS)):
-        for name in ("getHours", "getMinutes", "getSeconds", "getMilliseconds", "string", "int", "duration"):
+        for name in (
+            "getHours",
+            "getMinutes",
+            "getSeconds",
+            "getMilliseconds",
+            "string",
+            "int",
+            "duration",
+        ):
             yield name, duration
     for text in TIMESTAMPS:
         yield "timestamp", text
-    for seconds in (0, 1, -1, -62135596800, -62135596801, 253402300799, 253402300800, 2**63 - 1, -(2**63)):
+    for seconds in (
+        0,
+        1,
+        -1,
+        -62135596800,
+        -62135596801,
+        253402300799,
+        253402300800,
+        2**63 - 1,
+        -(2**63),
+    ):
         yield "timestamp", seconds
-    for when in (value for value in (call("timestamp", text) for text in TIMESTAMPS) if value is not ERROR):
+    for when in (
+        value for value in (call("timestamp", text) for text in TIMESTAMPS) if value is not ERROR
+    ):
         for name in (*PARTS, "string", "int", "timestamp"):
             yield name, when
     for zone in ZONES:

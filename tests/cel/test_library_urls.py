@@ -94,11 +94,15 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
-def test_a_url_function_answers_as_upstream(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
+def test_a_url_function_answers_as_upstream(
+    name: str, arguments: tuple[Any, ...], expected: Any
+) -> None:
     assert_same(call(name, *arguments), expected)
 
 
-@pytest.mark.parametrize(("text", "normal"), [("HTTP://H/%7e?", "http://H/%7e?"), ("x:y", "x:y"), ("/a#%zz", None)])
+@pytest.mark.parametrize(
+    ("text", "normal"), [("HTTP://H/%7e?", "http://H/%7e?"), ("x:y", "x:y"), ("/a#%zz", None)]
+)
 def test_a_url_has_a_normal_form(text: str, normal: str | None) -> None:
     found = call("url", text)
     assert (None if found is ERROR else found.text) == normal

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dovetail.cel import environment, program, projection, selectors
-from dovetail.cel.devices import split_name
+from dovetail.cel import environment, projection, selectors
+from dovetail.cel.device_views import split_name
+from dovetail.cel.evaluate import program
 from dovetail.cel.reads import OWN_DOMAIN, Path
 from dovetail.errors import ExpressionError
-from dovetail.model import quantity, semver
+from dovetail.quantity import quantity, semver
 from tests.fuzz.cel import view
 from tests.generators import devices, expressions, functions, literals
 
 # Long expressions raise the interpreter's recursion limit, once; here, so that Hypothesis does not wonder.
 selectors.Selector(" && ".join(["true"] * 100))
 seeds = st.integers(0, 2**40)
-steadily = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+steadily = settings(max_examples=150, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def compiled(rng: random.Random) -> selectors.Selector:
@@ -52,9 +53,11 @@ def test_a_remembered_verdict_is_the_verdict(seed: int) -> None:
     rng = random.Random(seed)
     selector = compiled(rng)
     for device in [view(devices.device(rng)) for _ in range(4)] * 2:
-        assert selector.match(device) == selector.match_afresh(device) == selector.evaluate(device).outcome, (
-            selector.expression
-        )
+        assert (
+            selector.match(device)
+            == selector.match_afresh(device)
+            == selector.evaluate(device).outcome
+        ), selector.expression
 
 
 @steadily
@@ -65,10 +68,16 @@ def test_what_is_not_read_never_changes_the_verdict(seed: int) -> None:
     verdict, key = selector.match_afresh(view(device)), selector.project(view(device))
     for changed in unread_changes(device, selector.reads, rng):
         assert selector.project(view(changed)) == key, (selector.expression, device, changed)
-        assert selector.match_afresh(view(changed)) == verdict, (selector.expression, device, changed)
+        assert selector.match_afresh(view(changed)) == verdict, (
+            selector.expression,
+            device,
+            changed,
+        )
 
 
-def unread_changes(device: dict[str, Any], reads: frozenset[Path], rng: random.Random) -> list[dict[str, Any]]:
+def unread_changes(
+    device: dict[str, Any], reads: frozenset[Path], rng: random.Random
+) -> list[dict[str, Any]]:
     """The device with each thing the expression does not read taken away, exchanged or added."""
     found = []
     driver = device["driver"]
@@ -83,15 +92,27 @@ def unread_changes(device: dict[str, Any], reads: frozenset[Path], rng: random.R
         ]:
             if not is_read(field, name, driver=driver, reads=reads):
                 found.append({**device, field: {**entries, name: fresh}})
-                found.append({**device, field: {other: value for other, value in entries.items() if other != name}})
+                found.append(
+                    {
+                        **device,
+                        field: {other: value for other, value in entries.items() if other != name},
+                    }
+                )
     if ("allowMultipleAllocations",) not in reads and () not in reads:
-        found.append({**device, "allowMultipleAllocations": not device.get("allowMultipleAllocations", False)})
+        found.append(
+            {
+                **device,
+                "allowMultipleAllocations": not device.get("allowMultipleAllocations", False),
+            }
+        )
     return found
 
 
 def test_unread_changes_are_many_enough_to_mean_something() -> None:
     rng = random.Random(3)
-    assert sum(len(unread_changes(readable(rng), compiled(rng).reads, rng)) for _ in range(100)) > 1000
+    assert (
+        sum(len(unread_changes(readable(rng), compiled(rng).reads, rng)) for _ in range(100)) > 1000
+    )
 
 
 @steadily
@@ -101,7 +122,9 @@ def test_counting_costs_changes_no_verdict(seed: int) -> None:
     selector = compiled(rng)
     for _ in range(3):
         device = view(devices.device(rng))
-        assert selector.program.outcome(device) == selector.program.evaluate(device).outcome, selector.expression
+        assert selector.program.outcome(device) == selector.program.evaluate(device).outcome, (
+            selector.expression
+        )
 
 
 @steadily
@@ -155,7 +178,21 @@ def test_constant_keys_read_one_value_however_they_are_spelled() -> None:
 
 
 def test_values_that_differ_in_type_never_share_a_key() -> None:
-    values = [True, 1, 1.0, "1", quantity.parse("1"), semver.parse("1.0.0"), "1.0.0", [1], [True], ["1"], False, 0, ""]
+    values = [
+        True,
+        1,
+        1.0,
+        "1",
+        quantity.parse("1"),
+        semver.parse("1.0.0"),
+        "1.0.0",
+        [1],
+        [True],
+        ["1"],
+        False,
+        0,
+        "",
+    ]
     keys = [projection.tagged(value) for value in values]
     for at, key in enumerate(keys):
         others = keys[:at] + keys[at + 1 :]
@@ -165,15 +202,28 @@ def test_values_that_differ_in_type_never_share_a_key() -> None:
 def test_a_verdict_on_one_type_is_not_remembered_for_another() -> None:
     selector = selectors.Selector("device.attributes['a.b'].x == 1")
     kinds = [{"int": 1}, {"bool": True}, {"string": "1"}, {"version": "1.0.0"}, {"int": 1}]
-    verdicts = [str(selector.match(view({"driver": "a.b", "attributes": {"x": kind}}))) for kind in kinds]
+    verdicts = [
+        str(selector.match(view({"driver": "a.b", "attributes": {"x": kind}}))) for kind in kinds
+    ]
     assert verdicts == ["match", "no-match", "no-match", "error", "match"]
 
 
 def test_the_generator_knows_every_function_of_the_environment() -> None:
     known = " ".join(
-        (functions.TABLE, *literals.DATES, *literals.CLOCKS, *literals.AUTHZ, *literals.DECISIONS, *literals.FORMATS)
+        (
+            functions.TABLE,
+            *literals.DATES,
+            *literals.CLOCKS,
+            *literals.AUTHZ,
+            *literals.DECISIONS,
+            *literals.FORMATS,
+        )
     )
-    declared = {name for name in environment.stored().library.functions if name[0].isalpha() and "@" not in name}
+    declared = {
+        name
+        for name in environment.stored().library.functions
+        if name[0].isalpha() and "@" not in name
+    }
     formats = {f"format.{name}" for name in literals.FORMATS}
     missing = {name for name in declared - formats if name.rsplit(".")[-1] not in known}
     assert missing <= {"in"}, missing

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.cel import devices
-from dovetail.cel.program import Program, compile_stored
+from dovetail.cel import device_views
+from dovetail.cel.evaluate.program import Program, compile_stored
 from dovetail.errors import ExpressionError
-from dovetail.model import quantity, slices
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
 from tests.support.oracle import Oracle
 
 DEVICE = {
@@ -90,7 +91,9 @@ def ours(expression: str) -> tuple[str, int | None, Program | None]:
     except ExpressionError:
         return "compile-error", None, None
     body: dict[str, Any] = {"attributes": DEVICE["attributes"], "capacity": DEVICE["capacity"]}
-    view = devices.view("d", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook))
+    view = device_views.view(
+        "d", msgspec.convert(body, slices.Device, dec_hook=quantity.decode_hook)
+    )
     result = program.evaluate(view)
     assert program.outcome(view) == result.outcome, "counting cost must not change the verdict"
     return str(result.outcome), result.cost, program
@@ -110,7 +113,9 @@ def test_upstream_still_answers_so(oracle: Oracle) -> None:
         if "compileError" in answer:
             theirs: tuple[str, int | None] = ("compile-error", None)
         else:
-            verdict = "error" if "matchError" in answer else "match" if answer["match"] else "no-match"
+            verdict = (
+                "error" if "matchError" in answer else "match" if answer["match"] else "no-match"
+            )
             theirs = (verdict, answer.get("actualCost"))
         if (outcome, cost) != theirs:
             differences[expression] = ((outcome, cost), theirs)

@@ -15,15 +15,22 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click.testing
 import msgspec
+import yaml
 
 from dovetail.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-SINGLE = ("one-gpu", "mig-slice", "h100-or-a100", "eight-gpus-one-node")  # examples of one pod, or of a claim alone
+SINGLE = (
+    "one-gpu",
+    "mig-slice",
+    "h100-or-a100",
+    "eight-gpus-one-node",
+)  # examples of one pod, or of a claim alone
 PROGRAM = [sys.executable, "-c", "import sys; from dovetail.cli.main import main; sys.exit(main())"]
 PATIENCE_SECONDS = 60.0  # for a terminal to answer; only a broken program waits so long
 
@@ -62,6 +69,11 @@ def inside(state: Path, *arguments: str, stdin: str | None = None) -> Run:
     return Run(result.exit_code, result.stdout, result.stderr)
 
 
+def yaml_tree(text: str) -> Any:
+    """What YAML means. Read with libyaml where there is one: a fleet takes seconds otherwise."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def outside(state: Path, *arguments: str, **environment: str) -> Run:
     """The command as a process, with no terminal."""
     done = subprocess.run(
@@ -87,7 +99,9 @@ class Terminal:
         """Reads until the text was shown."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while text not in self.text:
-            assert time.monotonic() < deadline, f"never shown: {text!r}; so far: {self.text[-2000:]!r}"
+            assert time.monotonic() < deadline, (
+                f"never shown: {text!r}; so far: {self.text[-2000:]!r}"
+            )
             if not self._read():
                 assert text in self.text, f"ended without {text!r}: {self.text[-2000:]!r}"
 
@@ -128,7 +142,9 @@ def terminal(
         env=_environment(state, {"TERM": "xterm-256color"} | environment),
         cwd=ROOT,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C means an interrupt
+        preexec_fn=lambda: fcntl.ioctl(
+            0, termios.TIOCSCTTY, 0
+        ),  # so that Ctrl-C means an interrupt
     )
     os.close(inner)
     try:
@@ -141,5 +157,7 @@ def terminal(
 
 
 def _environment(state: Path, more: dict[str, str]) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "VIRTUAL_ENV") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("PATH", "HOME", "VIRTUAL_ENV") if name in os.environ
+    }
     return {**kept, "DOVETAIL_STATE": str(state), "PYTHONUTF8": "1", **more}

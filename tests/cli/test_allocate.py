@@ -19,7 +19,9 @@ def world(name: str, *, wanted: int = 1, nodes: tuple[str, ...] = ("a",), **more
     """Two GPUs on every node and a claim for some."""
     return {
         "id": name,
-        "nodes": [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}} for node in nodes],
+        "nodes": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}} for node in nodes
+        ],
         "deviceClasses": [{"metadata": {"name": "gpu"}, "spec": {}}],
         "resourceSlices": [
             {
@@ -94,7 +96,9 @@ def test_a_result_is_an_allocation_as_the_api_writes_it(empty: Path, file: Path)
                 ]
             },
             "nodeSelector": {
-                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+                ]
             },
         }
     ]
@@ -109,7 +113,10 @@ def test_a_refusal_says_why_with_numbers(empty: Path, file: Path) -> None:
 
 def test_what_is_in_use_is_given_either_way(empty: Path, file: Path) -> None:
     result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "gpu-0"}
-    holder = {"metadata": {"name": "h"}, "status": {"allocation": {"devices": {"results": [result]}}}}
+    holder = {
+        "metadata": {"name": "h"},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
     rows = answered(
         empty,
         written(
@@ -127,7 +134,10 @@ def test_what_is_in_use_is_given_either_way(empty: Path, file: Path) -> None:
 def test_rules_of_administrators_taint_devices(empty: Path, file: Path) -> None:
     rule = {
         "metadata": {"name": "r"},
-        "spec": {"deviceSelector": {"device": "gpu-0"}, "taint": {"key": "k", "effect": "NoSchedule"}},
+        "spec": {
+            "deviceSelector": {"device": "gpu-0"},
+            "taint": {"key": "k", "effect": "NoSchedule"},
+        },
     }
     rows = answered(empty, written(file, world("w", wanted=2, deviceTaintRules=[rule])))
     assert rows[0]["outcome"] == "none"
@@ -155,7 +165,9 @@ def test_gzip_and_empty_lines_are_read(empty: Path, file: Path) -> None:
 
 
 def test_people_get_a_table(empty: Path, file: Path) -> None:
-    run = running.inside(empty, "allocate", "--worlds", written(file, world("w1"), world("w2", wanted=3)))
+    run = running.inside(
+        empty, "allocate", "--worlds", written(file, world("w1"), world("w2", wanted=3))
+    )
     assert run.column("OUTCOME") == ["allocated", "none"]
     assert "r=a/gpu-0" in run.out
 

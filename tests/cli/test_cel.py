@@ -22,8 +22,16 @@ CASES = [
     },
     {"id": 3, "expression": 'device.attributes["d"].y', "device": {"driver": "d"}},
     {"id": None, "expression": "device.nothing", "device": {"driver": "d"}},
-    {"id": "e", "expression": "true", "device": {"driver": "d", "attributes": {"v": {"version": "x"}}}},
-    {"id": "f", "expression": "true", "device": {"driver": "d", "capacity": {"m": {"value": "not a quantity"}}}},
+    {
+        "id": "e",
+        "expression": "true",
+        "device": {"driver": "d", "attributes": {"v": {"version": "x"}}},
+    },
+    {
+        "id": "f",
+        "expression": "true",
+        "device": {"driver": "d", "capacity": {"m": {"value": "not a quantity"}}},
+    },
 ]
 ANSWERS = [
     {"id": "a", "outcome": "match", "cost": 3},
@@ -45,7 +53,9 @@ def lines(cases: list[object]) -> bytes:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_cases_from_outside_get_a_verdict_each(tmp_path: Path, dovetail: Dovetail, packed: bool) -> None:
+def test_cases_from_outside_get_a_verdict_each(
+    tmp_path: Path, dovetail: Dovetail, packed: bool
+) -> None:
     file = tmp_path / ("cases.jsonl.gz" if packed else "cases.jsonl")
     file.write_bytes(gzip.compress(lines([*CASES])) if packed else lines([*CASES]))
     done = dovetail("cel", "eval", "--cases", str(file), "-o", "jsonl")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.boot import controlplane, devcluster, processes
+from dovetail.devcluster import control_plane, dev_cluster, processes
 from tests.cli import running
 from tests.support import cluster, real
 
@@ -27,17 +27,23 @@ def place(tmp_path: Path) -> Iterator[Path]:
     """A directory for a cluster; what still runs in it is ended with the test."""
     directory = tmp_path / "my cluster"  # with a blank, as some home directories have
     yield directory
-    for process in processes.Roster(directory / controlplane.ROSTER).all().values():
+    for process in processes.ProcessRecords(directory / control_plane.ROSTER).all().values():
         processes.end(process, grace_seconds=0)
 
 
 def dev(place: Path, *arguments: str, **environment: str) -> running.Run:
-    kept = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "KUBEBUILDER_ASSETS") if name in os.environ}
-    return running.outside(place.parent / "state", "dev", *arguments, "--dir", str(place), **kept | environment)
+    kept = {
+        name: os.environ[name]
+        for name in ("XDG_CACHE_HOME", "KUBEBUILDER_ASSETS")
+        if name in os.environ
+    }
+    return running.outside(
+        place.parent / "state", "dev", *arguments, "--dir", str(place), **kept | environment
+    )
 
 
-def recorded(place: Path) -> list[processes.Recorded]:
-    return list(processes.Roster(place / controlplane.ROSTER).all().values())
+def recorded(place: Path) -> list[processes.ProcessRecord]:
+    return list(processes.ProcessRecords(place / control_plane.ROSTER).all().values())
 
 
 def shown(place: Path) -> dict[str, Any]:
@@ -45,8 +51,8 @@ def shown(place: Path) -> dict[str, Any]:
     return answer
 
 
-def need_parts() -> None:
-    cluster.parts()
+def need_parts(version: str = cluster.NEWEST) -> None:
+    cluster.parts(version)
     if shutil.which("openssl") is None:
         real.missing("openssl")
 
@@ -61,7 +67,12 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     assert "kube-apiserver ready after " in up.err
 
     status = shown(place)
-    assert (status["isUp"], status["problem"], status["nodes"], status["nodesReady"]) == (True, None, 3, 3)
+    assert (status["isUp"], status["problem"], status["nodes"], status["nodesReady"]) == (
+        True,
+        None,
+        3,
+        3,
+    )
     assert [part["name"] for part in status["parts"]] == PARTS
     assert all(part["isAlive"] for part in status["parts"])
     nodes = subprocess.run(
@@ -80,7 +91,9 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
 
     queues = running.outside(place.parent, "get", "queues", "--kubeconfig", status["kubeconfig"])
     assert (queues.code, queues.err) == (0, "no queues found\nnext: kubectl apply -f FILE\n")
-    defined = running.outside(place.parent, "install", "--definitions", "--kubeconfig", status["kubeconfig"])
+    defined = running.outside(
+        place.parent, "install", "--definitions", "--kubeconfig", status["kubeconfig"]
+    )
     assert [line.rpartition("/")[2] for line in defined.err.splitlines()[:-1]] == [
         "intents.dovetail.dev unchanged",
         "queues.dovetail.dev unchanged",
@@ -100,12 +113,14 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path) -> None:
-    need_parts()
-    assert dev(place, "up", "--nodes", "1", "--kube-version", "1.36").code == 0
+@pytest.mark.parametrize("version", cluster.EACH_VERSION)
+def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path, version: str) -> None:
+    need_parts(version)
+    up = dev(place, "up", "--nodes", "1", "--kube-version", version)
+    assert up.code == 0, up.err
     player = next(process for process in recorded(place) if process.name == "player")
     os.kill(player.pid, signal.SIGKILL)
-    assert cluster.wait_until_gone(player, seconds=PATIENCE_SECONDS)
+    cluster.wait_until_gone(player)
     status = dev(place, "status")
     assert status.code == 1
     assert dict(zip(status.column("PART"), status.column("ALIVE"), strict=True))["player"] == "no"
@@ -192,8 +207,10 @@ def test_a_recorded_process_whose_id_now_is_another_is_not_ended(place: Path) ->
     place.mkdir()
     me = processes.recorded("etcd", os.getpid(), log=place / "log")
     stranger = msgspec.structs.replace(me, born=me.born - 1)
-    processes.Roster(place / controlplane.ROSTER).add(stranger)
-    (place / devcluster.STATE).write_bytes(msgspec.json.encode(devcluster.State(starter=stranger, is_ready=True)))
+    processes.ProcessRecords(place / control_plane.ROSTER).add(stranger)
+    (place / dev_cluster.STATE).write_bytes(
+        msgspec.json.encode(dev_cluster.State(starter=stranger, is_ready=True))
+    )
     assert dev(place, "status").code == 1
     assert dev(place, "down").code == 0  # and this test goes on
     assert not place.exists()
@@ -206,7 +223,7 @@ def test_nodes_and_fleet_exclude_each_other(place: Path) -> None:
 
 
 def test_a_fleet_of_any_size_has_no_problems() -> None:
-    from dovetail.sim import fleet as fleets
+    from dovetail.sim.fleet import fleet_spec
 
     for nodes in (1, 500, 10_000):
-        assert list(fleets.problems_of(devcluster.sized_fleet(nodes))) == []
+        assert list(fleet_spec.problems_of(dev_cluster.sized_fleet(nodes))) == []

@@ -28,7 +28,9 @@ def saved(state: Path, tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-def test_a_sound_cluster_ends_with_0_and_what_could_not_be_seen_is_said(saved: Path, empty: Path) -> None:
+def test_a_sound_cluster_ends_with_0_and_what_could_not_be_seen_is_said(
+    saved: Path, empty: Path
+) -> None:
     run = running.inside(empty, "doctor", "--snapshot", str(saved))
     assert run.code == 0
     assert not [line for line in run.lines if line.startswith("error")]
@@ -36,7 +38,9 @@ def test_a_sound_cluster_ends_with_0_and_what_could_not_be_seen_is_said(saved: P
     assert run.err.splitlines()[-1].startswith("0 errors, 0 warnings, ")
 
 
-def test_a_broken_one_ends_with_1_and_says_what_comes_next(state: Path, tmp_path: Path, empty: Path) -> None:
+def test_a_broken_one_ends_with_1_and_says_what_comes_next(
+    state: Path, tmp_path: Path, empty: Path
+) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=TORN).code == 0
     assert running.inside(state, "snapshot", "save", str(tmp_path / "torn")).code == 0
     run = running.inside(empty, "doctor", "--snapshot", str(tmp_path / "torn"))
@@ -48,7 +52,9 @@ def test_a_broken_one_ends_with_1_and_says_what_comes_next(state: Path, tmp_path
     ]
     told = running.inside(empty, "doctor", "--snapshot", str(tmp_path / "torn"), "-o", "json")
     assert told.code == 1
-    assert msgspec.json.decode(told.out)["findings"][0]["where"] == "pool fabric of fabric.example.com"
+    assert (
+        msgspec.json.decode(told.out)["findings"][0]["where"] == "pool fabric of fabric.example.com"
+    )
 
 
 def test_the_configuration_says_what_is_ours(saved: Path, empty: Path, tmp_path: Path) -> None:
@@ -71,5 +77,7 @@ def test_wrong_usage_ends_with_2(empty: Path, arguments: tuple[str, ...], tmp_pa
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
         "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\nusers: [{name: a, user: {}}]\n"
     )
-    given = arguments if "--snapshot" in arguments else (*arguments, "--kubeconfig", str(kubeconfig))
+    given = (
+        arguments if "--snapshot" in arguments else (*arguments, "--kubeconfig", str(kubeconfig))
+    )
     assert running.inside(empty, "doctor", *given).code == 2

@@ -14,14 +14,20 @@ import msgspec
 import pytest
 import yaml
 
-from dovetail.boot import files
-from dovetail.cli import main, text
-from dovetail.model import queuetree, yaml_text
+from dovetail.cli import main
+from dovetail.cli.tables import text
+from dovetail.files import bounded_files
+from dovetail.manifest import yaml_text
+from dovetail.model.queue import queue_tree
 from tests.cli import running
 
 LINE_DOORS = (("decide", "--scenarios"), ("allocate", "--worlds"), ("cel", "eval", "--cases"))
 LINE_DOOR_NAMES = ("decide", "allocate", "cel")
-SCENARIO: dict[str, Any] = {"id": "s", "run": {"mode": "cycles"}, "nodes": [{"name": "n", "gpu": {"count": 1}}]}
+SCENARIO: dict[str, Any] = {
+    "id": "s",
+    "run": {"mode": "cycles"},
+    "nodes": [{"name": "n", "gpu": {"count": 1}}],
+}
 
 
 def refused(done: running.Run, *words: str) -> None:
@@ -41,7 +47,12 @@ def written(folder: Path, content: bytes | str, name: str = "given") -> str:
 
 def queue(name: str, **spec: Any) -> dict[str, Any]:
     """A Queue as a manifest has it."""
-    return {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def chain(length: int) -> str:
@@ -69,10 +80,16 @@ def chain(length: int) -> str:
     ],
     ids=" ".join,
 )
-def test_a_hundred_thousand_brackets_are_too_deep(tmp_path: Path, command: tuple[str, ...], opening: str) -> None:
+def test_a_hundred_thousand_brackets_are_too_deep(
+    tmp_path: Path, command: tuple[str, ...], opening: str
+) -> None:
     for head in ("", "name: x\npools: "):
         file = written(tmp_path, head + opening * 100_000)
-        refused(running.inside(tmp_path / "state", *command, file), f"{file}", "nested more than 200 levels deep")
+        refused(
+            running.inside(tmp_path / "state", *command, file),
+            f"{file}",
+            "nested more than 200 levels deep",
+        )
 
 
 @pytest.mark.parametrize("depth", [190, 250, 900, 990, 5_000])
@@ -80,13 +97,19 @@ def test_deep_json_is_read_or_refused_but_never_half_way(tmp_path: Path, depth: 
     """Whatever passes the reader is shallow enough for everything behind it, output included."""
     nest = '{"a":' * depth + "1" + "}" * depth
     kubeconfig = written(tmp_path, f'{{"clusters":[],"x":{nest}}}', "kubeconfig")
-    refused(running.inside(tmp_path / "state", "get", "queues", "--kubeconfig", kubeconfig), kubeconfig)
+    refused(
+        running.inside(tmp_path / "state", "get", "queues", "--kubeconfig", kubeconfig), kubeconfig
+    )
     cohort = f'{{"apiVersion":"kueue.x-k8s.io/v1beta1","kind":"Cohort","metadata":{{"name":"c"}},"spec":{nest}}}'
     done = running.inside(tmp_path / "state", "migrate", "kueue", "-f", written(tmp_path, cohort))
     assert done.code == (0 if depth == 190 else 1), done.err
-    generic = f'{{"apiVersion":"example.com/v1","kind":"Deep","metadata":{{"name":"d"}},"spec":{nest}}}'
+    generic = (
+        f'{{"apiVersion":"example.com/v1","kind":"Deep","metadata":{{"name":"d"}},"spec":{nest}}}'
+    )
     for form in ("yaml", "json"):
-        done = running.inside(tmp_path / "state", "apply", "--dry-run", "-f", written(tmp_path, generic), "-o", form)
+        done = running.inside(
+            tmp_path / "state", "apply", "--dry-run", "-f", written(tmp_path, generic), "-o", form
+        )
         assert done.code == (0 if depth == 190 else 1), done.err
 
 
@@ -124,7 +147,9 @@ def test_a_key_given_twice_is_found_in_one_pass() -> None:
     assert Counted.compared < 20_000
 
 
-@pytest.mark.parametrize("number", ["9" * 5_000, "1e400", "-1e999", "-" + "9" * 401], ids=lambda one: one[:8])
+@pytest.mark.parametrize(
+    "number", ["9" * 5_000, "1e400", "-1e999", "-" + "9" * 401], ids=lambda one: one[:8]
+)
 def test_a_number_nobody_can_carry_is_named(tmp_path: Path, number: str) -> None:
     manifest = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{number}}}'
     done = running.inside(tmp_path / "state", "apply", "-f", written(tmp_path, manifest))
@@ -141,12 +166,16 @@ def test_a_weight_larger_than_any_float_is_the_largest_weight(tmp_path: Path) ->
             "resourceGroups": [
                 {
                     "coveredResources": ["nvidia.com/gpu"],
-                    "flavors": [{"name": "f", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 4}]}],
+                    "flavors": [
+                        {"name": "f", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 4}]}
+                    ],
                 }
             ],
         },
     }
-    done = running.inside(tmp_path / "state", "migrate", "kueue", "-f", written(tmp_path, json.dumps(tree)))
+    done = running.inside(
+        tmp_path / "state", "migrate", "kueue", "-f", written(tmp_path, json.dumps(tree))
+    )
     assert done.code == 0, done.err
     (made,) = [one for one in yaml.safe_load_all(done.out) if one["kind"] == "Queue"]
     assert [share["weight"] for share in made["spec"]["resources"].values()] == [1_000_000]
@@ -174,7 +203,7 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path, source: str) 
 def test_a_chain_of_parents_is_cut_where_it_gets_too_long(tmp_path: Path, state: Path) -> None:
     done = running.inside(state, "apply", "-f", written(tmp_path, chain(1_200)))
     assert done.code == 0
-    assert f"queue q{queuetree.MAX_LEVELS}: is more than 64 levels below the top" in done.err
+    assert f"queue q{queue_tree.MAX_LEVELS}: is more than 64 levels below the top" in done.err
     assert running.inside(state, "get", "queues").code == 0
     assert running.inside(state, "get", "queues", "-o", "wide").code == 0
     assert running.inside(state, "when").code == 0
@@ -182,7 +211,13 @@ def test_a_chain_of_parents_is_cut_where_it_gets_too_long(tmp_path: Path, state:
 
 def test_a_chain_of_parents_in_a_scenario_is_cut_too(tmp_path: Path) -> None:
     links = [{"name": "q0"}, *({"name": f"q{n}", "parent": f"q{n - 1}"} for n in range(1, 1_200))]
-    jobs = [{"name": "j", "queue": "q1199", "pods": [{"name": "p", "state": "pending", "request": {"gpu": 1}}]}]
+    jobs = [
+        {
+            "name": "j",
+            "queue": "q1199",
+            "pods": [{"name": "p", "state": "pending", "request": {"gpu": 1}}],
+        }
+    ]
     file = written(tmp_path, json.dumps({**SCENARIO, "queues": links, "jobs": jobs}))
     done = running.inside(tmp_path / "state", "decide", "--scenarios", file)
     assert done.code == 0, done.err
@@ -221,9 +256,23 @@ def damaged() -> bytes:
         (b'{"id":' + b"9" * 5_000 + b"}\n", "line 1: "),
         (b"\n\n7\n", "line 3: "),
     ],
-    ids=["damaged", "cut", "head", "zeros", "bytes", "half", "lists", "braces", "mappings", "digits", "number"],
+    ids=[
+        "damaged",
+        "cut",
+        "head",
+        "zeros",
+        "bytes",
+        "half",
+        "lists",
+        "braces",
+        "mappings",
+        "digits",
+        "number",
+    ],
 )
-def test_a_broken_line_or_file_is_named(tmp_path: Path, command: tuple[str, ...], content: bytes, words: str) -> None:
+def test_a_broken_line_or_file_is_named(
+    tmp_path: Path, command: tuple[str, ...], content: bytes, words: str
+) -> None:
     file = written(tmp_path, content)
     done = running.inside(tmp_path / "state", *command, file)
     assert done.code == 1
@@ -236,11 +285,15 @@ def test_a_broken_line_or_file_is_named(tmp_path: Path, command: tuple[str, ...]
 def test_a_small_file_that_grows_without_bound_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], filling: bytes
 ) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
-    monkeypatch.setattr(files, "MAX_EMPTY_LINES", 10_000)
+    monkeypatch.setattr(bounded_files, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded_files, "MAX_EMPTY_LINES", 10_000)
     file = written(tmp_path, gzip.compress(filling * (4 << 20), mtime=0))
     done = running.inside(tmp_path / "state", *command, file)
-    refused(done, file, "longer than 1 MiB" if filling == b"[" else "more than 10000 empty lines in a row")
+    refused(
+        done,
+        file,
+        "longer than 1 MiB" if filling == b"[" else "more than 10000 empty lines in a row",
+    )
 
 
 def test_a_line_of_gigabytes_takes_no_gigabytes(tmp_path: Path) -> None:
@@ -263,11 +316,18 @@ def test_a_line_of_gigabytes_takes_no_gigabytes(tmp_path: Path) -> None:
     [
         {"expression": "true", "device": {"driver": 7}},
         {"expression": "true", "device": {"driver": ["a"], "attributes": {"a/b": {"int": 1}}}},
-        {"expression": "device.driver == 'a'", "device": {"driver": {}, "capacity": {"m": {"value": "1"}}}},
+        {
+            "expression": "device.driver == 'a'",
+            "device": {"driver": {}, "capacity": {"m": {"value": "1"}}},
+        },
     ],
 )
-def test_a_driver_that_is_no_text_is_an_error_of_its_case(tmp_path: Path, case: dict[str, Any]) -> None:
-    done = running.inside(tmp_path / "state", "cel", "eval", "--cases", written(tmp_path, json.dumps(case)))
+def test_a_driver_that_is_no_text_is_an_error_of_its_case(
+    tmp_path: Path, case: dict[str, Any]
+) -> None:
+    done = running.inside(
+        tmp_path / "state", "cel", "eval", "--cases", written(tmp_path, json.dumps(case))
+    )
     assert done.code == 0, done.err
     assert json.loads(done.out)["outcome"] == "error"
 
@@ -276,23 +336,34 @@ def test_a_driver_that_is_no_text_is_an_error_of_its_case(tmp_path: Path, case: 
     ("run", "field"),
     [({"cycles_until": 2 * 10**12}, "cycles_until"), ({"cycles_stable": 2**31}, "cycles_stable")],
 )
-def test_cycles_nobody_waits_for_are_refused(tmp_path: Path, run: dict[str, int], field: str) -> None:
+def test_cycles_nobody_waits_for_are_refused(
+    tmp_path: Path, run: dict[str, int], field: str
+) -> None:
     scenario = SCENARIO | {"run": {"mode": "cycles", **run}}
-    done = running.inside(tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario)))
+    done = running.inside(
+        tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario))
+    )
     refused(done, "line 1", field, "1000")
 
 
 def test_gpus_are_counted_over_all_nodes(tmp_path: Path) -> None:
     scenario = SCENARIO | {"nodes": [{"name": f"n{n}", "gpu": {"count": 6_000}} for n in range(2)]}
-    done = running.inside(tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario)))
+    done = running.inside(
+        tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario))
+    )
     refused(done, "line 1", "nodes: 12000 GPUs together; at most 10000")
 
 
 def test_two_groups_of_one_name_are_refused(tmp_path: Path) -> None:
     groups = [{"name": "default"}, {"name": "default", "min": 2}]
-    jobs = [{"name": "a", "groups": groups, "pods": [{"name": "a-0", "state": "running", "node": "n"}]}]
+    jobs = [
+        {"name": "a", "groups": groups, "pods": [{"name": "a-0", "state": "running", "node": "n"}]}
+    ]
     done = running.inside(
-        tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(SCENARIO | {"jobs": jobs}))
+        tmp_path / "state",
+        "decide",
+        "--scenarios",
+        written(tmp_path, json.dumps(SCENARIO | {"jobs": jobs})),
     )
     refused(done, "line 1", "jobs[0].groups: two are named 'default'")
 
@@ -351,15 +422,21 @@ def test_an_object_of_another_version_is_no_part_of_a_snapshot(
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
-@pytest.mark.parametrize("moment", ["yesterday", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
-def test_a_snapshot_of_no_time_is_refused(saved: Path, tmp_path: Path, command: tuple[str, ...], moment: str) -> None:
+@pytest.mark.parametrize(
+    "moment", ["yesterday", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_snapshot_of_no_time_is_refused(
+    saved: Path, tmp_path: Path, command: tuple[str, ...], moment: str
+) -> None:
     manifest = json.loads((saved / "manifest.json").read_bytes()) | {"takenAt": moment}
     (saved / "manifest.json").write_bytes(msgspec.json.encode(manifest))
     refused(running.inside(tmp_path / "other", *command, str(saved)), "manifest.json", "takenAt")
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
-def test_a_pipe_in_a_snapshot_is_not_waited_for(saved: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_pipe_in_a_snapshot_is_not_waited_for(
+    saved: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     (saved / "pods.json").unlink()
     os.mkfifo(saved / "pods.json")
     refused(running.inside(tmp_path / "other", *command, str(saved)), "pods.json: is not a file")
@@ -374,7 +451,7 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("a\x1b[31m\nb" + "x" * 1_000)
 
-    monkeypatch.setattr("dovetail.boot.local.Local.cluster", broken)
+    monkeypatch.setattr("dovetail.sim.local.state_dir.Local.cluster", broken)
     monkeypatch.delenv(main.DEBUG, raising=False)
     arguments = ["get", "pods", "--state", str(tmp_path)]
     assert main.main(arguments) == 1
@@ -396,18 +473,26 @@ def test_a_device_in_use_with_a_capacity_nobody_can_share_is_explained(tmp_path:
     memory = {"value": "8", "requestPolicy": {"default": "-1"}}
     device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    request = {
+        "name": "r",
+        "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1},
+    }
     world = {
         "id": 1,
         "nodes": [{"metadata": {"name": "n"}}],
         "deviceClasses": [{"metadata": {"name": "any"}}],
         "resourceSlices": [
-            {"metadata": {"name": "s"}, "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": [device]}}
+            {
+                "metadata": {"name": "s"},
+                "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": [device]},
+            }
         ],
         "inUse": {"devices": ["x/p/d"]},
         "claims": [{"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}],
     }
-    done = running.inside(tmp_path, "allocate", "--worlds", written(tmp_path, json.dumps(world)), "-o", "jsonl")
+    done = running.inside(
+        tmp_path, "allocate", "--worlds", written(tmp_path, json.dumps(world)), "-o", "jsonl"
+    )
     assert done.code == 0, done.err
     assert "-1 is negative" in json.loads(done.out)["reasons"][0]
 
@@ -423,7 +508,10 @@ def test_a_thousand_constraints_are_settled_one_after_the_other(tmp_path: Path) 
         "nodes": [{"metadata": {"name": "n"}}],
         "deviceClasses": [{"metadata": {"name": "any"}}],
         "resourceSlices": [
-            {"metadata": {"name": "s"}, "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": devices}}
+            {
+                "metadata": {"name": "s"},
+                "spec": {"driver": "x", "nodeName": "n", "pool": pool, "devices": devices},
+            }
         ],
         "claims": [{"metadata": {"name": "c"}, "spec": spec}],
     }
@@ -439,7 +527,10 @@ def test_a_kubeconfig_leads_to_no_file_without_end(tmp_path: Path, field: str, w
         os.mkfifo(tmp_path / what)
     elif what == "large":
         (tmp_path / what).write_bytes(b"x" * (2 << 20))
-    cluster, user = {"server": "https://127.0.0.1:1"}, {"client-key": what} if field == "client-certificate" else {}
+    cluster, user = (
+        {"server": "https://127.0.0.1:1"},
+        {"client-key": what} if field == "client-certificate" else {},
+    )
     (cluster if field == "certificate-authority" else user)[field] = what
     tree = {
         "clusters": [{"name": "c", "cluster": cluster}],
@@ -448,7 +539,9 @@ def test_a_kubeconfig_leads_to_no_file_without_end(tmp_path: Path, field: str, w
         "current-context": "x",
     }
     file = written(tmp_path, json.dumps(tree), "kubeconfig")
-    refused(running.inside(tmp_path / "state", "get", "queues", "--kubeconfig", file), "cannot be read")
+    refused(
+        running.inside(tmp_path / "state", "get", "queues", "--kubeconfig", file), "cannot be read"
+    )
 
 
 def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path: Path) -> None:
@@ -459,16 +552,23 @@ def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"[", b"\xff", b"{}", b"[" * 100_000, b'[{"name":1}]'], ids=lambda one: ascii(one[:5])
+    "content",
+    [b"[", b"\xff", b"{}", b"[" * 100_000, b'[{"name":1}]'],
+    ids=lambda one: ascii(one[:5]),
 )
 def test_a_damaged_record_of_processes_is_told(tmp_path: Path, content: bytes) -> None:
     place = tmp_path / "dev"
     place.mkdir(mode=0o700)
     (place / "dev.json").write_bytes(b'{"starter":{"name":"a","pid":1,"born":1,"log":"x"}}')
     (place / "processes.json").write_bytes(content)
-    refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "processes.json: cannot be read")
+    refused(
+        running.inside(tmp_path, "dev", "status", "--dir", str(place)),
+        "processes.json: cannot be read",
+    )
     (place / "dev.json").write_bytes(content)
-    refused(running.inside(tmp_path, "dev", "status", "--dir", str(place)), "dev.json cannot be read")
+    refused(
+        running.inside(tmp_path, "dev", "status", "--dir", str(place)), "dev.json cannot be read"
+    )
 
 
 @pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])

@@ -9,12 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-from dovetail.boot import local, snapshot
-from dovetail.model import objects, snapshots
-from dovetail.sim import cluster as clusters
-from dovetail.sim import store as stores
+from dovetail.kubetypes import codec
+from dovetail.sim.local import local_cluster, state_dir, state_store
+from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
 from tests.cli import running
 
 RESOURCES = ("gpus", "devices", "claims", "nodes", "classes", "slices", "pods", "templates")
@@ -47,9 +45,9 @@ def test_objects_come_as_one_list_that_decodes(state: Path, resource: str, form:
     run = running.inside(state, "get", resource, "-A", "-o", form)
     assert run.code == 0
     assert run.err == ""
-    tree = msgspec.json.decode(run.out) if form == "json" else yaml.safe_load(run.out)
+    tree = msgspec.json.decode(run.out) if form == "json" else running.yaml_tree(run.out)
     assert (tree["apiVersion"], tree["kind"]) == ("v1", "List")
-    assert len(objects.decode_all(tree)) == len(tree["items"]) > 0
+    assert len(codec.decode_all(tree)) == len(tree["items"]) > 0
     if form == "yaml":
         as_json = running.inside(state, "get", resource, "-A", "-o", "json")
         assert tree == msgspec.json.decode(as_json.out)
@@ -59,7 +57,8 @@ def test_objects_come_as_one_list_that_decodes(state: Path, resource: str, form:
 def test_wide_adds_columns_and_names_are_one_per_row(state: Path, resource: str) -> None:
     apply_all(state)
     narrow, wide, names = (
-        running.inside(state, "get", resource, "-A", "-o", form) for form in ("table", "wide", "name")
+        running.inside(state, "get", resource, "-A", "-o", form)
+        for form in ("table", "wide", "name")
     )
     assert set(narrow.lines[0].split()) <= set(wide.lines[0].split())
     assert len(narrow.lines) == len(wide.lines) == len(names.lines) + 1
@@ -70,9 +69,19 @@ def test_wide_adds_columns_and_names_are_one_per_row(state: Path, resource: str)
 def test_claims_show_requests_state_and_age(state: Path) -> None:
     apply_all(state)
     here = running.inside(state, "get", "claims")
-    assert [name.rpartition("-")[0] or name for name in here.column("NAME")] == ["h100-or", "notebook-gpu", "one"]
-    assert here.column("REQUESTS")[0] == ("1 x gpu.nvidia.com [1 selector] or 1 x mig.nvidia.com [1 selector]")
-    assert here.column("STATE") == ["pending", "allocated,reserved", "allocated,reserved"]  # no pod uses the first
+    assert [name.rpartition("-")[0] or name for name in here.column("NAME")] == [
+        "h100-or",
+        "notebook-gpu",
+        "one",
+    ]
+    assert here.column("REQUESTS")[0] == (
+        "1 x gpu.nvidia.com [1 selector] or 1 x mig.nvidia.com [1 selector]"
+    )
+    assert here.column("STATE") == [
+        "pending",
+        "allocated,reserved",
+        "allocated,reserved",
+    ]  # no pod uses the first
     assert all(age.endswith("s") for age in here.column("AGE"))
     there = running.inside(state, "get", "claims", "-n", "train")
     assert there.column("REQUESTS") == ["8 x gpu.nvidia.com [1 selector]"]
@@ -83,7 +92,11 @@ def test_claims_show_requests_state_and_age(state: Path) -> None:
 def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
     apply_all(state)
     allocate(state, "one-gpu", {"driver": "gpu.nvidia.com", "pool": "h100-2", "device": "gpu-3"})
-    allocate(state, "h100-or-a100", {"driver": "gpu.nvidia.com", "pool": "a100-1", "device": "gpu-0-mig-7g80gb-0-0"})
+    allocate(
+        state,
+        "h100-or-a100",
+        {"driver": "gpu.nvidia.com", "pool": "a100-1", "device": "gpu-0-mig-7g80gb-0-0"},
+    )
     run = running.inside(state, "get", "gpus")
     rows = dict(zip(run.column("NODE"), run.column("TILES"), strict=True))
     assert rows["h100-2"] == "□□□■□□□□"
@@ -94,16 +107,29 @@ def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
     claims = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
     assert claims.column("STATE") == ["allocated,reserved"]
     assert claims.column("DEVICES") == ["h100-2/gpu-3"]
-    assert running.inside(state, "get", "claims", "-A", "--node", "h100-2").column("NAME") == ["one-gpu"]
+    assert running.inside(state, "get", "claims", "-A", "--node", "h100-2").column("NAME") == [
+        "one-gpu"
+    ]
 
 
 def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
     greedy = (running.EXAMPLES / "one-gpu.yaml").read_text().replace("one-gpu", "greedy")
-    greedy = greedy.replace("deviceClassName: gpu.nvidia.com", "{deviceClassName: gpu.nvidia.com, count: 9}")
+    greedy = greedy.replace(
+        "deviceClassName: gpu.nvidia.com", "{deviceClassName: gpu.nvidia.com, count: 9}"
+    )
     greedy = greedy.replace("exactly:\n          {", "exactly: {")
-    assert running.inside(state, "apply", "-f", str(running.EXAMPLES), "-f", "-", stdin=greedy).code == 0
+    assert (
+        running.inside(state, "apply", "-f", str(running.EXAMPLES), "-f", "-", stdin=greedy).code
+        == 0
+    )
     shown = running.inside(state, "get", "pods")
-    rows = dict(zip(shown.column("NAME"), zip(shown.column("STATUS"), shown.column("NODE"), strict=True), strict=True))
+    rows = dict(
+        zip(
+            shown.column("NAME"),
+            zip(shown.column("STATUS"), shown.column("NODE"), strict=True),
+            strict=True,
+        )
+    )
     assert rows["greedy"] == ("Pending", "-")
     assert rows["one-gpu"][0] == rows["notebook"][0] == "Running"
     assert rows["notebook"][1].startswith("a100-")
@@ -114,7 +140,10 @@ def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
     assert whole.startswith("26 nodes: ")
     assert whole.endswith("(needs 9)")
     assert wide.out.count("26 nodes: ") == 1, "the reason stands there once"
-    assert running.inside(state, "get", "pods", "one-gpu").err.splitlines()[-1] == "next: dovetail get gpus"
+    assert (
+        running.inside(state, "get", "pods", "one-gpu").err.splitlines()[-1]
+        == "next: dovetail get gpus"
+    )
     held = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
     assert held.column("DEVICES")[0].startswith(f"{rows['one-gpu'][1]}/gpu-")
     assert held.column("RESERVED FOR") == ["one-gpu"]
@@ -144,7 +173,9 @@ spec:
     shown = running.inside(state, "get", "devices", "port-0")
     assert (shown.column("NODE"), shown.column("TYPE")) == (["-"], ["port"])
     assert running.inside(state, "get", "devices", "-l", "tier=x", "-o", "name").lines == []
-    listed = msgspec.json.decode(running.inside(state, "get", "devices", "port-0", "-o", "json").out)
+    listed = msgspec.json.decode(
+        running.inside(state, "get", "devices", "port-0", "-o", "json").out
+    )
     assert [item["metadata"]["name"] for item in listed["items"]] == ["fabric"]
     assert len(running.inside(state, "get", "gpus").lines) == 27
 
@@ -187,7 +218,14 @@ def test_without_a_cluster_the_next_step_is_up(empty: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("get",), ("get", "nonsense"), ("get", "gpus", "-o", "xml"), ("fly",), ("get", "gpus", "--wat")]
+    "arguments",
+    [
+        ("get",),
+        ("get", "nonsense"),
+        ("get", "gpus", "-o", "xml"),
+        ("fly",),
+        ("get", "gpus", "--wat"),
+    ],
 )
 def test_wrong_usage_ends_with_2(state: Path, arguments: tuple[str, ...]) -> None:
     run = running.inside(state, *arguments)
@@ -198,7 +236,12 @@ def test_wrong_usage_ends_with_2(state: Path, arguments: tuple[str, ...]) -> Non
 
 def test_a_broken_state_file_is_named_and_kept(state: Path) -> None:
     (state / "cluster.json").write_bytes(b"{half")
-    for arguments in (("get", "gpus"), ("up",), ("up", "--fresh"), ("apply", "-f", str(running.EXAMPLES))):
+    for arguments in (
+        ("get", "gpus"),
+        ("up",),
+        ("up", "--fresh"),
+        ("apply", "-f", str(running.EXAMPLES)),
+    ):
         run = running.inside(state, *arguments)
         assert run.code == 1
         assert "not a readable state file" in run.err
@@ -212,19 +255,21 @@ def apply_all(state: Path) -> None:
 
 def allocate(state: Path, name: str, device: dict[str, str]) -> None:
     """Writes a claim's status as a scheduler would."""
-    key = clusters.Key("ResourceClaim", "default", name)
+    key = local_cluster.Key("ResourceClaim", "default", name)
 
-    def step(old: clusters.Cluster | None) -> tuple[clusters.Cluster | None, None]:
+    def step(old: local_cluster.Cluster | None) -> tuple[local_cluster.Cluster | None, None]:
         assert old is not None
         tree: dict[str, Any] = msgspec.json.decode(old.records[key].document)
         tree["status"] = {
             "allocation": {"devices": {"results": [{"request": "gpu", **device}]}},
             "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
         }
-        record = msgspec.structs.replace(old.records[key], document=msgspec.Raw(msgspec.json.encode(tree)))
+        record = msgspec.structs.replace(
+            old.records[key], document=msgspec.Raw(msgspec.json.encode(tree))
+        )
         return msgspec.structs.replace(old, records=old.records | {key: record}), None
 
-    stores.Store(state).change(step)
+    state_store.Store(state).change(step)
 
 
 def test_time_passes_between_two_commands(state: Path, tmp_path: Path) -> None:
@@ -234,19 +279,27 @@ def test_time_passes_between_two_commands(state: Path, tmp_path: Path) -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "short", "annotations": {"dovetail.dev/run-seconds": "60"}},
-        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        "spec": {
+            "containers": [
+                {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            ]
+        },
     }
-    then = local.Local(state, clock=lambda: begun)
-    then.apply([clusters.Given(manifest)], namespace="default", dry_run=False)
+    then = state_dir.Local(state, clock=lambda: begun)
+    then.apply([local_cluster.Given(manifest)], namespace="default", dry_run=False)
     saved, facts = (
         tmp_path / "saved",
-        snapshots.Facts(taken_at="2026-01-01T00:00:00Z", cluster="x", resource_versions={}),
+        snapshot_format.Facts(taken_at="2026-01-01T00:00:00Z", cluster="x", resource_versions={}),
     )
-    snapshot.write(saved, snapshot.documents_of(then.cluster() or clusters.Cluster("x")), facts)
+    snapshot_files.write(
+        saved, local_snapshot.documents_of(then.cluster() or local_cluster.Cluster("x")), facts
+    )
 
     assert running.inside(state, "get", "pods").column("STATUS") == ["Succeeded"]
     assert running.inside(state, "get", "claims").lines == []
     assert "■" not in running.inside(state, "get", "gpus").out
     assert "1 pod: 0 running, 0 waiting, 1 ended" in running.inside(state, "up").err
-    assert running.inside(state, "get", "pods", "--snapshot", str(saved)).column("STATUS") == ["Running"]
+    assert running.inside(state, "get", "pods", "--snapshot", str(saved)).column("STATUS") == [
+        "Running"
+    ]
     assert "■" in running.inside(state, "get", "gpus", "--snapshot", str(saved)).out

@@ -17,12 +17,14 @@ BINARY = bytes(range(256))
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("whne", '"whne" is no command; did you mean when?'),
-        ("why", '"why" is no command; `dovetail get pods -o wide` says why a pod waits'),
-        ("xyzzy", '"xyzzy" is no command\n'),
+        ("whne", '"whne" is not a command; did you mean when?'),
+        ("why", '"why" is not a command; `dovetail get pods -o wide` says why a pod waits'),
+        ("xyzzy", '"xyzzy" is not a command\n'),
     ],
 )
-def test_of_a_command_there_is_not_the_nearest_is_told(tmp_path: Path, typed: str, told: str) -> None:
+def test_of_a_command_there_is_not_the_nearest_is_told(
+    tmp_path: Path, typed: str, told: str
+) -> None:
     done = running.inside(tmp_path, typed, "pod/train-0")
     assert (done.code, done.out) == (2, "")
     assert told in done.err
@@ -51,7 +53,9 @@ def test_hints_are_about_commands_there_are_not_and_name_ones_there_are() -> Non
     ids=" ".join,
 )
 @pytest.mark.parametrize("what", ["nowhere", "binary", "directory", "text"])
-def test_a_file_that_is_none_is_refused_in_words(tmp_path: Path, command: tuple[str, ...], what: str) -> None:
+def test_a_file_that_is_none_is_refused_in_words(
+    tmp_path: Path, command: tuple[str, ...], what: str
+) -> None:
     """Whoever reads a file says which one is wrong; an exception that nobody expects would come out of `inside`."""
     place = tmp_path / what
     if what == "binary":
@@ -69,6 +73,8 @@ def test_a_file_that_is_none_is_refused_in_words(tmp_path: Path, command: tuple[
 @pytest.mark.parametrize(("where", "code"), [(">/dev/full", 1), (">&-", 0), ("| head -1", 0)])
 def test_an_output_that_takes_nothing_ends_in_words(tmp_path: Path, where: str, code: int) -> None:
     command = f"{shlex.join(running.PROGRAM)} cel check true {where}"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
     assert done.returncode == code
     assert done.stderr == ("error: output: No space left on device\n" if code else "")

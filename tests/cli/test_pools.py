@@ -40,7 +40,13 @@ metadata: {name: bare}
 def test_nodes_show_their_pool_and_gpu(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=FOREIGN).code == 0
     shown = running.inside(state, "get", "nodes", "aks-gpu-0", "bare", "h100-0", "-o", "wide")
-    rows = dict(zip(shown.column("NAME"), zip(shown.column("POOL"), shown.column("OFFERS"), strict=True), strict=True))
+    rows = dict(
+        zip(
+            shown.column("NAME"),
+            zip(shown.column("POOL"), shown.column("OFFERS"), strict=True),
+            strict=True,
+        )
+    )
     assert rows["aks-gpu-0"] == ("gpu", "2 x A100-80GB-PCIe (time-slicing x 4)")
     assert rows["bare"] == ("-", "-")
     assert rows["h100-0"] == ("h100", "8 x H100-80GB-HBM3")
@@ -53,7 +59,9 @@ def test_pools_gather_nodes_with_the_taints_all_of_them_have(state: Path) -> Non
     shown = running.inside(state, "get", "pools")
     assert shown.column("POOL") == ["a100", "gb200", "gpu", "h100"]
     place = shown.column("POOL").index("gpu")
-    assert [shown.column(name)[place] for name in ("PROVIDER", "NODES", "GPUS", "SPOT", "TAINTS")] == [
+    assert [
+        shown.column(name)[place] for name in ("PROVIDER", "NODES", "GPUS", "SPOT", "TAINTS")
+    ] == [
         "aks",
         "2",
         "2",
@@ -65,7 +73,9 @@ def test_pools_gather_nodes_with_the_taints_all_of_them_have(state: Path) -> Non
 
 def test_pools_for_programs_say_what_every_node_offers(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=FOREIGN).code == 0
-    listed = msgspec.json.decode(running.inside(state, "get", "pools", "gpu", "-o", "json").out)["items"]
+    listed = msgspec.json.decode(running.inside(state, "get", "pools", "gpu", "-o", "json").out)[
+        "items"
+    ]
     assert [one["name"] for one in listed] == ["gpu"]
     assert listed[0]["nodes"]["aks-gpu-0"]["clientsPerGpu"] == 4
     assert listed[0]["nodes"]["aks-gpu-1"].get("isSpot", False) is False

@@ -49,7 +49,7 @@ def test_applying_a_queue_that_hangs_nowhere_says_so(state: Path) -> None:
     done = running.inside(state, "apply", "-f", "-", stdin=QUEUES)
     assert done.code == 0
     told = [line for line in done.err.splitlines() if line.startswith("queue ")]
-    assert told == ["queue lost: parent gone does not exist; create it or take spec.parent away"]
+    assert told == ["queue lost: parent gone does not exist; create it or remove spec.parent"]
 
 
 def test_queues_are_shown_as_a_tree_with_numbers_and_problems(state: Path) -> None:
@@ -72,13 +72,19 @@ def test_queues_are_printed_with_their_status(state: Path) -> None:
     shown = running.inside(state, "get", "queue", "lost", "-o", "json")
     (lost,) = msgspec.json.decode(shown.out)["items"]
     (condition,) = lost["status"]["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"]) == ("Ready", "False", "ParentMissing")
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "Ready",
+        "False",
+        "ParentMissing",
+    )
     assert lost["status"]["observedGeneration"] == 1
     again = running.inside(state, "apply", "-f", "-", stdin=QUEUES)
     assert {line.rpartition(" ")[2] for line in again.lines} == {"unchanged"}
     later = running.inside(state, "get", "queue", "lost", "-o", "json")
     assert later.out == shown.out, "a look changes nothing"
-    assert running.inside(state, "get", "queues", "lost", "-o", "name").lines == ["queue.dovetail.dev/lost"]
+    assert running.inside(state, "get", "queues", "lost", "-o", "name").lines == [
+        "queue.dovetail.dev/lost"
+    ]
 
 
 def test_a_repaired_queue_is_ready(state: Path) -> None:
@@ -98,7 +104,10 @@ def test_what_makes_no_sense_is_refused_with_its_place(state: Path) -> None:
     wrong = QUEUES.replace("limit: 16", "limit: 1")
     done = running.inside(state, "apply", "-f", "-", stdin=wrong)
     assert done.code == 1
-    assert "Queue vision-10: spec.resources[nvidia.com/gpu].limit: limit must be at least quota" in done.err
+    assert (
+        "Queue vision-10: spec.resources[nvidia.com/gpu].limit: limit must be at least quota"
+        in done.err
+    )
 
 
 def test_other_resources_of_a_real_cluster_are_kubectls(state: Path) -> None:
@@ -119,7 +128,9 @@ def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
     pods = running.inside(state, "get", "pods", "-A")
     assert sorted(pods.column("NAMESPACE")) == ["speech"] * 4 + ["vision"] * 4
     assert set(pods.column("STATUS")) == {"Running"}
-    held = msgspec.json.decode(running.inside(state, "get", "claims", "-A", "-o", "json").out)["items"]
+    held = msgspec.json.decode(running.inside(state, "get", "claims", "-A", "-o", "json").out)[
+        "items"
+    ]
     assert len(held) == 8, "the claims of those that yielded are gone"
 
 
@@ -128,9 +139,13 @@ def test_work_without_a_queue_takes_what_is_left_over_and_is_sure_of_nothing(sta
     assert running.inside(state, "apply", "-f", str(folder / "teams.yaml")).code == 0
     bare = (running.EXAMPLES / "one-gpu.yaml").read_text(encoding="utf-8")
     ends = "name: one-gpu\n  annotations: {dovetail.dev/when-evicted: end}\n"
-    free = bare.replace("kind: Pod\nmetadata:\n  name: one-gpu\n", f"kind: Pod\nmetadata:\n  {ends}")
+    free = bare.replace(
+        "kind: Pod\nmetadata:\n  name: one-gpu\n", f"kind: Pod\nmetadata:\n  {ends}"
+    )
     assert running.inside(state, "apply", "-f", "-", stdin=free).code == 0
-    firm = bare.replace("name: one-gpu\n", "name: firm\n  labels: {dovetail.dev/preemptible: 'false'}\n")
+    firm = bare.replace(
+        "name: one-gpu\n", "name: firm\n  labels: {dovetail.dev/preemptible: 'false'}\n"
+    )
     firm = firm.replace("resourceClaimName: one-gpu", "resourceClaimName: firm")
     assert running.inside(state, "apply", "-f", "-", stdin=firm).code == 0
     pods = running.inside(state, "get", "pods", "-o", "wide")
@@ -138,7 +153,10 @@ def test_work_without_a_queue_takes_what_is_left_over_and_is_sure_of_nothing(sta
         "one-gpu": "Running",
         "firm": "Pending",
     }
-    assert "work without a queue: 0 in use and 1 wanted exceed its quota, 0 gpu, which is all" in pods.out
+    assert (
+        "work without a queue: 0 in use and 1 wanted exceed its quota, 0 gpu, which is all"
+        in pods.out
+    )
 
 
 def test_where_several_queues_take_a_namespace_its_work_has_to_name_one(state: Path) -> None:
@@ -158,7 +176,13 @@ def test_wide_shows_the_gang_and_the_queue_of_a_pod(state: Path) -> None:
     for file in (folder / "teams.yaml", folder / "vision.yaml", running.EXAMPLES / "gang.yaml"):
         assert running.inside(state, "apply", "-f", str(file)).code == 0
     shown = running.inside(state, "get", "pods", "-A", "-o", "wide")
-    places = dict(zip(shown.column("NAME"), zip(shown.column("GANG"), shown.column("QUEUE"), strict=True), strict=True))
+    places = dict(
+        zip(
+            shown.column("NAME"),
+            zip(shown.column("GANG"), shown.column("QUEUE"), strict=True),
+            strict=True,
+        )
+    )
     assert places["sweep-0"] == ("-", "vision")
     assert places["llama-0"] == places["llama-1"] == ("gang/llama", "-")
 
@@ -188,4 +212,8 @@ def test_a_gang_waits_as_a_whole_for_what_its_queue_may_have(state: Path) -> Non
     assert running.inside(state, "apply", "-f", "-", stdin=queue + spec % 16).code == 0
     assert running.inside(state, "get", "pods").column("STATUS") == ["Running", "Running"]
     shown = running.inside(state, "get", "queues")
-    assert (shown.column("GPUS"), shown.column("RUNNING"), shown.column("PENDING")) == (["16"], ["1"], ["0"])
+    assert (shown.column("GPUS"), shown.column("RUNNING"), shown.column("PENDING")) == (
+        ["16"],
+        ["1"],
+        ["0"],
+    )

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from dovetail.boot import snapshot
-from dovetail.sim import store as stores
+from dovetail.sim.local import state_store
+from dovetail.snapshot import local_snapshot
 from tests.cli import running
 from tests.kube import serving
 
@@ -43,7 +43,9 @@ def test_the_manifest_is_for_programs_too(used: Path, tmp_path: Path) -> None:
     place = tmp_path / "snap"
     run = running.inside(used, "snapshot", "save", str(place), "-o", "json")
     assert run.err == ""
-    assert msgspec.json.decode(run.out) == msgspec.json.decode((place / "manifest.json").read_bytes())
+    assert msgspec.json.decode(run.out) == msgspec.json.decode(
+        (place / "manifest.json").read_bytes()
+    )
     assert running.inside(used, "snapshot", "show", str(place), "-o", "json").out == run.out
 
 
@@ -63,7 +65,9 @@ def test_load_brings_everything_back(used: Path, empty: Path, tmp_path: Path) ->
     assert (run.code, run.out) == (0, "")
     assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
     for resource in ("pods", "claims", "gpus", "devices"):
-        before, after = (running.inside(one, "get", resource, "-A", "-o", "json") for one in (used, other))
+        before, after = (
+            running.inside(one, "get", resource, "-A", "-o", "json") for one in (used, other)
+        )
         assert before.out == after.out
     refused = running.inside(used, "snapshot", "load", str(place))
     assert refused.code == 1
@@ -71,7 +75,9 @@ def test_load_brings_everything_back(used: Path, empty: Path, tmp_path: Path) ->
     assert running.inside(used, "snapshot", "load", str(place), "--fresh").code == 0
 
 
-def test_commands_work_on_a_copy_of_a_saved_cluster(used: Path, empty: Path, tmp_path: Path) -> None:
+def test_commands_work_on_a_copy_of_a_saved_cluster(
+    used: Path, empty: Path, tmp_path: Path
+) -> None:
     place, nowhere = tmp_path / "snap", tmp_path / "nowhere"
     running.inside(used, "snapshot", "save", str(place))
     before = {path.name: path.read_bytes() for path in place.iterdir()}
@@ -79,7 +85,9 @@ def test_commands_work_on_a_copy_of_a_saved_cluster(used: Path, empty: Path, tmp
     assert shown.out == running.inside(used, "get", "pods", "-A", "-o", "json").out
     more = yaml.safe_load_all(Path(EXAMPLE).read_text().replace("one-gpu", "another"))
     text = yaml.safe_dump_all(list(more))
-    applied = running.inside(nowhere, "apply", "-f", "-", "--snapshot", str(place), "-o", "json", stdin=text)
+    applied = running.inside(
+        nowhere, "apply", "-f", "-", "--snapshot", str(place), "-o", "json", stdin=text
+    )
     assert applied.code == 0
     placed = [item for item in msgspec.json.decode(applied.out)["items"] if item["kind"] == "Pod"]
     assert placed[0]["spec"]["nodeName"]
@@ -169,12 +177,18 @@ def test_a_live_cluster_is_saved_by_its_kubeconfig(empty: Path, tmp_path: Path) 
     async def main() -> running.Run:
         async with serving.serving(answer) as url:
             (tmp_path / "config").write_text(KUBECONFIG % url)
-            arguments = ("snapshot", "save", str(tmp_path / "snap"), "--kubeconfig", str(tmp_path / "config"))
+            arguments = (
+                "snapshot",
+                "save",
+                str(tmp_path / "snap"),
+                "--kubeconfig",
+                str(tmp_path / "config"),
+            )
             return await asyncio.to_thread(running.outside, empty, *arguments)
 
     run = asyncio.run(main())
     assert run.code == 0, run.err
     assert "reading http://127.0.0.1:" in run.err
     assert run.lines[1].split()[0] == "lab"
-    assert len(snapshot.read(tmp_path / "snap").cluster.records) == 1
-    assert stores.Store(empty).load() is None
+    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 1
+    assert state_store.Store(empty).load() is None

@@ -7,7 +7,8 @@ import datetime
 import pytest
 
 from dovetail import errors
-from dovetail.cli import labels, text
+from dovetail.cli import label_option
+from dovetail.cli.tables import text
 
 NOW = datetime.datetime(2026, 3, 10, 12, 0, 0, tzinfo=datetime.UTC)
 
@@ -32,7 +33,14 @@ def test_an_unknown_age_is_a_dash(since: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [(0, "0"), (1023, "1023"), (1024, "1Ki"), (81559 * 1024**2, "79.6Gi"), (2 * 1024**4, "2Ti"), (2**60, "1024Pi")],
+    [
+        (0, "0"),
+        (1023, "1023"),
+        (1024, "1Ki"),
+        (81559 * 1024**2, "79.6Gi"),
+        (2 * 1024**4, "2Ti"),
+        (2**60, "1024Pi"),
+    ],
 )
 def test_bytes_are_shown_in_the_unit_people_use(amount: int, shown: str) -> None:
     assert text.binary(amount) == shown
@@ -51,7 +59,14 @@ def test_text_of_others_stays_in_its_cell() -> None:
 
 def test_numbers_in_names_count() -> None:
     names = ["gpu-10", "gpu-2", "gpu-1", "gpu-1-mig-1g10gb-19-0", "a", "10"]
-    assert sorted(names, key=text.natural) == ["10", "a", "gpu-1", "gpu-1-mig-1g10gb-19-0", "gpu-2", "gpu-10"]
+    assert sorted(names, key=text.natural) == [
+        "10",
+        "a",
+        "gpu-1",
+        "gpu-1-mig-1g10gb-19-0",
+        "gpu-2",
+        "gpu-10",
+    ]
 
 
 def test_a_uuid_is_cut_to_its_first_group() -> None:
@@ -71,10 +86,15 @@ def test_a_uuid_is_cut_to_its_first_group() -> None:
     ],
 )  # fmt: skip
 def test_a_label_selector_means_what_kubectl_means(selector: str, fits: bool) -> None:
-    assert labels.selector(selector)({"a": "1", "b": "x.y", "e": "", "k8s.io/role": "gpu"}) is fits
+    assert (
+        label_option.selector(selector)({"a": "1", "b": "x.y", "e": "", "k8s.io/role": "gpu"})
+        is fits
+    )
 
 
-@pytest.mark.parametrize("selector", ["a b", "=1", "a in 1", "a in (1", "a,,b", "a>1", "a=b=c", "!"])
+@pytest.mark.parametrize(
+    "selector", ["a b", "=1", "a in 1", "a in (1", "a,,b", "a>1", "a=b=c", "!"]
+)
 def test_an_unreadable_label_selector_is_refused(selector: str) -> None:
     with pytest.raises(errors.InputError, match="cannot read"):
-        labels.selector(selector)
+        label_option.selector(selector)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.boot import local
 from dovetail.cli import main
+from dovetail.sim.local import state_dir
 from tests.cli import running
 
 SMALL = "name: small\npools: [{name: l4, count: 2, gpu: L4, gpusPerNode: 3}]\n"
@@ -38,11 +38,16 @@ def test_the_sample_fills_with_pods_some_of_which_wait_and_say_why(empty: Path) 
     tiles = "".join(run.column("TILES"))
     assert all(sign in tiles for sign in "□■▤▥")
     pods = running.inside(empty, "get", "pods", "-A")
-    running_now, waiting = pods.column("STATUS").count("Running"), pods.column("STATUS").count("Pending")
+    running_now, waiting = (
+        pods.column("STATUS").count("Running"),
+        pods.column("STATUS").count("Pending"),
+    )
     assert f"{running_now + waiting} pods: {running_now} running, {waiting} waiting" in run.err
     assert running_now > waiting > 0
     assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
-    for status, node, why in zip(pods.column("STATUS"), pods.column("NODE"), pods.column("WHY NOT"), strict=True):
+    for status, node, why in zip(
+        pods.column("STATUS"), pods.column("NODE"), pods.column("WHY NOT"), strict=True
+    ):
         assert (node == "-") == (status == "Pending") == why.startswith("26 nodes: ")
 
 
@@ -51,7 +56,9 @@ def test_a_second_up_finds_the_cluster_and_keeps_what_was_applied(empty: Path) -
     running.outside(empty, "apply", "-f", "examples/one-gpu.yaml")
     again = running.outside(empty, "up")
     assert (again.code, "found the cluster" in again.err) == (0, True)
-    assert running.outside(empty, "get", "claims", "-o", "name").lines == ["resourceclaim.resource.k8s.io/one-gpu"]
+    assert running.outside(empty, "get", "claims", "-o", "name").lines == [
+        "resourceclaim.resource.k8s.io/one-gpu"
+    ]
     assert running.outside(empty, "up", "--fresh").code == 0
     assert running.outside(empty, "get", "claims", "-o", "name").lines == []
 
@@ -91,12 +98,14 @@ def test_state_option_wins_over_the_environment(empty: Path, tmp_path: Path) -> 
 
 
 def test_the_state_directory_follows_the_xdg_rules() -> None:
-    assert local.state_directory("/a", {"DOVETAIL_STATE": "/b"}) == Path("/a")
-    assert local.state_directory(None, {"DOVETAIL_STATE": "/b", "XDG_STATE_HOME": "/c"}) == Path("/b")
-    assert local.state_directory(None, {"XDG_STATE_HOME": "/c"}) == Path("/c/dovetail")
+    assert state_dir.state_directory("/a", {"DOVETAIL_STATE": "/b"}) == Path("/a")
+    assert state_dir.state_directory(
+        None, {"DOVETAIL_STATE": "/b", "XDG_STATE_HOME": "/c"}
+    ) == Path("/b")
+    assert state_dir.state_directory(None, {"XDG_STATE_HOME": "/c"}) == Path("/c/dovetail")
     home = Path("~/.local/state/dovetail").expanduser()
-    assert local.state_directory(None, {"XDG_STATE_HOME": "relative"}) == home
-    assert local.state_directory(None, {}) == home
+    assert state_dir.state_directory(None, {"XDG_STATE_HOME": "relative"}) == home
+    assert state_dir.state_directory(None, {}) == home
 
 
 # The terminal -----------------------------------------------------------------------------------------------
@@ -175,7 +184,9 @@ def test_tiles_have_colour_on_a_terminal_unless_told_otherwise(state: Path) -> N
 # Pipes and locales ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("get", "devices"), ("get", "slices", "-o", "json"), ("up",)])
+@pytest.mark.parametrize(
+    "arguments", [("get", "devices"), ("get", "slices", "-o", "json"), ("up",)]
+)
 def test_a_reader_that_goes_away_is_no_error(state: Path, arguments: tuple[str, ...]) -> None:
     process = subprocess.Popen(
         [*running.PROGRAM, *arguments],
@@ -222,7 +233,12 @@ def test_help_lists_every_command_without_importing_one() -> None:
     *shown, loaded = done.stdout.splitlines()
     for name in main.COMMANDS:
         assert any(line.split()[:1] == [name] for line in shown)
-    assert set(loaded.split()) == {"dovetail.cli", "dovetail.cli.main", "dovetail.cli.lazy", "dovetail.errors"}
+    assert set(loaded.split()) == {
+        "dovetail.cli",
+        "dovetail.cli.main",
+        "dovetail.cli.lazy",
+        "dovetail.errors",
+    }
 
 
 def test_reading_commands_never_import_what_only_others_need() -> None:

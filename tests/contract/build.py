@@ -9,7 +9,10 @@ STAY: Tree = {"finalizers": ["dovetail.dev/test"]}  # keeps an object until it i
 
 
 def pod(name: str, *, spec: Tree | None = None, **metadata: Any) -> Tree:
-    containers = {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 30}
+    containers = {
+        "containers": [{"name": "main", "image": "none"}],
+        "terminationGracePeriodSeconds": 30,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

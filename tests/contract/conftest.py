@@ -7,8 +7,10 @@ import pytest
 from tests.contract import places
 from tests.support import cluster
 
+ON_SERVERS = (pytest.param(cluster.NEWEST, marks=pytest.mark.slow), *cluster.EACH_VERSION[1:])
 
-@pytest.fixture(params=["memory", *(pytest.param(version, marks=pytest.mark.slow) for version in cluster.VERSIONS)])
+
+@pytest.fixture(params=["memory", *ON_SERVERS])
 def place(request: pytest.FixtureRequest) -> places.Place:
     """A server with a namespace of this test's own."""
     if request.param == "memory":

@@ -10,18 +10,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dovetail.boot import controlplane
-from dovetail.kube import api as kube
-from dovetail.kube import config, transport
-from dovetail.model import kinds
+from dovetail.devcluster import control_plane
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.ports.api import Api, Target
-from dovetail.sim.api import SimApi
-from tests.support import cluster
+from dovetail.sim.server.api_server import SimApi
+from tests.support import cluster, waiting
 
 Tree = dict[str, Any]
-PATIENCE_SECONDS = 60
-POLL_SECONDS = 0.05
 
 
 class Place(Protocol):
@@ -57,19 +56,17 @@ class InMemory:
 class OnServer:
     """A namespace on a real server."""
 
-    def __init__(self, plane: controlplane.ControlPlane) -> None:
+    def __init__(self, plane: control_plane.ControlPlane) -> None:
         self._plane = plane
         self.namespace = cluster.fresh_namespace(plane)
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Api]:
-        async with transport.Transport(config.load(str(self._plane.kubeconfig))) as opened:
-            yield kube.KubeApi(opened)
+        async with transport.Transport(client_config.load(str(self._plane.kubeconfig))) as opened:
+            yield client.KubeApi(opened)
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await holds():
-                await asyncio.sleep(POLL_SECONDS)
+        await waiting.until(holds, "the server's controllers")
 
 
 class Hand:
@@ -83,7 +80,11 @@ class Hand:
         kind = _KINDS[tree["kind"]]
         place = self.namespace if kind.is_namespaced else ""
         name = tree["metadata"]["name"] if subresource else ""
-        return parsed(await self.api.create(Target(kind, place, name, subresource), encoded(tree), brief=brief))
+        return parsed(
+            await self.api.create(
+                Target(kind, place, name, subresource), encoded(tree), brief=brief
+            )
+        )
 
     async def bind(self, pod: str, node: str, **metadata: str) -> None:
         body = {
@@ -109,9 +110,18 @@ class Hand:
         return parsed(await self.api.get(self.at(kind, name)))
 
     async def patch(
-        self, kind: str, name: str, change: Tree, *, sub: str = "", brief: bool = False, adds: bool = False
+        self,
+        kind: str,
+        name: str,
+        change: Tree,
+        *,
+        sub: str = "",
+        brief: bool = False,
+        adds: bool = False,
     ) -> Tree:
-        return parsed(await self.api.patch(self.at(kind, name, sub), encoded(change), brief=brief, adds=adds))
+        return parsed(
+            await self.api.patch(self.at(kind, name, sub), encoded(change), brief=brief, adds=adds)
+        )
 
     async def delete(self, kind: str, name: str, **conditions: str) -> None:
         await self.api.delete(self.at(kind, name), **conditions)
@@ -144,4 +154,13 @@ def parsed(document: bytes) -> Tree:
     return msgspec.json.decode(document, type=Tree)
 
 
-_KINDS = {kind.name: kind for kind in (*kinds.WATCHED, kinds.NAMESPACE, kinds.TEMPLATE, kinds.LEASE, kinds.EVENT)}
+_KINDS = {
+    kind.name: kind
+    for kind in (
+        *registry.WATCHED,
+        registry.NAMESPACE,
+        registry.TEMPLATE,
+        registry.LEASE,
+        registry.EVENT,
+    )
+}

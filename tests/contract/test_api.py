@@ -17,12 +17,20 @@ from tests.contract.places import Hand, Place, fresh, told
 def test_a_stale_version_is_a_conflict_and_changes_nothing(place: Place) -> None:
     async def story(hand: Hand) -> None:
         old = (await hand.create(lease("a")))["metadata"]["resourceVersion"]
-        new = (await hand.patch("Lease", "a", {"spec": {"holderIdentity": "b"}}))["metadata"]["resourceVersion"]
+        new = (await hand.patch("Lease", "a", {"spec": {"holderIdentity": "b"}}))["metadata"][
+            "resourceVersion"
+        ]
         assert new != old
         with pytest.raises(failures.Conflict):
-            await hand.patch("Lease", "a", {"metadata": {"resourceVersion": old}, "spec": {"holderIdentity": "c"}})
+            await hand.patch(
+                "Lease",
+                "a",
+                {"metadata": {"resourceVersion": old}, "spec": {"holderIdentity": "c"}},
+            )
         assert (await hand.get("Lease", "a"))["spec"]["holderIdentity"] == "b"
-        await hand.patch("Lease", "a", {"metadata": {"resourceVersion": new}, "spec": {"holderIdentity": "d"}})
+        await hand.patch(
+            "Lease", "a", {"metadata": {"resourceVersion": new}, "spec": {"holderIdentity": "d"}}
+        )
         assert (await hand.get("Lease", "a"))["spec"]["holderIdentity"] == "d"
 
     told(place, story)
@@ -33,9 +41,18 @@ def test_a_patch_for_another_uid_changes_nothing(place: Place) -> None:
         await hand.create(pod("a"))
         await hand.create(claim("a"))
         other = "00000000-0000-4000-8000-000000000000"
-        for kind, sub in (("Pod", ""), ("Pod", "status"), ("ResourceClaim", ""), ("ResourceClaim", "status")):
-            with pytest.raises(failures.Refused):  # not a conflict: the uid counts as a field that cannot change
-                await hand.patch(kind, "a", {"metadata": {"uid": other, "labels": {"x": "y"}}}, sub=sub)
+        for kind, sub in (
+            ("Pod", ""),
+            ("Pod", "status"),
+            ("ResourceClaim", ""),
+            ("ResourceClaim", "status"),
+        ):
+            with pytest.raises(
+                failures.Refused
+            ):  # not a conflict: the uid counts as a field that cannot change
+                await hand.patch(
+                    kind, "a", {"metadata": {"uid": other, "labels": {"x": "y"}}}, sub=sub
+                )
             assert "labels" not in (await hand.get(kind, "a"))["metadata"]
 
     told(place, story)
@@ -53,13 +70,25 @@ def test_a_patch_that_changes_nothing_keeps_the_version(place: Place) -> None:
 def test_a_patch_that_adds_a_condition_leaves_the_others_as_they_are(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("a"))
-        theirs = {"type": "example.com/Warm", "status": "False", "reason": "Cold", "message": "theirs"}
-        ours = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "ours"}
+        theirs = {
+            "type": "example.com/Warm",
+            "status": "False",
+            "reason": "Cold",
+            "message": "theirs",
+        }
+        ours = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "ours",
+        }
         await hand.patch("Pod", "a", {"status": {"conditions": [theirs]}}, sub="status")
         for message in ("ours", "ours again"):
             change = {"status": {"conditions": [ours | {"message": message}]}}
             await hand.patch("Pod", "a", change, sub="status", adds=True)
-            found = {one["type"]: one for one in (await hand.get("Pod", "a"))["status"]["conditions"]}
+            found = {
+                one["type"]: one for one in (await hand.get("Pod", "a"))["status"]["conditions"]
+            }
             assert theirs.items() <= found["example.com/Warm"].items()
             assert found["PodScheduled"]["message"] == message
 
@@ -124,7 +153,9 @@ def test_a_prefix_becomes_a_name(place: Place) -> None:
             assert made["metadata"]["generateName"] == "worker-gpu-"
             names.add(made["metadata"]["name"])
         assert len(names) == 3
-        assert all(name.startswith("worker-gpu-") and len(name) == len("worker-gpu-") + 5 for name in names)
+        assert all(
+            name.startswith("worker-gpu-") and len(name) == len("worker-gpu-") + 5 for name in names
+        )
         long = claim("")
         long["metadata"] = {"generateName": "x" * 70 + "-"}
         assert (await hand.create(long))["metadata"]["name"].startswith("x" * 58)
@@ -143,7 +174,9 @@ def test_a_writer_cannot_bring_a_version_a_uid_or_another_kind(place: Place) -> 
         made = await hand.create(lease("b", uid="00000000-0000-4000-8000-000000000000"))
         assert made["metadata"]["uid"] != "00000000-0000-4000-8000-000000000000"
         with pytest.raises(failures.Refused):
-            await hand.api.create(hand.at("Lease", ""), b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}')
+            await hand.api.create(
+                hand.at("Lease", ""), b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}'
+            )
         with pytest.raises(failures.Refused):
             await hand.api.create(hand.at("Lease", ""), b"{")
         with pytest.raises(failures.Refused):
@@ -170,8 +203,16 @@ def test_brief_answers_carry_the_metadata_and_nothing_else(place: Place) -> None
 
 def test_null_deletes_a_key_and_lists_are_whole(place: Place) -> None:
     async def story(hand: Hand) -> None:
-        await hand.create(pod("a", labels={"x": "1", "y": "2"}, finalizers=["dovetail.dev/one", "dovetail.dev/two"]))
-        after = await hand.patch("Pod", "a", {"metadata": {"labels": {"x": None}, "finalizers": ["dovetail.dev/two"]}})
+        await hand.create(
+            pod(
+                "a",
+                labels={"x": "1", "y": "2"},
+                finalizers=["dovetail.dev/one", "dovetail.dev/two"],
+            )
+        )
+        after = await hand.patch(
+            "Pod", "a", {"metadata": {"labels": {"x": None}, "finalizers": ["dovetail.dev/two"]}}
+        )
         assert after["metadata"]["labels"] == {"y": "2"}
         assert after["metadata"]["finalizers"] == ["dovetail.dev/two"]
         await hand.patch("Pod", "a", {"metadata": {"labels": None, "finalizers": None}})
@@ -187,9 +228,13 @@ def test_a_write_of_the_object_leaves_its_status(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("a") | {"status": {"phase": "Running"}})
         assert (await hand.get("Pod", "a"))["status"]["phase"] == "Pending"
-        after = await hand.patch("Pod", "a", {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Failed"}})
+        after = await hand.patch(
+            "Pod", "a", {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Failed"}}
+        )
         assert (after["status"]["phase"], after["metadata"]["labels"]) == ("Pending", {"x": "y"})
-        await hand.create(claim("c") | {"status": {"allocation": allocation(), "reservedFor": [user()]}})
+        await hand.create(
+            claim("c") | {"status": {"allocation": allocation(), "reservedFor": [user()]}}
+        )
         assert not (await hand.get("ResourceClaim", "c")).get("status")
         after = await hand.patch("ResourceClaim", "c", {"status": {"allocation": allocation()}})
         assert not after.get("status")
@@ -201,7 +246,10 @@ def test_a_write_of_the_status_leaves_the_object(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(claim("c", labels={"x": "1"}))
         change = {
-            "metadata": {"labels": {"x": "2"}, "finalizers": ["resource.kubernetes.io/delete-protection"]},
+            "metadata": {
+                "labels": {"x": "2"},
+                "finalizers": ["resource.kubernetes.io/delete-protection"],
+            },
             "spec": {"devices": {"requests": []}},
             "status": {"allocation": allocation()},
         }
@@ -217,7 +265,9 @@ def test_a_write_of_the_status_leaves_the_object(place: Place) -> None:
         assert "nodeName" not in after["spec"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": after["metadata"]["uid"]}
         change = {"metadata": {"labels": {"x": "y"}, "ownerReferences": [owner]}}
-        after = await hand.patch("Pod", "a", change, sub="status")  # of pods, labels pass here and owners do not
+        after = await hand.patch(
+            "Pod", "a", change, sub="status"
+        )  # of pods, labels pass here and owners do not
         assert after["metadata"]["labels"] == {"x": "y"}
         assert "ownerReferences" not in after["metadata"]
 

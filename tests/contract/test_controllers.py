@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import claims
+from dovetail.kubetypes.resource import claims
 from tests.contract.build import allocation, claim, pod
 from tests.contract.places import Hand, Place, told
 
@@ -40,7 +40,8 @@ async def given_to(hand: Hand, name: str, *users: Tree, protected: bool = True) 
     if protected:
         await hand.patch("ResourceClaim", name, PROTECTED)
     reserved = [
-        {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]} for user in users
+        {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}
+        for user in users
     ]
     status = {"allocation": allocation(), "reservedFor": reserved}
     await hand.patch("ResourceClaim", name, {"status": status}, sub="status")
@@ -66,7 +67,9 @@ def test_a_template_becomes_a_claim_of_the_pods_own(place: Place) -> None:
 def test_devices_come_back_when_the_pod_has_ended_and_its_claim_goes(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(template("t"))
-        owner = await hand.create(pod("a", spec=using(resourceClaimTemplateName="t") | {"restartPolicy": "Never"}))
+        owner = await hand.create(
+            pod("a", spec=using(resourceClaimTemplateName="t") | {"restartPolicy": "Never"})
+        )
         name = await made_for(place, hand, "a")
         await given_to(hand, name, owner)
         await hand.bind("a", hand.node)
@@ -84,11 +87,16 @@ def test_devices_come_back_when_the_pod_has_ended_and_its_claim_goes(place: Plac
 def test_a_shared_claim_is_given_back_by_the_last_user_and_stays(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(claim("c"))
-        users = [await hand.create(pod(name, spec=using(resourceClaimName="c"))) for name in ("a", "b")]
+        users = [
+            await hand.create(pod(name, spec=using(resourceClaimName="c"))) for name in ("a", "b")
+        ]
         await given_to(hand, "c", *users)
 
         async def only_b() -> bool:
-            return [one["name"] for one in (await hand.get("ResourceClaim", "c"))["status"]["reservedFor"]] == ["b"]
+            return [
+                one["name"]
+                for one in (await hand.get("ResourceClaim", "c"))["status"]["reservedFor"]
+            ] == ["b"]
 
         async def is_free() -> bool:
             found = await hand.get("ResourceClaim", "c")

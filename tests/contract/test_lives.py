@@ -15,13 +15,20 @@ def test_a_claim_is_reserved_only_with_an_allocation(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(claim("c"))
         with pytest.raises(failures.Refused):
-            await hand.patch("ResourceClaim", "c", {"status": {"reservedFor": [user()]}}, sub="status")
+            await hand.patch(
+                "ResourceClaim", "c", {"status": {"reservedFor": [user()]}}, sub="status"
+            )
         both = {"status": {"allocation": allocation(), "reservedFor": [user()]}}
         after = await hand.patch("ResourceClaim", "c", both, sub="status")
         assert after["status"]["reservedFor"] == [user()]
         with pytest.raises(failures.Refused):
             await hand.patch("ResourceClaim", "c", {"status": {"allocation": None}}, sub="status")
-        await hand.patch("ResourceClaim", "c", {"status": {"allocation": None, "reservedFor": None}}, sub="status")
+        await hand.patch(
+            "ResourceClaim",
+            "c",
+            {"status": {"allocation": None, "reservedFor": None}},
+            sub="status",
+        )
         assert not (await hand.get("ResourceClaim", "c")).get("status")
 
     told(place, story)
@@ -30,14 +37,24 @@ def test_a_claim_is_reserved_only_with_an_allocation(place: Place) -> None:
 def test_an_allocation_is_set_and_cleared_but_not_changed(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(claim("c"))
-        await hand.patch("ResourceClaim", "c", {"status": {"allocation": allocation()}}, sub="status")
+        await hand.patch(
+            "ResourceClaim", "c", {"status": {"allocation": allocation()}}, sub="status"
+        )
         with pytest.raises(failures.Refused):
-            await hand.patch("ResourceClaim", "c", {"status": {"allocation": allocation("gpu-1")}}, sub="status")
-        unknown = {"devices": {"results": [allocation()["devices"]["results"][0] | {"request": "other"}]}}
+            await hand.patch(
+                "ResourceClaim", "c", {"status": {"allocation": allocation("gpu-1")}}, sub="status"
+            )
+        unknown = {
+            "devices": {"results": [allocation()["devices"]["results"][0] | {"request": "other"}]}
+        }
         await hand.patch("ResourceClaim", "c", {"status": {"allocation": None}}, sub="status")
         with pytest.raises(failures.Refused):
-            await hand.patch("ResourceClaim", "c", {"status": {"allocation": unknown}}, sub="status")
-        await hand.patch("ResourceClaim", "c", {"status": {"allocation": allocation("gpu-1")}}, sub="status")
+            await hand.patch(
+                "ResourceClaim", "c", {"status": {"allocation": unknown}}, sub="status"
+            )
+        await hand.patch(
+            "ResourceClaim", "c", {"status": {"allocation": allocation("gpu-1")}}, sub="status"
+        )
 
     told(place, story)
 
@@ -68,7 +85,9 @@ def test_nobody_joins_a_claim_that_is_being_deleted(place: Place) -> None:
         first = {"status": {"allocation": allocation(), "reservedFor": [user()]}}
         await hand.patch("ResourceClaim", "c", first, sub="status")
         await hand.delete("ResourceClaim", "c")
-        more = {"status": {"reservedFor": [user(), user("q", "11111111-1111-4111-8111-111111111111")]}}
+        more = {
+            "status": {"reservedFor": [user(), user("q", "11111111-1111-4111-8111-111111111111")]}
+        }
         with pytest.raises(failures.Refused):
             await hand.patch("ResourceClaim", "c", more, sub="status")
         await hand.patch("ResourceClaim", "c", {"status": {"reservedFor": None}}, sub="status")
@@ -87,7 +106,9 @@ def test_a_pod_is_bound_once(place: Place) -> None:
         await hand.bind("a", hand.node, uid=made["metadata"]["uid"])
         after = await hand.get("Pod", "a")
         assert after["spec"]["nodeName"] == hand.node
-        [scheduled] = [one for one in after["status"]["conditions"] if one["type"] == "PodScheduled"]
+        [scheduled] = [
+            one for one in after["status"]["conditions"] if one["type"] == "PodScheduled"
+        ]
         assert scheduled["status"] == "True"
         assert scheduled["lastTransitionTime"]
         assert "nominatedNodeName" not in after["status"]
@@ -113,7 +134,11 @@ def test_a_gated_or_leaving_pod_is_not_bound(place: Place) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("gated", spec={"schedulingGates": [{"name": "dovetail.dev/wait"}]}))
         waiting = (await hand.get("Pod", "gated"))["status"]["conditions"][0]
-        assert (waiting["type"], waiting["status"], waiting["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+        assert (waiting["type"], waiting["status"], waiting["reason"]) == (
+            "PodScheduled",
+            "False",
+            "SchedulingGated",
+        )
         with pytest.raises(failures.Conflict):
             await hand.bind("gated", hand.node)
         await hand.patch("Pod", "gated", {"spec": {"schedulingGates": None}})
@@ -138,7 +163,9 @@ def test_a_pods_spec_does_not_move_it(place: Place) -> None:
         with pytest.raises(failures.Refused):
             await hand.patch("Pod", "a", {"spec": {"nodeSelector": {"x": "y"}}})
         with pytest.raises(failures.Refused):
-            await hand.patch("Pod", "a", {"spec": {"schedulingGates": [{"name": "dovetail.dev/wait"}]}})
+            await hand.patch(
+                "Pod", "a", {"spec": {"schedulingGates": [{"name": "dovetail.dev/wait"}]}}
+            )
 
     told(place, story)
 
@@ -168,7 +195,9 @@ def test_finalizers_keep_an_object_until_the_last_is_gone(place: Place) -> None:
         with pytest.raises(failures.Refused):
             await hand.patch("ResourceClaim", "c", {"metadata": {"finalizers": more}})
         await hand.patch("ResourceClaim", "c", {"metadata": {"finalizers": ["dovetail.dev/one"]}})
-        assert (await hand.get("ResourceClaim", "c"))["metadata"]["finalizers"] == ["dovetail.dev/one"]
+        assert (await hand.get("ResourceClaim", "c"))["metadata"]["finalizers"] == [
+            "dovetail.dev/one"
+        ]
         await hand.patch("ResourceClaim", "c", {"metadata": {"finalizers": None}})
         with pytest.raises(failures.Missing):
             await hand.get("ResourceClaim", "c")
@@ -191,7 +220,9 @@ def test_a_deletion_for_another_uid_or_version_is_a_conflict(place: Place) -> No
     told(place, story)
 
 
-def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(place: Place) -> None:
+def test_a_pod_without_a_node_goes_at_once_and_one_with_a_node_after_its_grace(
+    place: Place,
+) -> None:
     async def story(hand: Hand) -> None:
         await hand.create(pod("free"))
         await hand.delete("Pod", "free")
@@ -219,7 +250,9 @@ def test_an_eviction_is_of_one_pod_and_can_be_rehearsed(place: Place) -> None:
     async def story(hand: Hand) -> None:
         uid = (await hand.create(pod("a")))["metadata"]["uid"]
         await hand.bind("a", hand.node)
-        await hand.patch("Pod", "a", {"status": {"phase": "Running"}}, sub="status")  # else a server tries for long
+        await hand.patch(
+            "Pod", "a", {"status": {"phase": "Running"}}, sub="status"
+        )  # else a server tries for long
         target = hand.at("Pod", "a")
         with pytest.raises(failures.Conflict):
             await hand.api.evict(target, uid="00000000-0000-4000-8000-000000000000")
@@ -263,7 +296,12 @@ def test_an_event_can_be_told(place: Place) -> None:
             "reportingInstance": "dovetail-0",
             "action": "Scheduling",
             "reason": "FailedScheduling",
-            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": hand.namespace, "name": "a"},
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": hand.namespace,
+                "name": "a",
+            },
             "note": "waits",
             "type": "Warning",
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.boot import chart
+from dovetail.install import chart
 from dovetail.model import configuration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,15 +24,30 @@ WRONG = (
     ("replicas=-1", r"values: replicas: expected .* >= 0"),
     ("port=70000", r"values: port: expected .* <= 65535"),
     ("repicas=2", r'values: repicas: unknown field "repicas"; did you mean "replicas"'),
-    ("image.pullPolicy=Sometimes", r"values: image\.pullPolicy: expected one of Always, IfNotPresent, Never"),
+    (
+        "image.pullPolicy=Sometimes",
+        r"values: image\.pullPolicy: expected one of Always, IfNotPresent, Never",
+    ),
     ("image.digest=sha256:12", r"values: image\.digest: expected sha256"),
     ("schedulerNames=[]", r"values: schedulerNames: is empty"),
     ("schedulerNames=[Big_Name]", r"values: schedulerNames\[0\]: must be a DNS subdomain"),
-    ("configuration.serving.port=1", r"values: configuration\.serving: is decided by the installation"),
-    ("configuration.leaderElection.name=x", r"values: configuration\.leaderElection\.name: is decided"),
+    (
+        "configuration.serving.port=1",
+        r"values: configuration\.serving: is decided by the installation",
+    ),
+    (
+        "configuration.leaderElection.name=x",
+        r"values: configuration\.leaderElection\.name: is decided",
+    ),
     ("configuration.loging.level=info", r'values: configuration\.loging: unknown field "loging"'),
-    ("configuration.logging.level=loud", r"values: configuration\.logging\.level: expected one of debug"),
-    ("configuration.leaderElection.renewDeadlineSeconds=15", r"renewDeadlineSeconds: is 15, must be less than"),
+    (
+        "configuration.logging.level=loud",
+        r"values: configuration\.logging\.level: expected one of debug",
+    ),
+    (
+        "configuration.leaderElection.renewDeadlineSeconds=15",
+        r"renewDeadlineSeconds: is 15, must be less than",
+    ),
     ("metrics.readers=[{name: a}]", r"values: .*namespace"),
 )
 # What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.
@@ -46,7 +61,9 @@ def objects(
     *settings: str, release: chart.Release = chart.USUAL, api_versions: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """What the chart renders to with an image and these settings."""
-    return chart.objects(chart.values_of(settings=[IMAGE, *settings]), release, api_versions=api_versions)
+    return chart.objects(
+        chart.values_of(settings=[IMAGE, *settings]), release, api_versions=api_versions
+    )
 
 
 def reference_row(field: configuration.Field) -> str:

@@ -13,10 +13,9 @@ import yaml
 
 import dovetail
 from dovetail import errors
-from dovetail.boot import chart
-from dovetail.boot import configuration as configurations
 from dovetail.cli import main
-from dovetail.model import installation
+from dovetail.files import configuration_file
+from dovetail.install import chart, chart_values
 from tests.deploy import build
 
 REFERENCE = build.ROOT / "docs" / "reference" / "chart-values.md"
@@ -25,12 +24,14 @@ RIGHTS_REFERENCE = build.ROOT / "docs" / "reference" / "rbac.md"
 
 def test_the_defaults_in_the_file_are_those_of_the_structs() -> None:
     written = yaml.safe_load((chart.home() / "values.yaml").read_text(encoding="utf-8"))
-    assert written == json.loads(msgspec.json.encode(installation.Values()))
+    assert written == json.loads(msgspec.json.encode(chart_values.Values()))
 
 
 def test_the_schema_in_the_chart_is_made_of_the_structs() -> None:
     written = json.loads((chart.home() / "values.schema.json").read_text(encoding="utf-8"))
-    assert written == json.loads(msgspec.json.encode(chart.schema())), "run: .venv/bin/python tools/helm/schema.py"
+    assert written == json.loads(msgspec.json.encode(chart.schema())), (
+        "run: .venv/bin/python tools/helm/schema.py"
+    )
 
 
 def test_the_chart_is_of_this_version() -> None:
@@ -40,7 +41,9 @@ def test_the_chart_is_of_this_version() -> None:
 
 def test_the_reference_lists_every_value() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
-    missing = [row for field in installation.fields() if (row := build.reference_row(field)) not in text]
+    missing = [
+        row for field in chart_values.fields() if (row := build.reference_row(field)) not in text
+    ]
     assert not missing, "\n".join(missing)
 
 
@@ -49,25 +52,39 @@ def test_the_rights_are_documented_one_by_one() -> None:
     for role in build.of_kind(build.objects(), "ClusterRole", "Role"):
         for rule in role["rules"]:
             for resource in rule["resources"]:
-                assert f"`{resource}`" in text, f"{RIGHTS_REFERENCE.name} does not speak of {resource}"
+                assert f"`{resource}`" in text, (
+                    f"{RIGHTS_REFERENCE.name} does not speak of {resource}"
+                )
 
 
 def test_an_image_must_be_named() -> None:
-    with pytest.raises(errors.InputError, match=r"image\.repository is required: name the image you built"):
+    with pytest.raises(
+        errors.InputError, match=r"image\.repository is required: name the image you built"
+    ):
         chart.objects(chart.values_of())
 
 
-@pytest.mark.parametrize(("setting", "words"), build.WRONG, ids=[setting for setting, _ in build.WRONG])
+@pytest.mark.parametrize(
+    ("setting", "words"), build.WRONG, ids=[setting for setting, _ in build.WRONG]
+)
 def test_wrong_values_are_refused_with_their_path(setting: str, words: str) -> None:
     with pytest.raises(errors.InputError, match=words):
         chart.objects(chart.values_of(settings=[build.IMAGE, setting]))
 
 
 def test_settings_go_over_files_and_later_ones_over_earlier_ones(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("replicas: 3\nimage: {repository: a, tag: one}\n", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(
+        "replicas: 3\nimage: {repository: a, tag: one}\n", encoding="utf-8"
+    )
     (tmp_path / "b.yaml").write_text("image: {repository: b}\n", encoding="utf-8")
-    found = chart.values_of([tmp_path / "a.yaml", tmp_path / "b.yaml"], settings=["replicas=4", "replicas=5"])
-    assert (found["replicas"], found["image"]["repository"], found["image"]["tag"]) == (5, "b", "one")
+    found = chart.values_of(
+        [tmp_path / "a.yaml", tmp_path / "b.yaml"], settings=["replicas=4", "replicas=5"]
+    )
+    assert (found["replicas"], found["image"]["repository"], found["image"]["tag"]) == (
+        5,
+        "b",
+        "one",
+    )
 
 
 @pytest.mark.parametrize("text", ["- a list", "a: 1\n---\nb: 2", "a: [", ""])
@@ -88,20 +105,30 @@ def test_names_that_kubernetes_would_not_take_are_refused(release: chart.Release
 def test_the_configuration_is_one_the_scheduler_accepts() -> None:
     """Accepted names and every section pass through; what the installation decides is decided."""
     found = build.objects(
-        'schedulerNames=["dovetail", "kai-scheduler"]', "configuration.leaderElection.leaseDurationSeconds=20"
+        'schedulerNames=["dovetail", "kai-scheduler"]',
+        "configuration.leaderElection.leaseDurationSeconds=20",
     )
     (config,) = build.of_kind(found, "ConfigMap")
-    read = configurations.read(config["data"]["scheduler.yaml"], file="rendered")
+    read = configuration_file.read(config["data"]["scheduler.yaml"], file="rendered")
     assert read.scheduler_names == ("dovetail", "kai-scheduler")
     assert read.leader_election.lease_duration_seconds == 20
-    assert (read.leader_election.namespace, read.leader_election.name) == ("dovetail-system", "dovetail-scheduler")
-    assert (read.serving.address, read.serving.port, read.logging.format) == ("0.0.0.0", 10351, "json")
+    assert (read.leader_election.namespace, read.leader_election.name) == (
+        "dovetail-system",
+        "dovetail-scheduler",
+    )
+    assert (read.serving.address, read.serving.port, read.logging.format) == (
+        "0.0.0.0",
+        10351,
+        "json",
+    )
 
 
 def test_a_changed_configuration_starts_new_pods() -> None:
     def stamp(*settings: str) -> str:
         (deployment,) = build.of_kind(build.objects(*settings), "Deployment")
-        return str(deployment["spec"]["template"]["metadata"]["annotations"]["dovetail.dev/configuration"])
+        return str(
+            deployment["spec"]["template"]["metadata"]["annotations"]["dovetail.dev/configuration"]
+        )
 
     assert stamp() == stamp("replicas=3") != stamp("configuration.logging.level=debug")
 
@@ -144,7 +171,12 @@ def test_rights_are_never_wildcards_and_only_a_lease_is_named() -> None:
 def test_the_admission_policy_is_left_out_where_the_server_has_none() -> None:
     policies = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     assert build.of_kind(build.objects(), *policies) == []
-    assert build.of_kind(build.objects("defaulting.enabled=false", api_versions=chart.OPTIONAL), *policies) == []
+    assert (
+        build.of_kind(
+            build.objects("defaulting.enabled=false", api_versions=chart.OPTIONAL), *policies
+        )
+        == []
+    )
     for served in chart.OPTIONAL[1:], chart.OPTIONAL:
         found = build.of_kind(build.objects(api_versions=served), *policies)
         assert {one["apiVersion"] for one in found} == {served[0].rpartition("/")[0]}
@@ -154,7 +186,9 @@ def test_the_admission_policy_is_left_out_where_the_server_has_none() -> None:
 def test_the_policies_that_can_be_applied_alone_are_those_of_the_chart() -> None:
     file = build.ROOT / "deploy" / "policies" / "keep-general-pods-off.yaml"
     alone = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    found = build.objects("keepGeneralPodsOff.enabled=true", "defaulting.enabled=false", api_versions=chart.OPTIONAL)
+    found = build.objects(
+        "keepGeneralPodsOff.enabled=true", "defaulting.enabled=false", api_versions=chart.OPTIONAL
+    )
     inside = {(one["kind"], one["metadata"]["name"]): one for one in found}
     assert len(alone) == 4
     for one in alone:

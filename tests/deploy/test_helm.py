@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.boot import chart
+from dovetail.install import chart
 from tests.deploy import build
 from tests.support import helm
 
@@ -18,7 +18,10 @@ pytestmark = pytest.mark.slow
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "names": {"schedulerNames": ["dovetail", "kai-scheduler"], "replicas": 1, "port": 9000},
-    "digest": {"image": {"digest": f"sha256:{'0' * 64}", "pullPolicy": "Always"}, "imagePullSecrets": ["a", "b"]},
+    "digest": {
+        "image": {"digest": f"sha256:{'0' * 64}", "pullPolicy": "Always"},
+        "imagePullSecrets": ["a", "b"],
+    },
     "bare": {
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},
@@ -31,11 +34,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "image": {"tag": "v9"},
         "configuration": {
             "leaderElection": {"leaseDurationSeconds": 20, "retryPeriodSeconds": 2.5},
-            "ownership": {"nodeLabels": {"pool": "gpu", "quoted": "yes"}, "deviceTaintRules": ["ours"]},
+            "ownership": {
+                "nodeLabels": {"pool": "gpu", "quoted": "yes"},
+                "deviceTaintRules": ["ours"],
+            },
             "logging": {"level": "debug"},
         },
         "serviceAccount": {"annotations": {"example.com/a": "1", "example.com/b": "<&>"}},
-        "env": [{"name": "A", "value": "on"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": [
+            {"name": "A", "value": "on"},
+            {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
         "podLabels": {"team": "gpu"},
         "podAnnotations": {"example.com/note": "two\nlines: yes"},
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
@@ -43,13 +52,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
         "resources": {"limits": {"cpu": 2}},
         "networkPolicy": {
-            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "from": [
+                {
+                    "namespaceSelector": {
+                        "matchLabels": {"kubernetes.io/metadata.name": "monitoring"}
+                    }
+                }
+            ],
             "apiServerPorts": [6443],
             "extraEgress": [{"ports": [{"port": 4318}]}],
         },
         "metrics": {
             "readers": [{"namespace": "monitoring", "name": "prometheus"}],
-            "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
+            "serviceMonitor": {
+                "enabled": True,
+                "interval": "15s",
+                "labels": {"release": "prometheus"},
+            },
         },
         "defaulting": {"claims": False, "resourcePrefixes": ["nvidia.com/", "example.com/gpu"]},
         "keepGeneralPodsOff": {"enabled": True, "exemptNamespaces": ["kube-system", "mine"]},
@@ -65,7 +84,9 @@ def test_the_chart_lints() -> None:
 
 @pytest.mark.parametrize("served", [(), chart.OPTIONAL], ids=["plain", "policies"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_helm_renders_the_objects_we_render(variant: str, served: tuple[str, ...], tmp_path: Path) -> None:
+def test_helm_renders_the_objects_we_render(
+    variant: str, served: tuple[str, ...], tmp_path: Path
+) -> None:
     """As sets of objects; the one difference is who is said to manage them."""
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(VARIANTS[variant]), encoding="utf-8")
@@ -82,7 +103,9 @@ def test_helm_wants_an_image_too() -> None:
     assert "image.repository is required: name the image you built" in done.stderr
 
 
-@pytest.mark.parametrize("setting", [one for one, _ in build.WRONG if one not in build.BEYOND_A_SCHEMA])
+@pytest.mark.parametrize(
+    "setting", [one for one, _ in build.WRONG if one not in build.BEYOND_A_SCHEMA]
+)
 def test_helm_refuses_what_we_refuse(setting: str, tmp_path: Path) -> None:
     path, _, value = setting.partition("=")
     tree: Any = yaml.safe_load(value)
@@ -96,7 +119,16 @@ def test_helm_refuses_what_we_refuse(setting: str, tmp_path: Path) -> None:
 
 
 def test_the_notes_name_the_next_commands() -> None:
-    done = helm.said("install", "dovetail", str(helm.CHART), "--dry-run=client", "--set", build.IMAGE, "-n", "gpu")
+    done = helm.said(
+        "install",
+        "dovetail",
+        str(helm.CHART),
+        "--dry-run=client",
+        "--set",
+        build.IMAGE,
+        "-n",
+        "gpu",
+    )
     assert "kubectl -n gpu rollout status deployment/dovetail-scheduler" in done
 
 
@@ -105,7 +137,10 @@ def _by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[s
     found = {}
     for one in objects:
         if one["kind"] == "ConfigMap":
-            one = {**one, "data": {name: yaml.safe_load(text) for name, text in one["data"].items()}}
+            one = {
+                **one,
+                "data": {name: yaml.safe_load(text) for name, text in one["data"].items()},
+            }
         labels = one["metadata"]["labels"]
         assert labels.pop(chart.MANAGER_LABEL) in ("Helm", chart.SERVICE)
         key = (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])

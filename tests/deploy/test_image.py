@@ -29,7 +29,9 @@ def instructions() -> list[tuple[str, list[str]]]:
     """Each instruction and its words, continued lines joined, comments left out."""
     lines = [line for line in TEXT.splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    return [(line.split()[0], shlex.split(line)[1:]) for line in joined.splitlines() if line.strip()]
+    return [
+        (line.split()[0], shlex.split(line)[1:]) for line in joined.splitlines() if line.strip()
+    ]
 
 
 def copied() -> list[str]:
@@ -46,7 +48,9 @@ def test_everything_that_is_copied_exists_and_is_not_ignored() -> None:
     allowed = [line[1:] for line in IGNORED if line.startswith("!")]
     for source in copied():
         assert (build.ROOT / source).exists(), source
-        assert any(source == one or source.startswith(f"{one}/") for one in allowed), f"{source} is ignored"
+        assert any(source == one or source.startswith(f"{one}/") for one in allowed), (
+            f"{source} is ignored"
+        )
     assert "*" in IGNORED
     assert sorted(allowed) == sorted(copied()), "the context holds what is copied and nothing else"
 
@@ -67,13 +71,22 @@ def test_nothing_is_installed_without_a_hash_or_from_elsewhere() -> None:
     commands = [" ".join(rest) for word, rest in instructions() if word == "RUN"]
     installs = [one for text in commands for one in text.split("&&") if "pip install" in one]
     assert len(installs) == 2
-    assert all("--require-hashes" in one or ("--no-index" in one and "--no-deps" in one) for one in installs)
-    assert not any(word in text for text in commands for word in ("curl", "wget", "apt-get", "http"))
+    assert all(
+        "--require-hashes" in one or ("--no-index" in one and "--no-deps" in one)
+        for one in installs
+    )
+    assert not any(
+        word in text for text in commands for word in ("curl", "wget", "apt-get", "http")
+    )
     assert not [rest for word, rest in instructions() if word == "ADD"]
 
 
 def test_what_is_taken_out_again_was_in_the_lock() -> None:
-    locked = set(re.findall(r"^([a-z0-9-]+)==", (build.ROOT / "requirements/run.lock").read_text(), re.MULTILINE))
+    locked = set(
+        re.findall(
+            r"^([a-z0-9-]+)==", (build.ROOT / "requirements/run.lock").read_text(), re.MULTILINE
+        )
+    )
     removed = re.findall(r"pip uninstall --yes ([^&\\]+)", TEXT)
     names = {name for text in removed for name in text.split()} - {"pip"}
     assert names < locked
@@ -86,7 +99,15 @@ def test_the_wheel_of_what_is_copied_runs_alone(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     for one in copied():
         _lay_out(build.ROOT / one, source / one)
-    _pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source))
+    _pip(
+        "wheel",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(tmp_path),
+        str(source),
+    )
     (wheel,) = tmp_path.glob("*.whl")
     _pip("install", "--no-index", "--no-deps", "--target", str(target), str(wheel))
     assert _run(target, "-c", "import dovetail; print(dovetail.__file__)").startswith(str(target))
@@ -99,7 +120,9 @@ def test_the_wheel_of_what_is_copied_runs_alone(tmp_path: Path) -> None:
 def _lay_out(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, ignore=lambda _, names: fnmatch.filter(names, "__pycache__"))
+        shutil.copytree(
+            source, target, ignore=lambda _, names: fnmatch.filter(names, "__pycache__")
+        )
     else:
         shutil.copy(source, target)
 
@@ -114,7 +137,12 @@ def _run(target: Path, *arguments: str) -> str:
     """What a Python that sees this package before any other prints."""
     environment = {**os.environ, "PYTHONPATH": str(target), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, *arguments], env=environment, cwd=target, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=target,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

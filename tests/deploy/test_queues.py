@@ -12,9 +12,10 @@ import msgspec
 import pytest
 import yaml
 
-from dovetail.boot import controlplane
-from dovetail.model import meta, queues, topologies
-from dovetail.model.conversion import kai, kueue, notes
+from dovetail.devcluster import control_plane
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.custom import queues, topologies
+from dovetail.migrate import field_notes, from_kai, from_kueue
 from tests.deploy import build
 from tests.deploy.queue_cases import LEVELS, REFUSED, REFUSED_LEVELS, WHOLE, Spec
 from tests.support import cluster as planes
@@ -25,10 +26,14 @@ DEFINED = ("queues.dovetail.dev", "topologies.dovetail.dev")
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[controlplane.ControlPlane]:
+def plane() -> Iterator[control_plane.ControlPlane]:
     """The control plane all tests share, with the definition on it while these tests run."""
     found = planes.control_plane()
-    kept = [one for one in build.of_kind(build.objects(), "CustomResourceDefinition") if _name_of(one) in DEFINED]
+    kept = [
+        one
+        for one in build.of_kind(build.objects(), "CustomResourceDefinition")
+        if _name_of(one) in DEFINED
+    ]
     planes.apply(found, kept)
     for name in DEFINED:
         planes.kubectl(found, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
@@ -37,7 +42,7 @@ def plane() -> Iterator[controlplane.ControlPlane]:
 
 
 @pytest.mark.parametrize("name", DEFINED)
-def test_the_definition_has_no_complaints(plane: controlplane.ControlPlane, name: str) -> None:
+def test_the_definition_has_no_complaints(plane: control_plane.ControlPlane, name: str) -> None:
     """A schema that is not structural is accepted with a condition that says so."""
     found = planes.get(plane, "crd", name)
     said = {one["type"]: one["status"] for one in found["status"]["conditions"]}
@@ -45,13 +50,18 @@ def test_the_definition_has_no_complaints(plane: controlplane.ControlPlane, name
     assert said["Established"] == "True"
 
 
-def test_the_definition_has_every_field_of_the_struct_and_no_other(plane: controlplane.ControlPlane) -> None:
-    for name, struct in (("queues.dovetail.dev", queues.Queue), ("topologies.dovetail.dev", topologies.Topology)):
+def test_the_definition_has_every_field_of_the_struct_and_no_other(
+    plane: control_plane.ControlPlane,
+) -> None:
+    for name, struct in (
+        ("queues.dovetail.dev", queues.Queue),
+        ("topologies.dovetail.dev", topologies.Topology),
+    ):
         (version,) = planes.get(plane, "crd", name)["spec"]["versions"]
         _assert_alike(version["schema"]["openAPIV3Schema"], msgspec.inspect.type_info(struct), name)
 
 
-def test_a_whole_queue_is_kept_with_its_defaults(plane: controlplane.ControlPlane) -> None:
+def test_a_whole_queue_is_kept_with_its_defaults(plane: control_plane.ControlPlane) -> None:
     name = _name()
     planes.apply(plane, [_queue(name, WHOLE)])
     kept = planes.get(plane, "queue", name)["spec"]
@@ -66,7 +76,9 @@ def test_a_whole_queue_is_kept_with_its_defaults(plane: controlplane.ControlPlan
     assert planes.get(plane, "queue", f"{name}-idle")["spec"]["idle"] == idle
 
 
-def test_the_columns_show_parent_priority_numbers_and_readiness(plane: controlplane.ControlPlane) -> None:
+def test_the_columns_show_parent_priority_numbers_and_readiness(
+    plane: control_plane.ControlPlane,
+) -> None:
     name = _name()
     planes.apply(plane, [_queue(name, WHOLE)])
     condition = {
@@ -78,46 +90,77 @@ def test_the_columns_show_parent_priority_numbers_and_readiness(plane: controlpl
         "observedGeneration": 1,
     }
     shares = {"gpu": {"charged": "6500m", "fairShare": "8", "requested": "9", "allocatable": "8"}}
-    numbers = {"resources": shares, "dominantShare": "0.31", "running": 3, "pending": 2, "usage": {"gpu": "120"}}
+    numbers = {
+        "resources": shares,
+        "dominantShare": "0.31",
+        "running": 3,
+        "pending": 2,
+        "usage": {"gpu": "120"},
+    }
     status = {"status": {"observedGeneration": 1, "conditions": [condition], **numbers}}
-    patch = ["patch", "queue", name, "--subresource=status", "--type=merge", "-p", json.dumps(status)]
+    patch = [
+        "patch",
+        "queue",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        json.dumps(status),
+    ]
     planes.kubectl(plane, *patch)
     head, row = planes.kubectl(plane, "get", "queue", name, "-o", "wide").splitlines()
     columns = "NAME PARENT PRIORITY GPUS FAIR PENDING READY REASON RUNNING DOMINANT ALIASES AGE"
     assert head.split() == columns.split()
-    assert row.split()[:10] == [name, "research", "10", "6500m", "8", "2", "False", "ParentMissing", "3", "0.31"]
-    assert planes.get(plane, "queue", name)["metadata"]["generation"] == 1, "a status is not a change of the queue"
+    assert row.split()[:10] == [
+        name,
+        "research",
+        "10",
+        "6500m",
+        "8",
+        "2",
+        "False",
+        "ParentMissing",
+        "3",
+        "0.31",
+    ]
+    assert planes.get(plane, "queue", name)["metadata"]["generation"] == 1, (
+        "a status is not a change of the queue"
+    )
     planes.apply(plane, [_queue(f"{name}-calm", {})])
     nothing = {"status": {"observedGeneration": 1, "conditions": [condition]}}
     planes.kubectl(plane, "patch", "queue", f"{name}-calm", *patch[3:-1], json.dumps(nothing))
-    head, row = planes.kubectl(plane, "get", "queue", f"{name}-calm", "--sort-by=.metadata.name").splitlines()
+    head, row = planes.kubectl(
+        plane, "get", "queue", f"{name}-calm", "--sort-by=.metadata.name"
+    ).splitlines()
     start = head.index("PENDING")
     assert row[start : head.index("READY")].strip() == "0", "none is a number too"
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_makes_no_sense_is_refused_in_words(plane: controlplane.ControlPlane, what: str) -> None:
+def test_what_makes_no_sense_is_refused_in_words(
+    plane: control_plane.ControlPlane, what: str
+) -> None:
     spec, words = REFUSED[what]
     assert words in _refusal(plane, _queue(_name(), spec))
 
 
-def test_a_queue_is_not_its_own_parent(plane: controlplane.ControlPlane) -> None:
+def test_a_queue_is_not_its_own_parent(plane: control_plane.ControlPlane) -> None:
     name = _name()
     assert "a queue cannot be its own parent" in _refusal(plane, _queue(name, {"parent": name}))
 
 
 @pytest.mark.parametrize("name", ["two.labels", "a" * 64])
-def test_a_queue_can_be_named_by_a_label(plane: controlplane.ControlPlane, name: str) -> None:
+def test_a_queue_can_be_named_by_a_label(plane: control_plane.ControlPlane, name: str) -> None:
     assert "must be a DNS label of at most 63 characters" in _refusal(plane, _queue(name, {}))
 
 
-def test_a_queue_needs_a_spec(plane: controlplane.ControlPlane) -> None:
+def test_a_queue_needs_a_spec(plane: control_plane.ControlPlane) -> None:
     tree = _queue(_name(), {})
     del tree["spec"]
     assert "spec: Required value" in _refusal(plane, tree)
 
 
-def test_a_topology_is_kept_as_written(plane: controlplane.ControlPlane) -> None:
+def test_a_topology_is_kept_as_written(plane: control_plane.ControlPlane) -> None:
     name = _name()
     planes.apply(plane, [_topology(name, LEVELS)])
     assert planes.get(plane, "topology", name)["spec"] == {"levels": LEVELS}
@@ -127,21 +170,29 @@ def test_a_topology_is_kept_as_written(plane: controlplane.ControlPlane) -> None
 
 
 @pytest.mark.parametrize("what", REFUSED_LEVELS)
-def test_levels_that_make_no_sense_are_refused_in_words(plane: controlplane.ControlPlane, what: str) -> None:
+def test_levels_that_make_no_sense_are_refused_in_words(
+    plane: control_plane.ControlPlane, what: str
+) -> None:
     levels, words = REFUSED_LEVELS[what]
     assert words in _refusal(plane, _topology(_name(), levels))
 
 
-@pytest.mark.parametrize(("converter", "name"), [(kueue.convert, "kueue"), (kai.convert, "kai")])
+@pytest.mark.parametrize(
+    ("converter", "name"), [(from_kueue.convert, "kueue"), (from_kai.convert, "kai")]
+)
 def test_what_is_made_of_other_schedulers_objects_is_accepted(
-    plane: controlplane.ControlPlane, converter: Callable[[Sequence[notes.Tree]], notes.Conversion], name: str
+    plane: control_plane.ControlPlane,
+    converter: Callable[[Sequence[field_notes.Tree]], field_notes.Conversion],
+    name: str,
 ) -> None:
     """Objects with every field there is. Only rehearsed: they would be in the way of others."""
     file = Path(__file__).resolve().parents[1] / "model" / "rivals" / f"{name}.yaml"
     made = converter(list(yaml.safe_load_all(file.read_text(encoding="utf-8")))).objects
     assert {one["kind"] for one in made} >= {"Queue", "Topology"}
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
-    rehearsed = planes.kubectl(plane, "create", "--dry-run=server", "--validate=strict", "-f", "-", input=listed)
+    rehearsed = planes.kubectl(
+        plane, "create", "--dry-run=server", "--validate=strict", "-f", "-", input=listed
+    )
     assert len(rehearsed.splitlines()) == len(made)
 
 
@@ -153,7 +204,9 @@ def _assert_alike(schema: dict[str, Any], read: Any, path: str) -> None:
     assert set(schema.get("properties", {})) == set(fields), path
     for name, one in fields.items():
         kinds = getattr(one, "types", (one,))
-        inner = next((kind for kind in kinds if not isinstance(kind, msgspec.inspect.NoneType)), one)
+        inner = next(
+            (kind for kind in kinds if not isinstance(kind, msgspec.inspect.NoneType)), one
+        )
         below = schema["properties"][name]
         if isinstance(inner, msgspec.inspect.DictType):
             inner, below = inner.value_type, below["additionalProperties"]
@@ -177,10 +230,17 @@ def _name() -> str:
 
 
 def _queue(name: str, spec: Spec) -> dict[str, Any]:
-    return {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
-def _refusal(plane: controlplane.ControlPlane, tree: dict[str, Any]) -> str:
-    done = planes.run_kubectl(plane, "create", "--validate=strict", "-f", "-", input=json.dumps(tree))
+def _refusal(plane: control_plane.ControlPlane, tree: dict[str, Any]) -> str:
+    done = planes.run_kubectl(
+        plane, "create", "--validate=strict", "-f", "-", input=json.dumps(tree)
+    )
     assert done.returncode != 0, "it was accepted"
     return done.stderr

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from dovetail import errors
-from dovetail.boot import chart_templates
+from dovetail.install import chart_templates
 
 ROOT: dict[str, Any] = {
-    "Values": {"a": "x", "none": "", "yes": True, "list": [1, 2], "map": {"k": "v"}, "items": [{"n": "p"}, {"n": "q"}]},
+    "Values": {
+        "a": "x",
+        "none": "",
+        "yes": True,
+        "list": [1, 2],
+        "map": {"k": "v"},
+        "items": [{"n": "p"}, {"n": "q"}],
+    },
     "Has": {"Versions": frozenset({"v1/Thing"})},
 }
 
@@ -36,7 +43,10 @@ def rendered(text: str, **others: str) -> str:
         ("{{ .Values.map | toYaml | nindent 2 }}", "\n  k: v"),
         ("{{ .Values.list | toJson }}", "[1,2]"),
         ('{{ if or .Values.none (eq .Values.a "x") }}1{{ end }}', "1"),
-        ('{{ if .Has.Versions.Has "v1/Thing" }}1{{ end }}{{ if .Has.Versions.Has "v2" }}2{{ end }}', "1"),
+        (
+            '{{ if .Has.Versions.Has "v1/Thing" }}1{{ end }}{{ if .Has.Versions.Has "v2" }}2{{ end }}',
+            "1",
+        ),
         ('{{ define "d" }}<{{ .k }}>{{ end }}{{ include "d" .Values.map }}', "<v>"),
         ("{{ .Values.yes }} {{ not .Values.yes }}", "true false"),
         ("{a}} {{ .Values.a }}}}", "{a}} x}}"),

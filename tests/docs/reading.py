@@ -14,9 +14,17 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 ALIASES = {"make run": "dovetail up"}  # what the target does once the environment is there
-ELSEWHERE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tools/oracle/README.md", "requirements/README.md")
+ELSEWHERE = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "tools/oracle/README.md",
+    "requirements/README.md",
+)
 
-_FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"^(?P<fence>```+)(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE
+)
 _TITLE = re.compile(r'title="(?P<name>[^"]+)"')
 _EXIT = re.compile(r"\s+# exit (?P<code>\d+)$")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
@@ -56,7 +64,9 @@ def blocks(text: str) -> Iterator[Block]:
 
 def commands(text: str) -> list[Command]:
     """The commands of all console blocks, in order."""
-    return [command for block in blocks(text) if block.info == "console" for command in _commands(block)]
+    return [
+        command for block in blocks(text) if block.info == "console" for command in _commands(block)
+    ]
 
 
 def files(text: str) -> dict[str, str]:
@@ -93,7 +103,9 @@ def _commands(block: Block) -> Iterator[Command]:
             text, first = f"{text[:-1]}{lines[first].strip()}", first + 1
         told = _EXIT.search(text)
         shown = tuple(line for line in lines[first:end])
-        yield Command(_EXIT.sub("", text), int(told["code"]) if told else 0, shown, block.line + start + 1)
+        yield Command(
+            _EXIT.sub("", text), int(told["code"]) if told else 0, shown, block.line + start + 1
+        )
 
 
 def _line_pattern(line: str) -> str:

@@ -15,7 +15,9 @@ from tests.docs import reading
 SHIM = f"""#!/bin/sh
 exec {shlex.quote(sys.executable)} -c 'import sys; from dovetail.cli.main import main; sys.exit(main())' "$@"
 """
-WITH_COMMANDS = [path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))]
+WITH_COMMANDS = [
+    path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))
+]
 
 FIRST = ("README.md",)  # where everybody begins
 NEED_NONE = (
@@ -33,12 +35,19 @@ NEED_NONE = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT)))
+@pytest.mark.parametrize(
+    "path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT))
+)
 def test_the_commands_of_a_document_print_what_it_shows(path: Path, tmp_path: Path) -> None:
     """In order, in one fresh state directory, beside the examples and the files the document has its reader save."""
     text = path.read_text(encoding="utf-8")
     here = workplace(tmp_path, reading.files(text))
-    failures = [told for command in reading.commands(text) if command.is_ours for told in faults(command, here)]
+    failures = [
+        told
+        for command in reading.commands(text)
+        if command.is_ours
+        for told in faults(command, here)
+    ]
     assert not failures, "\n\n".join(failures)
 
 
@@ -47,10 +56,16 @@ def test_readme_and_tutorial_show_commands() -> None:
     assert {"README.md", "docs/tutorial.md", "docs/reference/cli.md"} <= names
 
 
-@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT)))
+@pytest.mark.parametrize(
+    "path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(reading.ROOT))
+)
 def test_a_page_begins_with_a_cluster_of_its_own_whatever_was_read_before(path: Path) -> None:
     """Readers go from page to page in one state directory; the tests above give each page a new one."""
-    used = [command for command in reading.commands(path.read_text(encoding="utf-8")) if uses_a_cluster(command)]
+    used = [
+        command
+        for command in reading.commands(path.read_text(encoding="utf-8"))
+        if uses_a_cluster(command)
+    ]
     if used and path.name not in FIRST:
         words = used[0].text.split()
         assert words[1] == "up", f"line {used[0].line}: {used[0].text}"
@@ -70,14 +85,21 @@ def test_a_page_begins_with_a_cluster_of_its_own_whatever_was_read_before(path: 
         (("3 x (1|2)",), "3 x 1\n", False),
     ],
 )
-def test_shown_output_matches_only_what_it_shows(shown: tuple[str, ...], printed: str, is_same: bool) -> None:
+def test_shown_output_matches_only_what_it_shows(
+    shown: tuple[str, ...], printed: str, is_same: bool
+) -> None:
     assert bool(reading.pattern(shown).fullmatch(printed)) is is_same
 
 
 def test_exit_codes_and_continued_lines_are_read() -> None:
     text = "```console\n$ dovetail a \\\n    b  # exit 1\nsaid\n$ ls\n```\n"
     first, second = reading.commands(text)
-    assert (first.text, first.code, first.shown, first.is_ours) == ("dovetail a b", 1, ("said",), True)
+    assert (first.text, first.code, first.shown, first.is_ours) == (
+        "dovetail a b",
+        1,
+        ("said",),
+        True,
+    )
     assert (second.code, second.is_ours) == (0, False)
 
 
@@ -85,7 +107,9 @@ def uses_a_cluster(command: reading.Command) -> bool:
     """Whether what it prints depends on the cluster in the state directory. What is refused by itself does not."""
     words = reading.ALIASES.get(command.text, command.text).split()
     is_alone = (
-        words[1] in NEED_NONE or words[1:3] == ["cel", "check"] or {"--cases", "--state", "--snapshot"} & {*words}
+        words[1] in NEED_NONE
+        or words[1:3] == ["cel", "check"]
+        or {"--cases", "--state", "--snapshot"} & {*words}
     )
     return command.is_ours and not is_alone and command.code == 0
 

@@ -11,7 +11,12 @@ from tests.support import cluster as planes
 from tests.support.live import Live
 
 # Kinds that come and go by themselves, or that are no objects of anybody's.
-PASSING = ("events", "events.events.k8s.io", "componentstatuses", "apiservices.apiregistration.k8s.io")
+PASSING = (
+    "events",
+    "events.events.k8s.io",
+    "componentstatuses",
+    "apiservices.apiregistration.k8s.io",
+)
 COLUMNS = "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name"
 
 
@@ -44,7 +49,9 @@ def everything(cluster: Live, name: str) -> set[tuple[str, ...]]:
     kinds = ",".join(one for one in listed if one not in PASSING)
     told = planes.kubectl(plane, "get", kinds, "-A", "--no-headers", "-o", COLUMNS)
     rows = {tuple(line.split()) for line in told.splitlines()}
-    return {row for row in rows if name in row[1] or name in row[2] or row[2].endswith("dovetail.dev")}
+    return {
+        row for row in rows if name in row[1] or name in row[2] or row[2].endswith("dovetail.dev")
+    }
 
 
 def present(cluster: Live, trees: list[dict[str, Any]]) -> set[tuple[str, str]]:

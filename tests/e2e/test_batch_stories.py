@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import config
-from dovetail.sim.scenarios import reading, running, standing
-from dovetail.sim.scenarios.reading import State
+from dovetail.kube.auth import client_config
+from dovetail.replay.scenarios import run_scenario, scenario_format, scenario_state
+from dovetail.replay.scenarios.scenario_format import State
 from tests.e2e.batch import choosing, setting, tenure
 from tests.scenarios import comparing
 from tests.support import cluster as planes
@@ -86,34 +86,46 @@ def deviations_of(server: Live, story: choosing.Story, *, is_prompt: bool) -> li
     Some controllers make a pod anew when it begins to end, others when it is gone: one story has these, the next those.
     Who is ending as a scenario begins waits again, on paper, the moment it is gone: that is a prompt controller's way.
     """
-    is_prompt = is_prompt or any(pod.state is State.TERMINATING for job in story.scenario.jobs for pod in job.pods)
-    scheduling = config.load(str(server.plane.write_kubeconfig("stories", token=server.token)))
-    playing = config.load(str(server.plane.kubeconfig))
+    is_prompt = is_prompt or any(
+        pod.state is State.TERMINATING for job in story.scenario.jobs for pod in job.pods
+    )
+    scheduling = client_config.load(
+        str(server.plane.write_kubeconfig("stories", token=server.token))
+    )
+    playing = client_config.load(str(server.plane.kubeconfig))
     made = setting.Setting(server.rest, story.scenario, is_prompt=is_prompt)
     setting.wipe(server.rest)
     made.put()
     end = tenure.played(made, scheduling, playing)
-    found = [*end.violations, *([end.calm] if end.calm else []), *unlike_paper(story.scenario, end.situation)]
+    found = [
+        *end.violations,
+        *([end.calm] if end.calm else []),
+        *unlike_paper(story.scenario, end.situation),
+    ]
     if story.is_judged:
-        outcome = running.Outcome(end.situation, (), (), (), (end.situation,), ())
+        outcome = run_scenario.Outcome(end.situation, (), (), (), (end.situation,), ())
         found += map(str, comparing.compare(story.document, story.scenario, outcome))
     return found
 
 
-def unlike_paper(scenario: reading.Scenario, live_end: standing.Situation) -> Iterator[str]:
+def unlike_paper(
+    scenario: scenario_format.Scenario, live_end: scenario_state.ScenarioState
+) -> Iterator[str]:
     """Jobs and groups of which not as many pods run and wait as on paper."""
-    cycles = reading.Run(mode="cycles", cycles_until=CYCLES - STABLE, cycles_stable=STABLE)
-    paper = running.run(msgspec.structs.replace(scenario, run=cycles))
+    cycles = scenario_format.Run(mode="cycles", cycles_until=CYCLES - STABLE, cycles_stable=STABLE)
+    paper = run_scenario.run(msgspec.structs.replace(scenario, run=cycles))
     if not paper.is_settled:
         yield "on paper it does not come to rest"
     for job in scenario.jobs:
         for group in dict.fromkeys(pod.group for pod in job.pods):
             members = [pod.name for pod in job.pods if pod.group == group]
-            there, here = (Counter(_word(one, name) for name in members) for one in (paper.end, live_end))
+            there, here = (
+                Counter(_word(one, name) for name in members) for one in (paper.end, live_end)
+            )
             if there != here:
                 yield f"{job.name}/{group}: {dict(there)} on paper, {dict(here)} on the server"
 
 
-def _word(situation: standing.Situation, pod: str) -> str:
+def _word(situation: scenario_state.ScenarioState, pod: str) -> str:
     state = situation.pods[pod].state
     return str(State.RUNNING if state is State.BOUND else state)

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.scene import Scene, exactly, held_together, node_of, scene, selecting, users_of
+from tests.e2e.namespace_scene import (
+    Scene,
+    exactly,
+    held_together,
+    node_of,
+    scene,
+    selecting,
+    users_of,
+)
 from tests.e2e.test_examples import rule_version
 from tests.support.live import Live, devices_of
 
@@ -25,7 +33,9 @@ def test_a_pod_that_waits_for_a_deleted_node_starts_on_another(cluster: Live) ->
         story.pod("neighbour", nodeSelector={"kubernetes.io/hostname": lost})
         story.wait_running("neighbour")
         story.rest.delete("nodes", lost)
-        story.wait("the device of the lost node given back", lambda: story.held() == [(other, "gpu-0")])
+        story.wait(
+            "the device of the lost node given back", lambda: story.held() == [(other, "gpu-0")]
+        )
         story.report(story.allocated(), "Attached", "True")
         pods = story.wait_running("a")
         assert node_of(pods["a"]) == other
@@ -40,7 +50,9 @@ def test_a_scheduler_that_comes_back_finds_the_node_of_its_work_gone(cluster: Li
         other = next(name for name in nodes if name != lost)
         with rescheduled(cluster):
             story.rest.delete("nodes", lost)
-        story.wait("the device of the lost node given back", lambda: story.held() == [(other, "gpu-0")])
+        story.wait(
+            "the device of the lost node given back", lambda: story.held() == [(other, "gpu-0")]
+        )
         story.report(story.allocated(), "Attached", "True")
         assert node_of(story.wait_running("a")["a"]) == other
 
@@ -52,15 +64,23 @@ def test_a_node_that_goes_silent_gets_no_new_pods_and_keeps_its_devices(cluster:
         story.template()
         story.pod("running", templates=["gpu"], nodeSelector={"kubernetes.io/hostname": node})
         story.wait_running("running")
-        story.rest.patch("nodes", node, {"metadata": {"annotations": {"dovetail.dev/silent": "true"}}})
+        story.rest.patch(
+            "nodes", node, {"metadata": {"annotations": {"dovetail.dev/silent": "true"}}}
+        )
         story.wait("the taint of an unreachable node", lambda: _is_unreachable(story, node))
         for name in ("b", "c", "d"):
             story.pod(name, templates=["gpu"])
-        story.wait("two of three on the other node", lambda: _nodes(story, "b", "c", "d").count(other) == 2)
-        story.wait_refused(next(name for name in ("b", "c", "d") if not node_of(story.pods()[name])), "taint")
+        story.wait(
+            "two of three on the other node", lambda: _nodes(story, "b", "c", "d").count(other) == 2
+        )
+        story.wait_refused(
+            next(name for name in ("b", "c", "d") if not node_of(story.pods()[name])), "taint"
+        )
         assert node_of(story.pods()["running"]) == node
         assert story.held_once() == 3
-        story.rest.patch("nodes", node, {"metadata": {"annotations": {"dovetail.dev/silent": None}}})
+        story.rest.patch(
+            "nodes", node, {"metadata": {"annotations": {"dovetail.dev/silent": None}}}
+        )
         story.wait_running("b", "c", "d")
         assert story.held_once() == 4
 
@@ -72,22 +92,37 @@ def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluste
         story.classed()
         story.template()
         wide = story.node("wide")
-        devices = [{"name": f"gpu-{number}", "attributes": {"n": {"int": number}}} for number in range(2 * count + 2)]
+        devices = [
+            {"name": f"gpu-{number}", "attributes": {"n": {"int": number}}}
+            for number in range(2 * count + 2)
+        ]
         story.slice(wide, devices[: count + 1])
-        story.template("new", exactly("gpu", story.device_class, selectors=_numbered(story, len(devices) - 1)))
-        with story.rest.record("resourceclaims", story.namespace) as recording, loading(story, "early", count):
+        story.template(
+            "new", exactly("gpu", story.device_class, selectors=_numbered(story, len(devices) - 1))
+        )
+        with (
+            story.rest.record("resourceclaims", story.namespace) as recording,
+            loading(story, "early", count),
+        ):
             story.wait("the first devices", story.held)
             pool = {"name": wide, "generation": 2, "resourceSliceCount": 1}
             patch = {"spec": {"devices": devices[1:], "pool": pool}}
             story.rest.patch("resourceslices", f"{wide}-devices", patch)
-            story.pod("probe", templates=["new"])  # who gets the new device proves that the new pool was seen
+            story.pod(
+                "probe", templates=["new"]
+            )  # who gets the new device proves that the new pool was seen
             story.wait_running("probe")
             with loading(story, "late", count):
                 pass
         names = [f"{kind}-{number}" for kind in ("early", "late") for number in range(count)]
         pods = story.wait_running(*names)
         late = {pods[f"late-{number}"]["metadata"]["uid"] for number in range(count)}
-        taken = [one for claim in story.claims() if not late.isdisjoint(users_of(claim)) for one in devices_of(claim)]
+        taken = [
+            one
+            for claim in story.claims()
+            if not late.isdisjoint(users_of(claim))
+            for one in devices_of(claim)
+        ]
         assert len(taken) == count
         assert (story.driver, wide, "gpu-0") not in taken
         assert story.held_once() == 2 * count + 1
@@ -107,7 +142,11 @@ def test_a_taint_rule_that_comes_and_goes_under_load(cluster: Live) -> None:
             for turn in range(2):
                 with loading(story, f"before-{turn}", count // 2):
                     rule = _tainted(story, node, turn)
-                story.pod(f"probe-{turn}", templates=["there"], nodeSelector={"kubernetes.io/hostname": node})
+                story.pod(
+                    f"probe-{turn}",
+                    templates=["there"],
+                    nodeSelector={"kubernetes.io/hostname": node},
+                )
                 story.wait_refused(f"probe-{turn}", "tolerated")  # from now on the rule is known
                 with loading(story, f"under-{turn}", count):
                     pass
@@ -169,7 +208,12 @@ def _tainted(story: Scene, pool: str, turn: int) -> str:
         "deviceSelector": {"driver": story.driver, "pool": pool},
         "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
     }
-    tree = {"apiVersion": version, "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}
+    tree = {
+        "apiVersion": version,
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
     story.rest.ask("POST", f"/apis/{version}/devicetaintrules", tree)
     return f"/apis/{version}/devicetaintrules/{name}"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import installing
-from tests.e2e.scene import SCENE, Scene, held_together, node_of, pod_tree, users_of
+from tests.e2e.namespace_scene import SCENE, Scene, held_together, node_of, pod_tree, users_of
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live, devices_of
@@ -50,25 +50,41 @@ def beside(cluster: Live, **ownership: Any) -> Iterator[Scene]:
         made.end()
 
 
-def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_too(cluster: Live) -> None:
+def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_too(
+    cluster: Live,
+) -> None:
     """Our pod has a device and waits for its driver; then another scheduler allocates the same device."""
     with beside(cluster) as story:
         node = story.node("fabric")
-        conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["AttachFailed"]}
-        story.slice(node, [{"name": f"gpu-{number}", "bindsToNode": True} | conditions for number in range(2)])
+        conditions = {
+            "bindingConditions": ["Attached"],
+            "bindingFailureConditions": ["AttachFailed"],
+        }
+        story.slice(
+            node,
+            [{"name": f"gpu-{number}", "bindsToNode": True} | conditions for number in range(2)],
+        )
         story.pod("ours", templates=["gpu"])
         ours = story.allocated()
         name, device = ours["metadata"]["name"], devices_of(ours)[0]
         story.claim("theirs")
         _allocate(story, "theirs", ours)
-        story.wait("our claim on the other device", lambda: _device(story, name) not in (None, device))
+        story.wait(
+            "our claim on the other device", lambda: _device(story, name) not in (None, device)
+        )
         assert _device(story, "theirs") == device
         story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
-        story.report(next(one for one in story.claims() if one["metadata"]["name"] == name), "Attached", "True")
+        story.report(
+            next(one for one in story.claims() if one["metadata"]["name"] == name),
+            "Attached",
+            "True",
+        )
         story.wait_running("ours")
 
 
-def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claims(cluster: Live) -> None:
+def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claims(
+    cluster: Live,
+) -> None:
     with beside(cluster) as story:
         story.slice(story.node("n0"), [{"name": f"gpu-{number}"} for number in range(2)])
         story.pod("ours", templates=["gpu"])
@@ -78,11 +94,15 @@ def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claim
         story.claim("theirs")
         _allocate(story, "theirs", ours)
         for one in ("theirs", name):
-            found = story.wait(f"an event on {one}", lambda one=one: story.events("DeviceGivenTwice", one))
+            found = story.wait(
+                f"an event on {one}", lambda one=one: story.events("DeviceGivenTwice", one)
+            )
             assert len(found) == 1
             assert device[2] in found[0]["note"]
         story.wait("a count", lambda: cluster.metric("dovetail_overlaps") == 1)
-        assert _device(story, name) == _device(story, "theirs") == device  # neither is ours to take away
+        assert (
+            _device(story, name) == _device(story, "theirs") == device
+        )  # neither is ours to take away
         story.rest.delete("resourceclaims", "theirs", story.namespace)
         story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
 
@@ -95,11 +115,19 @@ def test_without_a_border_every_device_that_stays_given_twice_is_told(cluster: L
             story.wait("an answer for all", lambda: _placed(story) == 2 * COUNT)
         assert held_together(recording.seen), "the schedulers never met: the race shows nothing"
         twice = [device for device, count in _holders(story).items() if count > 1]
-        story.wait("the count of overlaps", lambda: cluster.metric("dovetail_overlaps") == len(twice))
-        involved = {one["metadata"]["name"] for one in story.claims() if not set(twice).isdisjoint(devices_of(one))}
+        story.wait(
+            "the count of overlaps", lambda: cluster.metric("dovetail_overlaps") == len(twice)
+        )
+        involved = {
+            one["metadata"]["name"]
+            for one in story.claims()
+            if not set(twice).isdisjoint(devices_of(one))
+        }
         story.wait("an event on every claim", lambda: involved <= _told(story))
         bound = {uid: pod for pod in story.pods().values() if (uid := pod["metadata"]["uid"])}
-        for claim in story.claims():  # what is left doubled is left to people: both pods have their nodes
+        for (
+            claim
+        ) in story.claims():  # what is left doubled is left to people: both pods have their nodes
             assert all(node_of(bound[uid]) for uid in users_of(claim))
         assert cluster.consistent()["consistent"]
 
@@ -130,7 +158,9 @@ def test_devices_owned_by_rule_are_never_shared(cluster: Live) -> None:
         }
         path = "/apis/resource.k8s.io/v1/devicetaintrules"
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule"}
-        story.rest.ask("POST", path, head | {"metadata": {"name": "owned-by-dovetail"}, "spec": spec})
+        story.rest.ask(
+            "POST", path, head | {"metadata": {"name": "owned-by-dovetail"}, "spec": spec}
+        )
         try:
             _wait_known(story, mine)
             _check_apart(story, mine, theirs)
@@ -178,7 +208,9 @@ def _make_job(story: Scene) -> None:
     pod = pod_tree("unused", scheduler=THEIRS, annotations={"dovetail.dev/run-seconds": "0"})
     template = {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
     head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "two"}}
-    story.rest.create("jobs", head | {"spec": {"completions": 2, "template": template}}, story.namespace)
+    story.rest.create(
+        "jobs", head | {"spec": {"completions": 2, "template": template}}, story.namespace
+    )
 
 
 def _job(story: Scene) -> Any:
@@ -215,7 +247,12 @@ def _wide(story: Scene, name: str, *, labels: dict[str, str] | None = None) -> s
     return node
 
 
-def _race(story: Scene, *, our_spec: dict[str, Any] | None = None, their_spec: dict[str, Any] | None = None) -> None:
+def _race(
+    story: Scene,
+    *,
+    our_spec: dict[str, Any] | None = None,
+    their_spec: dict[str, Any] | None = None,
+) -> None:
     """Makes the pods of both schedulers at the same time."""
     problems: list[BaseException] = []
 
@@ -265,7 +302,9 @@ def _allocate(story: Scene, name: str, like: dict[str, Any]) -> None:
     allocation = like["status"]["allocation"]
     finalizer = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
     story.rest.patch("resourceclaims", name, finalizer, story.namespace)
-    story.rest.patch("resourceclaims", name, {"status": {"allocation": allocation}}, story.namespace, "status")
+    story.rest.patch(
+        "resourceclaims", name, {"status": {"allocation": allocation}}, story.namespace, "status"
+    )
 
 
 def _wait_known(story: Scene, mine: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, node_of, reason_of, scene
+from tests.e2e.namespace_scene import SCENE, Scene, node_of, reason_of, scene
 from tests.generators import constraints_nodes as places
 from tests.generators import constraints_pods
 from tests.schedule import upstream
@@ -61,8 +61,13 @@ def _walk(story: Scene, rng: random.Random, *, scheduler: str) -> int:
             both.run(pod, node)
             placed += 1
         else:
-            assert all(said.theirs.values()), ([one for one, why in said.theirs.items() if why is None], pod)
-            story.rest.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], gracePeriodSeconds=0)
+            assert all(said.theirs.values()), (
+                [one for one, why in said.theirs.items() if why is None],
+                pod,
+            )
+            story.rest.delete(
+                "pods", pod["metadata"]["name"], pod["metadata"]["namespace"], gracePeriodSeconds=0
+            )
     return placed
 
 
@@ -92,7 +97,9 @@ def _held(story: Scene) -> list[Tree]:
     """What the server holds, as far as scheduling reads it."""
     kinds = {"namespaces": "Namespace", "nodes": "Node", "pods": "Pod"}
     found = [
-        {"apiVersion": "v1", "kind": kind, **one} for plural, kind in kinds.items() for one in story.rest.list(plural)
+        {"apiVersion": "v1", "kind": kind, **one}
+        for plural, kind in kinds.items()
+        for one in story.rest.list(plural)
     ]
     return [one for one in found if one["kind"] != "Pod" or node_of(one)]
 
@@ -117,7 +124,10 @@ def _random_scene(cluster: Live, *, seed: int) -> Iterator[Scene]:
             for space in spaces:  # before their nodes go
                 for pod in story.rest.list("pods", space["metadata"]["name"]):
                     story.rest.delete(
-                        "pods", pod["metadata"]["name"], pod["metadata"]["namespace"], gracePeriodSeconds=0
+                        "pods",
+                        pod["metadata"]["name"],
+                        pod["metadata"]["namespace"],
+                        gracePeriodSeconds=0,
                     )
 
 
@@ -145,21 +155,39 @@ def _playable(story: Scene, node: Tree) -> Tree:
     taints = [one for one in node["spec"].get("taints", ()) if one["effect"] != "NoExecute"]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     status = {**node["status"], "capacity": node["status"]["allocatable"], "conditions": [ready]}
-    return {**node, "metadata": metadata, "spec": {**node["spec"], "taints": taints}, "status": status}
+    return {
+        **node,
+        "metadata": metadata,
+        "spec": {**node["spec"], "taints": taints},
+        "status": status,
+    }
 
 
 def _are_nodes_settled(story: Scene) -> bool:
     """Whether the node controller's own taints are what they will stay."""
-    mine = [one for one in story.rest.list("nodes") if one["metadata"]["labels"].get(SCENE) == story.namespace]
+    mine = [
+        one
+        for one in story.rest.list("nodes")
+        if one["metadata"]["labels"].get(SCENE) == story.namespace
+    ]
     for node in mine:
         keys = {taint["key"] for taint in node["spec"].get("taints", ())}
         is_marked = "node.kubernetes.io/unschedulable" in keys
-        if "node.kubernetes.io/not-ready" in keys or is_marked != node["spec"].get("unschedulable", False):
+        if "node.kubernetes.io/not-ready" in keys or is_marked != node["spec"].get(
+            "unschedulable", False
+        ):
             return False
     return len(mine) == NODES
 
 
 def _sandbox() -> Tree:
     """A class whose pods cost more than their containers."""
-    head = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME_CLASS}}
-    return head | {"handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m", "memory": "64Mi"}}}
+    head = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": RUNTIME_CLASS},
+    }
+    return head | {
+        "handler": "sandbox",
+        "overhead": {"podFixed": {"cpu": "250m", "memory": "64Mi"}},
+    }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import Scene, exactly, scene
+from tests.e2e.namespace_scene import Scene, exactly, scene
 from tests.support import live
 from tests.support.live import Live
 
@@ -45,9 +45,14 @@ def about(made: Report, story: Scene) -> dict[tuple[str, str], str]:
     }
 
 
-def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(cluster: Live, tmp_path: Path) -> None:
+def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(
+    cluster: Live, tmp_path: Path
+) -> None:
     with scene(cluster) as story:
-        whole, torn = story.node("whole"), story.node("torn", labels={"nvidia.com/gpu.product": "NVIDIA-L4"})
+        whole, torn = (
+            story.node("whole"),
+            story.node("torn", labels={"nvidia.com/gpu.product": "NVIDIA-L4"}),
+        )
         story.classed()
         story.slice(whole, [{"name": "gpu-0"}])
         story.put(
@@ -64,12 +69,18 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(cluster: Li
                 },
             },
         )
-        story.classed(f"{story.namespace}-none", selectors=[{"cel": {"expression": "device.driver == 'no.such'"}}])
+        story.classed(
+            f"{story.namespace}-none",
+            selectors=[{"cel": {"expression": "device.driver == 'no.such'"}}],
+        )
         story.claim("for-none", exactly("gpu", f"{story.namespace}-none"))
         made = report("--kubeconfig", str(cluster.plane.kubeconfig))
         found = about(made, story)
         assert set(found) == {("slices", "error"), ("classes", "warning"), ("general pods", "note")}
-        assert found["general pods", "note"] == f"kubectl taint nodes {torn} nvidia.com/gpu=present:NoSchedule"
+        assert (
+            found["general pods", "note"]
+            == f"kubectl taint nodes {torn} nvidia.com/gpu=present:NoSchedule"
+        )
         # Ours leads, has its rights, and its clock is the server's.
         severe = {one["check"] for one in made["findings"] if one["severity"] != "note"}
         assert not severe & {"versions", "kinds", "clock", "rights", "leader"}, made["findings"]
@@ -77,7 +88,9 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(cluster: Li
         assert made["serverVersion"] == cluster.plane.parts.version
 
         saved = tmp_path / "saved"
-        done = dovetail("snapshot", "save", str(saved), "--kubeconfig", str(cluster.plane.kubeconfig))
+        done = dovetail(
+            "snapshot", "save", str(saved), "--kubeconfig", str(cluster.plane.kubeconfig)
+        )
         assert done.returncode == 0, done.stderr
         offline = report("--snapshot", str(saved))
         assert about(offline, story).items() >= found.items()
@@ -98,7 +111,11 @@ def test_someone_without_rights_is_told_what_could_not_be_checked(cluster: Live)
 
 
 def test_rights_of_a_service_account_that_does_not_exist(cluster: Live) -> None:
-    made = report("--kubeconfig", str(cluster.plane.kubeconfig), "--service-account", "nowhere/nobody")
+    made = report(
+        "--kubeconfig", str(cluster.plane.kubeconfig), "--service-account", "nowhere/nobody"
+    )
     told = [one for one in made["findings"] if one["check"] == "rights"]
-    assert [one["severity"] for one in told] == ["note"]  # ours leads, so it has its rights from elsewhere
+    assert [one["severity"] for one in told] == [
+        "note"
+    ]  # ours leads, so it has its rights from elsewhere
     assert "system:serviceaccount:nowhere:nobody" in told[0]["what"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.scene import RESOURCE, Scene, Tree, pod_tree
+from tests.e2e.namespace_scene import RESOURCE, Scene, Tree, pod_tree
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -14,7 +14,9 @@ from tests.support.rest import RefusedError
 
 pytestmark = pytest.mark.slow
 
-IN_FLIGHT = 4  # so many pods that never can be bound would stop all others if they kept their places
+IN_FLIGHT = (
+    4  # so many pods that never can be bound would stop all others if they kept their places
+)
 LEAST, MOST = 1_400_000, 1_600_000  # bytes: a pod with the one fits, with the other not
 
 
@@ -62,13 +64,17 @@ def largest(story: Scene) -> int:
     return fits
 
 
-def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event(cluster: Live, story: Scene) -> None:
+def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event(
+    cluster: Live, story: Scene
+) -> None:
     size = largest(story)
     names = [f"large-{number:02d}" for number in range(IN_FLIGHT + 1)]  # as long as the names tried
     for name in names:
         story.claim(name)
         large(story, name, size)
-    story.wait("each of them told", lambda: all(story.events("FailedScheduling", name) for name in names))
+    story.wait(
+        "each of them told", lambda: all(story.events("FailedScheduling", name) for name in names)
+    )
     for name in names:
         assert "too large" in story.events("FailedScheduling", name)[0]["note"]
     story.template()
@@ -80,14 +86,19 @@ def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event
 
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
 @pytest.mark.parametrize("amount", ["1e400", "1e1100", "1e1500"])
-def test_amounts_that_no_machine_has_are_refused_with_a_reason(story: Scene, resource: str, amount: str) -> None:
+def test_amounts_that_no_machine_has_are_refused_with_a_reason(
+    story: Scene, resource: str, amount: str
+) -> None:
     name = f"{resource}-{amount}"
     story.pod(name, limits={resource: amount})
     story.wait_refused(name, "lack", resource)
 
 
 def test_a_share_that_no_device_has_is_refused_with_a_reason(story: Scene) -> None:
-    wanted: Tree = {"deviceClassName": story.device_class, "capacity": {"requests": {"memory": "1e1100"}}}
+    wanted: Tree = {
+        "deviceClassName": story.device_class,
+        "capacity": {"requests": {"memory": "1e1100"}},
+    }
     body = {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
     head = {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": {"name": "share"}}
     story.rest.create("resourceclaims", head | {"spec": body}, story.namespace)
@@ -100,4 +111,8 @@ def test_the_definition_of_intents_keeps_parts(story: Scene) -> None:
     spec = {"gang": "gang/large", "members": members, "part": 2, "parts": 3, "batch": "b"}
     head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Intent", "metadata": {"name": "part"}}
     kept = story.rest.create("intents", head | {"spec": spec}, story.namespace)["spec"]
-    assert {name: kept[name] for name in ("part", "parts", "batch")} == {"part": 2, "parts": 3, "batch": "b"}
+    assert {name: kept[name] for name in ("part", "parts", "batch")} == {
+        "part": 2,
+        "parts": 3,
+        "batch": "b",
+    }

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import controlplane
-from tests.e2e.scene import Scene, node_of, phase_of
+from dovetail.devcluster import control_plane
+from tests.e2e.namespace_scene import Scene, node_of, phase_of
 from tests.support import audit, live
 from tests.support import cluster as planes
 from tests.support.live import Live
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.slow
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
 LONG = {"leaseDurationSeconds": 600, "renewDeadlineSeconds": 500, "retryPeriodSeconds": 0.5}
 REPLICAS = {
-    name: controlplane.Bearer(f"token-{name}", live.SERVICE_ACCOUNT, ("system:serviceaccounts", name))
+    name: control_plane.Bearer(
+        f"token-{name}", live.SERVICE_ACCOUNT, ("system:serviceaccounts", name)
+    )
     for name in ("one", "two")
 }
 Place = tuple[Live, audit.Notes]
@@ -89,7 +91,9 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(place: Place, story: S
     assert story.held_once() == 20
 
 
-def test_a_leader_that_was_held_up_writes_nothing_when_it_goes_on(place: Place, story: Scene) -> None:
+def test_a_leader_that_was_held_up_writes_nothing_when_it_goes_on(
+    place: Place, story: Scene
+) -> None:
     cluster, notes = place
     leader, other = _started(cluster, SHORT)
     _pods(story, "p", 40)
@@ -117,8 +121,12 @@ def _started(cluster: Live, timing: dict[str, Any]) -> tuple[str, str]:
     """Two replicas; the name of the one that leads first."""
     for name, bearer in REPLICAS.items():
         cluster.schedule(name, configuration={"leaderElection": timing}, token=bearer.token)
-    cluster.wait_for("both replicas", lambda: all(cluster.is_serving("/healthz", name) for name in REPLICAS))
-    leader: str = cluster.wait_for("a leader", lambda: next((name for name in REPLICAS if cluster.leads(name)), None))
+    cluster.wait_for(
+        "both replicas", lambda: all(cluster.is_serving("/healthz", name) for name in REPLICAS)
+    )
+    leader: str = cluster.wait_for(
+        "a leader", lambda: next((name for name in REPLICAS if cluster.leads(name)), None)
+    )
     other = next(name for name in REPLICAS if name != leader)
     assert not cluster.leads(other)
     return leader, other

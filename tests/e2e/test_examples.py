@@ -43,17 +43,24 @@ def test_an_example_runs_and_leaves_nothing_behind(cluster: Live, name: str) -> 
     for pod in pods:
         for claim in claims_of(pod, claims):
             assert devices_of(claim), claim["metadata"]["name"]
-            assert pod["metadata"]["uid"] in [user["uid"] for user in claim["status"]["reservedFor"]]
+            assert pod["metadata"]["uid"] in [
+                user["uid"] for user in claim["status"]["reservedFor"]
+            ]
     exclusive = [
         device
         for claim in claims
-        for device, result in zip(devices_of(claim), claim["status"]["allocation"]["devices"]["results"], strict=True)
+        for device, result in zip(
+            devices_of(claim), claim["status"]["allocation"]["devices"]["results"], strict=True
+        )
         if not result.get("adminAccess") and not result.get("shareID")
     ]
     assert max(collections.Counter(exclusive).values(), default=1) == 1
     CHECKS.get(name, lambda pods, claims: None)(pods, claims)
     cluster.delete_namespace(namespace)
-    cluster.wait_for(f"the end of {namespace}", lambda: not cluster.claims(namespace) and not cluster.pods(namespace))
+    cluster.wait_for(
+        f"the end of {namespace}",
+        lambda: not cluster.claims(namespace) and not cluster.pods(namespace),
+    )
 
 
 def test_a_job_runs_to_its_end_three_at_a_time(cluster: Live) -> None:
@@ -78,12 +85,19 @@ def test_a_pod_goes_where_its_volume_is_once_the_cluster_has_bound_it(cluster: L
         asked = planes.get(cluster.plane, "pvc", "dataset", "-n", "local-volume")
         assert (asked["status"]["phase"], asked["spec"]["volumeName"]) == ("Bound", "h100-1-nvme-0")
         volume = planes.get(cluster.plane, "pv", "h100-1-nvme-0")
-        assert (volume["status"]["phase"], volume["spec"]["claimRef"]["uid"]) == ("Bound", asked["metadata"]["uid"])
+        assert (volume["status"]["phase"], volume["spec"]["claimRef"]["uid"]) == (
+            "Bound",
+            asked["metadata"]["uid"],
+        )
         bound_at = moment_of(pod, "PodScheduled")
-        assert volume["status"]["lastPhaseTransitionTime"] <= bound_at, "the volume first, then the pod"
+        assert volume["status"]["lastPhaseTransitionTime"] <= bound_at, (
+            "the volume first, then the pod"
+        )
     finally:
         cluster.delete_namespace("local-volume")
-        planes.kubectl(cluster.plane, "delete", "pv/h100-1-nvme-0", "sc/local-nvme", "--ignore-not-found")
+        planes.kubectl(
+            cluster.plane, "delete", "pv/h100-1-nvme-0", "sc/local-nvme", "--ignore-not-found"
+        )
     cluster.wait_for("the end of local-volume", lambda: not cluster.claims("local-volume"))
 
 
@@ -99,7 +113,9 @@ def test_a_taint_rule_keeps_new_work_off_a_device(cluster: Live) -> None:
         planes.kubectl(cluster.plane, "delete", "devicetaintrule", "replace-h100-1-gpu-0")
         cluster.wait_running(namespace, 1)
     finally:
-        planes.kubectl(cluster.plane, "delete", "devicetaintrule", "replace-h100-1-gpu-0", "--ignore-not-found")
+        planes.kubectl(
+            cluster.plane, "delete", "devicetaintrule", "replace-h100-1-gpu-0", "--ignore-not-found"
+        )
         cluster.delete_namespace(namespace)
 
 
@@ -110,7 +126,9 @@ def check_one_node(pods: list[Any], claims: list[Any]) -> None:
 def check_four_and_a_channel(pods: list[Any], claims: list[Any]) -> None:
     assert sorted(len(devices_of(claim)) for claim in claims) == [1, 4]
     assert pods[0]["spec"]["nodeName"].startswith("gb200")
-    assert {pool for claim in claims for _, pool, _ in devices_of(claim)} == {pods[0]["spec"]["nodeName"]}
+    assert {pool for claim in claims for _, pool, _ in devices_of(claim)} == {
+        pods[0]["spec"]["nodeName"]
+    }
 
 
 def check_second_choice(pods: list[Any], claims: list[Any]) -> None:
@@ -129,7 +147,10 @@ def check_extended(pods: list[Any], claims: list[Any]) -> None:
     assert told["resourceClaimName"] == claims[0]["metadata"]["name"]
     assert {one["containerName"] for one in told["requestMappings"]} == {"main", "side"}
     assert len(devices_of(claims[0])) == 3
-    assert claims[0]["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+    assert (
+        claims[0]["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"]
+        == "true"
+    )
 
 
 def check_admin(pods: list[Any], claims: list[Any]) -> None:
@@ -155,7 +176,9 @@ def namespace_of(path: Path) -> str:
 
 def claims_of(pod: dict[str, Any], claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = {one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims", ())}
-    names |= {one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())}
+    names |= {
+        one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())
+    }
     return [claim for claim in claims if claim["metadata"]["name"] in names]
 
 
@@ -165,12 +188,20 @@ def reason_of(pod: dict[str, Any]) -> str:
 
 
 def moment_of(pod: dict[str, Any], condition: str) -> str:
-    return str(next(one["lastTransitionTime"] for one in pod["status"]["conditions"] if one["type"] == condition))
+    return str(
+        next(
+            one["lastTransitionTime"]
+            for one in pod["status"]["conditions"]
+            if one["type"] == condition
+        )
+    )
 
 
 def rule_version(cluster: Live) -> str:
     """The API version under which this server keeps rules for device taints."""
-    served = planes.kubectl(cluster.plane, "api-resources", "--api-group=resource.k8s.io", "--no-headers")
+    served = planes.kubectl(
+        cluster.plane, "api-resources", "--api-group=resource.k8s.io", "--no-headers"
+    )
     line = next(line for line in served.splitlines() if line.startswith("devicetaintrules"))
     return next(word for word in line.split() if word.startswith("resource.k8s.io/"))
 
@@ -178,7 +209,12 @@ def rule_version(cluster: Live) -> str:
 def eight_gpus_on(node: str) -> list[dict[str, Any]]:
     wanted = {"deviceClassName": "gpu.nvidia.com", "count": 8}
     spec = {"devices": {"requests": [{"name": "gpus", "exactly": wanted}]}}
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "all"}, "spec": spec}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "all"},
+        "spec": spec,
+    }
     container = {"name": "main", "image": "x", "resources": {"claims": [{"name": "gpus"}]}}
     body = {
         "schedulerName": "dovetail",

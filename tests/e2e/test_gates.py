@@ -10,15 +10,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from dovetail.boot import kubeparts
-from tests.e2e.scene import Scene, node_of, scene
+from dovetail.devcluster import kube_binaries
+from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support import live
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
 
 GATES = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
-CONDITIONS = {"bindsToNode": True, "bindingConditions": ["Attached"], "bindingFailureConditions": ["AttachFailed"]}
+CONDITIONS = {
+    "bindsToNode": True,
+    "bindingConditions": ["Attached"],
+    "bindingFailureConditions": ["AttachFailed"],
+}
 KINDS = {  # a device, and what the server does not keep of a claim that holds it
     "shared": (
         {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi"}}},
@@ -51,9 +55,9 @@ def story(cluster: Live) -> Iterator[Scene]:
         made.classed()
         made.template()
         plane = cluster.plane
-        plane.kill(kubeparts.APISERVER)
+        plane.kill(kube_binaries.APISERVER)
         plane.layout = plane.layout._replace(feature_gates={**plane.layout.feature_gates, **GATES})
-        plane.start(kubeparts.APISERVER)
+        plane.start(kube_binaries.APISERVER)
         cluster.schedule()
         cluster.wait_for("a leader", cluster.leads)
         yield made
@@ -72,7 +76,10 @@ def test_a_field_the_server_does_not_keep_is_named_and_the_device_given_back(
     pod = story.pods()[kind]
     condition = next(one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
     assert condition["reason"] == "SchedulerError"
-    story.wait("an event", lambda: [one for one in story.events("FailedScheduling", kind) if fields[0] in one["note"]])
+    story.wait(
+        "an event",
+        lambda: [one for one in story.events("FailedScheduling", kind) if fields[0] in one["note"]],
+    )
     story.rest.delete("pods", kind, story.namespace)
     story.wait("its claim and device to be gone", lambda: not story.claims())
 
@@ -84,4 +91,6 @@ def test_what_needs_no_such_field_runs_on_the_same_server(cluster: Live, story: 
 
 
 def _wait_counted(cluster: Live, field: str) -> None:
-    cluster.wait_for("a count", lambda: cluster.metric("dovetail_fields_dropped_total", field=field) > 0)
+    cluster.wait_for(
+        "a count", lambda: cluster.metric("dovetail_fields_dropped_total", field=field) > 0
+    )

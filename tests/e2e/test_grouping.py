@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, exactly, node_of, phase_of, reason_of, scene
+from tests.e2e.namespace_scene import SCENE, Scene, exactly, node_of, phase_of, reason_of, scene
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -34,21 +34,31 @@ JOB_SETS = {  # as little of the real definition as a server needs
     },
     "spec": {
         "group": "jobset.x-k8s.io",
-        "names": {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
+        "names": {
+            "kind": "JobSet",
+            "listKind": "JobSetList",
+            "plural": "jobsets",
+            "singular": "jobset",
+        },
         "scope": "Namespaced",
         "versions": [
             {
                 "name": "v1alpha2",
                 "served": True,
                 "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
             }
         ],
     },
 }
 
 
-@pytest.fixture(scope="module", params=planes.VERSIONS)
+@pytest.fixture(scope="module", params=planes.EACH_VERSION)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Live]:
     """A cluster that serves native groups, with our scheduler."""
     version = request.param
@@ -56,7 +66,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Live]:
     served = (f"{NATIVE[version]}=true", *((f"{COMPOSITES}=true",) if has_composites else ()))
     gates = GATES | (COMPOSITE_GATES if has_composites else {})
     with live.private(version, feature_gates=gates, runtime_config=served) as made:
-        planes.apply(made.plane, [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"])
+        planes.apply(
+            made.plane,
+            [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"],
+        )
         made.play("--nodes", "1")
         made.schedule()
         made.wait_for("a leader", made.leads)
@@ -95,7 +108,9 @@ def test_pods_of_a_native_group_share_its_claim(cluster: Live, story: Scene) -> 
     story.fleet(nodes=2, gpus=2)
     assert share_of_claim(story) == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
     made = planes.get(cluster.plane, "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace)
-    assert [one["uid"] for one in story.claims()[0]["status"]["reservedFor"]] == [made["metadata"]["uid"]]
+    assert [one["uid"] for one in story.claims()[0]["status"]["reservedFor"]] == [
+        made["metadata"]["uid"]
+    ]
     story.rest.delete("pods", "a", story.namespace)
     story.wait("the end of a", lambda: "a" not in story.pods())
     story.pod("next", templates=["two"])  # two GPUs are left, and it is not of the group
@@ -103,7 +118,9 @@ def test_pods_of_a_native_group_share_its_claim(cluster: Live, story: Scene) -> 
     assert len(story.held()) == 4
     story.rest.delete("pods", "b", story.namespace)
     story.wait("what the group held", lambda: len(story.held()) == 2)
-    planes.kubectl(cluster.plane, "delete", "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace)
+    planes.kubectl(
+        cluster.plane, "delete", "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace
+    )
     story.wait("the end of its claim", lambda: len(story.claims()) == 1)
 
 
@@ -125,7 +142,15 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
     story.wait_running("a")
     assert [one["resource"] for one in story.claims()[0]["status"]["reservedFor"]] == ["podgroups"]
     cluster.stop()  # nobody of ours helps
-    planes.kubectl(cluster.plane, "delete", "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace, "--wait=false")
+    planes.kubectl(
+        cluster.plane,
+        "delete",
+        "podgroups.scheduling.k8s.io",
+        "pg",
+        "-n",
+        story.namespace,
+        "--wait=false",
+    )
     story.rest.delete("pods", "a", story.namespace)
     story.wait("the devices", lambda: story.held() == [])
     assert len(story.claims()) == 1
@@ -135,7 +160,9 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
 
 @with_composites
 def test_groups_of_a_group_start_together_in_one_place(cluster: Live, story: Scene) -> None:
-    tell_of_racks(story, lambda: story.wait_refused("p0", "CompositePodGroup llama", "not been seen"))
+    tell_of_racks(
+        story, lambda: story.wait_refused("p0", "CompositePodGroup llama", "not been seen")
+    )
 
 
 @with_composites
@@ -153,7 +180,9 @@ def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
             found[scheduler] = shared
     finally:
         cluster.plane.kill(f"kube-scheduler-{UPSTREAM}")
-    assert found["dovetail"] == found[UPSTREAM] == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
+    assert (
+        found["dovetail"] == found[UPSTREAM] == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
+    )
 
 
 def share_of_claim(story: Scene, **spec: Any) -> tuple[set[tuple[str, str, str]], int, int]:
@@ -171,7 +200,9 @@ def share_of_claim(story: Scene, **spec: Any) -> tuple[set[tuple[str, str, str]]
         story.pod(name, templates=["two"], **({"schedulingGroup": {"podGroupName": "pg"}} | spec))
     found = story.wait_running("a", "b")
     (claim,) = story.claims()
-    users = {(one["apiGroup"], one["resource"], one["name"]) for one in claim["status"]["reservedFor"]}
+    users = {
+        (one["apiGroup"], one["resource"], one["name"]) for one in claim["status"]["reservedFor"]
+    }
     return users, len({node_of(pod) for pod in found.values()}), len(story.held())
 
 
@@ -207,24 +238,35 @@ def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **sp
     planes.apply(story.live.plane, groups, namespace=story.namespace)
     for name, members in names.items():
         for one in members:
-            story.pod(one, limits={"cpu": "1"}, **({"schedulingGroup": {"podGroupName": name}} | spec))
+            story.pod(
+                one, limits={"cpu": "1"}, **({"schedulingGroup": {"podGroupName": name}} | spec)
+            )
     first()
     planes.apply(story.live.plane, [root], namespace=story.namespace)
     story.wait("word of it", lambda: all(tried(pod) for pod in story.pods().values()))
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.node("rack-c", labels={"example.com/rack": "c"}, offers={"cpu": "4"})
     found = story.wait_running("p0", "p1", "d0", "d1")
-    assert {node_of(found[one]) for members in names.values() for one in members} == {f"{story.namespace}-rack-c"}
+    assert {node_of(found[one]) for members in names.values() for one in members} == {
+        f"{story.namespace}-rack-c"
+    }
 
 
 def tried(pod: Tree) -> bool:
     """Whether somebody looked for room for the pod in vain, its group being there."""
     said = reason_of(pod)
-    return bool(said) and "not been seen" not in said and "to appear" not in said and "not found" not in said
+    return (
+        bool(said)
+        and "not been seen" not in said
+        and "to appear" not in said
+        and "not found" not in said
+    )
 
 
 def test_a_job_starts_together_if_it_asks_and_singly_if_not(cluster: Live, story: Scene) -> None:
-    story.rest.create("jobs", job(story, "together", 3, **{"dovetail.dev/gang-min": "all"}), story.namespace)
+    story.rest.create(
+        "jobs", job(story, "together", 3, **{"dovetail.dev/gang-min": "all"}), story.namespace
+    )
     lacking(story)
     assert len(story.pods()) == 3
     assert all(node_of(pod) == "" for pod in story.pods().values())
@@ -237,9 +279,20 @@ def test_a_job_starts_together_if_it_asks_and_singly_if_not(cluster: Live, story
 
 def test_a_kind_that_is_installed_later_is_read(cluster: Live, story: Scene) -> None:
     planes.apply(cluster.plane, [JOB_SETS])
-    cluster.wait_for("its watch", lambda: cluster.metric("dovetail_watch_lists_total", kind="JobSet") > 0)
-    spec = {"replicatedJobs": [{"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2}}}]}
-    tree = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "llama"}, "spec": spec}
+    cluster.wait_for(
+        "its watch", lambda: cluster.metric("dovetail_watch_lists_total", kind="JobSet") > 0
+    )
+    spec = {
+        "replicatedJobs": [
+            {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2}}}
+        ]
+    }
+    tree = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "llama"},
+        "spec": spec,
+    }
     planes.apply(cluster.plane, [tree], namespace=story.namespace)
     story.node("large", offers={"cpu": "2"})
     story.rest.create("jobs", replica(story, 0), story.namespace)
@@ -252,7 +305,9 @@ def test_a_kind_that_is_installed_later_is_read(cluster: Live, story: Scene) -> 
 
 def lacking(story: Scene) -> None:
     """Waits until a pod says that there is no room: then its whole gang was looked at."""
-    story.wait("word of it", lambda: any("lacks cpu" in reason_of(pod) for pod in story.pods().values()))
+    story.wait(
+        "word of it", lambda: any("lacks cpu" in reason_of(pod) for pod in story.pods().values())
+    )
 
 
 def job(story: Scene, name: str, pods: int, **annotations: str) -> Tree:
@@ -282,4 +337,7 @@ def replica(story: Scene, index: int) -> Tree:
 
 def running(story: Scene, prefix: str) -> int:
     """How many pods of a name run."""
-    return sum(name.startswith(f"{prefix}-") and phase_of(pod) == "Running" for name, pod in story.pods().items())
+    return sum(
+        name.startswith(f"{prefix}-") and phase_of(pod) == "Running"
+        for name, pod in story.pods().items()
+    )

@@ -7,33 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import gc
-import time
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent import futures
 
 import pytest
 
-from dovetail.boot import ports, scheduler
-from dovetail.kube import config
+from dovetail.boot import scheduler
+from dovetail.devcluster import free_ports
+from dovetail.kube.auth import client_config
 from dovetail.model import configuration
 from dovetail.world.world import World
 from tests.support import cluster
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
 
 ELECTION = {"lease_duration_seconds": 3, "renew_deadline_seconds": 2.0, "retry_period_seconds": 0.5}
-HELD_SECONDS = 5.0  # longer than the lease
 
 
 @contextlib.asynccontextmanager
 async def running(namespace: str, kubeconfig: str, port: int) -> AsyncIterator[scheduler.Process]:
     elected = configuration.LeaderElection(namespace=namespace, name="held", **ELECTION)  # type: ignore[arg-type]
-    given = configuration.SchedulerConfiguration(leader_election=elected, serving=configuration.Serving(port=port))
-    process = scheduler.Process(config.load(kubeconfig), given)
+    given = configuration.SchedulerConfiguration(
+        leader_election=elected, serving=configuration.Serving(port=port)
+    )
+    process = scheduler.Process(client_config.load(kubeconfig), given)
     task = asyncio.create_task(process.run())
     try:
         yield process
@@ -42,12 +45,6 @@ async def running(namespace: str, kubeconfig: str, port: int) -> AsyncIterator[s
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 def answer(port: int, path: str) -> tuple[int, str]:
@@ -60,49 +57,61 @@ def answer(port: int, path: str) -> tuple[int, str]:
 
 def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> None:
     plane = cluster.control_plane()
-    namespace, port = cluster.fresh_namespace(plane), ports.reserve()
+    namespace, port = cluster.fresh_namespace(plane), free_ports.reserve()
 
-    def asked_later() -> list[tuple[int, str]]:
-        time.sleep(HELD_SECONDS * 0.8)  # while the loop is held
+    def renewed_at() -> datetime.datetime:
+        lease = cluster.get(plane, "lease", "held", "-n", namespace)
+        return datetime.datetime.fromisoformat(lease["spec"]["renewTime"])
+
+    def asked_while_held() -> list[tuple[int, str]]:
+        """What is answered once the loop is known to be held and the lease was renewed for longer than it lasts."""
+        past_the_lease = renewed_at() + datetime.timedelta(
+            seconds=1 + ELECTION["lease_duration_seconds"]
+        )
+        wait_until(lambda: answer(port, "/readyz")[0] == 503, "a scheduler that is not ready")
+        wait_until(lambda: renewed_at() > past_the_lease, "renewals past the first lease")
         return [answer(port, path) for path in ("/healthz", "/readyz", "/metrics")]
 
     async def story() -> None:
         async with running(namespace, str(plane.kubeconfig), port) as process:
-            await until(lambda: process.scheduler is not None)
+            await until(lambda: process.scheduler is not None, "a tenure")
             assert process.election is not None
-            before, led = process.election.standing, process.scheduler
+            before, led = process.election.status, process.scheduler
             with futures.ThreadPoolExecutor(1) as pool:
-                asking = pool.submit(asked_later)
-                time.sleep(HELD_SECONDS)  # holds the main loop
-                healthy, ready, metrics = asking.result()
+                asking = pool.submit(asked_while_held)
+                healthy, ready, metrics = asking.result()  # holds the main loop meanwhile
             assert healthy == (200, "ok\n")
             assert ready[0] == 503
             assert "[-]loop failed" in ready[1]
-            held = next(line for line in metrics[1].splitlines() if line.startswith("dovetail_loop_held_seconds"))
+            held = next(
+                line
+                for line in metrics[1].splitlines()
+                if line.startswith("dovetail_loop_held_seconds")
+            )
             assert float(held.split()[1]) > 1.0
-            assert process.election.standing == before
+            assert process.election.status == before
             assert process.scheduler is led
-            await until(lambda: process._ready()["loop"])
+            await until(lambda: process._ready()["loop"], "a loop that is not held")
 
     asyncio.run(story())
 
 
 def test_no_picture_outlives_its_tenure() -> None:
     plane = cluster.control_plane()
-    namespace, port = cluster.fresh_namespace(plane), ports.reserve()
+    namespace, port = cluster.fresh_namespace(plane), free_ports.reserve()
     worlds: list[weakref.ref[World]] = []
 
     async def story() -> None:
         async with running(namespace, str(plane.kubeconfig), port) as process:
             for tenure in range(4):
-                await until(lambda: process.scheduler is not None)
+                await until(lambda: process.scheduler is not None, "a tenure")
                 assert process.scheduler is not None
                 worlds.append(weakref.ref(process.scheduler.world))
                 assert sum(world() is not None for world in worlds) == 1, f"in tenure {tenure}"
                 assert process.election is not None
                 assert process.election._fence is not None
                 process.election._fence.shut()  # as if another replica had the lease
-                await until(lambda: process.scheduler is None)
+                await until(lambda: process.scheduler is None, "the end of the tenure")
 
     asyncio.run(story())
     gc.collect()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import chart, kubeparts
+from dovetail.devcluster import kube_binaries
+from dovetail.install import chart
 from tests.deploy import build
 from tests.e2e import installing
 from tests.support import cluster as planes
@@ -24,7 +25,7 @@ SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
 @pytest.fixture
 def one() -> Live:
     """The newest version only, where the other would tell nothing new."""
-    return live.cluster(kubeparts.DEFAULT)
+    return live.cluster(kube_binaries.DEFAULT)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def name(request: pytest.FixtureRequest) -> Iterator[str]:
     """A name for the installation and its namespace; whatever is left of it goes afterwards."""
     made = f"try-{uuid.uuid4().hex[:8]}"
     yield made
-    cluster = request.node.funcargs.get("cluster") or live.cluster(kubeparts.DEFAULT)
+    cluster = request.node.funcargs.get("cluster") or live.cluster(kube_binaries.DEFAULT)
     installing.run(cluster, "uninstall", made, "--purge")
     planes.run_kubectl(cluster.plane, "delete", "namespace", made, "--ignore-not-found")
 
@@ -46,16 +47,23 @@ def test_our_own_commands_install_change_and_remove_everything(cluster: Live, na
     lines = [line for line in done.err.splitlines() if not line.startswith("next:")]
     assert len(lines) == len(wanted) + 1  # and the namespace
     assert [line for line in lines if not line.endswith(" created")] == []
-    assert installing.present(cluster, wanted) == {(one["kind"], one["metadata"]["name"]) for one in wanted}
+    assert installing.present(cluster, wanted) == {
+        (one["kind"], one["metadata"]["name"]) for one in wanted
+    }
     cluster.wait_for("pods the namespace's policy admits", lambda: len(cluster.pods(name)) == 2)
 
     again = installing.run(cluster, "install", name)
     assert again.code == 0, again.err
-    assert {line.rpartition(" ")[2] for line in again.err.splitlines()[:-1]} <= {"unchanged", "changed"}
+    assert {line.rpartition(" ")[2] for line in again.err.splitlines()[:-1]} <= {
+        "unchanged",
+        "changed",
+    }
     changed = [line for line in again.err.splitlines()[:-1] if line.endswith(" changed")]
     assert changed == []
 
-    smaller = installing.run(cluster, "upgrade", name, "--set", "networkPolicy.enabled=false", "--set", "replicas=1")
+    smaller = installing.run(
+        cluster, "upgrade", name, "--set", "networkPolicy.enabled=false", "--set", "replicas=1"
+    )
     assert smaller.code == 0, smaller.err
     assert f"networkpolicy.networking.k8s.io/{name}-scheduler deleted" in smaller.err
     assert f"deployment.apps/{name}-scheduler changed" in smaller.err
@@ -74,26 +82,44 @@ def test_helm_installs_upgrades_and_removes_everything(one: Live, name: str) -> 
     common = [name, str(helm.CHART), "-n", name, "--set", build.IMAGE]
     config = one.plane.kubeconfig
     helm.said("install", *common, "--create-namespace", kubeconfig=config)
-    assert installing.present(one, wanted) == {(tree["kind"], tree["metadata"]["name"]) for tree in wanted}
+    assert installing.present(one, wanted) == {
+        (tree["kind"], tree["metadata"]["name"]) for tree in wanted
+    }
 
     for command in ("install", "upgrade", "uninstall"):
         refused = installing.run(one, command, name)
         assert refused.code == 1
         assert "installed by Helm\nnext: helm" in refused.err
-    assert installing.present(one, wanted) == {(tree["kind"], tree["metadata"]["name"]) for tree in wanted}
+    assert installing.present(one, wanted) == {
+        (tree["kind"], tree["metadata"]["name"]) for tree in wanted
+    }
 
-    helm.said("upgrade", *common, "--set", "networkPolicy.enabled=false", "--set", "replicas=3", kubeconfig=config)
+    helm.said(
+        "upgrade",
+        *common,
+        "--set",
+        "networkPolicy.enabled=false",
+        "--set",
+        "replicas=3",
+        kubeconfig=config,
+    )
     left = {kind for kind, _ in installing.present(one, wanted)}
     assert left == {tree["kind"] for tree in wanted} - {"NetworkPolicy"}
     assert _deployment(one, name)["spec"]["replicas"] == 3
 
     helm.said("uninstall", name, "-n", name, "--wait", kubeconfig=config)
     planes.kubectl(one.plane, "delete", "namespace", name)  # Helm never deletes one
-    kept = {tree["metadata"]["name"] for tree in wanted if tree["kind"] == "CustomResourceDefinition"}
+    kept = {
+        tree["metadata"]["name"] for tree in wanted if tree["kind"] == "CustomResourceDefinition"
+    }
     assert CRD in kept
-    assert installing.everything(one, name) - before == {("CustomResourceDefinition", "<none>", crd) for crd in kept}
+    assert installing.everything(one, name) - before == {
+        ("CustomResourceDefinition", "<none>", crd) for crd in kept
+    }
 
-    done = installing.run(one, "install", name, "--set", "replicas=0")  # what Helm kept is no obstacle
+    done = installing.run(
+        one, "install", name, "--set", "replicas=0"
+    )  # what Helm kept is no obstacle
     assert done.code == 0, done.err
     assert f"customresourcedefinition.apiextensions.k8s.io/{CRD} changed" in done.err
     assert installing.run(one, "uninstall", name).code == 0
@@ -109,7 +135,7 @@ def test_bad_input_changes_nothing(one: Live, name: str) -> None:
         ("resources={request: {cpu: 1}}", "resources.request: field not declared"),
         ("priorityClassName=absent_", "priorityClassName"),
         ("podLabels={a b: c}", "label"),
-        ("metrics.serviceMonitor.enabled=true", "does not know ServiceMonitor"),
+        ("metrics.serviceMonitor.enabled=true", "does not serve ServiceMonitor"),
     ):
         done = installing.run(one, "install", name, "--set", setting)
         assert done.code == 1, setting
@@ -121,10 +147,15 @@ def test_bad_input_changes_nothing(one: Live, name: str) -> None:
 def test_what_is_not_ours_is_not_taken_over(one: Live, name: str) -> None:
     """An object of that name, or a field that somebody changed, is told and left; --force takes it."""
     plane = one.plane
-    planes.kubectl(plane, "create", "clusterrole", f"{name}-scheduler", "--verb=get", "--resource=pods")
+    planes.kubectl(
+        plane, "create", "clusterrole", f"{name}-scheduler", "--verb=get", "--resource=pods"
+    )
     refused = installing.run(one, "install", name)
     assert refused.code == 1
-    assert f"clusterrole.rbac.authorization.k8s.io/{name}-scheduler exists and is not part of" in refused.err
+    assert (
+        f"clusterrole.rbac.authorization.k8s.io/{name}-scheduler exists and is not part of"
+        in refused.err
+    )
     planes.kubectl(plane, "delete", "clusterrole", f"{name}-scheduler")
 
     assert installing.run(one, "install", name).code == 0
@@ -146,16 +177,28 @@ def test_queues_and_foreign_objects_stay_until_asked_for(one: Live, name: str) -
     """With everything that can be switched on."""
     plane = one.plane
     planes.apply(plane, [_service_monitors()])
-    planes.kubectl(plane, "wait", "--for=condition=Established", f"crd/{SERVICE_MONITORS}", "--timeout=60s")
-    settings = [part for setting in ("replicas=0", *build.EVERYTHING) for part in ("--set", setting)]
+    planes.kubectl(
+        plane, "wait", "--for=condition=Established", f"crd/{SERVICE_MONITORS}", "--timeout=60s"
+    )
+    settings = [
+        part for setting in ("replicas=0", *build.EVERYTHING) for part in ("--set", setting)
+    ]
     installed = installing.run(one, "install", name, *settings)
     assert installed.code == 0, installed.err
-    queue = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
+    queue = {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {},
+    }
     planes.apply(plane, [queue])
     planes.kubectl(plane, "create", "configmap", "mine", "-n", name)
     done = installing.run(one, "uninstall", name)
     assert done.code == 0, done.err
-    assert f"customresourcedefinition.apiextensions.k8s.io/{CRD} stays: it has 1 queue; --purge" in done.err
+    assert (
+        f"customresourcedefinition.apiextensions.k8s.io/{CRD} stays: it has 1 queue; --purge"
+        in done.err
+    )
     assert f"namespace/{name} stays: it holds configmap/mine" in done.err
     assert planes.run_kubectl(plane, "get", "queue", name).returncode == 0
 
@@ -181,7 +224,9 @@ def test_waiting_ends_when_every_replica_is_ready(one: Live, name: str) -> None:
             "metadata": {"name": pod["metadata"]["name"]},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        one.rest.ask("POST", f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}/binding", body)
+        one.rest.ask(
+            "POST", f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}/binding", body
+        )
     told, _ = waiting.communicate(timeout=150)
     assert waiting.returncode == 0, told
     assert "2 of 2 replicas ready" in told
@@ -193,9 +238,13 @@ def test_pods_of_namespaces_that_opt_in_become_ours(cluster: Live, name: str) ->
     done = installing.run(cluster, "install", name, "--set", "replicas=0")
     assert done.code == 0, done.err
     inside, outside = planes.fresh_namespace(cluster.plane), planes.fresh_namespace(cluster.plane)
-    cluster.rest.patch("namespaces", inside, {"metadata": {"labels": {"dovetail.dev/scheduling": "enabled"}}})
+    cluster.rest.patch(
+        "namespaces", inside, {"metadata": {"labels": {"dovetail.dev/scheduling": "enabled"}}}
+    )
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    cluster.wait_for("the policy to be known", lambda: _scheduler_of(cluster, inside, gpu) == "dovetail")
+    cluster.wait_for(
+        "the policy to be known", lambda: _scheduler_of(cluster, inside, gpu) == "dovetail"
+    )
     assert _scheduler_of(cluster, outside, gpu) == "default-scheduler"
     assert _scheduler_of(cluster, inside, {}) == "default-scheduler"
     assert _scheduler_of(cluster, inside, gpu, schedulerName="another") == "another"

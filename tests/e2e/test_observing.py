@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from dovetail.ports import tracing
 from dovetail.telemetry import traces
-from tests.e2e.scene import scene
+from tests.e2e.namespace_scene import scene
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,12 @@ def receiver() -> Iterator[tuple[str, list[Any]]]:
         def do_POST(self) -> None:
             sent = trace_service_pb2.ExportTraceServiceRequest()
             sent.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
-            spans.extend(span for one in sent.resource_spans for scope in one.scope_spans for span in scope.spans)
+            spans.extend(
+                span
+                for one in sent.resource_spans
+                for scope in one.scope_spans
+                for span in scope.spans
+            )
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")
@@ -70,17 +75,33 @@ def test_log_event_and_trace_of_a_pod_name_the_same_turn(cluster: Live) -> None:
             story.wait("an event", lambda: story.events("Scheduled", "traced"))
             wanted = traces.trace_id(pod["metadata"]["uid"]).to_bytes(16, "big")
             story.wait(
-                "the trace's end", lambda: [one for one in spans if one.name == "pod" and one.trace_id == wanted]
+                "the trace's end",
+                lambda: [one for one in spans if one.name == "pod" and one.trace_id == wanted],
             )
         finally:
             cluster.stop(NAME)
-        cycle = story.events("Scheduled", "traced")[0]["metadata"]["annotations"][tracing.CYCLE_ANNOTATION]
+        cycle = story.events("Scheduled", "traced")[0]["metadata"]["annotations"][
+            tracing.CYCLE_ANNOTATION
+        ]
         mine = [one for one in spans if one.trace_id == wanted]
-        assert [one.name for one in mine if one.name != "queued"][-4:] == ["decided", "written", "bound", "pod"]
+        assert [one.name for one in mine if one.name != "queued"][-4:] == [
+            "decided",
+            "written",
+            "bound",
+            "pod",
+        ]
         told = {one.key: one.value.string_value for one in mine[-1].attributes}
         assert told["dovetail.cycle"] == cycle
         assert (told["k8s.pod.name"], told["k8s.node.name"]) == ("traced", f"{story.namespace}-n0")
         lines = [json.loads(line) for line in cluster.log(NAME).splitlines()]
-        about = [one for one in lines if one.get("pod") == f"{story.namespace}/traced" and one["message"] == "bound"]
+        about = [
+            one
+            for one in lines
+            if one.get("pod") == f"{story.namespace}/traced" and one["message"] == "pod.bound"
+        ]
         assert [one["cycle"] for one in about] == [cycle]
-        assert [one["placed"] for one in lines if one["message"] == "cycle" and one["cycle"] == cycle] == [1]
+        assert [
+            one["placed"]
+            for one in lines
+            if one["message"] == "cycle.decided" and one["cycle"] == cycle
+        ] == [1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import pod_tree
+from tests.e2e.namespace_scene import pod_tree
 from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
@@ -25,7 +25,10 @@ def namespace(cluster: Live) -> Iterator[str]:
     name = planes.fresh_namespace(cluster.plane)
     planes.kubectl(cluster.plane, "apply", "-f", FILE)
     try:
-        cluster.wait_for("the policies in force", lambda: _is_refused(cluster, name) and _is_helped(cluster, name))
+        cluster.wait_for(
+            "the policies in force",
+            lambda: _is_refused(cluster, name) and _is_helped(cluster, name),
+        )
         yield name
     finally:
         planes.kubectl(cluster.plane, "delete", "-f", FILE)
@@ -38,15 +41,24 @@ def tried(cluster: Live, namespace: str, *, tolerations: list[Tree], **options: 
     tree = pod_tree("p", **options, scheduler="nobody")
     tree["spec"]["tolerations"] = tolerations
     if owner:
-        tree["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u"}]
+        tree["metadata"]["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u"}
+        ]
     made: Tree = cluster.rest.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", tree)
     return made
 
 
 @pytest.mark.parametrize(
-    "toleration", [GPU, {"operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present"}]
+    "toleration",
+    [
+        GPU,
+        {"operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present"},
+    ],
 )
-def test_a_general_pod_may_not_tolerate_gpu_nodes(cluster: Live, namespace: str, toleration: Tree) -> None:
+def test_a_general_pod_may_not_tolerate_gpu_nodes(
+    cluster: Live, namespace: str, toleration: Tree
+) -> None:
     with pytest.raises(rest.RefusedError, match="asks for no GPU but tolerates the taint"):
         tried(cluster, namespace, tolerations=[toleration])
 
@@ -61,16 +73,38 @@ def test_a_general_pod_may_not_tolerate_gpu_nodes(cluster: Live, namespace: str,
     ids=["classic", "claim", "daemonset"],
 )
 def test_who_belongs_there_may(cluster: Live, namespace: str, options: Tree) -> None:
-    assert GPU.items() <= tried(cluster, namespace, tolerations=[GPU], **options)["spec"]["tolerations"][0].items()
+    assert (
+        GPU.items()
+        <= tried(cluster, namespace, tolerations=[GPU], **options)["spec"]["tolerations"][0].items()
+    )
 
 
 def test_other_tolerations_are_nobodys_business(cluster: Live, namespace: str) -> None:
-    tried(cluster, namespace, tolerations=[{"key": "example.com/x", "operator": "Exists"}])
-    tried(cluster, namespace, tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}])
-    tried(cluster, namespace, tolerations=[])
+    """The pod keeps exactly the tolerations it came with, besides those every API server adds."""
+    added = [
+        {
+            "key": f"node.kubernetes.io/{what}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
+        for what in ("not-ready", "unreachable")
+    ]
+    other_key = {"key": "example.com/x", "operator": "Exists"}
+    other_effect = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+
+    def tolerations_of(*given: Tree) -> list[Tree]:
+        made: list[Tree] = tried(cluster, namespace, tolerations=[*given])["spec"]["tolerations"]
+        return made
+
+    assert tolerations_of() == added
+    assert tolerations_of(other_key) == [other_key, *added]
+    assert tolerations_of(other_effect) == [other_effect]  # covers both that would be added
 
 
-def test_a_pod_that_claims_devices_tolerates_the_taint_by_itself(cluster: Live, namespace: str) -> None:
+def test_a_pod_that_claims_devices_tolerates_the_taint_by_itself(
+    cluster: Live, namespace: str
+) -> None:
     other = {"key": "example.com/x", "operator": "Exists"}
     for given in ([], [other], [GPU]):
         made = tried(cluster, namespace, tolerations=given, claims=["c"])["spec"]["tolerations"]

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import local
-from dovetail.model import pods
-from dovetail.sim import cluster as clusters
-from dovetail.sim import control
-from tests.e2e.scene import Scene, node_of, scene
+from dovetail import timestamps
+from dovetail.kubetypes.core import pods
+from dovetail.sim.local import local_cluster, state_dir
+from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support import rest
 from tests.support.live import Live
 
@@ -120,7 +119,7 @@ def test_the_embedded_cluster_takes_refuses_and_fills_in_as_the_server_does(clus
             rank(story, "f", 1_000_000_000),
         ]
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": story.namespace}}
-        ours = _applied(clusters.Cluster("c"), space, *known)
+        ours = _applied(local_cluster.Cluster("c"), space, *known)
         assert ours is not None
         for number, spec in enumerate(specs):
             tree = _plain(f"p{number}", story.namespace, spec)
@@ -137,18 +136,20 @@ def _plain(name: str, namespace: str, spec: Tree) -> Tree:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**gated, **spec}}
 
 
-def _applied(cluster: clusters.Cluster, *trees: Tree) -> clusters.Cluster | None:
-    given = [clusters.Given(tree) for tree in trees]
-    outcome = clusters.apply(cluster, given, now=control.timestamp(NOW), check_selector=local.check_selector)
-    return outcome.cluster if isinstance(outcome, clusters.Applied) else None
+def _applied(cluster: local_cluster.Cluster, *trees: Tree) -> local_cluster.Cluster | None:
+    given = [local_cluster.Given(tree) for tree in trees]
+    outcome = local_cluster.apply(
+        cluster, given, now=timestamps.to_text(NOW), check_selector=state_dir.check_selector
+    )
+    return outcome.cluster if isinstance(outcome, local_cluster.Applied) else None
 
 
-def _standing(cluster: clusters.Cluster | None, tree: Tree) -> tuple[Any, ...] | None:
+def _standing(cluster: local_cluster.Cluster | None, tree: Tree) -> tuple[Any, ...] | None:
     """What is stored of a pod's priority; None where it is refused."""
     if cluster is None:
         return None
-    key = clusters.Key("Pod", tree["metadata"]["namespace"], tree["metadata"]["name"])
-    stored = clusters.get(cluster, key)
+    key = local_cluster.Key("Pod", tree["metadata"]["namespace"], tree["metadata"]["name"])
+    stored = local_cluster.get(cluster, key)
     assert stored is not None
     assert isinstance(stored.struct, pods.Pod)
     spec = stored.struct.spec

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 from tests.cli import running
-from tests.e2e.scene import Scene, exactly, pod_tree
+from tests.e2e.namespace_scene import Scene, exactly, pod_tree
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -24,11 +24,15 @@ DEFINITIONS = ("queues.dovetail.dev", "topologies.dovetail.dev")
 @pytest.fixture(scope="module")
 def queued() -> Iterator[Live]:
     """The shared cluster, whose scheduler began without the definitions; they go again."""
-    found = live.cluster(kubeparts.DEFAULT)
+    found = live.cluster(kube_binaries.DEFAULT)
     assert found.leads()
-    planes.apply(found.plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS])
+    planes.apply(
+        found.plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS]
+    )
     for name in DEFINITIONS:
-        planes.kubectl(found.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+        planes.kubectl(
+            found.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
+        )
     yield found
     planes.kubectl(found.plane, "delete", "crd", *DEFINITIONS, "--ignore-not-found")
 
@@ -44,7 +48,9 @@ def test_queues_come_to_life_with_their_definition_and_say_what_is_wrong(queued:
         "hen": {"parent": f"{own}-egg"},
     }
     planes.apply(cluster.plane, [_queue(f"{own}-{name}", spec) for name, spec in queues.items()])
-    said: dict[str, tuple[str, str]] = cluster.wait_for("all conditions", lambda: _said(cluster, own, len(queues)))
+    said: dict[str, tuple[str, str]] = cluster.wait_for(
+        "all conditions", lambda: _said(cluster, own, len(queues))
+    )
     assert said == {
         "org": ("True", "QuotasExceedParent"),
         "team": ("True", "Ready"),
@@ -53,23 +59,32 @@ def test_queues_come_to_life_with_their_definition_and_say_what_is_wrong(queued:
         "hen": ("False", "ParentsFormACircle"),
     }
 
-    planes.kubectl(cluster.plane, "patch", "queue", f"{own}-hen", "--type=json", "-p", _without_parent())
+    planes.kubectl(
+        cluster.plane, "patch", "queue", f"{own}-hen", "--type=json", "-p", _without_parent()
+    )
     planes.kubectl(cluster.plane, "delete", "queue", f"{own}-org")
     wanted = {"team": "ParentMissing", "hen": "Ready", "egg": "Ready", "lost": "ParentMissing"}
-    cluster.wait_for("repaired and broken ones", lambda: _reasons(cluster, own, len(wanted)) == wanted)
+    cluster.wait_for(
+        "repaired and broken ones", lambda: _reasons(cluster, own, len(wanted)) == wanted
+    )
     found = planes.get(cluster.plane, "queue", f"{own}-hen")
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 2
     assert cluster.consistent()["consistent"], cluster.consistent()
     planes.kubectl(cluster.plane, "delete", "queue", *(f"{own}-{name}" for name in wanted))
 
 
-def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing(queued: Live, tmp_path: Path) -> None:
+def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing(
+    queued: Live, tmp_path: Path
+) -> None:
     """One GPU for the queue: of two pods one runs; a pod of a namespace that is not picked waits and says why."""
     plane = queued.plane
     inside, outside = planes.fresh_namespace(plane), planes.fresh_namespace(plane)
     planes.kubectl(plane, "label", "namespace", inside, f"example.com/team={inside}")
     selector = {"matchLabels": {"example.com/team": inside}}
-    spec = {"resources": {"nvidia.com/gpu": {"quota": 1, "limit": 1}}, "namespaceSelector": selector}
+    spec = {
+        "resources": {"nvidia.com/gpu": {"quota": 1, "limit": 1}},
+        "namespaceSelector": selector,
+    }
     planes.apply(plane, [_queue(inside, spec)])
     stories = [Scene(queued, inside), Scene(queued, outside)]
     for story in stories:
@@ -80,7 +95,8 @@ def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing
     first.pod("b", templates=["gpu"], nodeSelector={})
     first.wait_refused("b", inside)
     queued.wait_for(
-        "the numbers", lambda: _gpus(queued, inside) == {"charged": "1", "requested": "2", "fairShare": "1"}
+        "the numbers",
+        lambda: _gpus(queued, inside) == {"charged": "1", "requested": "2", "fairShare": "1"},
     )
     found = planes.get(plane, "queue", inside)["status"]
     assert (found["running"], found["pending"]) == (1, 1)
@@ -88,11 +104,18 @@ def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing
     tree = pod_tree("c", templates=["gpu"])
     tree["metadata"]["labels"] = {"dovetail.dev/queue": inside}
     stray.rest.create("pods", tree, outside)
-    stray.wait_refused("c", f"queue {inside} does not take namespace {outside}", "namespaceSelector")
+    stray.wait_refused(
+        "c", f"queue {inside} does not take namespace {outside}", "namespaceSelector"
+    )
 
     shown = running.inside(tmp_path, "get", "queues", inside, "--kubeconfig", str(plane.kubeconfig))
     assert shown.code == 0, shown.err
-    assert [shown.column(name) for name in ("QUEUE", "GPUS", "LIMIT", "PENDING")] == [[inside], ["1"], ["1"], ["1"]]
+    assert [shown.column(name) for name in ("QUEUE", "GPUS", "LIMIT", "PENDING")] == [
+        [inside],
+        ["1"],
+        ["1"],
+        ["1"],
+    ]
 
     first.rest.delete("pods", "a", inside)
     first.wait_running("b")
@@ -105,13 +128,21 @@ def test_without_the_definition_scheduling_goes_on(queued: Live, tmp_path: Path)
     planes.kubectl(queued.plane, "delete", "crd", *DEFINITIONS)
     told = running.inside(tmp_path, "get", "queues", "--kubeconfig", str(queued.plane.kubeconfig))
     assert told.code == 1
-    assert told.err == "error: the cluster does not know queues\nnext: dovetail install --definitions\n"
+    assert (
+        told.err
+        == "error: the cluster does not serve queues\nnext: dovetail install --definitions\n"
+    )
     queued.wait_for("a picture without them", lambda: queued.consistent()["consistent"])
     assert queued.leads()
 
 
 def _gpus(cluster: Live, queue: str) -> dict[str, str]:
-    told = planes.get(cluster.plane, "queue", queue).get("status", {}).get("resources", {}).get("gpu", {})
+    told = (
+        planes.get(cluster.plane, "queue", queue)
+        .get("status", {})
+        .get("resources", {})
+        .get("gpu", {})
+    )
     return {name: told[name] for name in ("charged", "requested", "fairShare") if name in told}
 
 
@@ -135,4 +166,9 @@ def _without_parent() -> str:
 
 
 def _queue(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.boot import doctor
-from dovetail.kube import api as kube_api
-from dovetail.kube import config, transport
-from dovetail.model import kinds, pods, quotas, requests
-from dovetail.model.health import judge
-from tests.e2e.scene import Scene, exactly, scene
+from dovetail.doctor import checkup, gather
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.core import pods, resource_quotas
+from dovetail.model import pod_requests
+from tests.e2e.namespace_scene import Scene, exactly, scene
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
@@ -43,56 +45,87 @@ def test_a_claim_for_a_classic_resource_that_the_quota_refuses_is_a_reason(clust
         story.classed(extendedResourceName=resource)
         story.slice(story.node("n0"), [{"name": "gpu-0"}, {"name": "gpu-1"}])
         # Counts claims by class, whoever makes them: the pod itself passes, our claim for it does not.
-        key = story.device_class + quotas.DEVICES_SUFFIX
+        key = story.device_class + resource_quotas.DEVICES_SUFFIX
         limit(story, **{key: "1"})
         story.pod("first", limits={resource: "1"})
         story.wait_running("first")
         story.pod("second", limits={resource: "1"})
-        said = story.wait_refused("second", "quota team of namespace", "1 of 1 devices of class", "1 more asked for")
+        said = story.wait_refused(
+            "second", "quota team of namespace", "1 of 1 devices of class", "1 more asked for"
+        )
         assert f"kubectl -n {story.namespace} describe resourcequota team" in said
         story.rest.patch("resourcequotas", "team", {"spec": {"hard": {key: "2"}}}, story.namespace)
         story.wait_running("second")
 
 
-def test_a_claim_from_a_template_that_the_quota_refuses_is_found_by_the_doctor_and_hinted_at(cluster: Live) -> None:
+def test_a_claim_from_a_template_that_the_quota_refuses_is_found_by_the_doctor_and_hinted_at(
+    cluster: Live,
+) -> None:
     with scene(cluster) as story:
         story.fleet(nodes=1, gpus=2)
-        limit(story, **{story.device_class + quotas.DEVICES_SUFFIX: "1"})
+        limit(story, **{story.device_class + resource_quotas.DEVICES_SUFFIX: "1"})
         story.template("two", exactly("gpu", story.device_class, count=2))
         story.pod("wide", templates=["two"])
-        story.wait_refused("wide", "no claim was made from template two yet", "the pod's events say why")
-        told = story.wait("the controller's word", lambda: story.events("FailedResourceClaimCreation", "wide"))
-        over = quotas.exceeded(told[0]["note"])
+        story.wait_refused(
+            "wide", "no claim was made from template two yet", "the pod's events say why"
+        )
+        told = story.wait(
+            "the controller's word", lambda: story.events("FailedResourceClaimCreation", "wide")
+        )
+        over = resource_quotas.exceeded(told[0]["note"])
         assert over is not None
         charged = {one.key: one.requested for one in over.shortages}
-        wanted = asyncio.run(listed(cluster, kinds.TEMPLATE, story.namespace))[0].spec.spec.devices
-        assert charged == {key: str(count) for key, count in quotas.charge(wanted).items() if key in charged}
-        seen = asyncio.run(doctor.gathered(config.load(str(cluster.plane.kubeconfig)), None))
+        wanted = asyncio.run(listed(cluster, registry.TEMPLATE, story.namespace))[
+            0
+        ].spec.spec.devices
+        assert charged == {
+            key: str(count)
+            for key, count in resource_quotas.charge(wanted).items()
+            if key in charged
+        }
+        seen = asyncio.run(
+            gather.gather_facts(client_config.load(str(cluster.plane.kubeconfig)), None)
+        )
         later = msgspec.structs.replace(seen, now=seen.now + datetime.timedelta(minutes=1))
-        found = [one for one in judge.report(later).findings if one.where == f"pod {story.namespace}/wide"]
+        found = [
+            one
+            for one in checkup.report(later).findings
+            if one.where == f"pod {story.namespace}/wide"
+        ]
         assert [(one.severity, one.check) for one in found] == [("error", "claims")]
-        assert over.told(story.namespace) in found[0].what
+        assert over.message_for(story.namespace) in found[0].what
 
 
 def test_what_a_limit_range_fills_in_is_what_we_count(cluster: Live) -> None:
     with scene(cluster) as story:
-        limits = [{"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "40", "memory": "1Gi"}}]
-        tree = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": limits}}
+        limits = [
+            {
+                "type": "Container",
+                "default": {"memory": "2Gi"},
+                "defaultRequest": {"cpu": "40", "memory": "1Gi"},
+            }
+        ]
+        tree = {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "l"},
+            "spec": {"limits": limits},
+        }
         story.rest.create("limitranges", tree, story.namespace)
         story.node("n0", offers={"cpu": "64"})
 
         told = story.pod("counted")["spec"]["containers"][0]["resources"]
         assert told["requests"] == {"cpu": "40", "memory": "1Gi"}
-        found: list[pods.Pod] = asyncio.run(listed(cluster, kinds.POD, story.namespace))
-        need = requests.pod_request(found[0])
+        found: list[pods.Pod] = asyncio.run(listed(cluster, registry.POD, story.namespace))
+        need = pod_requests.pod_request(found[0])
         assert (need.milli_cpu, need.memory_bytes) == (40_000, 1024**3)
         story.wait_running("counted")
         story.pod("too-much")  # asks for nothing itself: 40 more cpu of 64 by default
         story.wait_refused("too-much", "lacks cpu (needs 40, at most 24 free)")
 
 
-async def listed(cluster: Live, kind: kinds.Kind, namespace: str) -> list[Any]:
+async def listed(cluster: Live, kind: registry.Kind, namespace: str) -> list[Any]:
     """Objects as our own client reads them."""
-    async with transport.Transport(config.load(str(cluster.plane.kubeconfig))) as over:
-        found, _ = await kube_api.list_all(over, kind, namespace=namespace)
+    async with transport.Transport(client_config.load(str(cluster.plane.kubeconfig))) as over:
+        found, _ = await client.list_all(over, kind, namespace=namespace)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import SCENE, Scene, pod_tree, scene
+from tests.e2e.namespace_scene import SCENE, Scene, pod_tree, scene
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
@@ -14,7 +14,10 @@ pytestmark = pytest.mark.slow
 
 def _reason(story: Scene, name: str) -> str:
     conditions = story.pods()[name].get("status", {}).get("conditions", ())
-    return next((one["reason"] for one in conditions if one["type"] == "PodScheduled" and "reason" in one), "")
+    return next(
+        (one["reason"] for one in conditions if one["type"] == "PodScheduled" and "reason" in one),
+        "",
+    )
 
 
 def _member(story: Scene, name: str, labels: dict[str, str], annotations: dict[str, str]) -> None:
@@ -40,7 +43,9 @@ def test_only_pods_that_a_node_could_start_are_unschedulable(cluster: Live) -> N
             "missing": "ClaimNotReady",
             "incomplete": "GangIncomplete",
         }
-        story.wait("all reasons", lambda: {name: _reason(story, name) for name in expected} == expected)
+        story.wait(
+            "all reasons", lambda: {name: _reason(story, name) for name in expected} == expected
+        )
 
 
 def test_a_pod_whose_annotation_is_corrected_starts(cluster: Live) -> None:
@@ -50,5 +55,7 @@ def test_a_pod_whose_annotation_is_corrected_starts(cluster: Live) -> None:
         level = "dovetail.dev/topology-required"
         _member(story, "typo", {"dovetail.dev/gang": "typo"}, {level: "no-such-label"})
         story.wait_refused("typo", "no-such-label")
-        story.rest.patch("pods", "typo", {"metadata": {"annotations": {level: None}}}, namespace=story.namespace)
+        story.rest.patch(
+            "pods", "typo", {"metadata": {"annotations": {level: None}}}, namespace=story.namespace
+        )
         story.wait_running("typo")

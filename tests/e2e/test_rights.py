@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.boot import ports
-from dovetail.model import kinds
-from tests.e2e.scene import Scene, exactly, node_of, phase_of, pod_tree, reason_of
+from dovetail.devcluster import free_ports
+from dovetail.kubetypes import registry
+from tests.e2e.namespace_scene import Scene, exactly, node_of, phase_of, pod_tree, reason_of
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
@@ -24,10 +24,10 @@ ROLES = [one for one in live.rights() if one["kind"] in ("ClusterRole", "Role")]
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
 Right = tuple[str, str]  # resource, or several joined by +, and verb
 # What most pods do not need: taken away together, to start fewer schedulers; each must still be named.
-APART = (kinds.NAMESPACE, *kinds.STORAGE, *kinds.OURS)
-PICTURE = [kind for kind in kinds.WATCHED if kind not in APART]
+APART = (registry.NAMESPACE, *registry.STORAGE, *registry.OURS)
+PICTURE = [kind for kind in registry.WATCHED if kind not in APART]
 TOGETHER = "+".join(kind.plural for kind in APART)
-OWNERS = (kinds.JOB, kinds.STATEFUL_SET)
+OWNERS = (registry.JOB, registry.STATEFUL_SET)
 
 
 def sees_nothing(story: Scene, right: Right) -> None:
@@ -41,7 +41,7 @@ def sees_late(story: Scene, right: Right) -> None:
     """It lists again and again instead; the log names what cannot be watched, and each time is counted."""
     _wait_logged(story, right)
     cluster = story.live
-    names = {kind.plural: kind.name for kind in (*kinds.WATCHED, *kinds.OURS)}
+    names = {kind.plural: kind.name for kind in (*registry.WATCHED, *registry.OURS)}
     name = "dovetail_watch_restarts_total"
     wanted = [names[resource] for resource in right[0].split("+")]
     cluster.wait_for("a count", lambda: all(cluster.metric(name, kind=kind) > 0 for kind in wanted))
@@ -53,7 +53,10 @@ def refuses(*words: str) -> Callable[[Scene, Right], None]:
     def check(story: Scene, right: Right) -> None:
         story.wait_refused("claims", "the API server refuses", *words)
         assert node_of(story.pods()["claims"]) == ""
-        story.wait("nothing held for it", lambda: not [pool for pool, _ in story.held() if pool.endswith("-claims")])
+        story.wait(
+            "nothing held for it",
+            lambda: not [pool for pool, _ in story.held() if pool.endswith("-claims")],
+        )
 
     return check
 
@@ -67,7 +70,10 @@ def refuses_classic(story: Scene, right: Right) -> None:
 def tells_by_event_only(story: Scene, right: Right) -> None:
     """Pods whose claims the kubelet need not be told about run; the others say why not in an event."""
     story.wait_running("claims")
-    story.wait("an event", lambda: [one for one in story.events("FailedScheduling", "classic") if _names(one, right)])
+    story.wait(
+        "an event",
+        lambda: [one for one in story.events("FailedScheduling", "classic") if _names(one, right)],
+    )
     assert reason_of(story.pods()["classic"]) == ""
 
 
@@ -89,7 +95,12 @@ def leaves_claims_with_spaces(story: Scene, right: Right) -> None:
     config = [{"opaque": {"driver": story.driver, "parameters": {"with": "spaces"}}}]
     spec = {"devices": {"requests": [exactly("gpu", story.device_class)], "config": config}}
     metadata = {"name": "spaced", "namespace": story.namespace}
-    tree = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+    tree = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": spec,
+    }
     story.rest.create("resourceclaims", tree, story.namespace)
     story.slice(story.node("spaced"), [{"name": "gpu-0"}])
     story.pod("spaced", claims=["spaced"])
@@ -100,7 +111,9 @@ def runs_without_events(story: Scene, right: Right) -> None:
     """Everything runs; that nobody is told is counted."""
     story.wait_running("claims", "classic")
     cluster = story.live
-    cluster.wait_for("a count", lambda: cluster.metric("dovetail_events_dropped_total", reason="refused") > 0)
+    cluster.wait_for(
+        "a count", lambda: cluster.metric("dovetail_events_dropped_total", reason="refused") > 0
+    )
     assert 'cannot create resource "events"' in _log(cluster)
     assert story.events("Scheduled") == []
 
@@ -145,7 +158,9 @@ def evicts_one(story: Scene) -> None:
     story.wait_running("claims", "classic")
     story.slice(story.node("busy", labels={"example.com/kind": "busy"}), [{"name": "gpu-0"}])
     there = {"nodeSelector": {"example.com/kind": "busy"}}
-    story.pod("victim", templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"}, **there)
+    story.pod(
+        "victim", templates=["gpu"], annotations={"dovetail.dev/when-evicted": "end"}, **there
+    )
     story.wait_running("victim")
     story.pod("important", templates=["gpu"], priorityClassName="system-cluster-critical", **there)
 
@@ -167,7 +182,9 @@ def reads_no_budgets(story: Scene, right: Right) -> None:
 def never_leads(story: Scene, right: Right) -> None:
     """A standby for ever; the log says why."""
     _wait_logged(story, right)
-    story.wait("it to lead no longer", lambda: not story.live.leads())  # it may create a lease it cannot renew
+    story.wait(
+        "it to lead no longer", lambda: not story.live.leads()
+    )  # it may create a lease it cannot renew
 
 
 def checks_no_tokens(story: Scene, right: Right) -> None:
@@ -212,10 +229,16 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("leases", "patch"): never_leads,
 }
 # Asked for only after a write that got no answer or a conflict; stories of broken connections need them.
-AFTER_FAULTS = {(plural, "get") for plural in ("pods", "resourceclaims", "persistentvolumes", "persistentvolumeclaims")}
+AFTER_FAULTS = {
+    (plural, "get")
+    for plural in ("pods", "resourceclaims", "persistentvolumes", "persistentvolumeclaims")
+}
 # Kinds that are not served here: tests/e2e/test_grouping.py installs some of them and reads them with these rights.
 NOT_SERVED = {
-    (kind.plural, verb) for kind in (*kinds.OWNERS, *kinds.PARENTS) if kind not in OWNERS for verb in ("list", "watch")
+    (kind.plural, verb)
+    for kind in (*registry.OWNERS, *registry.PARENTS)
+    if kind not in OWNERS
+    for verb in ("list", "watch")
 }
 
 
@@ -225,8 +248,17 @@ def cluster() -> Iterator[Live]:
     flags = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
     with live.private(extra_apiserver_flags=flags) as made:
         made.play("--nodes", "1")
-        planes.apply(made.plane, [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"])
-        planes.kubectl(made.plane, "wait", "--for=condition=Established", "crd/queues.dovetail.dev", "--timeout=60s")
+        planes.apply(
+            made.plane,
+            [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"],
+        )
+        planes.kubectl(
+            made.plane,
+            "wait",
+            "--for=condition=Established",
+            "crd/queues.dovetail.dev",
+            "--timeout=60s",
+        )
         _queued(made, "everybody", namespaceSelector={})
         yield made
 
@@ -298,9 +330,11 @@ def test_without_a_right_what_fails_says_so(cluster: Live, story: Scene, right: 
 def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     """Starts a scheduler; an open one serves on every address, so that who asks for metrics is checked."""
     configuration: dict[str, Any] = {"leaderElection": SHORT}
-    port = ports.reserve()
+    port = free_ports.reserve()
     if is_open:
-        (given,) = [one["data"]["scheduler.yaml"] for one in live.installed() if one["kind"] == "ConfigMap"]
+        (given,) = [
+            one["data"]["scheduler.yaml"] for one in live.installed() if one["kind"] == "ConfigMap"
+        ]
         configuration = yaml.safe_load(given)
         configuration["leaderElection"] |= SHORT
         configuration["serving"]["port"] = port  # on every address; asked on loopback only
@@ -323,7 +357,7 @@ def _gang(story: Scene) -> list[str]:
 
 def _queued(cluster: Live, name: str, **spec: Any) -> None:
     """A queue; one without a selector is nobody's."""
-    head = {"apiVersion": kinds.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
+    head = {"apiVersion": registry.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name}}
     planes.apply(cluster.plane, [head | {"spec": spec}])
 
 
@@ -334,7 +368,10 @@ def _take_away(cluster: Live, right: Right) -> None:
         for rule in list(left["rules"]):
             less = [one for one in rule["resources"] if one in taken]
             if less and verb in rule["verbs"]:
-                others = {**rule, "resources": [one for one in rule["resources"] if one not in taken]}
+                others = {
+                    **rule,
+                    "resources": [one for one in rule["resources"] if one not in taken],
+                }
                 left["rules"] += [others] if others["resources"] else []
                 rule["resources"] = less
                 rule["verbs"] = [one for one in rule["verbs"] if one != verb]
@@ -345,7 +382,9 @@ def _take_away(cluster: Live, right: Right) -> None:
 
 def _put(cluster: Live, role: dict[str, Any]) -> None:
     plural, metadata = f"{role['kind'].lower()}s", role["metadata"]
-    cluster.rest.patch(plural, metadata["name"], {"rules": role["rules"]}, metadata.get("namespace", ""))
+    cluster.rest.patch(
+        plural, metadata["name"], {"rules": role["rules"]}, metadata.get("namespace", "")
+    )
 
 
 def _is_allowed(cluster: Live, right: Right) -> bool:
@@ -357,13 +396,26 @@ def _is_allowed(cluster: Live, right: Right) -> bool:
 
 def _is_one_allowed(cluster: Live, resource: str, verb: str) -> bool:
     name, _, subresource = resource.partition("/")
-    group = next(rule["apiGroups"][0] for role in ROLES for rule in role["rules"] if resource in rule["resources"])
-    about = {"namespace": "kube-system", "verb": verb, "group": group, "resource": name, "subresource": subresource}
+    group = next(
+        rule["apiGroups"][0]
+        for role in ROLES
+        for rule in role["rules"]
+        if resource in rule["resources"]
+    )
+    about = {
+        "namespace": "kube-system",
+        "verb": verb,
+        "group": group,
+        "resource": name,
+        "subresource": subresource,
+    }
     if name == "leases" and verb != "create":
         about["name"] = "dovetail-scheduler"
     review = {"spec": {"user": live.SERVICE_ACCOUNT, "resourceAttributes": about}}
     kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
-    answer = cluster.rest.ask("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", kind | review)
+    answer = cluster.rest.ask(
+        "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", kind | review
+    )
     return bool(answer["status"]["allowed"])
 
 
@@ -404,7 +456,10 @@ def _ask_for_volume(story: Scene, provisioner: str) -> None:
         "resources": {"requests": {"storage": "1Gi"}},
     }
     waits = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-    story.put("storageclasses", {"apiVersion": storage, "kind": "StorageClass", "metadata": {"name": name}} | waits)
+    story.put(
+        "storageclasses",
+        {"apiVersion": storage, "kind": "StorageClass", "metadata": {"name": name}} | waits,
+    )
     if provisioner.startswith("kubernetes.io/"):
         head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
         story.put("persistentvolumes", head | {"spec": volume})

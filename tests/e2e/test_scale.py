@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e import crowd
+from tests.e2e import many_pods
 from tests.support import live
 from tests.support.live import Live
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,9 @@ def cluster() -> Iterator[Live]:
     """So many hollow nodes of eight GPUs, and our scheduler."""
     with live.private() as made:
         made.play("--nodes", str(SIZE.nodes), "--renew-seconds", str(SIZE.renew_seconds))
-        made.schedule(configuration={"events": {"scheduled": False}})  # a courtesy that costs a write per pod
+        made.schedule(
+            configuration={"events": {"scheduled": False}}
+        )  # a courtesy that costs a write per pod
         made.wait_for("a leader", made.leads)
         yield made
 
@@ -51,13 +54,17 @@ def test_a_crowd_passes_and_nothing_is_given_twice(cluster: Live) -> None:
     memory: dict[int, int] = {}  # pods ended -> KiB
     began, before = time.monotonic(), _cpu_of(cluster)
 
-    async def measure(seen: crowd.Crowd) -> None:
-        while True:
+    async def measure(seen: many_pods.Crowd) -> None:
+        for ended in range(0, SIZE.pods, SIZE.pods // 20):
+            await until(
+                lambda ended=ended: seen.ended >= ended, f"the end of {ended} pods", at_most=3600
+            )
             memory[seen.ended] = _memory_kib(cluster.pid())
-            await asyncio.sleep(1)
 
-    async def story() -> crowd.Seen:
-        return await crowd.passed(cluster.plane.kubeconfig, count=SIZE.pods, at_once=SIZE.at_once, meanwhile=measure)
+    async def story() -> many_pods.Seen:
+        return await many_pods.passed(
+            cluster.plane.kubeconfig, count=SIZE.pods, at_once=SIZE.at_once, meanwhile=measure
+        )
 
     seen = asyncio.run(story())
     seconds = time.monotonic() - began
@@ -66,14 +73,21 @@ def test_a_crowd_passes_and_nothing_is_given_twice(cluster: Live) -> None:
     last = _memory_kib(cluster.pid())
     print(
         json.dumps(
-            {"seconds": round(seconds, 1), "cpuSeconds": used, "mostHeld": seen.most_held, "memoryKib": [quarter, last]}
+            {
+                "seconds": round(seconds, 1),
+                "cpuSeconds": used,
+                "mostHeld": seen.most_held,
+                "memoryKib": [quarter, last],
+            }
         )
     )
     assert seen.failed == []
     assert seen.succeeded == SIZE.pods
     assert seen.doubles == []
     assert last <= GROWTH * quarter + SLACK_KIB
-    cluster.wait_for("no claim left", lambda: not cluster.rest.list("resourceclaims", crowd.NAMESPACE))
+    cluster.wait_for(
+        "no claim left", lambda: not cluster.rest.list("resourceclaims", many_pods.NAMESPACE)
+    )
     assert cluster.consistent() == {"consistent": True, "differences": [], "tries": 1, "assumed": 0}
     assert "violation" not in cluster.log("player")
 
@@ -85,7 +99,12 @@ def _memory_kib(pid: int) -> int:
 
 def _cpu_of(cluster: Live) -> dict[str, float]:
     """Seconds of processor time of every part, to tell who is busy."""
-    pids = {**cluster.plane.pids, "scheduler": cluster.pid(), "player": cluster.pid("player"), "test": os.getpid()}
+    pids = {
+        **cluster.plane.pids,
+        "scheduler": cluster.pid(),
+        "player": cluster.pid("player"),
+        "test": os.getpid(),
+    }
     return {name: _cpu_seconds(pid) for name, pid in pids.items()}
 
 

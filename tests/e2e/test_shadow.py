@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import exactly, node_of, pod_tree, scene
+from tests.e2e.namespace_scene import exactly, node_of, pod_tree, scene
 from tests.support import audit, live
 from tests.support.live import Live, devices_of
 
@@ -33,7 +33,9 @@ def place() -> Iterator[Place]:
 def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(place: Place) -> None:
     cluster, notes = place
     with scene(cluster) as story:
-        process = cluster.schedule(configuration={"schedulerNames": ["default-scheduler"]}, arguments=["--shadow"])
+        process = cluster.schedule(
+            configuration={"schedulerNames": ["default-scheduler"]}, arguments=["--shadow"]
+        )
         said: list[dict[str, Any]] = []
         reader = threading.Thread(target=_read, args=(process.stdout, said))
         reader.start()
@@ -44,9 +46,13 @@ def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(pla
         for number in range(COUNT):
             tree = pod_tree(f"p{number}", templates=["gpu"], scheduler="default-scheduler")
             story.rest.create("pods", tree, story.namespace)
-        story.rest.create("pods", pod_tree("ours", templates=["gpu"], scheduler="dovetail"), story.namespace)
         story.rest.create(
-            "pods", pod_tree("never", templates=["too-many"], scheduler="default-scheduler"), story.namespace
+            "pods", pod_tree("ours", templates=["gpu"], scheduler="dovetail"), story.namespace
+        )
+        story.rest.create(
+            "pods",
+            pod_tree("never", templates=["too-many"], scheduler="default-scheduler"),
+            story.namespace,
         )
         names = [f"p{number}" for number in range(COUNT)]
         pods = story.wait_running(*names)
@@ -65,8 +71,12 @@ def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(pla
         for one in said:
             pod = pods[one["pod"].partition("/")[2]]
             assert one["theirs"] == node_of(pod)
-            mine = [claim for claim in claims if pod["metadata"]["uid"] in json.dumps(claim["status"])]
-            assert one["theirDevices"] == sorted("/".join(device) for claim in mine for device in devices_of(claim))
+            mine = [
+                claim for claim in claims if pod["metadata"]["uid"] in json.dumps(claim["status"])
+            ]
+            assert one["theirDevices"] == sorted(
+                "/".join(device) for claim in mine for device in devices_of(claim)
+            )
         assert node_of(story.pods()["ours"]) == ""
         assert [one for one in notes.writes() if one.user == live.SERVICE_ACCOUNT] == []
         leases = [one["metadata"]["name"] for one in story.rest.list("leases", "kube-system")]
@@ -75,7 +85,9 @@ def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(pla
 
 def _wait_counted(cluster: Live, result: str, count: int) -> None:
     name = "dovetail_shadow_comparisons_total"
-    cluster.wait_for(f"{count} counted as {result}", lambda: cluster.metric(name, result=result) == count)
+    cluster.wait_for(
+        f"{count} counted as {result}", lambda: cluster.metric(name, result=result) == count
+    )
 
 
 def _read(stream: Any, said: list[dict[str, Any]]) -> None:

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import collections
 import random
-import time
 from typing import Any
 
 import pytest
 
-from dovetail.boot import kubeparts
-from dovetail.model import quantity
-from tests.e2e.scene import Scene, exactly, node_of, phase_of, scene, selecting, users_of
-from tests.support import rest
+from dovetail.devcluster import kube_binaries
+from dovetail.quantity import quantity
+from tests.e2e.namespace_scene import Scene, exactly, node_of, phase_of, scene, selecting, users_of
+from tests.faults import crashing
+from tests.faults.crashing import Point
 from tests.support.live import Live, devices_of
 
 pytestmark = pytest.mark.slow
 
-PROFILES = {"1g.10gb": 10, "2g.20gb": 5, "3g.40gb": 5}  # more than the four GPUs of one node can serve
+PROFILES = {
+    "1g.10gb": 10,
+    "2g.20gb": 5,
+    "3g.40gb": 5,
+}  # more than the four GPUs of one node can serve
+STARTING_WRITES = (
+    "claim-create",
+    "claim-status",
+    "pod-status",
+    "binding",
+)  # of a pod with classic resources
 SHORT_LEASE = {"leaseDurationSeconds": 2, "renewDeadlineSeconds": 1.5, "retryPeriodSeconds": 0.5}
 
 
 def test_second_choice_is_half_a_gpu_when_every_first_choice_is_taken(cluster: Live) -> None:
     with scene(cluster) as story:
         h100 = "device.attributes['gpu.nvidia.com'].productName.startsWith('NVIDIA H100')"
-        story.template("eight", exactly("gpus", "gpu.nvidia.com", count=8, selectors=selecting(h100)))
+        story.template(
+            "eight", exactly("gpus", "gpu.nvidia.com", count=8, selectors=selecting(h100))
+        )
         first = {"name": "h100", "deviceClassName": "gpu.nvidia.com", "selectors": selecting(h100)}
-        second = {"name": "half", "deviceClassName": "mig.nvidia.com", "selectors": _profile("3g.40gb")}
+        second = {
+            "name": "half",
+            "deviceClassName": "mig.nvidia.com",
+            "selectors": _profile("3g.40gb"),
+        }
         story.template("either", {"name": "gpu", "firstAvailable": [first, second]})
         fillers = [f"filler-{number}" for number in range(4)]
         for name in fillers:
@@ -48,7 +64,8 @@ def test_partitions_of_one_gpu_never_draw_more_than_it_has(cluster: Live) -> Non
         names = []
         for profile, count in PROFILES.items():
             template = story.template(
-                profile.replace(".", "-"), exactly("mig", "mig.nvidia.com", selectors=_profile(profile))
+                profile.replace(".", "-"),
+                exactly("mig", "mig.nvidia.com", selectors=_profile(profile)),
             )
             names += [f"{template}-{number}" for number in range(2 * count)]
         random.Random(7).shuffle(names)
@@ -62,7 +79,10 @@ def test_partitions_of_one_gpu_never_draw_more_than_it_has(cluster: Live) -> Non
         for name in running[::2]:
             story.rest.delete("pods", name, story.namespace)
         story.wait("the end of half of them", lambda: not set(running[::2]) & set(story.pods()))
-        story.wait("others in their place", lambda: _is_settled(story) and len(_placed(story)) > len(running) // 2)
+        story.wait(
+            "others in their place",
+            lambda: _is_settled(story) and len(_placed(story)) > len(running) // 2,
+        )
         _check_counters(story, node)
 
 
@@ -72,7 +92,10 @@ def test_shares_of_a_device_never_add_up_to_more_than_it_has(cluster: Live) -> N
         node = story.node("shared")
         policy = {"default": "10Gi", "validRange": {"min": "5Gi", "max": "80Gi", "step": "5Gi"}}
         memory = {"value": "80Gi", "requestPolicy": policy}
-        story.slice(node, [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}])
+        story.slice(
+            node,
+            [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}],
+        )
         sizes = [25, 15, 10, 22, 5, 30, 12, 8]
         for number, size in enumerate(sizes):
             capacity = {"requests": {"memory": f"{size}Gi"}}
@@ -84,59 +107,66 @@ def test_shares_of_a_device_never_add_up_to_more_than_it_has(cluster: Live) -> N
         assert waiting
         for name in [name for name in story.pods() if name not in waiting]:
             story.rest.delete("pods", name, story.namespace)
-        story.wait("room for those who waited", lambda: all(node_of(pod) for pod in story.pods().values()))
+        story.wait(
+            "room for those who waited", lambda: all(node_of(pod) for pod in story.pods().values())
+        )
         assert 0 < _memory_in_use(story) <= 80
         shares = [one["shareID"] for claim in story.claims() for one in _results(claim)]
         assert len(set(shares)) == len(shares)
 
 
-def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_dies(cluster: Live) -> None:
-    """Killed at random times or as soon as the claim is seen; the next one goes on with the claim that is there."""
-    chance = random.Random(11)
-    count = 10 if cluster.plane.parts.minor == kubeparts.DEFAULT else 4
-    unfinished = 0
+def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_dies(
+    cluster: Live,
+) -> None:
+    """Killed before and after each write that starts such a pod; the next one goes on with the claim that is there."""
+    is_default = cluster.plane.parts.minor == kube_binaries.DEFAULT
+    points = [Point(what, is_before) for what in STARTING_WRITES for is_before in (True, False)]
+    chosen = points if is_default else points[1::2]
     with scene(cluster) as story:
         resource = f"{story.namespace}.example.com/gpu"
         story.classed(extendedResourceName=resource)
         node = story.node("n0")
-        story.slice(node, [{"name": f"gpu-{number}"} for number in range(2 * count)])
+        story.slice(node, [{"name": f"gpu-{number}"} for number in range(2 * len(chosen))])
         cluster.stop()
-        short: dict[str, Any] = {"leaderElection": SHORT_LEASE}
         try:
-            with story.rest.record("resourceclaims", story.namespace) as recording:
-                for number in range(count):
-                    cluster.schedule(configuration=short)
-                    cluster.wait_for("a leader", cluster.leads)
-                    story.pod(f"p{number}", limits={resource: "2"})
-                    if number % 2:
-                        _wait_for_claim(cluster, recording, f"p{number}-")
-                    else:
-                        time.sleep(chance.uniform(0.0, 0.06))  # the moment of death is the one thing left to chance
-                    cluster.stop(kill=True)
-                    unfinished += not node_of(story.pods()[f"p{number}"])
-                cluster.schedule(configuration=short)
-                pods = story.wait_running(*(f"p{number}" for number in range(count)))
-            made = {one.object["metadata"]["uid"] for one in recording.seen}
-            assert unfinished > 0, "nobody died at work"
-            assert len(made) == count  # never a second one, not even for a moment
+            with (
+                crashing.crashes(cluster.plane) as crashes,
+                story.rest.record("resourceclaims", story.namespace) as seen,
+            ):
+                for number, point in enumerate(chosen):
+                    _die_while_starting(story, crashes, point, name=f"p{number}", resource=resource)
+                cluster.schedule(configuration={"leaderElection": SHORT_LEASE})
+                pods = story.wait_running(*(f"p{number}" for number in range(len(chosen))))
+            made = {one.object["metadata"]["uid"] for one in seen.seen}
+            assert len(made) == len(chosen)  # never a second one, not even for a moment
         finally:
             cluster.stop(kill=True)
             cluster.schedule()
             cluster.wait_for("a leader", cluster.leads)
-        assert story.held_once() == 2 * count
+        assert story.held_once() == 2 * len(chosen)
         for pod in pods.values():
             name = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
             claim = next(one for one in story.claims() if one["metadata"]["name"] == name)
             assert users_of(claim) == [pod["metadata"]["uid"]]
 
 
-def _wait_for_claim(cluster: Live, recording: rest.Recording, start: str) -> None:
-    """Returns as soon as the server tells of a claim whose name starts so."""
-
-    def is_seen() -> bool:
-        return any(one.object["metadata"]["name"].startswith(start) for one in list(recording.seen))
-
-    cluster.wait_for("its claim", is_seen, pause=0.001)
+def _die_while_starting(
+    story: Scene, crashes: crashing.Crashes, point: Point, *, name: str, resource: str
+) -> None:
+    """A scheduler finishes what the one before it left, then dies at this point of a new pod's start."""
+    cluster = story.live
+    left = [*story.pods()]
+    process = cluster.schedule(configuration={"leaderElection": SHORT_LEASE}, through=crashes.port)
+    cluster.wait_for("a leader", cluster.leads)
+    if left:
+        story.wait_running(*left)
+    crashes.arm(process, point)
+    story.pod(name, limits={resource: "2"})
+    write = crashes.wait_for_death()
+    cluster.stop(kill=True)
+    assert story.namespace in write, f"{point}: died at another write: {write}"
+    is_bound = point == Point("binding", is_before=False)
+    assert bool(node_of(story.pods()[name])) == is_bound, point
 
 
 def _profile(name: str) -> list[dict[str, Any]]:
@@ -150,7 +180,12 @@ def _results(claim: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _requests_of(story: Scene, pod: str) -> list[str]:
     uid = story.pods()[pod]["metadata"]["uid"]
-    return [one["request"] for claim in story.claims() if uid in users_of(claim) for one in _results(claim)]
+    return [
+        one["request"]
+        for claim in story.claims()
+        if uid in users_of(claim)
+        for one in _results(claim)
+    ]
 
 
 def _placed(story: Scene) -> list[str]:
@@ -172,7 +207,9 @@ def _is_refused(pod: dict[str, Any]) -> bool:
 
 def _check_counters(story: Scene, node: str) -> None:
     """Adds up, from the published slices alone, what all devices in use draw from each counter."""
-    slices = [one for one in story.rest.list("resourceslices") if one["spec"]["pool"]["name"] == node]
+    slices = [
+        one for one in story.rest.list("resourceslices") if one["spec"]["pool"]["name"] == node
+    ]
     limits = {
         (one["name"], counter): quantity.parse(amount["value"]).nanos
         for slice_ in slices
@@ -182,7 +219,10 @@ def _check_counters(story: Scene, node: str) -> None:
     devices = {one["name"]: one for slice_ in slices for one in slice_["spec"].get("devices", ())}
     drawn: collections.Counter[tuple[str, str]] = collections.Counter()
     used = [
-        device for claim in story.rest.list("resourceclaims") for _, pool, device in devices_of(claim) if pool == node
+        device
+        for claim in story.rest.list("resourceclaims")
+        for _, pool, device in devices_of(claim)
+        if pool == node
     ]
     assert len(set(used)) == len(used) > 0
     for name in used:
@@ -194,5 +234,7 @@ def _check_counters(story: Scene, node: str) -> None:
 
 
 def _memory_in_use(story: Scene) -> float:
-    taken = [one["consumedCapacity"]["memory"] for claim in story.claims() for one in _results(claim)]
+    taken = [
+        one["consumedCapacity"]["memory"] for claim in story.claims() for one in _results(claim)
+    ]
     return sum(quantity.parse(one).nanos for one in taken) / (10**9 * 2**30)

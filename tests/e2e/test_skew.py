@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import Scene, pod_tree, scene
+from tests.e2e.namespace_scene import Scene, pod_tree, scene
 from tests.support import cluster as planes
 from tests.support.live import Live
 
@@ -34,15 +34,26 @@ CONTAINER = {
     "terminationMessagePolicy": "FallbackToLogsOnError",
 }
 OURS = {"nodeName"}  # what binding sets
-CONDITION = {"type": "example.com/warm", "status": "False", "reason": "Cold", "message": "told by others"}
+CONDITION = {
+    "type": "example.com/warm",
+    "status": "False",
+    "reason": "Cold",
+    "message": "told by others",
+}
 
 
 def rich_pod(story: Scene) -> Tree:
     """A pod full of fields we never look at."""
-    tree = pod_tree("rich", templates=["gpu"], annotations={"example.com/later": "kept", "example.com/empty": ""})
+    tree = pod_tree(
+        "rich",
+        templates=["gpu"],
+        annotations={"example.com/later": "kept", "example.com/empty": ""},
+    )
     tree["metadata"]["labels"] = {"example.com/label": "kept"}
     tree["metadata"]["finalizers"] = ["example.com/hold"]
-    tree["spec"] |= copy.deepcopy(UNKNOWN_TO_US) | {"nodeSelector": {"example.com/scene": story.namespace}}
+    tree["spec"] |= copy.deepcopy(UNKNOWN_TO_US) | {
+        "nodeSelector": {"example.com/scene": story.namespace}
+    }
     tree["spec"]["containers"][0] |= copy.deepcopy(CONTAINER)
     return story.rest.create("pods", tree, story.namespace)
 
@@ -59,8 +70,15 @@ def test_nothing_that_others_wrote_is_lost_on_the_way_of_a_pod(cluster: Live) ->
         # First it waits and is told why: our condition beside that of others.
         story.wait_refused("rich", "nodes")
         claim = story.wait("its claim", story.claims)[0]
-        marked = {"metadata": {"annotations": {"example.com/later": "kept"}, "labels": {"example.com/l": "kept"}}}
-        claim = story.rest.patch("resourceclaims", claim["metadata"]["name"], marked, story.namespace)
+        marked = {
+            "metadata": {
+                "annotations": {"example.com/later": "kept"},
+                "labels": {"example.com/l": "kept"},
+            }
+        }
+        claim = story.rest.patch(
+            "resourceclaims", claim["metadata"]["name"], marked, story.namespace
+        )
         story.slice(story.node("n0"), [{"name": "gpu-0"}])
         after = story.wait_running("rich")["rich"]
         try:
@@ -69,7 +87,9 @@ def test_nothing_that_others_wrote_is_lost_on_the_way_of_a_pod(cluster: Live) ->
             }
             for place in ("annotations", "labels", "finalizers", "uid", "creationTimestamp"):
                 assert after["metadata"][place] == before["metadata"][place], place
-            kept = [one for one in after["status"]["conditions"] if one["type"] == CONDITION["type"]]
+            kept = [
+                one for one in after["status"]["conditions"] if one["type"] == CONDITION["type"]
+            ]
             assert [one | CONDITION for one in kept] == kept != []
             held = story.claims()[0]
             assert held["spec"] == claim["spec"]
@@ -90,10 +110,24 @@ def test_what_a_driver_reported_survives_another_user_of_the_claim(cluster: Live
         result = claim["status"]["allocation"]["devices"]["results"][0]
         reported = {
             **{key: result[key] for key in ("driver", "pool", "device")},
-            "data": {"apiVersion": "example.com/v9", "kind": "Later", "deep": {"list": [1, {"a": None, "b": "c"}]}},
-            "networkData": {"interfaceName": "eth7", "ips": ["192.0.2.9/24"], "hardwareAddress": "aa:bb:cc:dd:ee:ff"},
+            "data": {
+                "apiVersion": "example.com/v9",
+                "kind": "Later",
+                "deep": {"list": [1, {"a": None, "b": "c"}]},
+            },
+            "networkData": {
+                "interfaceName": "eth7",
+                "ips": ["192.0.2.9/24"],
+                "hardwareAddress": "aa:bb:cc:dd:ee:ff",
+            },
         }
-        story.rest.patch("resourceclaims", "shared", {"status": {"devices": [reported]}}, story.namespace, "status")
+        story.rest.patch(
+            "resourceclaims",
+            "shared",
+            {"status": {"devices": [reported]}},
+            story.namespace,
+            "status",
+        )
         told = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
         story.pod("second", claims=["shared"])
         story.wait_running("second")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import ports
-from dovetail.loops import schedule
+from dovetail.devcluster import free_ports
+from dovetail.live.cycle import scheduler_loop
 from dovetail.model import gangs
-from tests.e2e.scene import Scene, Tree
+from tests.e2e.namespace_scene import Scene, Tree, scene
 from tests.e2e.test_held_loop import running, until
 from tests.support import cluster as planes
 from tests.support import live
@@ -23,13 +23,17 @@ pytestmark = pytest.mark.slow
 BEYOND = 300_000_000_000  # seconds: no calendar holds the end of it
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Live]:
-    """Without queues, as a fresh installation is."""
-    with live.private() as made:
-        made.play("--nodes", "1")
-        made.schedule()
-        made.wait_for("a leader", made.leads)
+@pytest.fixture
+def cluster() -> Live:
+    """The shared cluster, without queues as a fresh installation is."""
+    return live.cluster()
+
+
+@pytest.fixture
+def story(cluster: Live) -> Iterator[Scene]:
+    """One node for the pods of this story."""
+    with scene(cluster) as made:
+        made.fleet()
         yield made
 
 
@@ -43,17 +47,15 @@ def asking(cpu: str) -> list[Tree]:
     return [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
 
 
-def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live) -> None:
-    story = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    story.fleet()
-    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
-    planes.apply(cluster.plane, [high])
+def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live, story: Scene) -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    rank = story.put("priorityclasses", high | {"metadata": {"name": f"{story.namespace}-high"}})
     pid = cluster.pid()
     story.pod("runs")
     story.pod("too-big", containers=asking("9999"))
     cluster.wait_running(story.namespace, 1)
     cluster.wait_for("a reason", lambda: told(story, "too-big") == "Unschedulable")
-    story.pod("important", containers=asking("5000"), priorityClassName="high")
+    story.pod("important", containers=asking("5000"), priorityClassName=rank["metadata"]["name"])
     cluster.wait_for("a reason", lambda: told(story, "important") == "Unschedulable")
     story.pod("later")
     cluster.wait_running(story.namespace, 2)
@@ -61,9 +63,9 @@ def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live) ->
     assert cluster.pid() == pid
 
 
-def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting(cluster: Live) -> None:
-    story = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    story.fleet()
+def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting(
+    cluster: Live, story: Scene
+) -> None:
     template = {
         "spec": {
             "schedulerName": "dovetail",
@@ -72,8 +74,18 @@ def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobod
         }
     }
     metadata = {"name": "evil", "namespace": story.namespace}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
-    tied = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"name": "tie"}, "spec": template["spec"]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"template": template},
+    }
+    tied = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata | {"name": "tie"},
+        "spec": template["spec"],
+    }
     tied["metadata"]["labels"] = {gangs.GANG_LABEL: "tie"}  # type: ignore[index]
     planes.apply(cluster.plane, [job, tied], namespace=story.namespace)
     cluster.wait_running(story.namespace, 2)
@@ -90,8 +102,8 @@ def test_a_mistake_that_ends_a_tenure_is_followed_by_another_in_the_same_process
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plane = planes.control_plane()
-    namespace, port = planes.fresh_namespace(plane), ports.reserve()
-    honest, tenures = schedule.Scheduler.run, iter(range(2))
+    namespace, port = planes.fresh_namespace(plane), free_ports.reserve()
+    honest, tenures = scheduler_loop.Scheduler.run, iter(range(2))
 
     async def failing(self: Any) -> None:
         if next(tenures, None) is not None:
@@ -100,11 +112,17 @@ def test_a_mistake_that_ends_a_tenure_is_followed_by_another_in_the_same_process
 
     async def story() -> None:
         async with running(namespace, str(plane.kubeconfig), port) as process:
-            await until(lambda: b"dovetail_tenure_errors_total 2.0" in process.metrics.text())
+            await until(
+                lambda: b"dovetail_tenure_errors_total 2.0" in process.metrics.text(),
+                "a second failed tenure in the metrics",
+            )
             assert not process._ready()["tenure"], "repeated failures show"
-            await until(lambda: process.scheduler is not None and process.scheduler.is_idle)
+            await until(
+                lambda: process.scheduler is not None and process.scheduler.is_idle,
+                "an idle scheduler",
+            )
             assert process.election is not None
-            assert process.election.standing.is_leading
+            assert process.election.status.is_leading
 
-    monkeypatch.setattr(schedule.Scheduler, "run", failing)
+    monkeypatch.setattr(scheduler_loop.Scheduler, "run", failing)
     asyncio.run(story())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import Scene, node_of, scene
+from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,9 @@ SELECTED = "volume.kubernetes.io/selected-node"
 Tree = dict[str, Any]
 
 
-def test_a_volume_is_provisioned_for_the_node_of_the_pod_and_elsewhere_if_that_fails(cluster: Live) -> None:
+def test_a_volume_is_provisioned_for_the_node_of_the_pod_and_elsewhere_if_that_fails(
+    cluster: Live,
+) -> None:
     with scene(cluster) as story:
         story.node("n0")
         story.node("n1")
@@ -31,12 +33,17 @@ def test_a_volume_is_provisioned_for_the_node_of_the_pod_and_elsewhere_if_that_f
         story.rest.patch("nodes", first, {"spec": {"unschedulable": True}})
         gone = {"metadata": {"annotations": {SELECTED: None}}}
         story.rest.patch("persistentvolumeclaims", "data", gone, story.namespace)
-        second = story.wait("another node", lambda: (node := selected(story, "data")) != first and node)
+        second = story.wait(
+            "another node", lambda: (node := selected(story, "data")) != first and node
+        )
         put_volume(story, "made", node=second, claim="data", hostPath={"path": "/made"})
         pods = story.wait_running("a")
         assert node_of(pods["a"]) == second
         (claim,) = story.rest.list("persistentvolumeclaims", story.namespace)
-        assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", f"{story.namespace}-made")
+        assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == (
+            "Bound",
+            f"{story.namespace}-made",
+        )
 
 
 def test_one_pod_at_a_time_and_no_more_volumes_than_a_node_attaches(cluster: Live) -> None:
@@ -46,7 +53,11 @@ def test_one_pod_at_a_time_and_no_more_volumes_than_a_node_attaches(cluster: Liv
         driver = f"{story.namespace}.csi.example.com"
         limits = [{"name": driver, "nodeID": node, "topologyKeys": [], "allocatable": {"count": 1}}]
         # Nobody attaches anything here: what is never attached would count as attached until somebody gives up.
-        head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": driver}}
+        head = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": driver},
+        }
         story.put("csidrivers", head | {"spec": {"attachRequired": False}})
         head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": node}}
         story.put("csinodes", head | {"spec": {"drivers": limits}})
@@ -60,20 +71,31 @@ def test_one_pod_at_a_time_and_no_more_volumes_than_a_node_attaches(cluster: Liv
         put_pod(story, "b", "x")
         story.wait_refused("b", "volume claim x: may be used by one pod at a time")
         put_pod(story, "c", "y")
-        story.wait_refused("c", f"can attach too few volumes of CSI driver {driver} (needs 1, at most 0 more)")
-        story.rest.delete("pods", "c", story.namespace)  # one of the two could start, and it does not matter which
+        story.wait_refused(
+            "c", f"can attach too few volumes of CSI driver {driver} (needs 1, at most 0 more)"
+        )
+        story.rest.delete(
+            "pods", "c", story.namespace
+        )  # one of the two could start, and it does not matter which
         story.rest.delete("pods", "a", story.namespace)
         story.wait_running("b")
 
 
 def selected(story: Scene, claim: str) -> str:
     """The node a claim is to be provisioned at."""
-    found = {one["metadata"]["name"]: one for one in story.rest.list("persistentvolumeclaims", story.namespace)}
+    found = {
+        one["metadata"]["name"]: one
+        for one in story.rest.list("persistentvolumeclaims", story.namespace)
+    }
     return str(found[claim]["metadata"].get("annotations", {}).get(SELECTED, ""))
 
 
 def put_class(story: Scene, provisioner: str, *, mode: str = "WaitForFirstConsumer") -> None:
-    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": story.namespace}}
+    head = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": story.namespace},
+    }
     story.put("storageclasses", head | {"provisioner": provisioner, "volumeBindingMode": mode})
 
 
@@ -86,12 +108,20 @@ def put_claim(story: Scene, name: str, **more: Any) -> None:
 
 def put_volume(story: Scene, name: str, *, claim: str, node: str = "", **more: Any) -> None:
     """A volume for a claim, on a node or anywhere."""
-    spec: Tree = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": story.namespace}
+    spec: Tree = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": story.namespace,
+    }
     spec |= {"claimRef": {"namespace": story.namespace, "name": claim}} | more
     if node:
         test = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [test]}]}}
-    head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{story.namespace}-{name}"}}
+    head = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{story.namespace}-{name}"},
+    }
     story.put("persistentvolumes", head | {"spec": spec})
 
 

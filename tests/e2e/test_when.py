@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 from tests.cli import running
-from tests.e2e.scene import SCENE, Scene, Tree, exactly, pod_tree, scene
+from tests.e2e.namespace_scene import SCENE, Scene, Tree, exactly, pod_tree, scene
 from tests.support import cluster as planes
 from tests.support import live, rest
 from tests.support.live import Live
@@ -27,10 +27,12 @@ SLACK = datetime.timedelta(seconds=30)  # pods start a moment after they are bou
 @pytest.fixture(scope="module")
 def defined() -> Iterator[Live]:
     """The shared cluster with our own kinds; they go again."""
-    found = live.cluster(kubeparts.DEFAULT)
+    found = live.cluster(kube_binaries.DEFAULT)
     planes.apply(found.plane, [one for one in live.installed() if one["metadata"]["name"] in KINDS])
     for name in KINDS:
-        planes.kubectl(found.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+        planes.kubectl(
+            found.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
+        )
     found.wait_for("our kinds to be served", lambda: _are_served(found))
     yield found
     planes.kubectl(found.plane, "delete", "crd", *KINDS, "--ignore-not-found")
@@ -54,7 +56,12 @@ def reader(defined: Live) -> Path:
     ]
     group = "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": READER, "namespace": "default"}
-    role: Tree = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": READER}, "rules": rules}
+    role: Tree = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": READER},
+        "rules": rules,
+    }
     binding: Tree = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
@@ -64,7 +71,9 @@ def reader(defined: Live) -> Path:
     }
     account: Tree = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER}}
     planes.apply(defined.plane, [account, role, binding])
-    token = planes.kubectl(defined.plane, "create", "token", READER, "-n", "default", "--duration=1h").strip()
+    token = planes.kubectl(
+        defined.plane, "create", "token", READER, "-n", "default", "--duration=1h"
+    ).strip()
     return defined.plane.write_kubeconfig(READER, token=token)
 
 
@@ -77,9 +86,15 @@ def story(defined: Live) -> Iterator[Scene]:
 def queue(story: Scene, **spec: Any) -> None:
     """One for this namespace alone."""
     selector = {"matchLabels": {"kubernetes.io/metadata.name": story.namespace}}
-    head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue", "metadata": {"name": story.namespace}}
+    head = {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": story.namespace},
+    }
     story.put("queues", head | {"spec": {"namespaceSelector": selector, **spec}})
-    story.wait("the queue to be known", lambda: story.rest.read("queues", story.namespace).get("status"))
+    story.wait(
+        "the queue to be known", lambda: story.rest.read("queues", story.namespace).get("status")
+    )
 
 
 def job(story: Scene, name: str, pods: int, **annotations: str) -> None:
@@ -95,7 +110,12 @@ def job(story: Scene, name: str, pods: int, **annotations: str) -> None:
     notes = {"dovetail.dev/gang-min": str(pods)} | {
         f"dovetail.dev/{key.replace('_', '-')}": value for key, value in annotations.items()
     }
-    tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "annotations": notes}, "spec": spec}
+    tree = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": notes},
+        "spec": spec,
+    }
     planes.apply(story.live.plane, [tree], namespace=story.namespace)
 
 
@@ -122,11 +142,15 @@ def test_when_says_what_the_scheduler_promised_and_of_whom_nobody_knows(
     pinned(story, "eval", "single", max_runtime="10m")
     other = pod_tree("theirs", templates=["gpu"], scheduler="somebody-else")
     story.rest.create("pods", other, story.namespace)
-    waiting = story.wait("the Job's pods", lambda: [one for one in story.pods() if one.startswith("train-")][1:])[0]
+    waiting = story.wait(
+        "the Job's pods", lambda: [one for one in story.pods() if one.startswith("train-")][1:]
+    )[0]
     story.wait_refused(waiting, "starts by")
     story.wait_refused("eval", "unbounded: 1 holder states no runtime")
 
-    told = running.inside(tmp_path, "when", "-n", story.namespace, "-o", "json", "--kubeconfig", str(reader))
+    told = running.inside(
+        tmp_path, "when", "-n", story.namespace, "-o", "json", "--kubeconfig", str(reader)
+    )
     assert told.code == 0, told.err
     train, held = msgspec.json.decode(told.out)
     assert train["gang"] == {"namespace": story.namespace, "name": "job/train"}
@@ -155,23 +179,38 @@ def test_one_name_in_a_table_and_a_configuration_that_waits_for_other_pods(
     assert shown.column("GANG") == [f"{story.namespace}/pod/greedy"]
     assert shown.column("WHY")[0].startswith("never, as things are: ")
     file = tmp_path / "scheduler.yaml"
-    file.write_text("apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n")
+    file.write_text(
+        "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n"
+    )
     none = running.inside(tmp_path, "when", *options, "--config", str(file))
     assert (none.code, none.out) == (0, "")
     assert none.err.startswith("nothing waits\n")
 
 
-def test_what_was_promised_is_kept_although_somebody_else_is_older(story: Scene, reader: Path, tmp_path: Path) -> None:
+def test_what_was_promised_is_kept_although_somebody_else_is_older(
+    story: Scene, reader: Path, tmp_path: Path
+) -> None:
     """Nobody schedules these pods, so that the promise is ours to write."""
     node = story.node("n0")
     for name, more in (("first", {"nodeName": node}), ("older", {}), ("younger", {})):
         story.pod(name, limits={"cpu": "60"}, schedulerName="other", annotations=HOUR, **more)
     story.wait_running("first")
     file = tmp_path / "scheduler.yaml"
-    file.write_text("apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n")
+    file.write_text(
+        "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n"
+    )
 
     def names() -> list[str]:
-        options = ("-n", story.namespace, "--config", str(file), "--kubeconfig", str(reader), "-o", "json")
+        options = (
+            "-n",
+            story.namespace,
+            "--config",
+            str(file),
+            "--kubeconfig",
+            str(reader),
+            "-o",
+            "json",
+        )
         told = running.inside(tmp_path, "when", *options)
         assert told.code == 0, told.err
         return [one["gang"]["name"] for one in msgspec.json.decode(told.out)]
@@ -181,7 +220,11 @@ def test_what_was_promised_is_kept_although_somebody_else_is_older(story: Scene,
     start = (began + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     seat = {"pod": "younger", "uid": story.pods()["younger"]["metadata"]["uid"], "node": node}
     spec = {"gang": "pod/younger", "attempt": 1, "promise": {"start": start, "seats": [seat]}}
-    head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Intent", "metadata": {"name": "promised"}}
+    head = {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Intent",
+        "metadata": {"name": "promised"},
+    }
     story.rest.create("intents", head | {"spec": spec}, story.namespace)
     assert names() == ["pod/younger", "pod/older"]
 
@@ -190,13 +233,21 @@ def test_topologies_are_shown_and_whoever_may_not_look_is_told_what_is_missing(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     levels = {"levels": [{"nodeLabel": "example.com/rack"}]}
-    head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Topology", "metadata": {"name": story.namespace}}
+    head = {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": story.namespace},
+    }
     story.put("topologies", head | {"spec": levels})
-    shown = running.inside(tmp_path, "get", "topologies", story.namespace, "--kubeconfig", str(reader))
+    shown = running.inside(
+        tmp_path, "get", "topologies", story.namespace, "--kubeconfig", str(reader)
+    )
     assert shown.code == 0, shown.err
     assert shown.column("TOPOLOGY") == [story.namespace]
     plane = story.live.plane
-    token = planes.kubectl(plane, "create", "token", "default", "-n", story.namespace, "--duration=1h").strip()
+    token = planes.kubectl(
+        plane, "create", "token", "default", "-n", story.namespace, "--duration=1h"
+    ).strip()
     stranger = plane.write_kubeconfig("when-stranger", token=token)
     refused = running.inside(tmp_path, "when", "--kubeconfig", str(stranger))
     assert (refused.code, refused.out) == (1, "")

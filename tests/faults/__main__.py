@@ -16,21 +16,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dovetail.boot import controlplane, gobuild, kubeparts
-from tests.faults import campaign, field
+from dovetail.devcluster import control_plane, go_build, kube_binaries
+from tests.faults import campaign, campaign_cluster
 from tests.hostile import __main__ as hostile
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when every round was without harm, or when interrupted; 1 at the first violation, or without real parts."""
     wanted = _parsed(arguments)
-    versions = (wanted.kubernetes,) if wanted.kubernetes else kubeparts.VERSIONS
+    versions = (wanted.kubernetes,) if wanted.kubernetes else kube_binaries.VERSIONS
     try:
-        parts = [kubeparts.binaries(version, say=_say) for version in versions]
-    except (kubeparts.PartsMissing, gobuild.BuildFailed) as problem:
+        parts = [kube_binaries.binaries(version, say=_say) for version in versions]
+    except (kube_binaries.PartsMissing, go_build.BuildFailed) as problem:
         _say(str(problem))
         return 1
-    seeds = itertools.count(wanted.seed) if wanted.rounds is None else range(wanted.seed, wanted.seed + wanted.rounds)
+    seeds = (
+        itertools.count(wanted.seed)
+        if wanted.rounds is None
+        else range(wanted.seed, wanted.seed + wanted.rounds)
+    )
     _say(f"breaking things from seed {wanted.seed}; stop with Ctrl-C")
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
@@ -52,9 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def fight(parts: kubeparts.Parts, directory: Path, *, seed: int, sizes: campaign.Sizes) -> campaign.Report:
+def fight(
+    parts: kube_binaries.Parts, directory: Path, *, seed: int, sizes: campaign.Sizes
+) -> campaign.Report:
     """One campaign on a control plane of its own."""
-    plane = controlplane.start(parts, directory / "plane", **field.options(directory))
+    plane = control_plane.start(parts, directory / "plane", **campaign_cluster.options(directory))
     try:
         return asyncio.run(campaign.Campaign(plane, directory, seed=seed, say=_say).run(sizes))
     finally:
@@ -68,8 +74,10 @@ def _say(text: str) -> None:
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
-    parser.add_argument("--rounds", type=int, default=None, help="how many; without end if not given")
-    parser.add_argument("--kubernetes", choices=kubeparts.VERSIONS, help="one version only")
+    parser.add_argument(
+        "--rounds", type=int, default=None, help="how many; without end if not given"
+    )
+    parser.add_argument("--kubernetes", choices=kube_binaries.VERSIONS, help="one version only")
     return parser.parse_args(arguments)
 
 

@@ -18,24 +18,52 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dovetail.boot import controlplane, kubeparts
-from tests.faults import checker, checker_scene, estate, field, gangs, plans, records, signatures, workload
+from dovetail.devcluster import control_plane, kube_binaries
+from tests.faults import (
+    campaign_cluster,
+    checker,
+    checker_scene,
+    gangs,
+    objects,
+    plans,
+    records,
+    signatures,
+    workload,
+)
+from tests.faults.campaign_cluster import (
+    KILLED_AFTER,
+    KILLED_BEFORE,
+    NODE_LOST,
+    REPUBLISHED,
+    TAINTED,
+    USERS,
+)
 from tests.faults.checker_scene import Judge, Violation
-from tests.faults.field import KILLED_AFTER, KILLED_BEFORE, NODE_LOST, REPUBLISHED, TAINTED, USERS
 from tests.faults.instances import Command, Instance, ours, with_stepping_clock
+from tests.support.waiting import comes_true_within
 
 RIVAL_NAME: Final = "default-scheduler"
-PAUSED_SECONDS: Final = 4.5  # longer than the lease
 STOPPED: Final = "stopped past the lease"
+LEAST_STEPS: Final = 6  # of the wall clock: each way it is set
 RESTARTED: Final = "store restarted"
 RIVAL: Final = "rival scheduler"
 STEPPED: Final = "wall clock stepped"
 IN_STORMS: Final = (*plans.ALL, NODE_LOST, REPUBLISHED, TAINTED)
 KINDS: Final = (*IN_STORMS, KILLED_BEFORE, KILLED_AFTER, STOPPED, RESTARTED, RIVAL, STEPPED)
 
-GANG_WRITES: Final = ("binding", "eviction", "intent", "binding", "eviction", "claim-status", "pod-status")
+GANG_WRITES: Final = (
+    "binding",
+    "eviction",
+    "intent",
+    "binding",
+    "eviction",
+    "claim-status",
+    "pod-status",
+)
 
-MILD: Final = plans.stormy(0.03, openings=0.1, lines=0.01)  # so that nothing happens under a clear sky only
+MILD: Final = plans.stormy(
+    0.03, openings=0.1, lines=0.01
+)  # so that nothing happens under a clear sky only
 
 Phase = Callable[[], Awaitable[None]]
 Say = Callable[[str], None]
@@ -50,8 +78,8 @@ class Sizes(NamedTuple):
     restarts: int = 2
     stops: int = 3
     replica_kills: int = 4
-    rival_seconds: float = 20.0
-    clock_seconds: float = 14.0
+    rival_writes: int = 200
+    clock_writes: int = 140
     actions_per_second: float = 10.0
 
 
@@ -75,7 +103,9 @@ class Report(NamedTuple):
         """For people who watch."""
         placed = f"{self.pods_placed} of {self.pods_created} pods placed"
         harm = f"{len(self.violations)} violations" if self.violations else "no violation"
-        return f"seed {self.seed}: {self.fault_count} faults, {placed}, {self.seconds:.0f} s, {harm}"
+        return (
+            f"seed {self.seed}: {self.fault_count} faults, {placed}, {self.seconds:.0f} s, {harm}"
+        )
 
 
 class Campaign:
@@ -83,7 +113,7 @@ class Campaign:
 
     def __init__(
         self,
-        plane: controlplane.ControlPlane,
+        plane: control_plane.ControlPlane,
         directory: Path,
         *,
         seed: int,
@@ -96,7 +126,7 @@ class Campaign:
         self._say = say
         self._plane = plane
         self._more_created = 0  # pods of gangs
-        self._field = field.Field(plane, directory, chance=self._chance, command=command)
+        self._field = campaign_cluster.Field(plane, directory, chance=self._chance, command=command)
         # etcd's process ends with the thread that started it, so one thread must outlive the run.
         self._hands = futures.ThreadPoolExecutor(max_workers=1)
 
@@ -120,8 +150,8 @@ class Campaign:
             ("restarts", sizes.restarts, lambda: self._restarts(sizes)),
             ("replicas", sizes.stops + sizes.replica_kills, lambda: self._replicas(sizes)),
             ("gangs", sizes.gang_kills, lambda: self._gangs(sizes)),
-            ("rival", sizes.rival_seconds, lambda: self._rival(sizes)),
-            ("clock", sizes.clock_seconds, lambda: self._clock(sizes)),
+            ("rival", sizes.rival_writes, lambda: self._rival(sizes)),
+            ("clock", sizes.clock_writes, lambda: self._clock(sizes)),
         ]
         return [(name, phase) for name, size, phase in chosen if size]
 
@@ -129,11 +159,13 @@ class Campaign:
         whole = signatures.signed(recorded, signatures.read(signatures.log_of(self._directory)))
         records.save(whole, self._directory / "history.jsonl.gz")
         self._field.log.save(self._directory / "faults.log")
-        judge = Judge(frozenset(USERS), frozenset({estate.SCHEDULER}))
+        judge = Judge(frozenset(USERS), frozenset({objects.SCHEDULER}))
         placed = {
             checker_scene.uid_of(one.object)
             for one in whole.revisions
-            if one.kind == "pods" and judge.is_ours(one.object) and checker_scene.node_of(one.object)
+            if one.kind == "pods"
+            and judge.is_ours(one.object)
+            and checker_scene.node_of(one.object)
         }
         return Report(
             seed=self._seed,
@@ -151,15 +183,15 @@ class Campaign:
         (one, *_) = at.instances
         await at.start(one)
         wanted = len(log.entries) + sizes.storm_faults
-        deadline = time.monotonic() + 60 + sizes.storm_faults  # far more than it needs
         async with self._load(sizes):
             one.proxy.plan = plans.stormy()
-            while len(log.entries) < wanted or not set(IN_STORMS) <= set(log.by_kind()):
-                if time.monotonic() > deadline:
-                    at.object("idle", f"{one.user} asked too little: {dict(log.by_kind())}")
-                    break
+            for _ in range(60 + sizes.storm_faults):  # far more than it needs
                 await self._disturb(one)
-                await at.watched(one, seconds=1)
+                await at.watched(one, requests=20)
+                if len(log.entries) >= wanted and set(IN_STORMS) <= set(log.by_kind()):
+                    break
+            else:
+                at.object("idle", f"{one.user} asked too little: {dict(log.by_kind())}")
         await at.rest()
         await one.end()
 
@@ -167,12 +199,12 @@ class Campaign:
         """Now and then something happens that is no broken request; first of all what has not happened yet."""
         if self._chance.random() > 0.4:
             return
-        name = self._chance.choice(estate.NODES)
+        name = self._chance.choice(objects.NODES)
         disturbances: dict[str, Phase] = {
             NODE_LOST: lambda: self._field.lose(name),
             REPUBLISHED: lambda: self._field.republish(name),
             TAINTED: lambda: self._field.taint(name),
-            plans.BLACKHOLE: lambda: one.proxy.blackhole(self._chance.uniform(1, 4)),
+            plans.BLACKHOLE: lambda: one.proxy.blackhole(requests=self._chance.randint(1, 20)),
         }
         seen = self._field.log.by_kind()
         kinds = [kind for kind in disturbances if not seen[kind]] or list(disturbances)
@@ -196,15 +228,15 @@ class Campaign:
         await self._field.start(one)
         async with self._load(sizes):
             for number in range(sizes.restarts):
-                await self._field.watched(one, seconds=3)
+                await self._field.watched(one, requests=60)
                 is_killed = number % 2 == 1
                 self._field.log.add(RESTARTED, "store", "killed" if is_killed else "ended")
                 end = self._plane.kill if is_killed else self._plane.terminate
-                await self._off_loop(end, kubeparts.ETCD)
-                await asyncio.sleep(self._chance.uniform(0, 4))
+                await self._off_loop(end, kube_binaries.ETCD)
+                await self._field.watched(one, requests=self._chance.randint(0, 30))
                 await self._off_loop(self._plane.start_etcd)
                 await self._off_loop(self._plane.wait_ready)
-                await self._field.watched(one, seconds=5)
+                await self._field.watched(one, requests=100)
         await self._field.rest()
         await one.end()
 
@@ -223,11 +255,13 @@ class Campaign:
                     leader = await self._field.leader()
                     self._field.log.add(STOPPED, "scheduler", leader.user)
                     leader.signal(signal.SIGSTOP)
-                    await asyncio.sleep(PAUSED_SECONDS)
+                    await self._field.succeeded(leader)
                     leader.signal(signal.SIGCONT)
-                    await self._field.watched(leader, seconds=2)
+                    await self._field.watched(leader, requests=4)
                 else:  # only a leader writes
-                    killed = await self._field.kill_at_write(*self._field.instances, is_before=number % 2 == 0)
+                    killed = await self._field.kill_at_write(
+                        *self._field.instances, is_before=number % 2 == 0
+                    )
                     await self._field.start(killed, has_election=True)
         await self._field.rest()
         for one in self._field.instances:
@@ -244,7 +278,10 @@ class Campaign:
             for one in at.instances:
                 one.proxy.plan = MILD._replace(slow_seconds=0.2)
             for number in range(sizes.gang_kills):
-                await asyncio.sleep(self._chance.uniform(0, 3))
+                most = users.created + self._chance.randint(0, 6)
+                await comes_true_within(
+                    lambda most=most: users.created >= most, seconds=campaign_cluster.SOON_SECONDS
+                )
                 what = GANG_WRITES[number % len(GANG_WRITES)]
                 killed = await at.kill_at_write(*at.instances, is_before=number % 2 == 0, what=what)
                 await at.start(killed, has_election=True)
@@ -259,13 +296,17 @@ class Campaign:
         (one, *_) = self._field.instances
         await self._field.start(one, has_election=True)  # as there has been a lease before
         self._field.log.add(RIVAL, "devices", RIVAL_NAME)
-        kubeconfig = self._plane.write_kubeconfig("rival", token=field.TOKENS["rival"])
+        kubeconfig = self._plane.write_kubeconfig("rival", token=campaign_cluster.TOKENS["rival"])
         self._plane.start_scheduler(RIVAL_NAME, kubeconfig=kubeconfig)
         chance = random.Random(self._chance.random())
-        theirs = workload.Workload(self._field.api, self._field.recorder, chance=chance, scheduler=RIVAL_NAME)
+        theirs = workload.Workload(
+            self._field.api, self._field.recorder, chance=chance, scheduler=RIVAL_NAME
+        )
         async with self._load(sizes), self._load(sizes, theirs):
-            await self._field.watched(one, seconds=sizes.rival_seconds)
-        self._plane.kill(f"{kubeparts.SCHEDULER}-{RIVAL_NAME}")
+            await self._field.watched(
+                one, writes=sizes.rival_writes, at_most=campaign_cluster.REST_SECONDS
+            )
+        self._plane.kill(f"{kube_binaries.SCHEDULER}-{RIVAL_NAME}")
         await self._field.rest()
         await one.end()
 
@@ -275,18 +316,25 @@ class Campaign:
         await self._field.start(one, has_election=True, command=with_stepping_clock)
         self._field.log.add(STEPPED, "clock", one.user)
         async with self._load(sizes):
-            await self._field.watched(one, seconds=sizes.clock_seconds)
+            await self._field.watched(
+                one, writes=sizes.clock_writes, at_most=campaign_cluster.REST_SECONDS
+            )
+        steps = one.log.read_text(encoding="utf-8", errors="replace").count("wall clock stepped by")
+        if steps < LEAST_STEPS:
+            self._field.object("idle", f"the clock of {one.user} stepped {steps} times only")
         await self._field.rest()
         await one.end()
 
     @contextlib.asynccontextmanager
-    async def _load(self, sizes: Sizes, users: workload.Workload | gangs.Gangs | None = None) -> AsyncIterator[None]:
+    async def _load(
+        self, sizes: Sizes, users: workload.Workload | gangs.Gangs | None = None
+    ) -> AsyncIterator[None]:
         async def act() -> None:
             while True:
                 await (users or self._field.workload).act()
                 await asyncio.sleep(1 / sizes.actions_per_second)
 
-        async with field.running(act()):
+        async with campaign_cluster.running(act()):
             yield
 
     async def _off_loop(self, act: Callable[..., Any], *arguments: Any) -> None:

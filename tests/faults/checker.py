@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from tests.faults import checker_devices, checker_gangs, checker_lead, checker_leaks, checker_pods, checker_words
+from tests.faults import (
+    checker_devices,
+    checker_gangs,
+    checker_lead,
+    checker_leaks,
+    checker_pods,
+    checker_words,
+)
 from tests.faults.checker_scene import Bounds, Judge, Scene, Step, Violation
 from tests.faults.records import History
 

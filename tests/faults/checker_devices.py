@@ -44,7 +44,11 @@ class Offer:
         newest = max((_generation(part) for part in parts), default=0)
         parts = [part for part in parts if _generation(part) == newest]
         is_whole = bool(parts) and len(parts) == parts[0]["spec"]["pool"].get("resourceSliceCount")
-        offered = {one["name"]: one for part in parts for one in part["spec"].get("devices") or ()} if is_whole else {}
+        offered = (
+            {one["name"]: one for part in parts for one in part["spec"].get("devices") or ()}
+            if is_whole
+            else {}
+        )
         for name in offered.keys() ^ self.offered:
             self.since[name] = seconds
         for name, device in offered.items():
@@ -54,7 +58,9 @@ class Offer:
         self.devices |= offered
         for part in parts:
             for one in part["spec"].get("sharedCounters") or ():
-                self.counters |= {(one["name"], key): amount(val["value"]) for key, val in one["counters"].items()}
+                self.counters |= {
+                    (one["name"], key): amount(val["value"]) for key, val in one["counters"].items()
+                }
 
 
 class Devices:
@@ -110,10 +116,18 @@ class Devices:
     def _judged(self, step: Step, scene: Scene) -> Iterator[Violation]:
         mine = self._held.get(step.revision.key, [])
         for pool in {holding.device[:2] for holding in mine}:
-            counted = [one for several in self._by_pool[pool].values() for one in several if self._counts(one, step)]
+            counted = [
+                one
+                for several in self._by_pool[pool].values()
+                for one in several
+                if self._counts(one, step)
+            ]
             devices = {holding.device for holding in mine if holding.device[:2] == pool}
             offer = self._offers.get(pool, Offer())
-            for text in (*_device_problems(devices, counted, offer), *_counter_problems(devices, counted, offer)):
+            for text in (
+                *_device_problems(devices, counted, offer),
+                *_counter_problems(devices, counted, offer),
+            ):
                 yield step.violates("over-allocated", text)
         for result in checker_scene.results_of(step.after):
             for text in self._stale(result, step.revision.seconds, scene):
@@ -132,18 +146,30 @@ class Devices:
             if since < seen and not checker_scene.tolerates(result.get("tolerations") or (), taint):
                 yield f"device {'/'.join(key)} has taint {taint['key']}"
 
-    def _taints(self, device: DeviceKey, offer: Offer, scene: Scene) -> Iterator[tuple[Tree, float]]:
+    def _taints(
+        self, device: DeviceKey, offer: Offer, scene: Scene
+    ) -> Iterator[tuple[Tree, float]]:
         name = device[2]
-        found = [(taint, offer.since[name]) for taint in offer.devices.get(name, {}).get("taints") or ()]
+        found = [
+            (taint, offer.since[name]) for taint in offer.devices.get(name, {}).get("taints") or ()
+        ]
         for key, rule in scene.items("devicetaintrules"):
             selector = rule["spec"].get("deviceSelector")
             parts = zip(("driver", "pool", "device"), device, strict=True)
-            if selector is not None and all(selector.get(part) in (None, value) for part, value in parts):
+            if selector is not None and all(
+                selector.get(part) in (None, value) for part, value in parts
+            ):
                 found.append((rule["spec"]["taint"], scene.since("devicetaintrules", key)))
-        return ((taint, since) for taint, since in found if taint["effect"] in ("NoSchedule", "NoExecute"))
+        return (
+            (taint, since)
+            for taint, since in found
+            if taint["effect"] in ("NoSchedule", "NoExecute")
+        )
 
 
-def _device_problems(devices: set[DeviceKey], counted: list[Holding], offer: Offer) -> Iterator[str]:
+def _device_problems(
+    devices: set[DeviceKey], counted: list[Holding], offer: Offer
+) -> Iterator[str]:
     """Exclusive devices with two holders, and shares beyond a device's capacity."""
     for device in sorted(devices):
         holdings = [one for one in counted if one.device == device]
@@ -152,7 +178,10 @@ def _device_problems(devices: set[DeviceKey], counted: list[Holding], offer: Off
             yield f"device {'/'.join(device)} is held by {names}"
             continue
         for capacity, told in (offer.devices.get(device[2], {}).get("capacity") or {}).items():
-            taken = sum((amount(one.consumed[capacity]) for one in holdings if capacity in one.consumed), Fraction(0))
+            taken = sum(
+                (amount(one.consumed[capacity]) for one in holdings if capacity in one.consumed),
+                Fraction(0),
+            )
             if taken > amount(told["value"]):
                 yield f"{capacity} of {'/'.join(device)}: {taken} of {told['value']} held by {names}"
         shares = [one.share for one in holdings]
@@ -160,9 +189,15 @@ def _device_problems(devices: set[DeviceKey], counted: list[Holding], offer: Off
             yield f"a share of {'/'.join(device)} is held twice by {names}"
 
 
-def _counter_problems(devices: set[DeviceKey], counted: list[Holding], offer: Offer) -> Iterator[str]:
+def _counter_problems(
+    devices: set[DeviceKey], counted: list[Holding], offer: Offer
+) -> Iterator[str]:
     """A shareable device draws on its counters once, however many shares of it are held."""
-    touched = {counter for device in devices for counter, _ in consumption(offer.devices.get(device[2], {}))}
+    touched = {
+        counter
+        for device in devices
+        for counter, _ in consumption(offer.devices.get(device[2], {}))
+    }
     drawn: dict[tuple[str, str], Fraction] = {}
     for device in {one.device for one in counted}:
         for counter, value in consumption(offer.devices.get(device[2], {})):

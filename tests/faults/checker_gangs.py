@@ -18,7 +18,9 @@ GANG: Final = "dovetail.dev/gang"
 LEAST: Final = "dovetail.dev/gang-min"
 TARGET: Final = "DisruptionTarget"
 YIELDS: Final = re.compile(r"yields to (\S+/gang/\S+) \(")
-LARGEST: Final = 4  # pods of a gang: a set of victims may be larger than needed by one gang but one pod
+LARGEST: Final = (
+    4  # pods of a gang: a set of victims may be larger than needed by one gang but one pod
+)
 
 
 class _Clock(NamedTuple):
@@ -37,7 +39,9 @@ class Gangs:
         self._lost: dict[str, float] = {}  # when a pod of it ended last
         self._half: dict[str, _Clock] = {}
         self._victims: dict[str, set[str]] = {}  # gang -> pods that yielded to it
-        self._owed: dict[str, _Clock] = {}  # gangs that somebody yielded to and that have not started
+        self._owed: dict[
+            str, _Clock
+        ] = {}  # gangs that somebody yielded to and that have not started
 
     def see(self, step: Step, scene: Scene) -> Iterator[Violation]:
         """Judges changes of pods."""
@@ -73,7 +77,9 @@ class Gangs:
         members = self._members[gang].values()
         ready = sum(_is_ready(pod, scene) for pod in members)
         if gang not in self._ran and ready < least_of(step.object):
-            yield step.violates("apart", f"of {len(members)} pods of {gang} only {ready} had their claims")
+            yield step.violates(
+                "apart", f"of {len(members)} pods of {gang} only {ready} had their claims"
+            )
 
     def _count(self, gang: str, step: Step) -> None:
         placed = sum(_is_placed(pod) for pod in self._members[gang].values())
@@ -117,7 +123,9 @@ class Gangs:
             for gang, clock in list(clocks.items()):
                 if seconds - clock.since > bound:
                     del clocks[gang]
-                    yield Violation(rule, clock.revision, f"{gang} for {seconds - clock.since:.0f} s")
+                    yield Violation(
+                        rule, clock.revision, f"{gang} for {seconds - clock.since:.0f} s"
+                    )
 
 
 def gang_of(pod: Tree) -> str:

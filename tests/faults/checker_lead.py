@@ -31,7 +31,11 @@ class Leaders:
             self._has_lease = True
             if _holder(step.before) != _holder(step.after):
                 self._leader = step.revision.writer if _holder(step.after) else ""
-        elif step.revision.kind in WRITES and self._has_lease and step.revision.writer != self._leader:
+        elif (
+            step.revision.kind in WRITES
+            and self._has_lease
+            and step.revision.writer != self._leader
+        ):
             who = f"{self._leader} leads" if self._leader else "nobody leads"
             yield step.violates("two leaders", f"written by {step.revision.writer} while {who}")
 

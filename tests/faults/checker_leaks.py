@@ -20,7 +20,9 @@ class Leaks:
         self._judge = judge
         self._bounds = bounds
         self._ours: set[str] = set()  # claims, by key, whose allocation we wrote
-        self._running: dict[str, dict[tuple[str, str], tuple[float, int]]] = {}  # claim -> condition -> since
+        self._running: dict[
+            str, dict[tuple[str, str], tuple[float, int]]
+        ] = {}  # claim -> condition -> since
 
     def see(self, step: Step, scene: Scene) -> Iterator[Violation]:
         """Starts and stops clocks."""
@@ -55,7 +57,9 @@ class Leaks:
         elif not before and step.revision.writer in self._judge.ours:
             self._ours.add(step.revision.key)
 
-    def _timed(self, key: str, claim: Tree | None, *, step: Step, scene: Scene) -> Iterator[Violation]:
+    def _timed(
+        self, key: str, claim: Tree | None, *, step: Step, scene: Scene
+    ) -> Iterator[Violation]:
         holds = set(self._conditions(key, claim, scene)) if claim is not None else set()
         running = self._running.setdefault(key, {})
         for condition in [one for one in running if one not in holds]:
@@ -75,7 +79,11 @@ class Leaks:
             pod = scene.pod(uid)
             if pod is None:
                 yield "leaked", f"reserved for pod {name}, which is gone"
-            elif self._judge.is_ours(pod) and not checker_scene.node_of(pod) and not checker_scene.is_over(pod):
+            elif (
+                self._judge.is_ours(pod)
+                and not checker_scene.node_of(pod)
+                and not checker_scene.is_over(pod)
+            ):
                 yield "hoarded", f"reserved for pod {name}, which is not bound"
         if checker_scene.has_finalizer(claim):
             if owner and scene.pod(owner) is None:
@@ -101,7 +109,11 @@ def _overdue(key: str, condition: tuple[str, str], *, number: int, seconds: floa
 
 
 def _is_untold(pod: Tree) -> bool:
-    if checker_scene.node_of(pod) or checker_scene.is_over(pod) or pod["spec"].get("schedulingGates"):
+    if (
+        checker_scene.node_of(pod)
+        or checker_scene.is_over(pod)
+        or pod["spec"].get("schedulingGates")
+    ):
         return False
     if pod["metadata"].get("deletionTimestamp"):
         return False

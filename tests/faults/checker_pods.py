@@ -32,7 +32,11 @@ class Bindings:
         if step.revision.kind != "pods" or step.after is None:
             return
         before, after = checker_scene.node_of(step.before), checker_scene.node_of(step.after)
-        if before and before != after and checker_scene.uid_of(step.before or {}) == checker_scene.uid_of(step.after):
+        if (
+            before
+            and before != after
+            and checker_scene.uid_of(step.before or {}) == checker_scene.uid_of(step.after)
+        ):
             yield step.violates("moved", f"was bound to {before}, now {after or 'to nothing'}")
         if before or not after:
             return
@@ -45,9 +49,14 @@ class Bindings:
         """Nothing: bindings were judged when they happened."""
         return iter(())
 
-    def _judged(self, pod: Tree, node_name: str, *, step: Step, scene: Scene) -> Iterator[Violation]:
+    def _judged(
+        self, pod: Tree, node_name: str, *, step: Step, scene: Scene
+    ) -> Iterator[Violation]:
         if not self._judge.is_ours(pod):
-            yield step.violates("moved", f"asks for scheduler {pod['spec'].get('schedulerName')}, and was bound by us")
+            yield step.violates(
+                "moved",
+                f"asks for scheduler {pod['spec'].get('schedulerName')}, and was bound by us",
+            )
         node = scene.get("nodes", node_name)
         if node is None:
             if scene.since("nodes", node_name) < step.revision.seconds - self._bounds.visible:
@@ -63,7 +72,9 @@ class Bindings:
             yield step.violates("overcommitted", text)
         there = self._on(node_name, seconds=step.revision.seconds, scene=scene)
         uid = checker_scene.uid_of(pod)
-        for text in checker_neighbours.problems(pod, (one for one in there if checker_scene.uid_of(one) != uid)):
+        for text in checker_neighbours.problems(
+            pod, (one for one in there if checker_scene.uid_of(one) != uid)
+        ):
             yield step.violates("beside", text)
 
     def _closed(self, pod: Tree, node: Tree, *, seconds: float, scene: Scene) -> Iterator[str]:
@@ -78,9 +89,13 @@ class Bindings:
             if not checker_scene.tolerates(pod["spec"].get("tolerations") or (), taint):
                 yield f"node {name} has taint {taint['key']}"
 
-    def _overcommitted(self, pod: Tree, node: Tree, *, seconds: float, scene: Scene) -> Iterator[str]:
+    def _overcommitted(
+        self, pod: Tree, node: Tree, *, seconds: float, scene: Scene
+    ) -> Iterator[str]:
         name = node["metadata"]["name"]
-        room = {key: amount(text) for key, text in (node["status"].get("allocatable") or {}).items()}
+        room = {
+            key: amount(text) for key, text in (node["status"].get("allocatable") or {}).items()
+        }
         taken: Amounts = {}
         for one in self._on(name, seconds=seconds, scene=scene):
             _add(taken, {**demand_of(one), "pods": Fraction(1)})
@@ -92,7 +107,11 @@ class Bindings:
     def _on(self, name: str, *, seconds: float, scene: Scene) -> Iterator[Tree]:
         """The pods of a node that we had to know of."""
         for one in scene.all("pods"):
-            if checker_scene.node_of(one) == name and not checker_scene.is_over(one) and self._counts(one, seconds):
+            if (
+                checker_scene.node_of(one) == name
+                and not checker_scene.is_over(one)
+                and self._counts(one, seconds)
+            ):
                 yield one
 
     def _counts(self, pod: Tree, seconds: float) -> bool:
@@ -120,7 +139,11 @@ class Allocations:
             return
         for uid, name in checker_scene.users_of(step.before).items():
             pod = scene.pod(uid)
-            is_running = pod is not None and checker_scene.node_of(pod) != "" and not checker_scene.is_over(pod)
+            is_running = (
+                pod is not None
+                and checker_scene.node_of(pod) != ""
+                and not checker_scene.is_over(pod)
+            )
             if is_running and (uid not in checker_scene.users_of(step.after) or not after):
                 yield step.violates("changed", f"taken from pod {name}, which is bound")
 
@@ -165,7 +188,9 @@ def _volume_problems(pod: Tree, node: Tree, scene: Scene) -> Iterator[str]:
 def _missing_mappings(pod: Tree, node: Tree) -> Iterator[str]:
     """Extended resources that the node does not count itself must be served by a claim, container by container."""
     counted = node["status"].get("allocatable") or {}
-    told = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
+    told = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get(
+        "requestMappings"
+    ) or ()
     mapped = {(one["containerName"], one["resourceName"]) for one in told}
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
         for resource, text in _requests(container).items():
@@ -214,7 +239,10 @@ def _add(total: Amounts, more: Amounts) -> None:
 
 
 def _larger(one: Amounts, other: Amounts) -> Amounts:
-    return {name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0))) for name in {*one, *other}}
+    return {
+        name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0)))
+        for name in {*one, *other}
+    }
 
 
 def reaches(selector: Tree | None, node: Tree) -> bool:
@@ -227,7 +255,10 @@ def reaches(selector: Tree | None, node: Tree) -> bool:
 def _picks(term: Tree, node: Tree) -> bool:
     labels = node["metadata"].get("labels") or {}
     fields = {"metadata.name": node["metadata"]["name"]}
-    tests = [*_tests(term.get("matchExpressions"), labels), *_tests(term.get("matchFields"), fields)]
+    tests = [
+        *_tests(term.get("matchExpressions"), labels),
+        *_tests(term.get("matchFields"), fields),
+    ]
     return bool(tests) and all(tests)
 
 

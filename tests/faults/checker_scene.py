@@ -57,7 +57,9 @@ class Step(NamedTuple):
 
     def violates(self, rule: str, text: str) -> Violation:
         """A violation at this revision."""
-        return Violation(rule, self.revision.number, f"{self.revision.kind} {self.revision.key}: {text}")
+        return Violation(
+            rule, self.revision.number, f"{self.revision.kind} {self.revision.key}: {text}"
+        )
 
 
 class Scene:
@@ -168,7 +170,10 @@ def device_of(result: Tree) -> DeviceKey:
 def claims_of(pod: Tree) -> Iterator[tuple[str, str | None]]:
     """The claims a pod uses: its own name for it, and the claim's; None while no claim has been made."""
     status = pod.get("status") or {}
-    made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    made = {
+        one["name"]: one.get("resourceClaimName")
+        for one in status.get("resourceClaimStatuses") or ()
+    }
     for wanted in pod["spec"].get("resourceClaims") or ():
         name = wanted["name"]
         if wanted.get("resourceClaimName"):
@@ -190,4 +195,6 @@ def _accepts(toleration: Tree, taint: Tree) -> bool:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
         return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get(
+        "value", ""
+    )

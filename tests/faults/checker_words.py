@@ -21,7 +21,9 @@ class Words:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._last: dict[str, str] = {}  # pod identity -> words, "" once the condition said something else
+        self._last: dict[
+            str, str
+        ] = {}  # pod identity -> words, "" once the condition said something else
 
     def see(self, step: Step, scene: Scene) -> Iterator[Violation]:
         """Judges new events."""

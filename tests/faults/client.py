@@ -5,7 +5,6 @@ Repeats what failed for a passing reason until it is done: what the campaign wan
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 from pathlib import Path
@@ -13,8 +12,10 @@ from typing import Any, Final
 
 import aiohttp
 
+from tests.support.waiting import comes_true_within
+
 Tree = dict[str, Any]
-TRIES: Final = 60
+GIVE_UP_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.5
 MERGE: Final = "application/merge-patch+json"
 
@@ -34,7 +35,9 @@ class Client:
     async def __aenter__(self) -> Client:
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=16)
         timeout = aiohttp.ClientTimeout(total=15)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=self._headers)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, headers=self._headers
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -66,18 +69,26 @@ class Client:
 
     async def _done(self, method: str, path: str, tree: Tree, *, accepted: tuple[int, ...]) -> bool:
         kind = MERGE if method == "PATCH" else "application/json"
-        last = ""
-        for _ in range(TRIES):
+        failures: list[str] = []
+        statuses: list[int] = []
+
+        async def is_answered() -> bool:
             try:
                 async with self._session.request(
                     method, self._url + path, data=json.dumps(tree), headers={"Content-Type": kind}
                 ) as answer:
                     if answer.status < 300 or answer.status in accepted:
-                        return answer.status < 300
-                    last = await answer.text()
+                        statuses.append(answer.status)
+                        return True
+                    failures.append(await answer.text())
                     if 400 <= answer.status < 500 and answer.status != 429:
-                        raise Refused(f"{method} {path}: {last}")
+                        raise Refused(f"{method} {path}: {failures[-1]}")
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                last = str(error) or type(error).__name__
-            await asyncio.sleep(PAUSE_SECONDS)
-        raise Refused(f"{method} {path}: still fails after {TRIES} tries: {last}")
+                failures.append(str(error) or type(error).__name__)
+            return False
+
+        if not await comes_true_within(is_answered, seconds=GIVE_UP_SECONDS, pause=PAUSE_SECONDS):
+            raise Refused(
+                f"{method} {path}: still fails after {len(failures)} tries: {failures[-1]}"
+            )
+        return statuses[-1] < 300

@@ -42,14 +42,23 @@ def volumes(node: str) -> list[Tree]:
         "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}},
     }
     return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{node}-{index}"}, "spec": spec}
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{node}-{index}"},
+            "spec": spec,
+        }
         for index in range(PER_NODE)
     ]
 
 
 def of_pod() -> Tree:
     """The volume of a pod, with a claim of its own."""
-    spec = {"storageClassName": CLASS, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {
+        "storageClassName": CLASS,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     return {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
 
 

@@ -6,13 +6,13 @@ half of the devices, a priority. All choices follow from a seed.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import Any, Final
 
-from tests.faults import client, estate, history
+from tests.faults import client, history, objects
 from tests.faults.records import Tree
 from tests.support import live
+from tests.support.waiting import until
 
 HIGH: Final = "chaos-high"
 GROUP: Final = "/apis/dovetail.dev/v1alpha1"
@@ -27,7 +27,9 @@ SIZES: Final = (2, 3, 4)
 class Gangs:
     """The users."""
 
-    def __init__(self, api: client.Client, recorder: history.Recorder, *, chance: random.Random) -> None:
+    def __init__(
+        self, api: client.Client, recorder: history.Recorder, *, chance: random.Random
+    ) -> None:
         self._api = api
         self._recorder = recorder
         self._chance = chance
@@ -42,11 +44,11 @@ class Gangs:
             return
         gang = self._chance.choice(sorted(living))
         for name in living[gang]:
-            await self._api.delete(estate.path_of("pods", name))
+            await self._api.delete(objects.path_of("pods", name))
 
     def _living(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for pod in history.find(self._recorder, "pods", estate.NAMESPACE):
+        for pod in history.find(self._recorder, "pods", objects.NAMESPACE):
             labels = pod["metadata"].get("labels") or {}
             if labels.get("shape") == "gang" and not pod["metadata"].get("deletionTimestamp"):
                 found.setdefault(labels["dovetail.dev/gang"], []).append(pod["metadata"]["name"])
@@ -59,7 +61,7 @@ class Gangs:
         gang, queue = f"g{self._count}", self._chance.choice(NAMES)
         for number in range(size):
             tree = _pod(f"{gang}-{number}", gang, size, queue=queue, is_high=is_high)
-            await self._api.create(estate.path_of("pods"), tree)
+            await self._api.create(objects.path_of("pods"), tree)
             self.created += 1
 
 
@@ -67,7 +69,7 @@ def _pod(name: str, gang: str, size: int, *, queue: str, is_high: bool) -> Tree:
     claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
     resources = {"requests": {"cpu": "250m", "memory": "1Gi"}, "claims": [{"name": "c"}]}
     spec: dict[str, Any] = {
-        "schedulerName": estate.SCHEDULER,
+        "schedulerName": objects.SCHEDULER,
         "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "none", "resources": resources}],
         "resourceClaims": claims,
@@ -77,7 +79,7 @@ def _pod(name: str, gang: str, size: int, *, queue: str, is_high: bool) -> Tree:
     labels = {"shape": "gang", "dovetail.dev/gang": gang, "dovetail.dev/gang-min": str(size)}
     labels["dovetail.dev/queue"] = queue
     notes = {"dovetail.dev/when-evicted": "end"}
-    meta = {"name": name, "namespace": estate.NAMESPACE, "labels": labels, "annotations": notes}
+    meta = {"name": name, "namespace": objects.NAMESPACE, "labels": labels, "annotations": notes}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
@@ -95,14 +97,17 @@ async def furnish(api: client.Client) -> None:
 
 async def _served(api: client.Client, queue: Tree) -> None:
     """A definition is served a moment after it was made."""
-    for _ in range(100):
+    refusals: list[str] = []
+
+    async def is_created() -> bool:
         try:
             await api.create(QUEUES, queue)
-            return
         except client.Refused as refused:
-            last = refused
-            await asyncio.sleep(0.5)
-    raise last
+            refusals.append(str(refused))
+            return False
+        return True
+
+    await until(is_created, "the server to serve queues", pause=0.5, so_far=lambda: refusals[-1])
 
 
 async def clear(api: client.Client) -> None:

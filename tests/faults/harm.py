@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.tale import Tale, selector
+from tests.faults.story import Tale, selector
 
 
 def two_pods_with_one_port(tale: Tale) -> None:
@@ -13,7 +13,10 @@ def two_pods_with_one_port(tale: Tale) -> None:
 
 
 def a_pod_beside_one_that_wants_to_be_alone(tale: Tale) -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "any"}}}
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "any"}},
+    }
     wish = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     tale.pod("hermit", affinity=wish)
     tale.bind("hermit", "b", by="two")

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from tests.faults.tale import Tale
+from tests.faults.story import Tale
 
 
 def _gang(tale: Tale, name: str, size: int) -> list[str]:
     names = [f"{name}-{number}" for number in range(size)]
     for one in names:
         tale.pod(one)
-        tale.change("pods", f"t/{one}", metadata={"labels": {"dovetail.dev/gang": name, "dovetail.dev/gang-min": "2"}})
+        tale.change(
+            "pods",
+            f"t/{one}",
+            metadata={"labels": {"dovetail.dev/gang": name, "dovetail.dev/gang-min": "2"}},
+        )
     return names
 
 
 def _yields(tale: Tale, pod: str, gang: str, *, is_ending: bool = True) -> None:
-    condition = {"type": "DisruptionTarget", "status": "True", "message": f"yields to t/gang/{gang} (Preempted): so"}
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "message": f"yields to t/gang/{gang} (Preempted): so",
+    }
     tale.change("pods", f"t/{pod}", status={"conditions": [condition]}, by="two")
     if is_ending:
-        tale.change("pods", f"t/{pod}", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, by="two")
+        tale.change(
+            "pods", f"t/{pod}", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, by="two"
+        )
 
 
 def half_a_gang_for_long(tale: Tale) -> None:

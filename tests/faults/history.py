@@ -51,7 +51,9 @@ class Recorder:
         self.objects: dict[str, dict[str, Tree]] = {kind: {} for kind in KINDS.values()}
 
     async def __aenter__(self) -> Recorder:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), read_bufsize=1 << 20)
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None), read_bufsize=1 << 20
+        )
         self._task = asyncio.create_task(self._follow())
         return self
 
@@ -98,7 +100,9 @@ class Recorder:
     async def _read(self, message: Tree) -> None:
         result = message.get("result") or {}
         if int(result.get("compact_revision", 0)):
-            self._gaps.append(f"revisions {self._next} to {result['compact_revision']} were compacted away")
+            self._gaps.append(
+                f"revisions {self._next} to {result['compact_revision']} were compacted away"
+            )
             self._next = int(result["compact_revision"])
         if message.get("error") or result.get("canceled"):
             raise aiohttp.ClientError(str(message)[:200])
@@ -127,7 +131,9 @@ class Recorder:
         is_deleted = event.get("type") == "DELETE"
         tree = known.pop(key, {}) if is_deleted else json.loads(base64.b64decode(pair["value"]))
         if not is_deleted:
-            tree["metadata"].pop("managedFields", None)  # the largest part of an object, and no fact about it
+            tree["metadata"].pop(
+                "managedFields", None
+            )  # the largest part of an object, and no fact about it
             known[key] = tree
         self._revisions.append(Revision(number, time.time(), kind, key, tree, is_deleted))
 

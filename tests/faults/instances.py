@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -13,11 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from dovetail.boot import ports, processes
+from dovetail.devcluster import free_ports, processes
 from tests.faults.proxy import Proxy
+from tests.support.waiting import comes_true_within
 
 READY_SECONDS: Final = 60.0
-POLL_SECONDS: Final = 0.1
+END_SECONDS: Final = 10.0
 LEASE: Final = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
 
 
@@ -38,14 +38,20 @@ def ours(files: Files) -> list[str]:
     return [sys.executable, "-m", "dovetail.boot.scheduler", *paths]
 
 
-# The wall clock of the process jumps by up to a day, forwards and backwards, every two seconds; steady time goes on.
+# The wall clock of the process jumps by up to a day, forwards and backwards, each time it was read so often; steady
+# time goes on.
 STEPPING: Final = """
-import datetime, runpy
+import datetime, itertools, runpy, sys
 from dovetail.boot import clocks
 STEPS = (0, 3600, -3600, 86400, 1, -86400)
+READS_PER_STEP = 20
+reads = itertools.count()
 true_now = clocks.SystemClock.now
 def stepped(self):
-    step = STEPS[int(self.monotonic() / 2) % len(STEPS)]
+    steps, rest = divmod(next(reads), READS_PER_STEP)
+    step = STEPS[steps % len(STEPS)]
+    if not rest:
+        print(f"wall clock stepped by {step} s", file=sys.stderr, flush=True)
     return true_now(self) + datetime.timedelta(seconds=step)
 clocks.SystemClock.now = stepped
 runpy.run_module("dovetail.boot.scheduler", run_name="__main__")
@@ -62,7 +68,14 @@ class Instance:
     """One replica: a process now and then, the same user always."""
 
     def __init__(
-        self, user: str, token: str, *, ca: Path, directory: Path, proxy: Proxy, command: Command = ours
+        self,
+        user: str,
+        token: str,
+        *,
+        ca: Path,
+        directory: Path,
+        proxy: Proxy,
+        command: Command = ours,
     ) -> None:
         self.user = user
         self.proxy = proxy
@@ -71,7 +84,7 @@ class Instance:
         self._ca = ca
         self._directory = directory
         self._command = command
-        self._port = ports.reserve()
+        self._port = free_ports.reserve()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -82,9 +95,10 @@ class Instance:
     def start(self, *, has_election: bool, command: Command | None = None) -> None:
         """Starts a process, in the usual way or by another command."""
         self.has_election = has_election
-        self.proxy.led_at = 0.0  # whatever an earlier process led
         files = self._files()
-        self._process = processes.start((command or self._command)(files), log=self.log, is_tethered=True)
+        self._process = processes.start(
+            (command or self._command)(files), log=self.log, is_tethered=True
+        )
 
     @property
     def is_running(self) -> bool:
@@ -93,13 +107,13 @@ class Instance:
 
     async def ready(self) -> bool:
         """Waits until the process answers; False where it ends instead, or takes for ever."""
-        for _ in range(int(READY_SECONDS / POLL_SECONDS)):
-            if self.exit_code() is not None:
-                return False
-            if await self._asked("/healthz") is not None:
-                return True
-            await asyncio.sleep(POLL_SECONDS)
-        return False
+
+        async def is_decided() -> bool:
+            return self.exit_code() is not None or await self._asked("/healthz") is not None
+
+        return (
+            await comes_true_within(is_decided, seconds=READY_SECONDS) and self.exit_code() is None
+        )
 
     def exit_code(self) -> int | None:
         """How the process ended; None while it runs."""
@@ -124,11 +138,8 @@ class Instance:
             return
         assert self._process is not None
         self._process.terminate()
-        for _ in range(100):
-            if self._process.poll() is not None:
-                return
-            await asyncio.sleep(POLL_SECONDS)
-        self.kill()
+        if not await comes_true_within(lambda: not self.is_running, seconds=END_SECONDS):
+            self.kill()
 
     async def consistent(self) -> dict[str, Any] | None:
         """What the scheduler finds when it compares its picture with a fresh list; None where it does not answer."""
@@ -150,8 +161,13 @@ class Instance:
             return None
 
     def _files(self) -> Files:
-        kubeconfig, configuration = (self._directory / f"{self.user}.{name}" for name in ("kubeconfig", "config"))
-        place = {"server": f"https://127.0.0.1:{self.proxy.port}", "certificate-authority": str(self._ca)}
+        kubeconfig, configuration = (
+            self._directory / f"{self.user}.{name}" for name in ("kubeconfig", "config")
+        )
+        place = {
+            "server": f"https://127.0.0.1:{self.proxy.port}",
+            "certificate-authority": str(self._ca),
+        }
         named = {
             "apiVersion": "v1",
             "kind": "Config",

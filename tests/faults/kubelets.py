@@ -9,7 +9,7 @@ import asyncio
 import datetime
 from typing import Final
 
-from tests.faults import checker_scene, client, estate, history
+from tests.faults import checker_scene, client, history, objects
 from tests.faults.records import Tree
 
 RENEW_SECONDS: Final = 10.0
@@ -46,13 +46,22 @@ class Kubelets:
 
     async def _do(self, pod: Tree, step: str) -> None:
         uid, name = checker_scene.uid_of(pod), pod["metadata"]["name"]
-        path = estate.path_of("pods", name, namespace=pod["metadata"]["namespace"])
+        path = objects.path_of("pods", name, namespace=pod["metadata"]["namespace"])
         try:
             if step == "run":
-                ready = [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")]
-                kept = [one for one in pod["status"].get("conditions") or () if one["type"] == "PodScheduled"]
+                ready = [
+                    {"type": kind, "status": "True"}
+                    for kind in ("Initialized", "ContainersReady", "Ready")
+                ]
+                kept = [
+                    one
+                    for one in pod["status"].get("conditions") or ()
+                    if one["type"] == "PodScheduled"
+                ]
                 status = {"phase": "Running", "startTime": _now(), "conditions": [*kept, *ready]}
-                await self._api.patch(f"{path}/status", {"metadata": {"uid": uid}, "status": status})
+                await self._api.patch(
+                    f"{path}/status", {"metadata": {"uid": uid}, "status": status}
+                )
             else:
                 await self._api.delete(path, grace=0, uid=uid)
         finally:
@@ -60,16 +69,23 @@ class Kubelets:
 
     async def _renew_all(self) -> None:
         while True:
-            await asyncio.gather(*(self._renew(name) for name in estate.NODES if name not in self.silent))
+            await asyncio.gather(
+                *(self._renew(name) for name in objects.NODES if name not in self.silent)
+            )
             await asyncio.sleep(RENEW_SECONDS)
 
     async def _renew(self, name: str) -> None:
-        path = estate.path_of("leases", namespace=LEASES)
+        path = objects.path_of("leases", namespace=LEASES)
         moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": moment}
         if not await self._api.patch(f"{path}/{name}", {"spec": spec}):
             meta = {"name": name, "namespace": LEASES}
-            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": meta,
+                "spec": spec,
+            }
             await self._api.create(path, lease)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Final, NamedTuple
 
-from tests.faults import asked
+from tests.faults import request_classes
 
 BEFORE: Final = "reset before"  # the server never saw the request
 AFTER: Final = "answer lost"  # the server did what was asked, nobody was told
@@ -42,7 +42,8 @@ class Plan(NamedTuple):
     requests: Rates
     lines: dict[str, float]  # faults of single watch lines
     slow_seconds: float = 0.4
-    stall_seconds: float = 1.5
+    stall_lines: int = 3  # how many events wait behind one that stalls its watch
+    stall_seconds: float = 1.5  # at most
     hold_seconds: float = 0.5  # how long an event waits for one to overtake it
     burst: int = 3  # failures in a row after a 5xx
 
@@ -53,7 +54,7 @@ QUIET: Final = Plan({}, {})
 def stormy(rate: float = 0.15, *, openings: float = 0.4, lines: float = 0.05) -> Plan:
     """Every fault on every request it can strike: in total `rate` per request, others for watches, which are few."""
     requests: Rates = {}
-    for what in asked.CLASSES:
+    for what in request_classes.CLASSES:
         kinds = ON_OPENING if what == "watch" else ANY_REQUEST
         if what in ("claim", "claim-status", "lease"):
             kinds = (*kinds, *CONFLICTS)

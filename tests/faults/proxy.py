@@ -11,18 +11,22 @@ import contextlib
 import json
 import random
 import ssl
-import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import aiohttp
 from aiohttp import web
 
-from tests.faults import asked, plans, streams
+from tests.faults import plans, request_classes, streams
 from tests.faults.injected import Log
+from tests.support.waiting import comes_true_within
 
-NOT_FORWARDED: Final = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding"})
-NOT_RETURNED: Final = frozenset({"connection", "content-length", "transfer-encoding", "content-encoding", "keep-alive"})
+NOT_FORWARDED: Final = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
+)
+NOT_RETURNED: Final = frozenset(
+    {"connection", "content-length", "transfer-encoding", "content-encoding", "keep-alive"}
+)
 REASONS: Final = {
     409: "Conflict",
     410: "Expired",
@@ -73,7 +77,7 @@ class Proxy:
         self.trap: Trap | None = None
         self.writes = 0
         self.requests = 0
-        self.led_at = 0.0  # when the server last took a lease from this client
+        self.leases = 0  # how often the server took a lease from this client
         self.port = 0
         self.bugs: list[str] = []
         self._open = asyncio.Event()  # closed during a blackhole
@@ -86,11 +90,15 @@ class Proxy:
     async def __aenter__(self) -> Proxy:
         connector = aiohttp.TCPConnector(ssl=self._trust if self._trust else True, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=True)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=True
+        )
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", self._handle)
         # A client that goes away takes its watches along; what else it asked for goes on as it would on a real wire.
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._serving)
         await site.start()
@@ -112,11 +120,12 @@ class Proxy:
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def blackhole(self, seconds: float) -> None:
-        """For so long nothing gets through: requests hang, then break; watches fall silent."""
+    async def blackhole(self, *, requests: int, at_most: float = 10.0) -> None:
+        """Nothing gets through until so many requests hang, which then break; watches fall silent meanwhile."""
         self._log.add(plans.BLACKHOLE, "all")
         self._open.clear()
-        await asyncio.sleep(seconds)
+        last = self.requests + requests
+        await comes_true_within(lambda: self.requests >= last, seconds=at_most)
         self._open.set()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -130,7 +139,7 @@ class Proxy:
             raise
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
-        wanted = asked.read(request.method, request.path, request.query)
+        wanted = request_classes.read(request.method, request.path, request.query)
         self.requests += 1
         body = await request.read()
         if not self._open.is_set():
@@ -144,7 +153,7 @@ class Proxy:
         exchange.add_done_callback(self._under_way.discard)
         return await asyncio.shield(exchange)
 
-    def _drawn(self, wanted: asked.Asked) -> str:
+    def _drawn(self, wanted: request_classes.Asked) -> str:
         """The fault for this request: what a burst left over, or chance."""
         if self._burst.get(wanted.what):
             return self._burst[wanted.what].pop()
@@ -154,7 +163,7 @@ class Proxy:
         return kind
 
     async def _exchange(
-        self, request: web.Request, wanted: asked.Asked, *, body: bytes, kind: str
+        self, request: web.Request, wanted: request_classes.Asked, *, body: bytes, kind: str
     ) -> web.StreamResponse:
         if kind:
             self._log.add(kind, wanted.what, wanted.target)
@@ -166,7 +175,7 @@ class Proxy:
             await self._touch(request, wanted)
         if kind == plans.SLOW and self._chance.random() < 0.5:
             await asyncio.sleep(self._chance.random() * self.plan.slow_seconds)
-        if wanted.what in asked.PLACING:
+        if wanted.what in request_classes.PLACING:
             self.writes += 1
             if self._springs(wanted, self.writes, is_before=True):
                 return _reset(request)
@@ -175,8 +184,10 @@ class Proxy:
         if answer is None:
             return _reset(request)
         if wanted.what == "lease" and request.method != "GET" and answer.status < 300:
-            self.led_at = time.monotonic()
-        if wanted.what in asked.PLACING and self._springs(wanted, number, is_before=False):
+            self.leases += 1
+        if wanted.what in request_classes.PLACING and self._springs(
+            wanted, number, is_before=False
+        ):
             return _reset(request)
         if not self._open.is_set() or kind == plans.AFTER:
             return _reset(request)
@@ -186,9 +197,14 @@ class Proxy:
             return await _truncated(request, answer)
         return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
-    def _springs(self, wanted: asked.Asked, number: int, *, is_before: bool) -> bool:
+    def _springs(self, wanted: request_classes.Asked, number: int, *, is_before: bool) -> bool:
         trap = self.trap
-        if trap is None or trap.is_before != is_before or number < trap.write or trap.what not in ("", wanted.what):
+        if (
+            trap is None
+            or trap.is_before != is_before
+            or number < trap.write
+            or trap.what not in ("", wanted.what)
+        ):
             return False
         self.trap = None
         trap.spring(f"{wanted.what} {wanted.target}")
@@ -199,24 +215,38 @@ class Proxy:
         assert self._session is not None
         try:
             async with self._session.request(
-                request.method, self._server + request.path_qs, headers=_forwarded(request), data=body or None
+                request.method,
+                self._server + request.path_qs,
+                headers=_forwarded(request),
+                data=body or None,
             ) as response:
-                headers = {name: text for name, text in response.headers.items() if name.lower() not in NOT_RETURNED}
+                headers = {
+                    name: text
+                    for name, text in response.headers.items()
+                    if name.lower() not in NOT_RETURNED
+                }
                 return Answer(response.status, headers, await response.read())
         except (aiohttp.ClientError, OSError):
             return None
 
-    async def _touch(self, request: web.Request, wanted: asked.Asked) -> None:
+    async def _touch(self, request: web.Request, wanted: request_classes.Asked) -> None:
         """Changes the object just before the client does."""
         assert self._session is not None
         path = request.path.removesuffix("/status")
         patch = {"metadata": {"annotations": {"faults.dovetail.dev/touched": str(self.requests)}}}
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/merge-patch+json"}
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "Content-Type": "application/merge-patch+json",
+        }
         if wanted.name:
-            async with self._session.patch(self._server + path, data=json.dumps(patch), headers=headers) as response:
+            async with self._session.patch(
+                self._server + path, data=json.dumps(patch), headers=headers
+            ) as response:
                 await response.read()
 
-    async def _watch(self, request: web.Request, wanted: asked.Asked, *, kind: str) -> web.StreamResponse:
+    async def _watch(
+        self, request: web.Request, wanted: request_classes.Asked, *, kind: str
+    ) -> web.StreamResponse:
         if kind:
             self._log.add(kind, wanted.what, wanted.target)
         if kind == plans.BEFORE:
@@ -229,16 +259,22 @@ class Proxy:
             return await _gone(request)
         assert self._session is not None
         try:
-            async with self._session.get(self._server + request.path_qs, headers=_forwarded(request)) as response:
+            async with self._session.get(
+                self._server + request.path_qs, headers=_forwarded(request)
+            ) as response:
                 return await self._carried(request, response, wanted)
         except (aiohttp.ClientError, OSError, streams.Broken):
             return _reset(request)
 
     async def _carried(
-        self, request: web.Request, response: aiohttp.ClientResponse, wanted: asked.Asked
+        self, request: web.Request, response: aiohttp.ClientResponse, wanted: request_classes.Asked
     ) -> web.StreamResponse:
         if response.status != 200:
-            headers = {name: text for name, text in response.headers.items() if name.lower() not in NOT_RETURNED}
+            headers = {
+                name: text
+                for name, text in response.headers.items()
+                if name.lower() not in NOT_RETURNED
+            }
             return web.Response(status=response.status, headers=headers, body=await response.read())
         answer = web.StreamResponse(headers={"Content-Type": response.headers["Content-Type"]})
         answer.enable_chunked_encoding()
@@ -255,7 +291,9 @@ class Proxy:
 
 
 def _forwarded(request: web.Request) -> dict[str, str]:
-    return {name: text for name, text in request.headers.items() if name.lower() not in NOT_FORWARDED}
+    return {
+        name: text for name, text in request.headers.items() if name.lower() not in NOT_FORWARDED
+    }
 
 
 def _reset(request: web.Request) -> web.Response:

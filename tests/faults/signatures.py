@@ -17,7 +17,9 @@ from typing import Final, NamedTuple
 from tests.faults.records import History, Revision, Tree, with_writers
 
 SIGNED: Final = ("resourceclaims", "pods", "leases")
-SLACK_SECONDS: Final = 10.0  # the recorder may see a write so much later than it happened, on a busy machine
+SLACK_SECONDS: Final = (
+    10.0  # the recorder may see a write so much later than it happened, on a busy machine
+)
 _GROUPS: Final = {
     "": ["pods", "pods/status", "pods/binding", "pods/eviction", "events"],
     "resource.k8s.io": ["resourceclaims", "resourceclaims/status"],
@@ -34,7 +36,9 @@ POLICY: Final[Tree] = {
         {"level": "None", "namespaces": ["kube-node-lease"]},
         {
             "level": "RequestResponse",
-            "resources": [{"group": group, "resources": resources} for group, resources in _GROUPS.items()],
+            "resources": [
+                {"group": group, "resources": resources} for group, resources in _GROUPS.items()
+            ],
         },
         {"level": "None"},
     ],
@@ -66,7 +70,9 @@ class Request(NamedTuple):
         """Whether it may have written something that its answer does not number: bindings, deletions, failures."""
         if self.code >= 500 or not self.code:
             return True
-        if self.act == "bind" and self.code == 409:  # a server that lost its store tries again, and meets its own write
+        if (
+            self.act == "bind" and self.code == 409
+        ):  # a server that lost its store tries again, and meets its own write
             return True
         return self.code < 300 and self.act != "write"
 
@@ -75,7 +81,11 @@ def flags(directory: Path) -> tuple[str, ...]:
     """Writes the policy; the flags that make the API server log by it."""
     policy = directory / "audit-policy.json"
     policy.write_text(json.dumps(POLICY), encoding="utf-8")
-    return f"--audit-policy-file={policy}", f"--audit-log-path={log_of(directory)}", "--audit-log-maxsize=0"
+    return (
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={log_of(directory)}",
+        "--audit-log-maxsize=0",
+    )
 
 
 def log_of(directory: Path) -> Path:
@@ -107,7 +117,9 @@ def signed(history: History, requests: Iterable[Request]) -> History:
     others: dict[tuple[str, str], list[Request]] = {}
     for request in sorted(requests, key=lambda one: one.ended):
         if request.version and request.code < 300:
-            writers.setdefault(request.version, request.user)  # who changed nothing is answered with an old version
+            writers.setdefault(
+                request.version, request.user
+            )  # who changed nothing is answered with an old version
         if request.is_told_otherwise:
             others.setdefault((request.kind, request.key), []).append(request)
     gaps = list(history.gaps)
@@ -125,7 +137,9 @@ def signed(history: History, requests: Iterable[Request]) -> History:
             writers[revision.number] = users.pop()
         else:
             what = "nobody" if not users else " or ".join(sorted(users))
-            gaps.append(f"revision {revision.number} of {revision.kind} {revision.key} was written by {what}")
+            gaps.append(
+                f"revision {revision.number} of {revision.kind} {revision.key} was written by {what}"
+            )
     return history._replace(revisions=with_writers(history.revisions, writers), gaps=tuple(gaps))
 
 

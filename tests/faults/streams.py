@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.faults import plans
 from tests.faults.injected import Log
+from tests.support.waiting import comes_true_within
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -49,7 +50,9 @@ def read(data: bytes) -> Line:
 class Stream:
     """One watch on its way to the client."""
 
-    def __init__(self, write: Write, *, plan: Callable[[], plans.Plan], chance: random.Random, log: Log) -> None:
+    def __init__(
+        self, write: Write, *, plan: Callable[[], plans.Plan], chance: random.Random, log: Log
+    ) -> None:
         self._write = write
         self._plan = plan  # asked for each line: plans change while a watch goes on
         self._chance = chance
@@ -89,7 +92,9 @@ class Stream:
             await self._write(line.data * 2)
         elif kind == plans.STALLED:
             self._log.add(kind, "watch", target)
-            await asyncio.sleep(plan.stall_seconds)
+            await comes_true_within(
+                lambda: self._queue.qsize() >= plan.stall_lines, seconds=plan.stall_seconds
+            )
             await self._write(line.data)
         else:
             await self._overtaken(line, kind, target=target)
@@ -112,7 +117,9 @@ class Stream:
             if line.type == "BOOKMARK":
                 await self._write(held.data + data)
                 return
-            if line.key == held.key and kind == plans.LATE:  # what follows on it must not overtake it
+            if (
+                line.key == held.key and kind == plans.LATE
+            ):  # what follows on it must not overtake it
                 await self._write(held.data + data)
                 return
             await self._write(data)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.boot import kubeparts
-from tests.faults import campaign, field, instances
+from dovetail.devcluster import kube_binaries
+from tests.faults import campaign, campaign_cluster, instances
 from tests.support import cluster
 
 LEAST_FAULTS = 500
@@ -25,19 +25,27 @@ def test_no_fault_does_harm(tmp_path: Path) -> None:
 
 
 SMALL = campaign.Sizes(
-    storm_faults=120, kills=8, gang_kills=4, restarts=1, stops=1, replica_kills=1, rival_seconds=8.0, clock_seconds=8.0
+    storm_faults=120,
+    kills=8,
+    gang_kills=4,
+    restarts=1,
+    stops=1,
+    replica_kills=1,
+    rival_writes=80,
+    clock_writes=80,
 )
 
 
 @pytest.mark.slow
+@pytest.mark.skew
 def test_no_fault_does_harm_on_the_older_version(tmp_path: Path) -> None:
-    report = fought(tmp_path, SMALL, seed=2, version=kubeparts.VERSIONS[-1])
+    report = fought(tmp_path, SMALL, seed=2, version=cluster.OLDER)
     assert not report.violations, "\n".join(map(str, report.violations))
     assert report.pods_placed > 20
 
 
 UNFENCED = """
-from dovetail.loops import election
+from dovetail.live.election import leader_election as election
 election.Fence.remaining = lambda self: 60.0  # whatever the lease says
 election.Fence.check = lambda self: None
 import runpy
@@ -54,7 +62,14 @@ def unfenced(files: instances.Files) -> list[str]:
 @pytest.mark.slow
 def test_a_scheduler_without_its_fence_is_caught(tmp_path: Path) -> None:
     sizes = campaign.Sizes(
-        storm_faults=0, kills=0, gang_kills=0, restarts=0, stops=3, replica_kills=0, rival_seconds=0, clock_seconds=0
+        storm_faults=0,
+        kills=0,
+        gang_kills=0,
+        restarts=0,
+        stops=3,
+        replica_kills=0,
+        rival_writes=0,
+        clock_writes=0,
     )
     report = fought(tmp_path, sizes, seed=1, command=unfenced)
     assert "two leaders" in {found.rule for found in report.violations}
@@ -66,7 +81,9 @@ def fought(
     *,
     seed: int,
     command: instances.Command = instances.ours,
-    version: str = kubeparts.DEFAULT,
+    version: str = kube_binaries.DEFAULT,
 ) -> campaign.Report:
-    with cluster.private_plane(version, **field.options(directory)) as plane:
-        return asyncio.run(campaign.Campaign(plane, directory, seed=seed, command=command).run(sizes))
+    with cluster.private_plane(version, **campaign_cluster.options(directory)) as plane:
+        return asyncio.run(
+            campaign.Campaign(plane, directory, seed=seed, command=command).run(sizes)
+        )

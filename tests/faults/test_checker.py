@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import checker, checker_pods, checker_scene, harm, harm_gangs, records
-from tests.faults.tale import Tale, partition, selector, share, shareable
+from tests.faults.story import Tale, partition, selector, share, shareable
 
 JUDGE = checker_scene.Judge(frozenset({"one", "two"}))
 COUNTERS = [{"name": "set", "counters": {"slices": {"value": "7"}}}]
@@ -22,7 +22,12 @@ def cluster() -> Tale:
     for node in ("a", "b"):
         tale.node(node)
         devices = [{"name": "gpu-0"}, {"name": "gpu-1"}, shareable("wide", "80Gi")]
-        devices += [partition("half-0", 3), partition("half-1", 3), partition("half-2", 3), partition("all", 7)]
+        devices += [
+            partition("half-0", 3),
+            partition("half-1", 3),
+            partition("half-2", 3),
+            partition("all", 7),
+        ]
         tale.pool(node, devices, counters=COUNTERS)
     tale.lead("one")
     return tale
@@ -32,7 +37,11 @@ def story() -> Tale:
     """A bit of everything, all of it right."""
     tale = cluster()
     for name in ("train", "left", "right", "part", "slice", "late"):
-        tale.pod(name, claims=("both",) if name in ("left", "right") else (name,), asks={"cpu": "2", "memory": "4Gi"})
+        tale.pod(
+            name,
+            claims=("both",) if name in ("left", "right") else (name,),
+            asks={"cpu": "2", "memory": "4Gi"},
+        )
         if name not in ("left", "right"):
             tale.claim(name, owner=name)
     tale.claim("both")
@@ -76,7 +85,9 @@ def test_a_violation_names_its_revision() -> None:
     assert "t/late, t/thief" in found.text
 
 
-def more(tale: Tale, *results: records.Tree, node: str = "a", by: str = "two", name: str = "extra") -> None:
+def more(
+    tale: Tale, *results: records.Tree, node: str = "a", by: str = "two", name: str = "extra"
+) -> None:
     """One more pod, allocated and bound."""
     tale.pod(name, claims=(name,))
     tale.claim(name, owner=name)
@@ -120,7 +131,8 @@ def a_device_withdrawn_long_ago(tale: Tale) -> None:
 def taint_rule(tale: Tale, effect: str = "NoExecute") -> None:
     taint = {"key": "broken", "effect": effect}
     tale.put(
-        "devicetaintrules", {"metadata": {"name": "rule"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": taint}}
+        "devicetaintrules",
+        {"metadata": {"name": "rule"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": taint}},
     )
     tale.wait(30)
 
@@ -173,7 +185,12 @@ def a_pod_without_an_answer(tale: Tale) -> None:
 
 def a_pod_refused_without_a_reason(tale: Tale) -> None:
     tale.pod("forgotten")
-    tale.change("pods", "t/forgotten", status={"conditions": [{"type": "PodScheduled", "status": "False"}]}, by="two")
+    tale.change(
+        "pods",
+        "t/forgotten",
+        status={"conditions": [{"type": "PodScheduled", "status": "False"}]},
+        by="two",
+    )
 
 
 def a_reservation_for_a_pod_that_went(tale: Tale) -> None:
@@ -264,11 +281,15 @@ def another_allocation_in_place(tale: Tale) -> None:
 
 
 def devices_taken_from_a_bound_pod(tale: Tale) -> None:
-    tale.change("resourceclaims", "t/late", status={"allocation": None, "reservedFor": []}, by="two")
+    tale.change(
+        "resourceclaims", "t/late", status={"allocation": None, "reservedFor": []}, by="two"
+    )
 
 
 def a_reservation_taken_from_a_bound_pod(tale: Tale) -> None:
-    tale.change("resourceclaims", "t/both", status={"reservedFor": [tale.reference("left")]}, by="two")
+    tale.change(
+        "resourceclaims", "t/both", status={"reservedFor": [tale.reference("left")]}, by="two"
+    )
 
 
 def the_same_words_again(tale: Tale) -> None:
@@ -308,7 +329,11 @@ MUTATIONS: dict[str, list[Change]] = {
     "unreserved": [an_allocation_for_nobody, an_allocation_for_nobody_that_ended_too_late],
     "hoarded": [a_pod_that_waits_on_its_devices],
     "untold": [a_pod_without_an_answer, a_pod_refused_without_a_reason],
-    "leaked": [a_reservation_for_a_pod_that_went, a_finalizer_after_the_pod_went, a_deleted_claim_that_stays],
+    "leaked": [
+        a_reservation_for_a_pod_that_went,
+        a_finalizer_after_the_pod_went,
+        a_deleted_claim_that_stays,
+    ],
     "unready": [
         a_binding_before_the_allocation,
         a_binding_before_the_claim,
@@ -326,14 +351,20 @@ MUTATIONS: dict[str, list[Change]] = {
     "in vain": [harm_gangs.a_gang_that_does_not_start_after_all],
     "beside": [harm.two_pods_with_one_port, harm.a_pod_beside_one_that_wants_to_be_alone],
     "moved": [a_second_binding, a_pod_of_another_scheduler],
-    "changed": [another_allocation_in_place, devices_taken_from_a_bound_pod, a_reservation_taken_from_a_bound_pod],
+    "changed": [
+        another_allocation_in_place,
+        devices_taken_from_a_bound_pod,
+        a_reservation_taken_from_a_bound_pod,
+    ],
     "noisy": [the_same_words_again],
     "two leaders": [a_write_of_the_one_that_led_before, a_write_after_the_lease_was_given_back],
 }
 CASES = [(rule, change) for rule, changes in MUTATIONS.items() for change in changes]
 
 
-@pytest.mark.parametrize(("rule", "change"), CASES, ids=[f"{rule}-{change.__name__}" for rule, change in CASES])
+@pytest.mark.parametrize(
+    ("rule", "change"), CASES, ids=[f"{rule}-{change.__name__}" for rule, change in CASES]
+)
 def test_harm_is_noticed(rule: str, change: Change) -> None:
     tale = story()
     change(tale)
@@ -401,7 +432,12 @@ def other_words(tale: Tale) -> None:
 def words_again_after_others_that_came_without_an_event(tale: Tale) -> None:
     tale.pod("poor")
     tale.refuse("poor", "no room", by="two")
-    other = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "less room still"}
+    other = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "less room still",
+    }
     tale.change("pods", "t/poor", status={"conditions": [other]}, by="two")
     tale.refuse("poor", "no room", by="two")
 
@@ -420,7 +456,12 @@ def extended_resources_served_by_a_claim(tale: Tale) -> None:
     tale.claim("early-made", owner="early")
     tale.allocate("early-made", {"device": "gpu-1"}, pods=("early",), node="a", by="two")
     mapping = {"containerName": "main", "resourceName": "gpu.example.com/whole", "requestName": "r"}
-    status = {"extendedResourceClaimStatus": {"resourceClaimName": "early-made", "requestMappings": [mapping]}}
+    status = {
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": "early-made",
+            "requestMappings": [mapping],
+        }
+    }
     tale.change("pods", "t/early", status=status, by="two")
     tale.bind("early", "a", by="two")
 
@@ -466,7 +507,10 @@ def test_a_pod_asks_for_its_largest_moment() -> None:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 
     sidecar = container("1", restartPolicy="Always")
-    spec: records.Tree = {"containers": [container("2"), container("500m")], "initContainers": [sidecar]}
+    spec: records.Tree = {
+        "containers": [container("2"), container("500m")],
+        "initContainers": [sidecar],
+    }
     assert checker_pods.demand_of({"spec": spec}) == {"cpu": Fraction(7, 2)}
     spec["initContainers"] = [container("9"), sidecar, container("5")]
     assert checker_pods.demand_of({"spec": spec}) == {"cpu": 9}

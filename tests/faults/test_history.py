@@ -8,24 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import client, estate, field, history, records, signatures
+from tests.faults import campaign_cluster, client, history, objects, records, signatures
 from tests.faults.signatures import Request
-from tests.faults.tale import Tale
+from tests.faults.story import Tale
 from tests.support import cluster
 
 
 @pytest.mark.slow
-def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(tmp_path: Path) -> None:
-    with cluster.private_plane(**field.options(tmp_path)) as plane:
+def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(
+    tmp_path: Path,
+) -> None:
+    with cluster.private_plane(**campaign_cluster.options(tmp_path)) as plane:
 
         async def main() -> records.History:
-            people = client.Client(plane.url, ca=plane.ca, token=field.TOKENS["people"])
-            rival = client.Client(plane.url, ca=plane.ca, token=field.TOKENS["rival"])
+            people = client.Client(plane.url, ca=plane.ca, token=campaign_cluster.TOKENS["people"])
+            rival = client.Client(plane.url, ca=plane.ca, token=campaign_cluster.TOKENS["rival"])
             async with people, rival, history.Recorder(plane.etcd_port) as recorder:
                 await lives(people, rival, restart=plane.restart_etcd)
                 recorded = await recorder.finish()
                 listed = await people.get("/api/v1/nodes")
-                assert set(recorder.objects["nodes"]) == {node["metadata"]["name"] for node in listed["items"]}
+                assert set(recorder.objects["nodes"]) == {
+                    node["metadata"]["name"] for node in listed["items"]
+                }
                 return recorded
 
         whole = signatures.signed(asyncio.run(main()), signatures.read(signatures.log_of(tmp_path)))
@@ -34,7 +38,9 @@ def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(tmp
     assert told[0] == ("people", False)
     assert told[1] == ("rival", False)  # the binding
     assert told[-1][1]
-    bound = [one.object["spec"].get("nodeName") for one in whole.revisions if one.key == "default/p"]
+    bound = [
+        one.object["spec"].get("nodeName") for one in whole.revisions if one.key == "default/p"
+    ]
     assert bound[:2] == [None, "whole-1"]
     numbers = [one.number for one in whole.revisions]
     assert numbers == sorted(set(numbers))
@@ -46,17 +52,17 @@ async def lives(people: client.Client, rival: client.Client, *, restart: object)
     """Two nodes, a pod that is bound by somebody else, a restart, and the end of most of it."""
     assert callable(restart)
     for name in ("whole-1", "whole-2"):
-        await people.create(estate.path_of("nodes"), estate.node(name))
+        await people.create(objects.path_of("nodes"), objects.node(name))
     spec = {"containers": [{"name": "c", "image": "none"}], "schedulerName": "nobody"}
     about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-    pods = estate.path_of("pods", namespace="default")
+    pods = objects.path_of("pods", namespace="default")
     await people.create(pods, about)
     place = {"apiVersion": "v1", "kind": "Node", "name": "whole-1"}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": place}
     await rival.create(f"{pods}/p/binding", binding)
     restart()
     await people.delete(f"{pods}/p", grace=0)
-    await people.delete(estate.path_of("nodes", "whole-2"))
+    await people.delete(objects.path_of("nodes", "whole-2"))
 
 
 def request(user: str, key: str, **more: object) -> Request:
@@ -150,4 +156,9 @@ def test_a_half_written_line_of_the_log_is_left_out(tmp_path: Path) -> None:
     text = json.dumps(entry)
     (tmp_path / "audit.log").write_text(f"{text}\n{text[:40]}", encoding="utf-8")
     (found,) = signatures.read(signatures.log_of(tmp_path))
-    assert (found.user, found.key, found.version, found.ended - found.began) == ("one", "t/p", 7, 1.0)
+    assert (found.user, found.key, found.version, found.ended - found.began) == (
+        "one",
+        "t/p",
+        7,
+        1.0,
+    )

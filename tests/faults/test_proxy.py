@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.faults import asked, plans, proxy
+from tests.faults import plans, proxy, request_classes
 from tests.faults.injected import Log
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/t/resourceclaims/c"
@@ -30,7 +30,9 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.text()
-        self.requests.append((request.method, request.path, request.headers.get("Authorization", ""), body))
+        self.requests.append(
+            (request.method, request.path, request.headers.get("Authorization", ""), body)
+        )
         if request.query.get("watch"):
             return await self._watch(request)
         return web.json_response({"you": request.method, "said": body})
@@ -46,7 +48,9 @@ class Server:
 class Bench:
     """A client, the proxy and the server behind it."""
 
-    def __init__(self, server: Server, through: proxy.Proxy, log: Log, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, server: Server, through: proxy.Proxy, log: Log, session: aiohttp.ClientSession
+    ) -> None:
         self.server, self.proxy, self.log, self.session = server, through, log, session
 
     def plan(self, **changes: Any) -> None:
@@ -83,7 +87,9 @@ async def bench() -> AsyncIterator[Bench]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     log = Log()
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    through = proxy.Proxy(address, trust=None, serving=None, token="own", chance=random.Random(7), log=log)
+    through = proxy.Proxy(
+        address, trust=None, serving=None, token="own", chance=random.Random(7), log=log
+    )
     try:
         async with through, aiohttp.ClientSession(f"http://127.0.0.1:{through.port}") as session:
             yield Bench(server, through, log, session)
@@ -109,7 +115,10 @@ def event(name: str, version: int, kind: str = "MODIFIED") -> bytes:
 
 
 def versions(events: list[Any]) -> list[Any]:
-    return [one["object"]["metadata"]["resourceVersion"] if isinstance(one, dict) else one for one in events]
+    return [
+        one["object"]["metadata"]["resourceVersion"] if isinstance(one, dict) else one
+        for one in events
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +141,7 @@ def versions(events: list[Any]) -> list[Any]:
     ],
 )
 def test_requests_are_told_apart(method: str, path: str, query: dict[str, str], what: str) -> None:
-    assert asked.read(method, path, query).what == what
+    assert request_classes.read(method, path, query).what == what
 
 
 def test_a_quiet_proxy_passes_everything_on() -> None:
@@ -147,7 +156,9 @@ def test_a_quiet_proxy_passes_everything_on() -> None:
     run(story)
 
 
-@pytest.mark.parametrize(("kind", "is_asked"), [(plans.BEFORE, False), (plans.AFTER, True), (plans.TRUNCATED, True)])
+@pytest.mark.parametrize(
+    ("kind", "is_asked"), [(plans.BEFORE, False), (plans.AFTER, True), (plans.TRUNCATED, True)]
+)
 def test_a_broken_connection(kind: str, is_asked: bool) -> None:
     async def story(b: Bench) -> None:
         b.plan(**always(kind, "binding"))
@@ -178,7 +189,9 @@ def test_errors_come_in_bursts() -> None:
         b.plan(requests={"get": {"503": 1.0}}, burst=5)
         first = await b.ask("GET", "/api/v1/namespaces/t/pods/p")
         b.plan()
-        statuses = [first[0]] + [(await b.ask("GET", "/api/v1/namespaces/t/pods/p"))[0] for _ in range(5)]
+        statuses = [first[0]] + [
+            (await b.ask("GET", "/api/v1/namespaces/t/pods/p"))[0] for _ in range(5)
+        ]
         failed = statuses.count(503)
         assert 1 < failed <= 5
         assert statuses == [503] * failed + [200] * (6 - failed)
@@ -251,7 +264,7 @@ def test_a_watch_cut_in_the_middle_of_a_line() -> None:
 def test_lines_of_a_watch(kind: str, lines: list[bytes], expected: list[str]) -> None:
     async def story(b: Bench) -> None:
         b.server.lines = lines
-        b.plan(lines={kind: 1.0}, stall_seconds=0.01, hold_seconds=0.2)
+        b.plan(lines={kind: 1.0}, stall_lines=1, stall_seconds=0.2, hold_seconds=60)
         assert versions(await b.watch()) == expected
         changes_something = kind in (plans.TWICE, plans.STALLED) or expected != sorted(expected)
         assert (b.log.by_kind()[kind] > 0) == changes_something
@@ -261,7 +274,7 @@ def test_lines_of_a_watch(kind: str, lines: list[bytes], expected: list[str]) ->
 
 def test_a_blackhole_swallows_requests_and_ends() -> None:
     async def story(b: Bench) -> None:
-        hole = asyncio.create_task(b.proxy.blackhole(0.2))
+        hole = asyncio.create_task(b.proxy.blackhole(requests=1))
         await asyncio.sleep(0)
         with pytest.raises(aiohttp.ClientError):
             await b.ask("POST", BINDING, "lost")  # no GET: the client would repeat that by itself
@@ -303,4 +316,6 @@ def test_a_storm_has_every_fault() -> None:
     kinds = {kind for rates in (*plan.requests.values(), plan.lines) for kind in rates}
     assert kinds | {plans.BLACKHOLE} == set(plans.ALL)
     totals = {what: sum(rates.values()) for what, rates in plan.requests.items()}
-    assert totals == pytest.approx({what: 0.4 if what == "watch" else 0.15 for what in asked.CLASSES})
+    assert totals == pytest.approx(
+        {what: 0.4 if what == "watch" else 0.15 for what in request_classes.CLASSES}
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final, NamedTuple
 
-from tests.faults import checker_scene, client, disks, estate, history
+from tests.faults import checker_scene, client, disks, history, objects
 from tests.faults.records import Tree
 
 IMPOSSIBLE: Final = "too-many"
@@ -27,11 +27,14 @@ SHAPES: Final = {  # name -> how often
     "disk": 3,  # a volume of the node
     IMPOSSIBLE: 1,
 }
-_SELF: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"shape": "apart"}}}
+_SELF: Final = {
+    "topologyKey": "kubernetes.io/hostname",
+    "labelSelector": {"matchLabels": {"shape": "apart"}},
+}
 APART: Final = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_SELF]}}
 NEVER_FIT: Final = (IMPOSSIBLE, "one+share")
 GRACE_SECONDS: Final = 1
-IMPORTANCES: Final = ("", "", "", *estate.PRIORITIES)  # most pods name none
+IMPORTANCES: Final = ("", "", "", *objects.PRIORITIES)  # most pods name none
 
 
 class Sizes(NamedTuple):
@@ -50,7 +53,7 @@ class Workload:
         recorder: history.Recorder,
         *,
         chance: random.Random,
-        scheduler: str = estate.SCHEDULER,
+        scheduler: str = objects.SCHEDULER,
         sizes: Sizes | None = None,
     ) -> None:
         self._api = api
@@ -65,7 +68,9 @@ class Workload:
     async def act(self) -> None:
         """One thing a user does."""
         living = self.living()
-        if len(living) < self._sizes.least or (len(living) < self._sizes.most and self._chance.random() < 0.6):
+        if len(living) < self._sizes.least or (
+            len(living) < self._sizes.most and self._chance.random() < 0.6
+        ):
             await self.create()
             return
         pod = self._chance.choice(living)
@@ -82,7 +87,7 @@ class Workload:
 
     def living(self) -> list[Tree]:
         """Pods that nobody has deleted yet."""
-        found = history.find(self._recorder, "pods", estate.NAMESPACE)
+        found = history.find(self._recorder, "pods", objects.NAMESPACE)
         return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
     async def create(self) -> None:
@@ -91,20 +96,29 @@ class Workload:
         self._count += 1
         name = f"{shape.replace('+', '-and-')}-{self._mark}{self._count}"
         if shape == "both":
-            await self._api.create(estate.path_of("resourceclaims"), estate.claim(name))
+            await self._api.create(objects.path_of("resourceclaims"), objects.claim(name))
             for part in ("left", "right"):
-                await self._make(f"{name}-{part}", shape, claims=[{"name": "c", "resourceClaimName": name}])
+                await self._make(
+                    f"{name}-{part}", shape, claims=[{"name": "c", "resourceClaimName": name}]
+                )
         elif shape in ("extended", "counted", "plain", "apart", "port", "disk"):
             await self._make(name, shape)
         else:
             wanted = enumerate(shape.split("+"))
             await self._make(
-                name, shape, claims=[{"name": f"c{at}", "resourceClaimTemplateName": one} for at, one in wanted]
+                name,
+                shape,
+                claims=[{"name": f"c{at}", "resourceClaimTemplateName": one} for at, one in wanted],
             )
 
     async def _make(self, name: str, shape: str, *, claims: list[Tree] | None = None) -> None:
-        asked = {"cpu": self._chance.choice(("250m", "1", "2")), "memory": self._chance.choice(("1Gi", "4Gi"))}
-        extended = {"extended": estate.WHOLE_RESOURCE, "counted": estate.COUNTED_RESOURCE}.get(shape)
+        asked = {
+            "cpu": self._chance.choice(("250m", "1", "2")),
+            "memory": self._chance.choice(("1Gi", "4Gi")),
+        }
+        extended = {"extended": objects.WHOLE_RESOURCE, "counted": objects.COUNTED_RESOURCE}.get(
+            shape
+        )
         if extended:
             asked[extended] = "1"
         resources: Tree = {"requests": asked, "limits": {extended: "1"} if extended else {}}
@@ -122,9 +136,14 @@ class Workload:
             "volumes": [disks.of_pod()] if shape == "disk" else [],
             "priorityClassName": self._chance.choice(IMPORTANCES),
         }
-        meta = {"name": name, "namespace": estate.NAMESPACE, "labels": {"shape": shape.replace("+", "-and-")}}
+        meta = {
+            "name": name,
+            "namespace": objects.NAMESPACE,
+            "labels": {"shape": shape.replace("+", "-and-")},
+        }
         await self._api.create(
-            estate.path_of("pods"), {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+            objects.path_of("pods"),
+            {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec},
         )
         self.created += 1
 
@@ -137,14 +156,16 @@ class Workload:
 
     async def remove_claims(self) -> None:
         """Deletes the claims that were made to be shared."""
-        for claim in history.find(self._recorder, "resourceclaims", estate.NAMESPACE):
+        for claim in history.find(self._recorder, "resourceclaims", objects.NAMESPACE):
             if not checker_scene.owner_of(claim) and not claim["metadata"].get("deletionTimestamp"):
-                await self._api.delete(estate.path_of("resourceclaims", claim["metadata"]["name"]))
+                await self._api.delete(objects.path_of("resourceclaims", claim["metadata"]["name"]))
 
     def could_fit(self, pod: Tree) -> bool:
         """Whether an empty cluster has room for the pod."""
-        return pod["metadata"]["labels"]["shape"] not in [name.replace("+", "-and-") for name in NEVER_FIT]
+        return pod["metadata"]["labels"]["shape"] not in [
+            name.replace("+", "-and-") for name in NEVER_FIT
+        ]
 
 
 def _path(pod: Tree) -> str:
-    return estate.path_of("pods", pod["metadata"]["name"])
+    return objects.path_of("pods", pod["metadata"]["name"])

@@ -46,12 +46,17 @@ RESULTS: Final = findings.ROOT / "bench" / "results" / "fuzz.json"
 def main(arguments: list[str] | None = None) -> int:
     """0 when nothing differed, 1 when something did."""
     wanted = _parsed(arguments)
-    if wanted.what == "doors" and wanted.count is not None:  # in child processes with bounds, and its own record
+    if (
+        wanted.what == "doors" and wanted.count is not None
+    ):  # in child processes with bounds, and its own record
         recording = ["--record"] if wanted.record else []
         return doors.main(["--seed", str(wanted.seed), "--count", str(wanted.count), *recording])
     names = tuple(SUBJECTS) if wanted.what == "all" else (wanted.what,)
     tallies = {name: findings.Tally(name) for name in names}
-    print(f"comparing {', '.join(names)} with upstream from seed {wanted.seed}; stop with Ctrl-C", file=sys.stderr)
+    print(
+        f"comparing {', '.join(names)} with upstream from seed {wanted.seed}; stop with Ctrl-C",
+        file=sys.stderr,
+    )
     seeds: list[int] = []
     asking = contextlib.nullcontext() if ALONE.issuperset(names) else oracle.start()
     with contextlib.suppress(KeyboardInterrupt), asking as upstream:
@@ -64,7 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(
-    upstream: oracle.Oracle | None, tallies: dict[str, findings.Tally], wanted: argparse.Namespace, seeds: list[int]
+    upstream: oracle.Oracle | None,
+    tallies: dict[str, findings.Tally],
+    wanted: argparse.Namespace,
+    seeds: list[int],
 ) -> None:
     """Round after round, each with a seed of its own, so that any round can be repeated alone."""
     started, done = time.monotonic(), 0
@@ -86,7 +94,8 @@ def _seeds(first: int, count: int | None) -> Iterator[int]:
 
 def _progress(tallies: dict[str, findings.Tally], done: int, seconds: float) -> None:
     parts = [
-        f"{name} {tally.counts[findings.AGREE]} agree, {tally.disagreements} differ" for name, tally in tallies.items()
+        f"{name} {tally.counts[findings.AGREE]} agree, {tally.disagreements} differ"
+        for name, tally in tallies.items()
     ]
     line = f"{done} cases each, {done / seconds:.0f}/s: {'; '.join(parts)}"
     end = "" if sys.stderr.isatty() else "\n"
@@ -115,16 +124,22 @@ def _record(tallies: dict[str, findings.Tally], seeds: list[int]) -> None:
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-    print(f"recorded in {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
+    print(
+        f"recorded in {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}"
+    )
 
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--what", choices=(*SUBJECTS, "all"), default="all")
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
-    parser.add_argument("--count", type=_count, default=None, help="cases of each subject, or endless (the default)")
     parser.add_argument(
-        "--record", action="store_true", help=f"write a summary to {RESULTS.relative_to(findings.ROOT)}"
+        "--count", type=_count, default=None, help="cases of each subject, or endless (the default)"
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"write a summary to {RESULTS.relative_to(findings.ROOT)}",
     )
     return parser.parse_args(arguments)
 

@@ -7,17 +7,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dovetail.cel import devices as views
-from dovetail.cel import program, selectors
-from dovetail.cel.frame import COST_LIMIT, DeviceView
+from dovetail.cel import device_views, selectors
+from dovetail.cel.evaluate import program
+from dovetail.cel.evaluate.frame import COST_LIMIT, DeviceView
 from dovetail.errors import ExpressionError
-from dovetail.model import quantity, slices
+from dovetail.kubetypes.resource import slices
+from dovetail.quantity import quantity
 from tests.fuzz.findings import AGREE, VARIES, Finding, Tally, unanswered
 from tests.generators import devices, expressions, tree
 from tests.support.oracle import Message, Oracle
 
 DEVICES_EACH: Final = 2
-_REPEATS: Final = 16  # Go walks maps in random order: this often is asked before a difference counts
+_REPEATS: Final = (
+    16  # Go walks maps in random order: this often is asked before a difference counts
+)
 
 COMPILE: Final = "compile-error vs compiled"
 BOOLEAN: Final = "wrong boolean"
@@ -52,7 +55,8 @@ class Case(NamedTuple):
 def cases(rng: random.Random, count: int) -> list[Case]:
     """Expressions, each with devices to try it on."""
     return [
-        Case(expressions.expression(rng), tuple(devices.device(rng) for _ in range(DEVICES_EACH))) for _ in range(count)
+        Case(expressions.expression(rng), tuple(devices.device(rng) for _ in range(DEVICES_EACH)))
+        for _ in range(count)
     ]
 
 
@@ -64,7 +68,9 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
             tally.counts[unanswered(answer["failure"])] += 1
             continue
         mine = ours(str(case.piece), case.devices)
-        for device, our, their in zip(case.devices, mine, theirs(answer, len(case.devices)), strict=True):
+        for device, our, their in zip(
+            case.devices, mine, theirs(answer, len(case.devices)), strict=True
+        ):
             kind = difference(our, their)
             if kind != AGREE and _varies(oracle, str(case.piece), device, our):
                 kind = VARIES
@@ -104,17 +110,24 @@ def their_admission(answer: Message) -> tuple[str, str]:
     """Upstream's verdict on a new expression, and why."""
     if "compileError" in answer:
         return ("refused", answer["compileError"])
-    return ("accepted" if int(answer["estimatedCost"]) <= COST_LIMIT else "too costly", answer["estimatedCost"])
+    return (
+        "accepted" if int(answer["estimatedCost"]) <= COST_LIMIT else "too costly",
+        answer["estimatedCost"],
+    )
 
 
 def _minimised_new(oracle: Oracle, piece: tree.Piece, seed: int) -> Finding:
     def differs(expression: str) -> bool:
         answer = oracle.ask(new_request(expression))
-        return "failure" not in answer and our_admission(expression)[0] != their_admission(answer)[0]
+        return (
+            "failure" not in answer and our_admission(expression)[0] != their_admission(answer)[0]
+        )
 
     small = str(tree.minimal(piece, differs, expressions.simplest))
     ours, theirs = our_admission(small), their_admission(oracle.ask(new_request(small)))
-    return Finding(what="cel", kind=ADMISSION, seed=seed, case={"expression": small}, ours=ours, theirs=theirs)
+    return Finding(
+        what="cel", kind=ADMISSION, seed=seed, case={"expression": small}, ours=ours, theirs=theirs
+    )
 
 
 def request(expression: str, given: tuple[dict[str, Any], ...]) -> Message:
@@ -144,7 +157,9 @@ def ours(expression: str, given: tuple[dict[str, Any], ...]) -> list[Answer]:
 def view(device: dict[str, Any]) -> DeviceView:
     """The device as our engine takes it."""
     fields = {name: value for name, value in device.items() if name != "driver"}
-    return views.view(device["driver"], msgspec.convert(fields, slices.Device, dec_hook=quantity.decode_hook))
+    return device_views.view(
+        device["driver"], msgspec.convert(fields, slices.Device, dec_hook=quantity.decode_hook)
+    )
 
 
 def difference(our: Answer, their: Answer) -> str:
@@ -161,7 +176,9 @@ def difference(our: Answer, their: Answer) -> str:
     return AGREE if our.cost == their.cost else COST
 
 
-def minimised(oracle: Oracle, piece: tree.Piece, device: dict[str, Any], *, kind: str, seed: int) -> Finding:
+def minimised(
+    oracle: Oracle, piece: tree.Piece, device: dict[str, Any], *, kind: str, seed: int
+) -> Finding:
     """The smallest expression and device that still differ in the same way."""
 
     def differs(expression: str, given: dict[str, Any]) -> bool:
@@ -184,7 +201,13 @@ def minimised(oracle: Oracle, piece: tree.Piece, device: dict[str, Any], *, kind
     their = theirs(oracle.ask(request(small, (device,))))[0]
     case = {"expression": small, "device": device}
     return Finding(
-        what="cel", kind=kind, seed=seed, case=case, ours=our._asdict(), theirs=their._asdict(), original=original
+        what="cel",
+        kind=kind,
+        seed=seed,
+        case=case,
+        ours=our._asdict(),
+        theirs=their._asdict(),
+        original=original,
     )
 
 
@@ -197,7 +220,11 @@ def _varies(oracle: Oracle, expression: str, device: dict[str, Any], our: Answer
     if our.compared in seen:
         return True
     outcomes = {outcome for outcome, _, _ in seen}
-    return len(seen) > 2 and our.outcome in outcomes and our.estimate in {estimate for _, _, estimate in seen}
+    return (
+        len(seen) > 2
+        and our.outcome in outcomes
+        and our.estimate in {estimate for _, _, estimate in seen}
+    )
 
 
 def _their_result(result: Message, estimate: int) -> Answer:
@@ -213,6 +240,9 @@ def _our_result(compiled: program.Program, device: DeviceView) -> Answer:
         return Answer("crash", None, compiled.estimated_cost, f"{type(error).__name__}: {error}")
     if quick != result.outcome:
         return Answer(
-            "untracked", result.cost, compiled.estimated_cost, f"{quick} without counting, {result.outcome} with"
+            "untracked",
+            result.cost,
+            compiled.estimated_cost,
+            f"{quick} without counting, {result.outcome} with",
         )
     return Answer(str(result.outcome), result.cost, compiled.estimated_cost, result.reason)

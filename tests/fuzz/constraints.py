@@ -49,11 +49,18 @@ def _told(
     for telling, counted in zip((upstream.tell, upstream.tell_at_once), seen, strict=True):
         before, pods = len(counted.disagreements), counted.pods
         telling(story, oracle, counted)
-        _noted(oracle, counted.disagreements[before:], tally=tally, seed=seed, pods=counted.pods - pods)
+        _noted(
+            oracle, counted.disagreements[before:], tally=tally, seed=seed, pods=counted.pods - pods
+        )
 
 
 def _noted(
-    oracle: oracles.Oracle, found: list[upstream.Disagreement], *, tally: findings.Tally, seed: int, pods: int
+    oracle: oracles.Oracle,
+    found: list[upstream.Disagreement],
+    *,
+    tally: findings.Tally,
+    seed: int,
+    pods: int,
 ) -> None:
     tally.counts[findings.AGREE] += pods - len({one.pod["metadata"]["name"] for one in found})
     for one in found:
@@ -65,7 +72,9 @@ def _noted(
 def _finding(oracle: oracles.Oracle, found: upstream.Disagreement, seed: int) -> findings.Finding:
     objects, pod, least = _minimised(oracle, found)
     case = {"objects": objects, "pod": pod, "node": least[1]}
-    return findings.Finding(what="constraints", kind=found.why, seed=seed, case=case, ours=least[2], theirs=least[3])
+    return findings.Finding(
+        what="constraints", kind=found.why, seed=seed, case=case, ours=least[2], theirs=least[3]
+    )
 
 
 def _minimised(
@@ -89,7 +98,9 @@ def _minimised(
     return objects, pod, least
 
 
-def _again(oracle: oracles.Oracle, objects: list[Tree], pod: Tree, why: str) -> tuple[str, str, str, str] | None:
+def _again(
+    oracle: oracles.Oracle, objects: list[Tree], pod: Tree, why: str
+) -> tuple[str, str, str, str] | None:
     said = upstream.Both(oracle, objects).judge(pod)
     return next((one for one in upstream.disagreements(said) if one[0] == why), None)
 
@@ -103,7 +114,10 @@ def _smaller(objects: list[Tree], pod: Tree) -> Iterator[tuple[list[Tree], Tree]
         yield objects, {**pod, "spec": _without(pod["spec"], path)}
     for at, one in enumerate(objects):
         for path in _parts(one.get("spec") or {}):
-            yield [*objects[:at], {**one, "spec": _without(one["spec"], path)}, *objects[at + 1 :]], pod
+            yield (
+                [*objects[:at], {**one, "spec": _without(one["spec"], path)}, *objects[at + 1 :]],
+                pod,
+            )
 
 
 def _parts(spec: Tree) -> Iterator[tuple[Any, ...]]:
@@ -129,17 +143,29 @@ def _without(spec: Tree, path: tuple[Any, ...]) -> Tree:
 def main(arguments: list[str] | None = None) -> int:
     """0 when nothing differed, 1 when something did."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.constraints", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the first story; the next ones follow")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first story; the next ones follow"
+    )
     parser.add_argument("--count", type=int, default=20_000, help="pods")
-    parser.add_argument("--record", action="store_true", help=f"write {RESULTS.relative_to(findings.ROOT)}")
+    parser.add_argument(
+        "--record", action="store_true", help=f"write {RESULTS.relative_to(findings.ROOT)}"
+    )
     wanted = parser.parse_args(arguments)
-    tally, seen, seed = findings.Tally("constraints"), (upstream.Tally(), upstream.Tally()), wanted.seed
+    tally, seen, seed = (
+        findings.Tally("constraints"),
+        (upstream.Tally(), upstream.Tally()),
+        wanted.seed,
+    )
     with oracles.start() as oracle:
         while seen[0].pods < wanted.count:
             _told(oracle, seed, tally=tally, seed=seed, seen=seen)
             seed += 1
             if seed % 25 == 0:
-                print(f"{seen[0].pods} pods, {tally.disagreements} disagreements", file=sys.stderr, flush=True)
+                print(
+                    f"{seen[0].pods} pods, {tally.disagreements} disagreements",
+                    file=sys.stderr,
+                    flush=True,
+                )
     summary = _summary(*seen, first=wanted.seed, last=seed - 1)
     print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
     if wanted.record:

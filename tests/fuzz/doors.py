@@ -37,10 +37,16 @@ from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
 BATCH: Final = 1_000
 RESULTS: Final = ROOT / "bench" / "results" / "fuzz-doors.json"
 MEMORY_BYTES: Final = 2 << 30  # of a child; the interpreter and its libraries take a tenth of it
-CASE_SECONDS: Final = 30.0  # of processor time; the slowest fair file, a fleet of thousands of nodes, takes a few
+CASE_SECONDS: Final = (
+    30.0  # of processor time; the slowest fair file, a fleet of thousands of nodes, takes a few
+)
 SILENT_SECONDS: Final = 600.0  # until a child that does not even notice its own bound is ended
 SHRINKING_STEPS: Final = 120
-DEFECTS: Final = (command_line.DEFECT, "which is a defect of it", "Traceback (most recent call last)")
+DEFECTS: Final = (
+    command_line.DEFECT,
+    "which is a defect of it",
+    "Traceback (most recent call last)",
+)
 
 
 class Case(NamedTuple):
@@ -59,19 +65,32 @@ class Problem(NamedTuple):
     @property
     def symptom(self) -> str:
         """What two findings of one cause share."""
-        return f"{self.kind}: {self.told.strip().splitlines()[-1][:60]}" if self.told.strip() else self.kind
+        return (
+            f"{self.kind}: {self.told.strip().splitlines()[-1][:60]}"
+            if self.told.strip()
+            else self.kind
+        )
 
 
 class TooLong(BaseException):
     """A case had all the processor time it may have."""
 
 
-def cases(rng: random.Random, count: int, doors: tuple[str, ...] = tuple(given.DOORS)) -> list[Case]:
+def cases(
+    rng: random.Random, count: int, doors: tuple[str, ...] = tuple(given.DOORS)
+) -> list[Case]:
     """So many files for every door."""
     return [Case(door, rng.getrandbits(48)) for door in doors for _ in range(count)]
 
 
-def run(oracle: object, batch: list[Case], *, tally: Tally, seed: int, counts: Counter[str] | None = None) -> None:
+def run(
+    oracle: object,
+    batch: list[Case],
+    *,
+    tally: Tally,
+    seed: int,
+    counts: Counter[str] | None = None,
+) -> None:
     """Hands over all of them, here and without bounds. Upstream is not asked."""
     with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=given.FAST_FOLDER) as folder:
         handing = Handing(Path(folder))
@@ -79,7 +98,9 @@ def run(oracle: object, batch: list[Case], *, tally: Tally, seed: int, counts: C
             outcome = handing.hand_over(case)
             _count(case, outcome, handing=handing, tally=tally, seed=seed)
             if counts is not None:
-                counts[f"{case.door}: {outcome.kind if isinstance(outcome, Problem) else outcome}"] += 1
+                counts[
+                    f"{case.door}: {outcome.kind if isinstance(outcome, Problem) else outcome}"
+                ] += 1
 
 
 class Handing:
@@ -169,7 +190,11 @@ def invoked(arguments: tuple[str, ...], place: given.Place) -> Ending:
     if isinstance(result.exception, MemoryError | TooLong):
         raise result.exception
     is_raised = result.exception is not None and not isinstance(result.exception, SystemExit)
-    raised = "".join(traceback.format_exception(result.exception)) if is_raised and result.exception else ""
+    raised = (
+        "".join(traceback.format_exception(result.exception))
+        if is_raised and result.exception
+        else ""
+    )
     return Ending(result.exit_code, result.stdout, result.stderr, raised)
 
 
@@ -197,8 +222,16 @@ def judged(arguments: tuple[str, ...], ending: Ending) -> str | Problem:
         return Problem("defect", f"{shown}\n{line[line.index(found[0]) :]}")
     if ending.code and not ending.err.strip():
         return Problem("silent", f"{shown}\nexit {ending.code} without a word")
-    if not ending.out.isascii() or not ending.err.isascii() or not ending.out.replace("\n", "").isprintable():
-        steering = {sign for sign in ending.out + ending.err if not sign.isprintable() and sign not in "\n\t"}
+    if (
+        not ending.out.isascii()
+        or not ending.err.isascii()
+        or not ending.out.replace("\n", "").isprintable()
+    ):
+        steering = {
+            sign
+            for sign in ending.out + ending.err
+            if not sign.isprintable() and sign not in "\n\t"
+        }
         if steering:
             return Problem("steers", f"{shown}\n{min(steering)!a}")
     elif not ending.err.replace("\n", "").replace("\t", "").isprintable():
@@ -225,18 +258,30 @@ def _bounded(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _count(case: Case, outcome: str | Problem, *, handing: Handing, tally: Tally, seed: int) -> None:
+def _count(
+    case: Case, outcome: str | Problem, *, handing: Handing, tally: Tally, seed: int
+) -> None:
     tally.counts[outcome.kind if isinstance(outcome, Problem) else AGREE] += 1
     if isinstance(outcome, Problem) and tally.wants(outcome.kind, f"{case.door} {outcome.symptom}"):
         slow = outcome.kind in ("too long", "memory")
-        small = given.DOORS[case.door].content(random.Random(case.seed)) if slow else handing.smallest(case, outcome)
+        small = (
+            given.DOORS[case.door].content(random.Random(case.seed))
+            if slow
+            else handing.smallest(case, outcome)
+        )
         tally.add(finding(case, outcome, small, seed=seed))
 
 
 def finding(case: Case, problem: Problem, content: bytes, *, seed: int) -> Finding:
     """What to keep: enough to do it again."""
-    shown = {"door": case.door, "seed": case.seed, "content": base64.b64encode(content[:100_000]).decode()}
-    return Finding(what="doors", kind=problem.kind, seed=seed, case=shown, ours=problem.told, theirs=None)
+    shown = {
+        "door": case.door,
+        "seed": case.seed,
+        "content": base64.b64encode(content[:100_000]).decode(),
+    }
+    return Finding(
+        what="doors", kind=problem.kind, seed=seed, case=shown, ours=problem.told, theirs=None
+    )
 
 
 # A run with bounds
@@ -255,8 +300,15 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         for door in doors:
             given.warm(door)  # once for all children
-            for number, seed in enumerate(range(wanted.seed, wanted.seed + -(-wanted.count // BATCH)), start=1):
-                _round(cases(random.Random(f"{door} {seed}"), BATCH, (door,)), seed, tally=tally, counts=counts)
+            for number, seed in enumerate(
+                range(wanted.seed, wanted.seed + -(-wanted.count // BATCH)), start=1
+            ):
+                _round(
+                    cases(random.Random(f"{door} {seed}"), BATCH, (door,)),
+                    seed,
+                    tally=tally,
+                    counts=counts,
+                )
                 _progress(door, number * BATCH, tally, time.perf_counter() - began)
     outcomes = _outcomes(counts, doors)
     print(msgspec.json.format(msgspec.json.encode(outcomes), indent=2).decode())
@@ -306,7 +358,11 @@ def _followed(
         if isinstance(outcome, Problem):
             if content is not None and tally.wants(outcome.kind, f"{case.door} {outcome.symptom}"):
                 tally.add(finding(case, outcome, content, seed=seed))
-            if outcome.kind in ("ended", "memory", "too long"):  # a process that was in such trouble is not reused
+            if outcome.kind in (
+                "ended",
+                "memory",
+                "too long",
+            ):  # a process that was in such trouble is not reused
                 return batch[number + 1 :]
     return []
 
@@ -336,7 +392,11 @@ def _can_fork() -> bool:
 
 def _progress(door: str, done: int, tally: Tally, seconds: float) -> None:
     rate = sum(tally.counts.values()) / seconds
-    print(f"{door}: {done} files, {rate:.0f}/s, {tally.disagreements} in trouble", file=sys.stderr, flush=True)
+    print(
+        f"{door}: {done} files, {rate:.0f}/s, {tally.disagreements} in trouble",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _outcomes(counts: Counter[str], doors: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -352,7 +412,11 @@ def _record(outcomes: dict[str, dict[str, int]], tally: Tally, *, seeds: tuple[i
     before = json.loads(RESULTS.read_bytes()) if RESULTS.exists() else {}
     doors = before.get("doors", {})
     for door, found in outcomes.items():
-        lines = [one.ours.strip().splitlines()[-1][:200] for one in tally.findings if one.case["door"] == door]
+        lines = [
+            one.ours.strip().splitlines()[-1][:200]
+            for one in tally.findings
+            if one.case["door"] == door
+        ]
         doors[door] = {
             "files": sum(found.values()),
             "seeds": {"first": seeds[0], "last": seeds[1], "files_per_seed": BATCH},

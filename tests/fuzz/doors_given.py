@@ -23,7 +23,8 @@ import yaml
 from dovetail import errors
 from dovetail.cli import get
 from dovetail.cli import main as command_line
-from dovetail.kube import config, credentials, tls
+from dovetail.kube.auth import client_config, credentials
+from dovetail.kube.http import tls
 from dovetail.model import configuration
 from dovetail.ports import failures
 from tests.fuzz import objects as fuzzed_objects
@@ -33,9 +34,14 @@ from tests.scenarios import build
 from tests.security import hostile
 
 Tree = dict[str, Any]
-LOAD_KUBECONFIG: Final = "load-kubeconfig"  # no command: those that take one wait for a server to answer
+LOAD_KUBECONFIG: Final = (
+    "load-kubeconfig"  # no command: those that take one wait for a server to answer
+)
 REFUSALS: Final = (errors.DovetailError, failures.ApiFailure)
-SMALL_FLEET: Final = {"name": "x", "pools": [{"name": "a", "count": 1, "gpu": "A100-SXM4-80GB", "gpusPerNode": 1}]}
+SMALL_FLEET: Final = {
+    "name": "x",
+    "pools": [{"name": "a", "count": 1, "gpu": "A100-SXM4-80GB", "gpusPerNode": 1}],
+}
 # Texts that are wrong as a whole, whatever they stand for.
 WHOLES: Final = (
     b"", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[]", b"{}", b"7", b'"a"',
@@ -116,7 +122,9 @@ def _swap(tree: Tree, rng: random.Random) -> None:
         case bool():
             holder[key] = not holder[key]
         case int():
-            holder[key] = rng.choice([number for number in hostile.NUMBERS if isinstance(number, int)])
+            holder[key] = rng.choice(
+                [number for number in hostile.NUMBERS if isinstance(number, int)]
+            )
         case float():
             holder[key] = rng.choice(hostile.NUMBERS)
         case str():
@@ -138,7 +146,9 @@ def _encoded(tree: Any, rng: random.Random) -> bytes:
     with contextlib.suppress(yaml.YAMLError, ValueError):
         if rng.random() < 0.3:
             flow = rng.choice((True, False, None))
-            return yaml.dump(tree, Dumper=yaml.CSafeDumper, default_flow_style=flow, allow_unicode=True).encode()
+            return yaml.dump(
+                tree, Dumper=yaml.CSafeDumper, default_flow_style=flow, allow_unicode=True
+            ).encode()
     escapes = rng.random() < 0.5
     return json.dumps(tree, ensure_ascii=escapes).encode("utf-8", "surrogatepass")
 
@@ -147,7 +157,10 @@ def _whole(sources: list[Tree], rng: random.Random) -> bytes:
     """A text of one or a few documents."""
     if rng.random() < 0.02:
         return rng.choice(WHOLES)
-    documents = [_encoded(_bent(sources, rng), rng) for _ in range(1 if rng.random() < 0.8 else rng.choice((2, 3)))]
+    documents = [
+        _encoded(_bent(sources, rng), rng)
+        for _ in range(1 if rng.random() < 0.8 else rng.choice((2, 3)))
+    ]
     text = b"\n---\n".join(documents)
     if rng.random() < 0.35:
         text = hostile.garbled(text, rng)
@@ -158,7 +171,10 @@ def _lines(sources: list[Tree], rng: random.Random) -> bytes:
     """Lines of JSON, sometimes compressed, and then sometimes damaged."""
     if rng.random() < 0.02:
         return rng.choice(WHOLES)
-    lines = [json.dumps(_bent(sources, rng), ensure_ascii=rng.random() < 0.5) for _ in range(rng.choice((1, 1, 1, 2)))]
+    lines = [
+        json.dumps(_bent(sources, rng), ensure_ascii=rng.random() < 0.5)
+        for _ in range(rng.choice((1, 1, 1, 2)))
+    ]
     text = "\n".join(lines).encode("utf-8", "surrogatepass")
     if rng.random() < 0.35:
         text = hostile.garbled(text, rng)
@@ -186,24 +202,64 @@ def _manifests() -> list[Tree]:
     share = {"quota": 2, "limit": "4", "weight": 3}
     for number in range(5):
         parent = {"parent": f"q{number - 1}"} if number else {}
-        spec = parent | {"priority": number, "resources": {"gpu": share, "cpu": share}, "maxRuntimeSeconds": 3600}
-        spec |= {"namespaceSelector": {"matchLabels": {"team": "a"}}, "aliases": [f"alias-{number}"]}
-        found.append({"apiVersion": ours, "kind": "Queue", "metadata": {"name": f"q{number}"}, "spec": spec})
+        spec = parent | {
+            "priority": number,
+            "resources": {"gpu": share, "cpu": share},
+            "maxRuntimeSeconds": 3600,
+        }
+        spec |= {
+            "namespaceSelector": {"matchLabels": {"team": "a"}},
+            "aliases": [f"alias-{number}"],
+        }
+        found.append(
+            {"apiVersion": ours, "kind": "Queue", "metadata": {"name": f"q{number}"}, "spec": spec}
+        )
         levels = [{"nodeLabel": "zone"}, {"nodeLabel": "kubernetes.io/hostname"}]
         spec = {"levels": levels}
-        found.append({"apiVersion": ours, "kind": "Topology", "metadata": {"name": f"t{number}"}, "spec": spec})
-        labels = {"dovetail.dev/queue": "q3", "dovetail.dev/gang": "g", "dovetail.dev/gang-min": "2"}
+        found.append(
+            {
+                "apiVersion": ours,
+                "kind": "Topology",
+                "metadata": {"name": f"t{number}"},
+                "spec": spec,
+            }
+        )
+        labels = {
+            "dovetail.dev/queue": "q3",
+            "dovetail.dev/gang": "g",
+            "dovetail.dev/gang-min": "2",
+        }
         notes = {"dovetail.dev/max-runtime": "1h", "dovetail.dev/expected-runtime": "10m"}
         metadata = {"name": f"p{number}", "labels": labels, "annotations": notes}
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+        found.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": {"containers": containers},
+            }
+        )
     return found
 
 
 @functools.cache
 def _fleets() -> list[Tree]:
-    full = {"name": "b", "count": 2, "gpu": "H100-SXM5-80GB", "gpusPerNode": 2, "mig": True, "rack": "r"}
-    full |= {"nodesPerRack": 1, "clique": "auto", "machine": "DGX-H100", "labels": {"a": "b"}, "cpu": "64"}
+    full = {
+        "name": "b",
+        "count": 2,
+        "gpu": "H100-SXM5-80GB",
+        "gpusPerNode": 2,
+        "mig": True,
+        "rack": "r",
+    }
+    full |= {
+        "nodesPerRack": 1,
+        "clique": "auto",
+        "machine": "DGX-H100",
+        "labels": {"a": "b"},
+        "cpu": "64",
+    }
     full |= {"memory": "512Gi"}
     versions = {"driverVersion": "580.126.20", "cudaVersion": "13.0"}
     return [
@@ -216,15 +272,28 @@ def _fleets() -> list[Tree]:
 @functools.cache
 def _kubeconfigs() -> list[Tree]:
     plugin = {"command": "no-such-plugin", "args": ["a"], "env": [{"name": "A", "value": "b"}]}
-    plugin |= {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "installHint": "get it"}
+    plugin |= {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "Never",
+        "installHint": "get it",
+    }
     users: list[Tree] = [
         {"token": "t"},
         {"exec": plugin},
-        {"client-certificate-data": "LS0t", "client-key-data": "LS0t", "as": "b", "as-groups": ["g"]},
+        {
+            "client-certificate-data": "LS0t",
+            "client-key-data": "LS0t",
+            "as": "b",
+            "as-groups": ["g"],
+        },
         {"username": "u", "password": "p", "as-user-extra": {"a": ["b"]}},
         {"tokenFile": "/nowhere", "client-certificate": "/nowhere", "client-key": "/nowhere"},
     ]
-    server = {"server": "https://127.0.0.1:1/p", "certificate-authority-data": "LS0t", "tls-server-name": "x"}
+    server = {
+        "server": "https://127.0.0.1:1/p",
+        "certificate-authority-data": "LS0t",
+        "tls-server-name": "x",
+    }
     clusters_: list[Tree] = [
         {"server": "http://127.0.0.1:1"},
         server,
@@ -253,10 +322,17 @@ def _rivals(name: str) -> list[Tree]:
 
 @functools.cache
 def _scenarios() -> list[Tree]:
-    pods = [build.waiting(gpu=1), build.running(gpu=1), build.waiting(gpu_fraction=0.5), build.waiting(cpu=2)]
+    pods = [
+        build.waiting(gpu=1),
+        build.running(gpu=1),
+        build.waiting(gpu_fraction=0.5),
+        build.waiting(cpu=2),
+    ]
     tree = {"parent": "top", "limit": {"gpu": 4}, "over_quota_weight": {"gpu": 2}}
     queues = [build.queue("top"), build.queue("q0", **tree), build.queue("q1", **tree, priority=3)]
-    claims = [{"name": "c", "device_class": "d", "count": 1, "allocated": [{"pool": "p", "device": "a"}]}]
+    claims = [
+        {"name": "c", "device_class": "d", "count": 1, "allocated": [{"pool": "p", "device": "a"}]}
+    ]
     slices = [{"name": "s", "node": "n0", "pool": "p", "devices": ["a", "b"]}]
     wish = {"topology": "t", "required": "zone", "preferred": "zone"}
     more: Tree = {
@@ -265,7 +341,10 @@ def _scenarios() -> list[Tree]:
         "device_classes": [{"name": "d", "gpu": True}],
         "device_slices": slices,
         "claims": claims,
-        "nodes": [build.node("n0", labels={"zone": "a"}), build.node("n1", gpus=4, mig="mixed", labels={"zone": "b"})],
+        "nodes": [
+            build.node("n0", labels={"zone": "a"}),
+            build.node("n1", gpus=4, mig="mixed", labels={"zone": "b"}),
+        ],
         "settings": {"usage_weight_k": 1, "stale_grace_s": 5, "consolidation_max_victims": 3},
     }
     groups = [{"name": "default", "min": 2, "topology": wish}]
@@ -275,14 +354,19 @@ def _scenarios() -> list[Tree]:
         build.job("c", pods[0] | {"claims": ["c"]}),
     ]
     cycles = {"cycles_until": 1, "cycles_stable": 1}
-    found = [build.document(*jobs[:count], mode="cycles", run=cycles, **more) for count in (1, 2, 3)]
+    found = [
+        build.document(*jobs[:count], mode="cycles", run=cycles, **more) for count in (1, 2, 3)
+    ]
     return [*found, *(build.document(job, **more) for job in jobs)]
 
 
 @functools.cache
 def _worlds() -> list[Tree]:
     rng = random.Random(5)
-    found = [clusters.world(rng, number) if number % 2 else {"id": number, **worlds.world(rng)} for number in range(60)]
+    found = [
+        clusters.world(rng, number) if number % 2 else {"id": number, **worlds.world(rng)}
+        for number in range(60)
+    ]
     return [world for world in found if len(msgspec.json.encode(world)) < 12_000]
 
 
@@ -290,12 +374,17 @@ def _worlds() -> list[Tree]:
 def _cases() -> list[Tree]:
     rng = random.Random(7)
     texts = [str(expressions.expression(rng)) for _ in range(80)]
-    return [{"id": number, "expression": text, "device": devices.device(rng)} for number, text in enumerate(texts)]
+    return [
+        {"id": number, "expression": text, "device": devices.device(rng)}
+        for number, text in enumerate(texts)
+    ]
 
 
 @functools.cache
 def _values() -> list[Tree]:
-    found: Tree = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text(encoding="utf-8"))
+    found: Tree = yaml.safe_load(
+        (ROOT / "deploy" / "chart" / "values.yaml").read_text(encoding="utf-8")
+    )
     return [found | {"image": {"repository": "a"}}, {"image": {"repository": "a"}, "replicas": 2}]
 
 
@@ -321,11 +410,15 @@ def _small_cluster() -> tuple[bytes, dict[str, bytes]]:
         ours = [tree for tree in _manifests() if tree["kind"] in ("Queue", "Topology")]
         pods = [tree for tree in _manifests() if tree["metadata"].get("name") in ("p0", "p1")]
         listed = Path(folder, "list.json")
-        listed.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*ours, *pods]}))
+        listed.write_bytes(
+            msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*ours, *pods]})
+        )
         _invoked(state, "apply", "-f", str(listed))
         _invoked(state, "apply", "-f", str(ROOT / "examples" / "one-gpu.yaml"))
         _invoked(state, "snapshot", "save", str(saved))
-        return (state / "cluster.json").read_bytes(), {one.name: one.read_bytes() for one in saved.iterdir()}
+        return (state / "cluster.json").read_bytes(), {
+            one.name: one.read_bytes() for one in saved.iterdir()
+        }
 
 
 def _prepared(folder: Path) -> Place:
@@ -371,11 +464,17 @@ def _lay_snapshot(place: Place, content: bytes, rng: random.Random) -> None:
         return
     manifest = msgspec.json.decode(place.sums["manifest.json"])
     count = rest.count(b'"apiVersion"')
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError):
+    with contextlib.suppress(
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError
+    ):
         count = len(msgspec.json.decode(rest)["items"])
     for entry in manifest["files"]:
         if entry["name"] == file:
-            entry |= {"sha256": hashlib.sha256(rest).hexdigest(), "sizeBytes": len(rest), "count": count}
+            entry |= {
+                "sha256": hashlib.sha256(rest).hexdigest(),
+                "sizeBytes": len(rest),
+                "count": count,
+            }
     (place.saved / "manifest.json").write_bytes(msgspec.json.encode(manifest))
 
 
@@ -388,7 +487,9 @@ def _snapshot_content(rng: random.Random) -> bytes:
     if roll < 0.8:
         items = tree.get("items")
         for _ in range(rng.choice((1, 1, 2, 4))):
-            tree = hostile.bent(rng.choice(items), rng) and tree if items else hostile.bent(tree, rng)
+            tree = (
+                hostile.bent(rng.choice(items), rng) and tree if items else hostile.bent(tree, rng)
+            )
         if rng.random() < 0.1:
             _sprinkle(tree, rng)
     text = json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
@@ -415,9 +516,15 @@ def _state_content(rng: random.Random) -> bytes:
 def _read_cluster(rng: random.Random) -> tuple[str, ...]:
     if rng.random() < 0.2:
         return ("when", *rng.choice(((), ("-o", "json"))))
-    resource = rng.choice(sorted(get.LISTINGS))
-    everywhere = ("-A",) if resource in get.NAMESPACED else ()
-    return ("get", resource, *everywhere, "-o", rng.choice(("table", "wide", "json", "yaml", "name")))
+    resource = rng.choice(sorted(get.TABLES))
+    everywhere = ("-A",) if get.TABLES[resource].is_namespaced else ()
+    return (
+        "get",
+        resource,
+        *everywhere,
+        "-o",
+        rng.choice(("table", "wide", "json", "yaml", "name")),
+    )
 
 
 def _apply(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
@@ -468,7 +575,7 @@ def _read_state(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
 
 def load_kubeconfig(file: Path) -> None:
     """As far as commands come before they ask the server."""
-    connection = config.load(str(file))
+    connection = client_config.load(str(file))
     if connection.server.startswith("https://"):
         tls.context(connection, credentials.Identity())
 
@@ -483,7 +590,9 @@ def _with_form(*words: str) -> Callable[[Place, random.Random], list[tuple[str, 
 
 
 def _migrate(scheduler: str) -> Callable[[Place, random.Random], list[tuple[str, ...]]]:
-    return lambda place, rng: [("migrate", scheduler, "-f", str(place.file), "-o", rng.choice(("yaml", "json")))]
+    return lambda place, rng: [
+        ("migrate", scheduler, "-f", str(place.file), "-o", rng.choice(("yaml", "json")))
+    ]
 
 
 def _install(place: Place, rng: random.Random) -> list[tuple[str, ...]]:

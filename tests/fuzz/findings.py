@@ -51,10 +51,18 @@ class Tally:
 
     def wants(self, kind: str, *reasons: str) -> bool:
         """Whether another minimal case of this kind, with these reasons, is worth the time."""
-        symptom = "|".join((kind, *(re.sub(r"'.*?'|\".*?\"|`.*?`|[0-9]+|: \S*$", "", reason) for reason in reasons)))
+        symptom = "|".join(
+            (
+                kind,
+                *(re.sub(r"'.*?'|\".*?\"|`.*?`|[0-9]+|: \S*$", "", reason) for reason in reasons),
+            )
+        )
         self._symptoms[symptom] += 1
         limit = _PER_SYMPTOM if any(reasons) else _PER_KIND
-        return self._symptoms[symptom] <= limit and sum(found.kind == kind for found in self.findings) < _PER_KIND
+        return (
+            self._symptoms[symptom] <= limit
+            and sum(found.kind == kind for found in self.findings) < _PER_KIND
+        )
 
     def add(self, finding: Finding) -> None:
         """Keeps a finding unless the same small case was seen in this run."""

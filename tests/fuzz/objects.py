@@ -26,12 +26,14 @@ import msgspec
 import yaml
 
 from dovetail import errors
-from dovetail.boot import local
-from dovetail.kube import config, transport, watch
-from dovetail.loops import consistency, picture
-from dovetail.model import kinds, manifests, objects
-from dovetail.sim import cluster as clusters
-from dovetail.sim import control, fleet, inventory
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kube.watching import watch
+from dovetail.kubetypes import codec, registry
+from dovetail.live.informer import consistency, informer
+from dovetail.manifest import manifests
+from dovetail.sim.fleet import fleet_objects, fleet_spec
+from dovetail.sim.local import control, local_cluster, state_dir
 from dovetail.world.world import World
 from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
 from tests.generators import claims, constraints, constraints_nodes, extremes, mutations, slices
@@ -44,7 +46,7 @@ STAMP: Final = "2030-01-01T00:00:00Z"
 BATCH: Final = 200
 MOST_RECORDS: Final = 40  # then the cluster begins anew, so that checking it stays cheap
 RESULTS: Final = ROOT / "bench" / "results" / "fuzz-objects.json"
-_BY_NAME: Final = {kind.name: kind for kind in kinds.WATCHED}
+_BY_NAME: Final = {kind.name: kind for kind in registry.WATCHED}
 
 
 class Mutant(NamedTuple):
@@ -88,8 +90,8 @@ def sources() -> list[Tree]:
     found += [*story.objects, *(step.pod for step in story.steps if step.pod is not None)]
     for file in sorted((ROOT / "examples" / "live").glob("*.yaml")):
         found += [tree for tree in yaml.safe_load_all(file.read_text()) if tree]
-    pool = fleet.Pool(name="n", count=1, gpu="A100-SXM4-80GB", gpus_per_node=1, mig=True)
-    found += inventory.objects_of(fleet.Fleet(name="fuzz", pools=(pool,)))
+    pool = fleet_spec.Pool(name="n", count=1, gpu="A100-SXM4-80GB", gpus_per_node=1, mig=True)
+    found += fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,)))
     return found
 
 
@@ -99,7 +101,7 @@ _SOURCES: list[tuple[str, bytes]] = []
 def cases(rng: random.Random, count: int) -> list[Mutant]:
     """Mutated objects, gently, badly, or down to their letters."""
     if not _SOURCES:
-        _SOURCES.extend((tree["kind"], objects.encode_tree(tree)) for tree in sources())
+        _SOURCES.extend((tree["kind"], codec.encode_tree(tree)) for tree in sources())
     return [_mutant(rng, number) for number in range(count)]
 
 
@@ -118,9 +120,13 @@ def _mutant(rng: random.Random, number: int) -> Mutant:
         tree = extremes.filled(tree, rng)
     is_sound = rng.random() < 0.5 and isinstance(tree.get("metadata"), dict)
     if is_sound:
-        tree["metadata"] |= {"name": f"m{number}", "uid": f"uid-m{number}", "resourceVersion": str(1000 + number)}
+        tree["metadata"] |= {
+            "name": f"m{number}",
+            "uid": f"uid-m{number}",
+            "resourceVersion": str(1000 + number),
+        }
         tree["metadata"].pop("generateName", None)
-    document = objects.encode_tree(tree)
+    document = codec.encode_tree(tree)
     if 0.155 <= edge < 0.175:
         document = extremes.with_escapes(document, rng)
     if roll < 0.7:
@@ -131,7 +137,9 @@ def _mutant(rng: random.Random, number: int) -> Mutant:
 # What happens to it
 
 
-def run(oracle: object, batch: list[Mutant], *, tally: Tally, seed: int, seen: Seen | None = None) -> None:
+def run(
+    oracle: object, batch: list[Mutant], *, tally: Tally, seed: int, seen: Seen | None = None
+) -> None:
     """Sends all of them, each one way or the other. Upstream is not asked."""
     seen = seen or Seen()
     rng = random.Random(seed)
@@ -139,8 +147,12 @@ def run(oracle: object, batch: list[Mutant], *, tally: Tally, seed: int, seen: S
     at = 0
     with asyncio.Runner() as runner:
         while at < len(batch):
-            is_apply = rng.random() < 0.6  # streams are longer than batches: this makes about halves
-            taken = batch[at : at + (rng.choice((1, 1, 2, 3, 5)) if is_apply else rng.choice((2, 5, 10)))]
+            is_apply = (
+                rng.random() < 0.6
+            )  # streams are longer than batches: this makes about halves
+            taken = batch[
+                at : at + (rng.choice((1, 1, 2, 3, 5)) if is_apply else rng.choice((2, 5, 10)))
+            ]
             at += len(taken)
             began = time.perf_counter()
             problem = applying.apply(taken, seen) if is_apply else watched(taken, rng, seen, runner)
@@ -152,7 +164,11 @@ def _count(taken: Sequence[Mutant], problem: str, *, way: str, tally: Tally, see
     tally.counts["crashed" if problem else AGREE] += len(taken)
     if problem and tally.wants("crashed", problem.splitlines()[-1]):
         shown = {"way": way, "documents": [repr(one.document[:4000]) for one in taken]}
-        tally.add(Finding(what="objects", kind="crashed", seed=seed, case=shown, ours=problem, theirs=None))
+        tally.add(
+            Finding(
+                what="objects", kind="crashed", seed=seed, case=shown, ours=problem, theirs=None
+            )
+        )
 
 
 class Applying:
@@ -176,7 +192,7 @@ class Applying:
             return traceback.format_exc()
         if digest(self._cluster) != before:
             return "apply changed the cluster it was given"
-        if not isinstance(outcome, clusters.Applied):
+        if not isinstance(outcome, local_cluster.Applied):
             seen.counts["apply: batches refused, nothing changed"] += 1
             return self._filed(text, seen, is_refused=True) if self._rng.random() < 0.01 else ""
         seen.counts["apply: batches applied"] += 1
@@ -187,7 +203,9 @@ class Applying:
     def _text(self, batch: Sequence[Mutant]) -> bytes:
         """One manifest: JSON documents after each other, or in a stream of YAML, or in a list."""
         documents = [one.document for one in batch]
-        if self._rng.random() < 0.3:  # one that would be taken alone: what is refused beside it refuses it too
+        if (
+            self._rng.random() < 0.3
+        ):  # one that would be taken alone: what is refused beside it refuses it too
             documents.insert(0, self._rng.choice(_SOURCES)[1])
         roll = self._rng.random()
         if roll < 0.1:
@@ -196,56 +214,68 @@ class Applying:
             return b"\n---\n".join([b"", *documents])
         return b"\n".join(documents)
 
-    def _kept(self, outcome: clusters.Applied, seen: Seen) -> str:
+    def _kept(self, outcome: local_cluster.Applied, seen: Seen) -> str:
         """What was applied is there, whole, and can be read again; sometimes others decide about it."""
         if any(change.key not in outcome.cluster.records for change in outcome.changes):
             return "apply reported an object it did not store"
         try:
             for change in outcome.changes:
-                clusters.decoded(outcome.cluster.records[change.key])
+                local_cluster.decoded(outcome.cluster.records[change.key])
             if self._rng.random() < 0.3:
                 seen.counts["apply: turns of deciding"] += 1
                 control.turn(outcome.cluster, now=NOW)
         except Exception:
             return traceback.format_exc()
         if self._rng.random() < 0.4:
-            self._cluster = outcome.cluster if len(outcome.cluster.records) < MOST_RECORDS else self._base
+            self._cluster = (
+                outcome.cluster if len(outcome.cluster.records) < MOST_RECORDS else self._base
+            )
         return ""
 
     def _filed(self, text: bytes, seen: Seen, *, is_refused: bool) -> str:
         """The same through the state file: refused, it keeps every byte."""
         with tempfile.TemporaryDirectory() as folder:
-            opened = local.Local(Path(folder), clock=lambda: NOW)
+            opened = state_dir.Local(Path(folder), clock=lambda: NOW)
             opened.store.change(lambda _: (self._cluster, None))
             before = _files(Path(folder))
-            given = [clusters.Given(one.stored.tree) for one in manifests.load(text).objects]
+            given = [local_cluster.Given(one.stored.tree) for one in manifests.load(text).objects]
             is_bad = bool(manifests.load(text).problems)
             try:
-                outcome = None if is_bad else opened.apply(given, namespace="default", dry_run=False)
+                outcome = (
+                    None if is_bad else opened.apply(given, namespace="default", dry_run=False)
+                )
                 again = opened.store.load()
             except Exception:
                 return traceback.format_exc()
-            if not isinstance(outcome, clusters.Applied):
+            if not isinstance(outcome, local_cluster.Applied):
                 seen.counts["apply: state files refused, byte-identical"] += 1
-                return "" if _files(Path(folder)) == before else "a refused batch changed the state file"
+                return (
+                    ""
+                    if _files(Path(folder)) == before
+                    else "a refused batch changed the state file"
+                )
             seen.counts["apply: state files written"] += 1
             if is_refused:
                 return "the state file took what the cluster refused"
             return (
-                "" if again is not None and digest(again) == digest(outcome.cluster) else "stored differs from applied"
+                ""
+                if again is not None and digest(again) == digest(outcome.cluster)
+                else "stored differs from applied"
             )
 
 
-def applied(cluster: clusters.Cluster, text: bytes) -> clusters.Applied | clusters.Refused | None:
+def applied(
+    cluster: local_cluster.Cluster, text: bytes
+) -> local_cluster.Applied | local_cluster.Refused | None:
     """As the command does it: nothing where the text has a problem."""
     read = manifests.load(text)
     if read.problems or not read.objects:
         return None
-    given = [clusters.Given(one.stored.tree, "fuzz") for one in read.objects]
-    return clusters.apply(cluster, given, now=STAMP, check_selector=local.check_selector)
+    given = [local_cluster.Given(one.stored.tree, "fuzz") for one in read.objects]
+    return local_cluster.apply(cluster, given, now=STAMP, check_selector=state_dir.check_selector)
 
 
-def digest(cluster: clusters.Cluster) -> bytes:
+def digest(cluster: local_cluster.Cluster) -> bytes:
     """Every byte a cluster keeps."""
     parts = [cluster.name.encode(), str(cluster.revision).encode()]
     for key, record in sorted(cluster.records.items()):
@@ -253,17 +283,22 @@ def digest(cluster: clusters.Cluster) -> bytes:
     return b"\0".join(parts)
 
 
-def _base() -> clusters.Cluster:
-    pool = fleet.Pool(name="n", count=1, gpu="H100-SXM5-80GB", gpus_per_node=1)
-    trees = inventory.objects_of(fleet.Fleet(name="fuzz", pools=(pool,)))
+def _base() -> local_cluster.Cluster:
+    pool = fleet_spec.Pool(name="n", count=1, gpu="H100-SXM5-80GB", gpus_per_node=1)
+    trees = fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,)))
     trees += [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in constraints_nodes.NAMESPACES
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in constraints_nodes.NAMESPACES
     ]
-    given = [clusters.Given(tree) for tree in trees]
-    made = clusters.apply(
-        clusters.Cluster("fuzz"), given, now=STAMP, check_selector=local.check_selector, as_manifest=False
+    given = [local_cluster.Given(tree) for tree in trees]
+    made = local_cluster.apply(
+        local_cluster.Cluster("fuzz"),
+        given,
+        now=STAMP,
+        check_selector=state_dir.check_selector,
+        as_manifest=False,
     )
-    assert isinstance(made, clusters.Applied)
+    assert isinstance(made, local_cluster.Applied)
     return made.cluster
 
 
@@ -294,8 +329,10 @@ class Still:
 class Wire(transport.Transport):
     """A server that says what it is told to, in pieces."""
 
-    def __init__(self, stream: list[bytes], sound: list[Tree], rng: random.Random, *, bad_page: bytes) -> None:
-        super().__init__(config.Connection(server="http://127.0.0.1:1"))
+    def __init__(
+        self, stream: list[bytes], sound: list[Tree], rng: random.Random, *, bad_page: bytes
+    ) -> None:
+        super().__init__(client_config.Connection(server="http://127.0.0.1:1"))
         self._stream = stream
         self._sound = sound
         self._rng = rng
@@ -310,7 +347,7 @@ class Wire(transport.Transport):
         items = [one for one in self._sound if one["at"] <= self.played]
         version = str(10_000 + self.played)
         page = {"metadata": {"resourceVersion": version}, "items": [one["object"] for one in items]}
-        return transport.Answer(200, {}, objects.encode_tree(page))
+        return transport.Answer(200, {}, codec.encode_tree(page))
 
     async def lines(
         self,
@@ -335,10 +372,10 @@ async def _served(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-class Told(picture.Feed):
+class Told(informer.Feed):
     """Passes on to a picture, and remembers what there is by the names it heard."""
 
-    def __init__(self, picture_: picture.Picture, kind: kinds.Kind) -> None:
+    def __init__(self, picture_: informer.Informer, kind: registry.Kind) -> None:
         super().__init__(picture_, kind, trouble=self._trouble)
         self.there: dict[str, Any] = {}
         self.unreadable_count = 0
@@ -362,17 +399,19 @@ class Told(picture.Feed):
 def watched(batch: Sequence[Mutant], rng: random.Random, seen: Seen, runner: asyncio.Runner) -> str:
     """Why this must not be, or nothing. All objects of a stream are read as one kind, whatever they are."""
     seen.counts["watch: objects"] += len(batch)
-    kind = _BY_NAME.get(batch[0].kind, kinds.POD)
+    kind = _BY_NAME.get(batch[0].kind, registry.POD)
     stream: list[bytes] = []
     sound: list[Tree] = []
     for mutant in batch:
         stream.append(_line(mutant, rng))
         if rng.random() < 0.5:
             tree = _sound_object(kind, len(sound), 20_000 + len(stream))
-            stream.append(objects.encode_tree({"type": "ADDED", "object": tree}))
+            stream.append(codec.encode_tree({"type": "ADDED", "object": tree}))
             sound.append({"at": len(stream), "object": tree})
     bad_page = _page(batch) if rng.random() < 0.3 else b""
-    following = _follow(kind, stream, sound, rng, bad_page=bad_page, seen=seen, check=_is_checkable(batch))
+    following = _follow(
+        kind, stream, sound, rng, bad_page=bad_page, seen=seen, check=_is_checkable(batch)
+    )
     try:
         return runner.run(following)
     except Exception:
@@ -380,7 +419,7 @@ def watched(batch: Sequence[Mutant], rng: random.Random, seen: Seen, runner: asy
 
 
 async def _follow(
-    kind: kinds.Kind,
+    kind: registry.Kind,
     stream: list[bytes],
     sound: list[Tree],
     rng: random.Random,
@@ -390,7 +429,7 @@ async def _follow(
     check: bool,
 ) -> str:
     clock = Still()
-    made = picture.Picture(World(), clock, (kind,))
+    made = informer.Informer(World(), clock, (kind,))
     told = Told(made, kind)
     wire = Wire(stream, sound, rng, bad_page=bad_page)
     pump = asyncio.create_task(made.pump())
@@ -405,7 +444,9 @@ async def _follow(
     seen.counts["watch: lines"] += len(stream)
     seen.counts["watch: told unreadable or broken"] += told.unreadable_count
     if hidden := [
-        one["object"]["metadata"]["name"] for one in sound if one["object"]["metadata"]["name"] not in told.there
+        one["object"]["metadata"]["name"]
+        for one in sound
+        if one["object"]["metadata"]["name"] not in told.there
     ]:
         return f"hidden: {hidden[0]}"
     if check:
@@ -417,17 +458,37 @@ async def _follow(
 
 def _line(mutant: Mutant, rng: random.Random) -> bytes:
     """An event as a line; a line break inside would only make two lines of it."""
-    name = rng.choice((b"ADDED", b"ADDED", b"ADDED", b"MODIFIED", b"MODIFIED", b"DELETED", b"BOOKMARK", b"ERROR", b"?"))
+    name = rng.choice(
+        (
+            b"ADDED",
+            b"ADDED",
+            b"ADDED",
+            b"MODIFIED",
+            b"MODIFIED",
+            b"DELETED",
+            b"BOOKMARK",
+            b"ERROR",
+            b"?",
+        )
+    )
     line = b'{"type":"' + name + b'","object":' + mutant.document.replace(b"\n", b" ") + b"}"
     return hostile.garbled(line, rng).replace(b"\n", b" ") if rng.random() < 0.1 else line
 
 
 def _page(batch: Sequence[Mutant]) -> bytes:
-    return b'{"metadata":{"resourceVersion":"5"},"items":[' + b",".join(one.document for one in batch) + b"]}"
+    return (
+        b'{"metadata":{"resourceVersion":"5"},"items":['
+        + b",".join(one.document for one in batch)
+        + b"]}"
+    )
 
 
-def _sound_object(kind: kinds.Kind, number: int, version: int) -> Tree:
-    metadata = {"name": f"sound-{number}", "uid": f"uid-sound-{number}", "resourceVersion": str(version)}
+def _sound_object(kind: registry.Kind, number: int, version: int) -> Tree:
+    metadata = {
+        "name": f"sound-{number}",
+        "uid": f"uid-sound-{number}",
+        "resourceVersion": str(version),
+    }
     if kind.is_namespaced:
         metadata["namespace"] = "default"
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
@@ -457,14 +518,22 @@ def main(arguments: list[str] | None = None) -> int:
             if not seed % 100:
                 done = sum(tally.counts.values())
                 rate = done / (time.perf_counter() - began)
-                print(f"{done} objects, {rate:.0f}/s, {tally.disagreements} in trouble", file=sys.stderr, flush=True)
+                print(
+                    f"{done} objects, {rate:.0f}/s, {tally.disagreements} in trouble",
+                    file=sys.stderr,
+                    flush=True,
+                )
     seconds = time.perf_counter() - began
     print(
-        msgspec.json.format(msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2).decode()
+        msgspec.json.format(
+            msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2
+        ).decode()
     )
     if wanted.record:
         RESULTS.write_bytes(
-            msgspec.json.format(msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2)
+            msgspec.json.format(
+                msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2
+            )
             + b"\n"
         )
     return 1 if tally.disagreements else 0
@@ -479,7 +548,10 @@ def _summary(tally: Tally, seen: Seen, seeds: tuple[int, int], seconds: float) -
         "findings": [finding.ours.splitlines()[-1] for finding in tally.findings],
         "counts": dict(sorted(seen.counts.items())),
         "objects_per_second": round(objects_sent / seconds),
-        "slowest_batch_or_stream": {"seconds": round(seen.slowest_seconds, 3), "seed": seen.slowest_seed},
+        "slowest_batch_or_stream": {
+            "seconds": round(seen.slowest_seconds, 3),
+            "seed": seen.slowest_seed,
+        },
     }
 
 

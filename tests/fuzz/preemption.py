@@ -22,7 +22,9 @@ def run(oracle: oracles.Oracle, batch: list[int], *, tally: findings.Tally, seed
         for compare in (preempting.compare_singly, preempting.compare_together):
             seen = preempting.Tally()
             compare(case, oracle, seen)
-            tally.counts[findings.AGREE] += sum(seen.outcomes.values()) - len(seen.differences) - seen.heard_late
+            tally.counts[findings.AGREE] += (
+                sum(seen.outcomes.values()) - len(seen.differences) - seen.heard_late
+            )
             tally.counts[findings.EXPLAINED] += seen.heard_late
             for one in seen.differences:
                 _note(one, tally=tally, seed=seed)
@@ -34,4 +36,8 @@ def _note(found: preempting.Difference, *, tally: findings.Tally, seed: int) -> 
     if tally.wants(kind, found.ours.kind, found.theirs.partition("(")[0]):
         case = {"objects": found.objects, "pod": found.pod}
         ours = str(found.ours)
-        tally.add(findings.Finding(what="preemption", kind=kind, seed=seed, case=case, ours=ours, theirs=found.theirs))
+        tally.add(
+            findings.Finding(
+                what="preemption", kind=kind, seed=seed, case=case, ours=ours, theirs=found.theirs
+            )
+        )

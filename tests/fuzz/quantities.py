@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from dovetail.errors import QuantityError
-from dovetail.model import quantity, quantity_text
+from dovetail.quantity import quantity, quantity_text
 from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import quantities
 from tests.support.oracle import Message, Oracle
@@ -29,7 +29,8 @@ class Case(NamedTuple):
 def cases(rng: random.Random, count: int) -> list[Case]:
     """Single texts and pairs, half and half."""
     return [
-        Case(*quantities.pair(rng)) if rng.random() < 0.5 else Case(quantities.text(rng), None) for _ in range(count)
+        Case(*quantities.pair(rng)) if rng.random() < 0.5 else Case(quantities.text(rng), None)
+        for _ in range(count)
     ]
 
 
@@ -48,7 +49,13 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
             told = {name: _theirs(answer, name) for name in wrong}
             tally.add(
                 Finding(
-                    what="quantity", kind=kind, seed=seed, case=small._asdict(), ours=wrong, theirs=told, original=case
+                    what="quantity",
+                    kind=kind,
+                    seed=seed,
+                    case=small._asdict(),
+                    ours=wrong,
+                    theirs=told,
+                    original=case,
                 )
             )
 
@@ -132,7 +139,11 @@ def is_misprinted(q: quantity.Quantity) -> bool:
     """Whether upstream has no right way to print the value: no suffix beyond E, binary ones capped at int64."""
     if q.format is quantity.Format.BINARY_SI and abs(q.nanos) > _INT64_MAX * quantity_text.NANOS:
         return True
-    return q.nanos != 0 and q.nanos % _SEPTILLION == 0 and q.format is not quantity.Format.DECIMAL_EXPONENT
+    return (
+        q.nanos != 0
+        and q.nanos % _SEPTILLION == 0
+        and q.format is not quantity.Format.DECIMAL_EXPONENT
+    )
 
 
 def _theirs(answer: Message, name: str) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any, Final, NamedTuple
 
+from dovetail.admission import admit
 from dovetail.cel import selectors
-from dovetail.model import objects
-from dovetail.model.validation import admission, fields
+from dovetail.kubetypes import codec, field_errors
 from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import claims, mutations, slices
 from tests.support.oracle import Message, Oracle
@@ -59,7 +59,11 @@ def case(rng: random.Random) -> Case:
     roll = rng.random()
     if made["kind"] == "ResourceClaim" and roll < 0.45:
         old = claims.stored(claims.allocated(made, rng) if rng.random() < 0.5 else made)
-        new = claims.stored(claims.allocated(made, rng)) if "status" not in old or rng.random() < 0.5 else old
+        new = (
+            claims.stored(claims.allocated(made, rng))
+            if "status" not in old or rng.random() < 0.5
+            else old
+        )
         return Case("updateStatus", _bent(new, rng), old, has_label)
     if roll < 0.25:
         old = claims.stored(made)
@@ -105,22 +109,22 @@ def request(each: Case) -> Message:
 def ours(each: Case) -> Verdict:
     """Our verdict; a crash is told by its reason."""
     try:
-        terms = fields.Terms(selectors.problem, each.has_label, namespace="default", now=NOW)
-        new = objects.decode(each.object).struct
-        old = None if each.old is None else objects.decode(each.old).struct
-    except objects.DecodeError as error:
+        terms = field_errors.Terms(selectors.problem, each.has_label, namespace="default", now=NOW)
+        new = codec.decode(each.object).struct
+        old = None if each.old is None else codec.decode(each.old).struct
+    except codec.DecodeError as error:
         return Verdict(False, reason=str(error))
     try:
         if old is None:
-            verdict = admission.create(new, terms)
+            verdict = admit.create(new, terms)
         elif each.operation == "update":
-            verdict = admission.update(new, old, terms=terms)
+            verdict = admit.update(new, old, terms=terms)
         else:
-            verdict = admission.update_status(new, old, terms=terms)
+            verdict = admit.update_status(new, old, terms=terms)
     except Exception as error:
         return Verdict(True, reason=f"crash: {type(error).__name__}: {error}")
     found = frozenset((problem.type, problem.field) for problem in verdict.problems)
-    return Verdict(True, found, None if found else objects.tree_of(verdict.object))
+    return Verdict(True, found, None if found else codec.tree_of(verdict.object))
 
 
 def theirs(answer: Message) -> Verdict:
@@ -128,7 +132,9 @@ def theirs(answer: Message) -> Verdict:
     if answer.get("decodeError"):
         return Verdict(False, reason=answer["decodeError"])
     found = frozenset((each["type"], each["field"]) for each in answer["errors"])
-    return Verdict(True, found, answer.get("stored"), "; ".join(each["message"] for each in answer["errors"]))
+    return Verdict(
+        True, found, answer.get("stored"), "; ".join(each["message"] for each in answer["errors"])
+    )
 
 
 def difference(our: Verdict, their: Verdict) -> str:
@@ -180,20 +186,25 @@ def _without_if_there(made: dict[str, Any], path: mutations.Path) -> dict[str, A
 
 def _kept(tree: dict[str, Any]) -> Any:
     """What stays of an object, as a value: absent and empty fields are the same, quantities compare by amount."""
-    struct = objects.decode(_sorted(tree)).struct
+    struct = codec.decode(_sorted(tree)).struct
     return struct.spec, getattr(struct, "status", None)
 
 
 def _sorted(node: Any) -> Any:
     if isinstance(node, dict):
-        return {key: _sorted(node[key]) for key in sorted(node)}  # opaque parameters are kept as text
+        return {
+            key: _sorted(node[key]) for key in sorted(node)
+        }  # opaque parameters are kept as text
     if isinstance(node, list):
         return [_sorted(value) for value in node]
     return NOW if node == "<now>" else node  # how the oracle writes a time the request did not name
 
 
 def _spoken(our: Verdict, their: Verdict) -> str:
-    return " ".join(sorted(f"{kind} {field}" for kind, field in our.problems ^ their.problems)) or their.reason
+    return (
+        " ".join(sorted(f"{kind} {field}" for kind, field in our.problems ^ their.problems))
+        or their.reason
+    )
 
 
 def _shown(one: Verdict, other: Verdict) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import random
 from typing import Any, NamedTuple
 
 from dovetail.errors import SemverError
-from dovetail.model import semver
+from dovetail.quantity import semver
 from tests.fuzz.findings import AGREE, Finding, Tally, unanswered
 from tests.generators import versions
 from tests.support.oracle import Message, Oracle
@@ -22,7 +22,8 @@ class Case(NamedTuple):
 def cases(rng: random.Random, count: int) -> list[Case]:
     """Single texts and pairs, half and half."""
     return [
-        Case(*versions.pair(rng)) if rng.random() < 0.5 else Case(versions.version(rng), None) for _ in range(count)
+        Case(*versions.pair(rng)) if rng.random() < 0.5 else Case(versions.version(rng), None)
+        for _ in range(count)
     ]
 
 
@@ -40,7 +41,13 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
             small = minimised(oracle, case)
             tally.add(
                 Finding(
-                    what="semver", kind=kind, seed=seed, case=small._asdict(), ours=wrong, theirs=told, original=case
+                    what="semver",
+                    kind=kind,
+                    seed=seed,
+                    case=small._asdict(),
+                    ours=wrong,
+                    theirs=told,
+                    original=case,
                 )
             )
 
@@ -54,7 +61,12 @@ def ours(case: Case) -> dict[str, Any]:
     """What we say, under the oracle's names."""
     if case.b is not None:
         a, b = semver.parse(case.a), semver.parse(case.b)
-        return {"compareTo": a.compare(b), "isLessThan": a < b, "isGreaterThan": a > b, "celEqual": a == b}
+        return {
+            "compareTo": a.compare(b),
+            "isLessThan": a < b,
+            "isGreaterThan": a > b,
+            "celEqual": a == b,
+        }
     read: dict[str, Any] = {
         "strictOk": semver.is_semver(case.a),
         "celIsSemver": semver.is_semver(case.a),
@@ -64,8 +76,14 @@ def ours(case: Case) -> dict[str, Any]:
         normal = semver.parse(case.a, normalize=True)
     except SemverError:
         return read
-    parts = {"normalizedMajor": normal.major, "normalizedMinor": normal.minor, "normalizedPatch": normal.patch}
-    return read | {name: number for name, number in parts.items() if number < 1 << 63}  # CEL's ints end there
+    parts = {
+        "normalizedMajor": normal.major,
+        "normalizedMinor": normal.minor,
+        "normalizedPatch": normal.patch,
+    }
+    return read | {
+        name: number for name, number in parts.items() if number < 1 << 63
+    }  # CEL's ints end there
 
 
 def minimised(oracle: Oracle, case: Case) -> Case:
@@ -76,7 +94,9 @@ def minimised(oracle: Oracle, case: Case) -> Case:
         for at in range(len(case.a)):
             less = Case(case.a[:at] + case.a[at + 1 :], None)
             answer = oracle.ask(request(less))
-            if "failure" not in answer and any(value != answer.get(name) for name, value in ours(less).items()):
+            if "failure" not in answer and any(
+                value != answer.get(name) for name, value in ours(less).items()
+            ):
                 case, shrunk = less, True
                 break
     return case

@@ -37,12 +37,18 @@ def run(oracle: Oracle, batch: list[Tree], *, tally: Tally, seed: int) -> None:
             small, least = _minimised(world, found, oracle=oracle, asked=asked)
             shown = {"node": least.node, "outcome": least.ours}
             theirs = {"node": least.node, "outcome": least.theirs}
-            tally.add(Finding(what="worlds", kind=found.why, seed=seed, case=small, ours=shown, theirs=theirs))
+            tally.add(
+                Finding(
+                    what="worlds", kind=found.why, seed=seed, case=small, ours=shown, theirs=theirs
+                )
+            )
 
 
 def _disagreement(world: Tree, answer: Tree, asked: recorded.Asked) -> agreeing.Disagreement | None:
     tally = agreeing.tally()
-    agreeing.compare(world, fresh.believed(world, answer["answers"]), into=tally, matches=asked.matches)
+    agreeing.compare(
+        world, fresh.believed(world, answer["answers"]), into=tally, matches=asked.matches
+    )
     return tally.disagreements[0] if tally.disagreements else None
 
 
@@ -86,12 +92,21 @@ def _removable(world: Tree) -> Iterator[tuple[Any, ...]]:
         devices = claim["spec"]["devices"]
         for part in ("requests", "constraints", "config"):
             yield from (
-                ("claims", at, "spec", "devices", part, number) for number in range(len(devices.get(part) or ()))
+                ("claims", at, "spec", "devices", part, number)
+                for number in range(len(devices.get(part) or ()))
             )
     for at, part in enumerate(world["resourceSlices"]):
         for number, device in enumerate(part["spec"].get("devices") or ()):
             yield ("resourceSlices", at, "spec", "devices", number)
-            fields = [field for field in device if field not in ("name", "nodeName", "nodeSelector", "allNodes")]
-            yield from (("resourceSlices", at, "spec", "devices", number, field) for field in fields)
+            fields = [
+                field
+                for field in device
+                if field not in ("name", "nodeName", "nodeSelector", "allNodes")
+            ]
+            yield from (
+                ("resourceSlices", at, "spec", "devices", number, field) for field in fields
+            )
     for part in ("devices", "shared"):
-        yield from (("inUse", part, at) for at in range(len((world.get("inUse") or {}).get(part) or ())))
+        yield from (
+            ("inUse", part, at) for at in range(len((world.get("inUse") or {}).get(part) or ()))
+        )

@@ -23,8 +23,16 @@ def claim(rng: random.Random) -> dict[str, Any]:
     """A claim without a status."""
     metadata: dict[str, Any] = {"name": "claim-1", "namespace": "default"}
     if rng.random() < 0.3:
-        metadata |= {"labels": {"app": "train", "example.com/x": ""}, "annotations": {"note": "any text"}}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec(rng)}
+        metadata |= {
+            "labels": {"app": "train", "example.com/x": ""},
+            "annotations": {"note": "any text"},
+        }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": spec(rng),
+    }
 
 
 def template(rng: random.Random) -> dict[str, Any]:
@@ -33,7 +41,12 @@ def template(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.4:
         inner["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
     metadata = {"name": "template-1", "namespace": "default"}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": inner}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": inner,
+    }
 
 
 def device_class(rng: random.Random) -> dict[str, Any]:
@@ -61,7 +74,9 @@ def spec(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.4:
         made["constraints"] = [constraint(names, rng) for _ in range(rng.choice((1, 2)))]
     if rng.random() < 0.3:
-        made["config"] = [{"requests": rng.sample(names, rng.randint(0, len(names))), "opaque": opaque(rng)}]
+        made["config"] = [
+            {"requests": rng.sample(names, rng.randint(0, len(names))), "opaque": opaque(rng)}
+        ]
     return {"devices": made}
 
 
@@ -72,13 +87,20 @@ def request(name: str, rng: random.Random) -> dict[str, Any]:
         if rng.random() < 0.1:
             wanted["adminAccess"] = True
         return {"name": name, "exactly": wanted}
-    return {"name": name, "firstAvailable": [{"name": f"s{at}", **_wanted(rng)} for at in range(rng.choice((1, 2, 8)))]}
+    return {
+        "name": name,
+        "firstAvailable": [
+            {"name": f"s{at}", **_wanted(rng)} for at in range(rng.choice((1, 2, 8)))
+        ],
+    }
 
 
 def constraint(names: list[str], rng: random.Random) -> dict[str, Any]:
     """Something the devices share."""
     kind = rng.choice(("matchAttribute", "distinctAttribute"))
-    made: dict[str, Any] = {kind: rng.choice(("gpu.example.com/model", "resource.kubernetes.io/pcieRoot"))}
+    made: dict[str, Any] = {
+        kind: rng.choice(("gpu.example.com/model", "resource.kubernetes.io/pcieRoot"))
+    }
     if rng.random() < 0.6:
         made["requests"] = rng.sample(names, rng.randint(1, len(names)))
     return made
@@ -91,7 +113,10 @@ def selectors(rng: random.Random) -> list[dict[str, Any]]:
 
 def opaque(rng: random.Random) -> dict[str, Any]:
     """Configuration for a driver."""
-    return {"driver": "gpu.example.com", "parameters": rng.choice(({}, {"sharing": "mps"}, {"a": [1, 2, {"b": None}]}))}
+    return {
+        "driver": "gpu.example.com",
+        "parameters": rng.choice(({}, {"sharing": "mps"}, {"a": [1, 2, {"b": None}]})),
+    }
 
 
 def allocated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
@@ -99,8 +124,17 @@ def allocated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     done = copy.deepcopy(made)
     results = []
     for each in done["spec"]["devices"]["requests"]:
-        name = each["name"] if "exactly" in each else f"{each['name']}/{each['firstAvailable'][0]['name']}"
-        result = {"request": name, "driver": "gpu.example.com", "pool": "node-1", "device": f"dev-{len(results)}"}
+        name = (
+            each["name"]
+            if "exactly" in each
+            else f"{each['name']}/{each['firstAvailable'][0]['name']}"
+        )
+        result = {
+            "request": name,
+            "driver": "gpu.example.com",
+            "pool": "node-1",
+            "device": f"dev-{len(results)}",
+        }
         if each.get("exactly", {}).get("adminAccess"):
             result["adminAccess"] = True
         results.append(result)
@@ -108,11 +142,17 @@ def allocated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.6:
         allocation["nodeSelector"] = slices.node_selector(rng)
     if rng.random() < 0.3:
-        allocation["devices"]["config"] = [{"source": rng.choice(("FromClass", "FromClaim")), "opaque": opaque(rng)}]
+        allocation["devices"]["config"] = [
+            {"source": rng.choice(("FromClass", "FromClaim")), "opaque": opaque(rng)}
+        ]
     status: dict[str, Any] = {"allocation": allocation}
     if rng.random() < 0.6:
         status["reservedFor"] = [
-            {"resource": "pods", "name": f"pod-{at}", "uid": f"22222222-2222-2222-2222-22222222222{at}"}
+            {
+                "resource": "pods",
+                "name": f"pod-{at}",
+                "uid": f"22222222-2222-2222-2222-22222222222{at}",
+            }
             for at in range(rng.choice((1, 2)))
         ]
     if rng.random() < 0.4:
@@ -165,7 +205,13 @@ def _report(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     made: dict[str, Any] = {key: result[key] for key in ("driver", "pool", "device")}
     if rng.random() < 0.6:
         made["conditions"] = [
-            {"type": "Ready", "status": "True", "reason": "Up", "message": "fine", "lastTransitionTime": slices.SINCE}
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Up",
+                "message": "fine",
+                "lastTransitionTime": slices.SINCE,
+            }
         ]
     if rng.random() < 0.5:
         made["networkData"] = {

@@ -14,7 +14,14 @@ Tree = dict[str, Any]
 DRIVERS: Final = ("gpu.example.com", "nic.example.com")
 GPU: Final = DRIVERS[0]
 ROOT: Final = "resource.kubernetes.io/pcieRoot"
-ATTRIBUTES: Final = (f"{GPU}/model", f"{GPU}/numa", ROOT, f"{GPU}/fw", f"{GPU}/mixed", "other.example.com/numa")
+ATTRIBUTES: Final = (
+    f"{GPU}/model",
+    f"{GPU}/numa",
+    ROOT,
+    f"{GPU}/fw",
+    f"{GPU}/mixed",
+    "other.example.com/numa",
+)
 SAFE: Final = (
     f'device.attributes["{GPU}"].?model.orValue("") == "h100"',
     f'device.attributes["{GPU}"].?numa.orValue(0) < 1',
@@ -22,14 +29,28 @@ SAFE: Final = (
     "device.allowMultipleAllocations",
     f'"memory" in device.capacity["{GPU}"] && device.capacity["{GPU}"].memory.isGreaterThan(quantity("20Gi"))',
 )
-FRAGILE: Final = (f'device.attributes["{GPU}"].model == "h100"', f'device.attributes["{GPU}"].numa == 0')
+FRAGILE: Final = (
+    f'device.attributes["{GPU}"].model == "h100"',
+    f'device.attributes["{GPU}"].numa == 0',
+)
 CLASSES: Final[dict[str, list[str]]] = {
     "any": [],
     "gpu": [f'device.driver == "{GPU}"'],
     "nic": [f'device.driver == "{DRIVERS[1]}"'],
     "h100": [f'device.driver == "{GPU}"', SAFE[0]],
 }
-PROFILES: Final = ("plain", "same", "counters", "shares", "network", "taints", "admin", "broken", "mixed", "tight")
+PROFILES: Final = (
+    "plain",
+    "same",
+    "counters",
+    "shares",
+    "network",
+    "taints",
+    "admin",
+    "broken",
+    "mixed",
+    "tight",
+)
 
 
 def world(rng: random.Random, number: int = 0) -> Tree:
@@ -50,7 +71,9 @@ def world(rng: random.Random, number: int = 0) -> Tree:
         "nodes": [_node(name, rng) for name in names],
         "deviceClasses": [_class(name, rules, rng) for name, rules in CLASSES.items()],
         "resourceSlices": published,
-        "claims": [_claim(f"claim-{at}", profile, rng) for at in range(rng.choice((1, 1, 1, 2, 3)))],
+        "claims": [
+            _claim(f"claim-{at}", profile, rng) for at in range(rng.choice((1, 1, 1, 2, 3)))
+        ],
         "inUse": _in_use(published, rng),
     }
     if profile in ("taints", "mixed"):
@@ -59,7 +82,11 @@ def world(rng: random.Random, number: int = 0) -> Tree:
 
 
 def _node(name: str, rng: random.Random) -> Tree:
-    labels = {"kubernetes.io/hostname": name, "zone": rng.choice(("z1", "z2")), "gpus": rng.choice(("0", "8"))}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "zone": rng.choice(("z1", "z2")),
+        "gpus": rng.choice(("0", "8")),
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 
@@ -71,7 +98,12 @@ def _class(name: str, rules: list[str], rng: random.Random) -> Tree:
 
 
 def _config(mark: str) -> Tree:
-    return {"opaque": {"driver": GPU, "parameters": {"apiVersion": "v1", "kind": "Config", "mark": mark}}}
+    return {
+        "opaque": {
+            "driver": GPU,
+            "parameters": {"apiVersion": "v1", "kind": "Config", "mark": mark},
+        }
+    }
 
 
 def _pool(node: str, profile: str, rng: random.Random) -> list[Tree]:
@@ -104,12 +136,18 @@ def _network(names: list[str], profile: str, rng: random.Random) -> list[Tree]:
     for at in range(count):
         spec: Tree = {"driver": driver, "pool": dict(pool)}
         reach = rng.choice(("allNodes", "nodeSelector", "perDeviceNodeSelection", "nodeName"))
-        spec[reach] = {"nodeSelector": _selector(rng), "nodeName": rng.choice(names)}.get(reach, True)
-        spec["devices"] = [_device(at * 3 + place, profile, rng) for place in range(rng.choice((1, 2, 3)))]
+        spec[reach] = {"nodeSelector": _selector(rng), "nodeName": rng.choice(names)}.get(
+            reach, True
+        )
+        spec["devices"] = [
+            _device(at * 3 + place, profile, rng) for place in range(rng.choice((1, 2, 3)))
+        ]
         for device in spec["devices"]:
             if reach == "perDeviceNodeSelection":
                 own = rng.choice(("allNodes", "nodeSelector", "nodeName"))
-                device[own] = {"nodeSelector": _selector(rng), "nodeName": rng.choice(names)}.get(own, True)
+                device[own] = {"nodeSelector": _selector(rng), "nodeName": rng.choice(names)}.get(
+                    own, True
+                )
             if has_counters:
                 _draw(device, rng)
             if rng.random() < 0.15:
@@ -134,14 +172,20 @@ def _selector(rng: random.Random) -> Tree:
 
 
 def _counter_sets(rng: random.Random) -> list[Tree]:
-    counters = {"memory": {"value": rng.choice(("40Gi", "80Gi", "160Gi"))}, "slices": {"value": rng.choice("4678")}}
+    counters = {
+        "memory": {"value": rng.choice(("40Gi", "80Gi", "160Gi"))},
+        "slices": {"value": rng.choice("4678")},
+    }
     return [{"name": f"set-{at}", "counters": counters} for at in range(2)]
 
 
 def _draw(device: Tree, rng: random.Random) -> None:
     """The device consumes counters of one set, sometimes of both or of none."""
     sets = rng.choice((["set-0"], ["set-0"], ["set-1"], ["set-0", "set-1"], []))
-    counters = {"memory": {"value": rng.choice(("10Gi", "20Gi", "40Gi"))}, "slices": {"value": rng.choice("1234")}}
+    counters = {
+        "memory": {"value": rng.choice(("10Gi", "20Gi", "40Gi"))},
+        "slices": {"value": rng.choice("1234")},
+    }
     kept = counters if rng.random() < 0.7 else {"slices": counters["slices"]}
     if sets:
         device["consumesCounters"] = [{"counterSet": name, "counters": kept} for name in sets]
@@ -169,7 +213,10 @@ def _device(at: int, profile: str, rng: random.Random) -> Tree:
     if rng.random() < {"taints": 0.5, "mixed": 0.2}.get(profile, 0):
         made["taints"] = [_taint(rng)]
     if rng.random() < 0.05:
-        made |= {"bindingConditions": ["example.com/Up"], "bindingFailureConditions": ["example.com/Down"]}
+        made |= {
+            "bindingConditions": ["example.com/Up"],
+            "bindingFailureConditions": ["example.com/Down"],
+        }
     return made
 
 
@@ -199,7 +246,11 @@ def _taint(rng: random.Random) -> Tree:
 
 
 def _rule(at: int, names: list[str], rng: random.Random) -> Tree:
-    chosen = {"driver": rng.choice(DRIVERS), "pool": rng.choice([*names, "net"]), "device": f"dev-{rng.randint(0, 3)}"}
+    chosen = {
+        "driver": rng.choice(DRIVERS),
+        "pool": rng.choice([*names, "net"]),
+        "device": f"dev-{rng.randint(0, 3)}",
+    }
     spec: Tree = {"taint": {**_taint(rng), "timeAdded": "2026-01-01T00:00:00Z"}}
     if rng.random() < 0.9:
         spec["deviceSelector"] = {key: value for key, value in chosen.items() if rng.random() < 0.5}
@@ -218,7 +269,9 @@ def _break(published: list[Tree], rng: random.Random) -> None:
             case 2 if spec.get("devices"):
                 spec["devices"].append(dict(spec["devices"][0]))
             case 3 if spec.get("devices"):
-                spec["devices"][0]["consumesCounters"] = [{"counterSet": "nowhere", "counters": {"x": {"value": "1"}}}]
+                spec["devices"][0]["consumesCounters"] = [
+                    {"counterSet": "nowhere", "counters": {"x": {"value": "1"}}}
+                ]
             case 4 if spec.get("sharedCounters"):
                 spec["sharedCounters"].append(spec["sharedCounters"][0])
             case 5:
@@ -237,7 +290,10 @@ def _break(published: list[Tree], rng: random.Random) -> None:
 def _recount(published: list[Tree], spec: Tree, more: int) -> None:
     """All slices of the pool claim another number: where they contradict each other, upstream's answer is chance."""
     for other in published:
-        if (other["spec"]["driver"], other["spec"]["pool"]["name"]) == (spec["driver"], spec["pool"]["name"]):
+        if (other["spec"]["driver"], other["spec"]["pool"]["name"]) == (
+            spec["driver"],
+            spec["pool"]["name"],
+        ):
             other["spec"]["pool"]["resourceSliceCount"] += more
 
 
@@ -270,12 +326,19 @@ def _claim(name: str, profile: str, rng: random.Random) -> Tree:
         named = rng.choice(([], _names(requests)[:1], [one["name"] for one in requests]))
         devices["config"] = [{**_config("claim"), **({"requests": named} if named else {})}]
     made = _object("ResourceClaim", name, {"devices": devices})
-    made["metadata"] |= {"namespace": "default", "uid": f"00000000-0000-4000-8000-{rng.getrandbits(40):012d}"}
+    made["metadata"] |= {
+        "namespace": "default",
+        "uid": f"00000000-0000-4000-8000-{rng.getrandbits(40):012d}",
+    }
     return made
 
 
 def _constraint(requests: list[Tree], rng: random.Random) -> Tree:
-    made: Tree = {rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute")): rng.choice(ATTRIBUTES)}
+    made: Tree = {
+        rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute")): rng.choice(
+            ATTRIBUTES
+        )
+    }
     if rng.random() < 0.4:
         names = _names(requests)
         made["requests"] = rng.sample(names, rng.randint(1, len(names)))
@@ -283,7 +346,11 @@ def _constraint(requests: list[Tree], rng: random.Random) -> Tree:
 
 
 def _names(requests: list[Tree]) -> list[str]:
-    subs = [f"{one['name']}/{sub['name']}" for one in requests for sub in one.get("firstAvailable") or ()]
+    subs = [
+        f"{one['name']}/{sub['name']}"
+        for one in requests
+        for sub in one.get("firstAvailable") or ()
+    ]
     return [one["name"] for one in requests] + subs
 
 
@@ -295,7 +362,9 @@ def _request(name: str, profile: str, rng: random.Random) -> Tree:
         return {"name": name, "exactly": wanted}
     return {
         "name": name,
-        "firstAvailable": [{"name": f"s{at}", **_wanted(profile, rng)} for at in range(rng.choice((2, 3)))],
+        "firstAvailable": [
+            {"name": f"s{at}", **_wanted(profile, rng)} for at in range(rng.choice((2, 3)))
+        ],
     }
 
 
@@ -307,7 +376,9 @@ def _wanted(profile: str, rng: random.Random) -> Tree:
         else rng.choice(("any", "any", "any", "gpu", "gpu", "gpu", "h100", "nic"))
     }
     if rng.random() < 0.2:
-        made["selectors"] = [{"cel": {"expression": rng.choice(SAFE if rng.random() < 0.95 else FRAGILE)}}]
+        made["selectors"] = [
+            {"cel": {"expression": rng.choice(SAFE if rng.random() < 0.95 else FRAGILE)}}
+        ]
     if profile == "tight":
         made["deviceClassName"] = "any"
     if rng.random() < 0.12:
@@ -319,7 +390,9 @@ def _wanted(profile: str, rng: random.Random) -> Tree:
         made["tolerations"] = [_toleration(rng)]
     if rng.random() < {"shares": 0.5, "mixed": 0.3}.get(profile, 0.1):
         key = "memory" if rng.random() < 0.9 else rng.choice(("cores", f"{GPU}/memory"))
-        made["capacity"] = {"requests": {key: rng.choice(("1Gi", "5Gi", "7Gi", "12Gi", "30Gi", "0", "1"))}}
+        made["capacity"] = {
+            "requests": {key: rng.choice(("1Gi", "5Gi", "7Gi", "12Gi", "30Gi", "0", "1"))}
+        }
     return made
 
 
@@ -335,4 +408,9 @@ def _toleration(rng: random.Random) -> Tree:
 
 
 def _object(kind: str, name: str, spec: Tree) -> Tree:
-    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -15,7 +15,9 @@ from tests.generators import constraints_pods as pods
 from tests.generators import constraints_volumes as volumes
 
 Tree = dict[str, Any]
-Admit = Callable[[list[Tree]], list[Tree | None]]  # pods as users write them -> as the API server stores them
+Admit = Callable[
+    [list[Tree]], list[Tree | None]
+]  # pods as users write them -> as the API server stores them
 
 LARGE: Final = 0.04  # of all clusters
 THEMES: Final = ("", "", "ports", "neighbours", "spread", "volumes", "old volumes")
@@ -37,14 +39,29 @@ class Story(NamedTuple):
     refused: int  # pods the API server would not take
 
 
-def story(rng: random.Random, admit: Admit, *, pod_count: int = 40, with_volumes: bool = True) -> Story:
+def story(
+    rng: random.Random, admit: Admit, *, pod_count: int = 40, with_volumes: bool = True
+) -> Story:
     """A cluster of a few nodes, seldom of many, some pods in it already, and `pod_count` pods that want in."""
     theme = rng.choice(THEMES)
-    count = rng.randint(40, 70) if rng.random() < LARGE else rng.randint(3, 6 if theme == "spread" else 12)
-    nodes = places.nodes(rng, count, tainted=2 * places.TAINTED if theme == "spread" else places.TAINTED)
+    count = (
+        rng.randint(40, 70)
+        if rng.random() < LARGE
+        else rng.randint(3, 6 if theme == "spread" else 12)
+    )
+    nodes = places.nodes(
+        rng, count, tainted=2 * places.TAINTED if theme == "spread" else places.TAINTED
+    )
     names = [one["metadata"]["name"] for one in nodes]
-    stored = volumes.storage(rng, nodes, is_old=theme == "old volumes") if with_volumes else volumes.Storage([], {}, [])
-    running = [pods.pod(rng, at, nodes=names, name="old", theme=theme) for at in range(rng.randint(0, 3 * count))]
+    stored = (
+        volumes.storage(rng, nodes, is_old=theme == "old volumes")
+        if with_volumes
+        else volumes.Storage([], {}, [])
+    )
+    running = [
+        pods.pod(rng, at, nodes=names, name="old", theme=theme)
+        for at in range(rng.randint(0, 3 * count))
+    ]
     wanting = [_pod(rng, at, names, stored, theme=theme) for at in range(pod_count)]
     extra: dict[str, list[Tree]] = {}
     if with_volumes:
@@ -53,7 +70,10 @@ def story(rng: random.Random, admit: Admit, *, pod_count: int = 40, with_volumes
                 one["spec"].setdefault("volumes", []).append(volumes.ephemeral_mount())
                 if rng.random() < 0.9:
                     extra[one["metadata"]["name"]] = volumes.ephemeral_claim(rng, one, nodes)
-    expected = [_pod(rng, at, names, stored, theme=theme, name="kept") for at in range(rng.choice((0, 0, 0, 0, 1, 2)))]
+    expected = [
+        _pod(rng, at, names, stored, theme=theme, name="kept")
+        for at in range(rng.choice((0, 0, 0, 0, 1, 2)))
+    ]
     if expected:
         wanting = [pods.beside_nominated(one) for one in wanting]
     admitted = admit([*running, *wanting, *expected])
@@ -64,7 +84,9 @@ def story(rng: random.Random, admit: Admit, *, pod_count: int = 40, with_volumes
     new = [one for one in admitted[len(running) : len(running) + len(wanting)] if one is not None]
     begin = [*places.namespaces(rng), *nodes, *stored.objects, *old, *kept]
     steps = _steps(rng, new, old=list(old), nodes=nodes, extra=extra)
-    return Story(begin, [_with_storage(rng, step, stored.objects) for step in steps], admitted.count(None))
+    return Story(
+        begin, [_with_storage(rng, step, stored.objects) for step in steps], admitted.count(None)
+    )
 
 
 def _with_storage(rng: random.Random, step: Step, objects: list[Tree]) -> Step:
@@ -78,7 +100,13 @@ def _with_storage(rng: random.Random, step: Step, objects: list[Tree]) -> Step:
 
 
 def _pod(
-    rng: random.Random, at: int, names: list[str], stored: volumes.Storage, *, theme: str, name: str = "pod"
+    rng: random.Random,
+    at: int,
+    names: list[str],
+    stored: volumes.Storage,
+    *,
+    theme: str,
+    name: str = "pod",
 ) -> Tree:
     made = pods.pod(rng, at, nodes=names, name=name, theme=theme)
     mountable = stored.mounts.get(made["metadata"]["namespace"])
@@ -87,12 +115,19 @@ def _pod(
     if stored.disks and 0.2 < chance < 0.26:
         mounted.append(rng.choice(stored.disks))
     if mounted:
-        made["spec"]["volumes"] = [{"name": f"v{place}", **one} for place, one in enumerate(mounted)]
+        made["spec"]["volumes"] = [
+            {"name": f"v{place}", **one} for place, one in enumerate(mounted)
+        ]
     return made
 
 
 def _steps(
-    rng: random.Random, new: list[Tree], *, old: list[Tree], nodes: list[Tree], extra: dict[str, list[Tree]]
+    rng: random.Random,
+    new: list[Tree],
+    *,
+    old: list[Tree],
+    nodes: list[Tree],
+    extra: dict[str, list[Tree]],
 ) -> list[Step]:
     """Pods one after the other; now and then something else changes before one of them."""
     steps = []
@@ -142,7 +177,9 @@ class _Others:
         place = self._rng.randrange(len(self._old))
         one = self._old.pop(place)
         match self._rng.randrange(3):
-            case 0 if "host port" not in pods.kinds_of(one):  # upstream frees a port that another pod there holds too
+            case 0 if "host port" not in pods.kinds_of(
+                one
+            ):  # upstream frees a port that another pod there holds too
                 gone.append(one)
             case 1:
                 changed.append(pods.terminating(one))

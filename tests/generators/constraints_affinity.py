@@ -125,7 +125,11 @@ def _toward_pods(rng: random.Random, app: str) -> Tree:
 
 
 def _pod_term(rng: random.Random, app: str) -> Tree:
-    made: Tree = {"topologyKey": rng.choice(places.TOPOLOGY_KEYS[:5] if rng.random() < 0.95 else places.TOPOLOGY_KEYS)}
+    made: Tree = {
+        "topologyKey": rng.choice(
+            places.TOPOLOGY_KEYS[:5] if rng.random() < 0.95 else places.TOPOLOGY_KEYS
+        )
+    }
     selector = label_selector(rng, app)
     if selector is not None:
         made["labelSelector"] = selector
@@ -150,7 +154,9 @@ def label_selector(rng: random.Random, app: str) -> Tree | None:
         return {}
     if kind < 0.7:
         return {"matchLabels": {"app": rng.choice(APPS)}}
-    made: Tree = {"matchExpressions": [_label_expression(rng) for _ in range(rng.choice((1, 1, 2)))]}
+    made: Tree = {
+        "matchExpressions": [_label_expression(rng) for _ in range(rng.choice((1, 1, 2)))]
+    }
     if rng.random() < 0.3:
         made["matchLabels"] = {"tier": rng.choice(("web", "db"))}
     return made
@@ -170,14 +176,20 @@ def _namespace_selector(rng: random.Random) -> Tree:
         return {}
     if rng.random() < 0.5:
         return {"matchLabels": {"team": rng.choice(("one", "two"))}}
-    return {"matchExpressions": [{"key": "team", "operator": rng.choice(("Exists", "DoesNotExist"))}]}
+    return {
+        "matchExpressions": [{"key": "team", "operator": rng.choice(("Exists", "DoesNotExist"))}]
+    }
 
 
 def _spread(rng: random.Random, app: str) -> Tree:
     made: Tree = {
         "maxSkew": rng.choice((1, 1, 1, 2, 3)),
-        "topologyKey": rng.choice(places.TOPOLOGY_KEYS if rng.random() < 0.3 else places.TOPOLOGY_KEYS[:4]),
-        "whenUnsatisfiable": rng.choice(("DoNotSchedule", "DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+        "topologyKey": rng.choice(
+            places.TOPOLOGY_KEYS if rng.random() < 0.3 else places.TOPOLOGY_KEYS[:4]
+        ),
+        "whenUnsatisfiable": rng.choice(
+            ("DoNotSchedule", "DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")
+        ),
     }
     selector = label_selector(rng, app)
     if selector is not None:

@@ -29,11 +29,15 @@ def aged_volume(rng: random.Random, volume: Tree) -> Tree:
     """The volume, most often as one of an in-tree plugin."""
     if rng.random() < 0.3:
         return volume
-    spec = {key: value for key, value in volume["spec"].items() if key not in ("csi", "local")} | _source(rng)
+    spec = {
+        key: value for key, value in volume["spec"].items() if key not in ("csi", "local")
+    } | _source(rng)
     metadata = volume["metadata"]
     chance = rng.random()
     if chance < 0.4:
-        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": _zones(rng)}]}}
+        spec["nodeAffinity"] = {
+            "required": {"nodeSelectorTerms": [{"matchExpressions": _zones(rng)}]}
+        }
     elif chance < 0.7:
         spec.pop("nodeAffinity", None)
     if rng.random() < 0.4:
@@ -62,7 +66,14 @@ def drivers() -> list[Tree]:
     made = []
     for place, name in enumerate(DRIVERS.values()):
         spec = {"attachRequired": True, "preventPodSchedulingIfMissing": place % 2 == 0}
-        made.append({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name}, "spec": spec})
+        made.append(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSIDriver",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+        )
     return made
 
 
@@ -74,7 +85,13 @@ def _source(rng: random.Random) -> Tree:
             {"gcePersistentDisk": {"pdName": f"d-{number}"}},
             {"awsElasticBlockStore": {"volumeID": f"vol-{number}"}},
             {"awsElasticBlockStore": {"volumeID": f"aws://z1/vol-{number}"}},
-            {"azureDisk": {"diskName": "x", "diskURI": f"uri-{number}", "kind": rng.choice(("Managed", "Dedicated"))}},
+            {
+                "azureDisk": {
+                    "diskName": "x",
+                    "diskURI": f"uri-{number}",
+                    "kind": rng.choice(("Managed", "Dedicated")),
+                }
+            },
             {"cinder": {"volumeID": f"c-{number}"}},
             {"portworxVolume": {"volumeID": f"p-{number}"}},
         )
@@ -83,7 +100,11 @@ def _source(rng: random.Random) -> Tree:
 
 def _zones(rng: random.Random) -> list[Tree]:
     zones = rng.sample(places.ZONES, rng.choice((1, 2)))
-    found: list[Tree] = [{"key": rng.choice((places.ZONE, BETA_ZONE)), "operator": "In", "values": zones}]
+    found: list[Tree] = [
+        {"key": rng.choice((places.ZONE, BETA_ZONE)), "operator": "In", "values": zones}
+    ]
     if rng.random() < 0.3:
-        found.append({"key": rng.choice((places.REGION, BETA_REGION)), "operator": "In", "values": ["r1"]})
+        found.append(
+            {"key": rng.choice((places.REGION, BETA_REGION)), "operator": "In", "values": ["r1"]}
+        )
     return found

@@ -15,7 +15,9 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 RACK: Final = "example.com/rack"
 TOPOLOGY_KEYS: Final = (HOSTNAME, ZONE, ZONE, RACK, REGION, "example.com/nowhere")
-OWN: Final = "example.com/itself"  # no rule reads it: whoever asks about one node alone names the node by it
+OWN: Final = (
+    "example.com/itself"  # no rule reads it: whoever asks about one node alone names the node by it
+)
 ZONES: Final = ("z1", "z2", "z3")
 OLD_ZONES: Final = (  # where storage drivers and earlier releases look for a node's zone
     "topology.ebs.csi.aws.com/zone",
@@ -25,7 +27,13 @@ OLD_ZONES: Final = (  # where storage drivers and earlier releases look for a no
 )
 EXTENDED: Final = "example.com/widget"
 NAMESPACES: Final = ("blue", "green", "grey")
-TAINTS: Final = (("dedicated", "ml"), ("dedicated", "web"), ("spot", "true"), ("drain", ""), ("size", "5"))
+TAINTS: Final = (
+    ("dedicated", "ml"),
+    ("dedicated", "web"),
+    ("spot", "true"),
+    ("drain", ""),
+    ("size", "5"),
+)
 EFFECTS: Final = ("NoSchedule", "NoSchedule", "PreferNoSchedule", "NoExecute")
 TAINTED: Final = 0.22  # of the nodes
 IMAGES: Final = ("example.com/train:1", "example.com/serve:2", "example.com/tool:3")
@@ -57,7 +65,10 @@ def node(rng: random.Random, name: str, *, tainted: float = TAINTED) -> Tree:
         "status": {
             "allocatable": _allocatable(rng),
             "images": [
-                {"names": [image], "sizeBytes": rng.choice((30_000_000, 400_000_000, 2_000_000_000))}
+                {
+                    "names": [image],
+                    "sizeBytes": rng.choice((30_000_000, 400_000_000, 2_000_000_000)),
+                }
                 for image in IMAGES
                 if rng.random() < 0.3
             ],
@@ -75,7 +86,9 @@ def namespaces(rng: random.Random, *, unknown: float = 0.1) -> list[Tree]:
         labels = {"kubernetes.io/metadata.name": name}
         if rng.random() < 0.7:
             labels["team"] = rng.choice(("one", "two"))
-        made.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        made.append(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        )
     return made
 
 
@@ -108,7 +121,9 @@ def _labels(rng: random.Random, name: str) -> dict[str, str]:
         "gpus": 0.2,
         **dict.fromkeys(OLD_ZONES, 0.4),
     }
-    return {OWN: name} | {key: value for key, value in labels.items() if rng.random() >= absent[key]}
+    return {OWN: name} | {
+        key: value for key, value in labels.items() if rng.random() >= absent[key]
+    }
 
 
 def _taints(rng: random.Random) -> list[Tree]:

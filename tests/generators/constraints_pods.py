@@ -21,7 +21,9 @@ _HOST_IPS: Final = ("", "0.0.0.0", "127.0.0.1", "127.0.0.1", "10.0.0.1", "10.0.0
 _PORTS: Final = (80, 80, 443, 8080)
 
 
-def pod(rng: random.Random, number: int, *, nodes: list[str], name: str = "pod", theme: str = "") -> Tree:
+def pod(
+    rng: random.Random, number: int, *, nodes: list[str], name: str = "pod", theme: str = ""
+) -> Tree:
     """One pod without a node and without volumes. The theme of a story is what more of its pods ask for than usual."""
     labels = _labels(rng)
     spec: Tree = affinity.node_rules(rng, nodes, often=theme == "spread")
@@ -41,7 +43,9 @@ def pod(rng: random.Random, number: int, *, nodes: list[str], name: str = "pod",
         "kind": "Pod",
         "metadata": {
             "name": f"{name}-{number:04}",
-            "namespace": rng.choice(places.NAMESPACES[:2] if rng.random() < 0.9 else places.NAMESPACES),
+            "namespace": rng.choice(
+                places.NAMESPACES[:2] if rng.random() < 0.9 else places.NAMESPACES
+            ),
             "uid": f"uid-{name}-{number:04}",
             "creationTimestamp": _CREATED,
             "labels": labels,
@@ -75,20 +79,30 @@ def nominated(rng: random.Random, one: Tree, nodes: list[str], *, alone: set[str
     that are there make it ask.
     """
     spec = {key: value for key, value in one["spec"].items() if key != "affinity"}
-    if rules := {key: value for key, value in (one["spec"].get("affinity") or {}).items() if key != "podAntiAffinity"}:
+    if rules := {
+        key: value
+        for key, value in (one["spec"].get("affinity") or {}).items()
+        if key != "podAntiAffinity"
+    }:
         spec["affinity"] = rules
     spec["volumes"] = [
         volume
         for volume in spec.get("volumes") or ()
         if (volume.get("persistentVolumeClaim") or {}).get("claimName") not in alone
     ]
-    return {**one, "spec": spec, "status": {"phase": "Pending", "nominatedNodeName": rng.choice(nodes)}}
+    return {
+        **one,
+        "spec": spec,
+        "status": {"phase": "Pending", "nominatedNodeName": rng.choice(nodes)},
+    }
 
 
 def beside_nominated(one: Tree) -> Tree:
     """The pod without empty selectors in its spreading: upstream counts nominated pods for them, and no others."""
     rules = [
-        {**rule, "labelSelector": {"matchLabels": {"app": "a"}}} if rule.get("labelSelector") == {} else rule
+        {**rule, "labelSelector": {"matchLabels": {"app": "a"}}}
+        if rule.get("labelSelector") == {}
+        else rule
         for rule in one["spec"].get("topologySpreadConstraints") or ()
     ]
     return {**one, "spec": {**one["spec"], "topologySpreadConstraints": rules}} if rules else one
@@ -96,7 +110,11 @@ def beside_nominated(one: Tree) -> Tree:
 
 def terminating(one: Tree) -> Tree:
     """The pod after somebody asked for its end."""
-    metadata = {**one["metadata"], "deletionTimestamp": "2026-01-02T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    metadata = {
+        **one["metadata"],
+        "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "deletionGracePeriodSeconds": 30,
+    }
     return {**one, "metadata": metadata}
 
 
@@ -119,7 +137,9 @@ def _room(rng: random.Random) -> Tree:
     containers = [_container(rng, f"c{at}") for at in range(rng.choice((1, 1, 1, 2)))]
     spec: Tree = {"containers": containers}
     if rng.random() < 0.15:
-        spec["initContainers"] = [_init_container(rng, f"i{at}") for at in range(rng.choice((1, 2)))]
+        spec["initContainers"] = [
+            _init_container(rng, f"i{at}") for at in range(rng.choice((1, 2)))
+        ]
     if rng.random() < 0.08:
         spec["overhead"] = {"cpu": "250m", "memory": "64Mi"}
         spec["runtimeClassName"] = "sandbox"
@@ -163,7 +183,9 @@ def _init_container(rng: random.Random, name: str) -> Tree:
 
 def _add_ports(rng: random.Random, spec: Tree) -> None:
     """Ports of the node the pod sits on; no two alike in one pod, which the API server refuses."""
-    sidecars = [one for one in spec.get("initContainers", ()) if one.get("restartPolicy") == "Always"]
+    sidecars = [
+        one for one in spec.get("initContainers", ()) if one.get("restartPolicy") == "Always"
+    ]
     holder = rng.choice([*spec["containers"], *sidecars])
     wanted: dict[tuple[int, str], Tree] = {}
     for at in range(rng.choice((1, 1, 2))):

@@ -53,7 +53,10 @@ def _aged(rng: random.Random, one: Tree) -> Tree:
 
 
 def _old_classes() -> list[Tree]:
-    return [_class(f"old-{place}", name, "WaitForFirstConsumer") for place, name in enumerate(intree.PROVISIONERS)]
+    return [
+        _class(f"old-{place}", name, "WaitForFirstConsumer")
+        for place, name in enumerate(intree.PROVISIONERS)
+    ]
 
 
 def _storage(rng: random.Random, nodes: list[Tree]) -> Storage:
@@ -65,14 +68,18 @@ def _storage(rng: random.Random, nodes: list[Tree]) -> Storage:
     ]
     objects += [_free_volume(rng, at, nodes) for at in range(rng.choice((0, 3, 6)))]
     objects += _attachments(
-        rng, nodes, [one["metadata"]["name"] for one in objects if one["kind"] == "PersistentVolume"]
+        rng,
+        nodes,
+        [one["metadata"]["name"] for one in objects if one["kind"] == "PersistentVolume"],
     )
     mounts: dict[str, list[Tree]] = {}
     for namespace in places.NAMESPACES[:2]:
         made = [_claim(rng, namespace, at, nodes) for at in range(rng.choice((2, 6, 10)))]
         objects += [one for group in made for one in group]
         names = [group[0]["metadata"]["name"] for group in made]
-        mounts[namespace] = [{"persistentVolumeClaim": {"claimName": name}} for name in (*names, "no-such-claim")]
+        mounts[namespace] = [
+            {"persistentVolumeClaim": {"claimName": name}} for name in (*names, "no-such-claim")
+        ]
     return Storage(objects, mounts, _inline_disks())
 
 
@@ -80,7 +87,13 @@ def ephemeral_claim(rng: random.Random, pod: Tree, nodes: list[Tree]) -> list[Tr
     """The claim of a pod's ephemeral volume as the controller makes it, or somebody else's of the same name."""
     metadata = pod["metadata"]
     made = _claim(rng, metadata["namespace"], 0, nodes)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
     made[0]["metadata"]["name"] = f"{metadata['name']}-scratch"
     if rng.random() < 0.85:
         made[0]["metadata"]["ownerReferences"] = [owner]
@@ -93,14 +106,22 @@ def ephemeral_claim(rng: random.Random, pod: Tree, nodes: list[Tree]) -> list[Tr
 
 def ephemeral_mount() -> Tree:
     """The entry of a pod's volumes that asks for such a claim."""
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "late"}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "late",
+    }
     return {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
 
 
 def for_one_pod(objects: list[Tree]) -> set[str]:
     """Names of claims, of whatever namespace, that one pod alone may use."""
     claims = [one for one in objects if one["kind"] == "PersistentVolumeClaim"]
-    return {one["metadata"]["name"] for one in claims if "ReadWriteOncePod" in one["spec"]["accessModes"]}
+    return {
+        one["metadata"]["name"]
+        for one in claims
+        if "ReadWriteOncePod" in one["spec"]["accessModes"]
+    }
 
 
 def provisioned(claim: Tree, class_: Tree, node: Tree) -> Tree:
@@ -126,7 +147,10 @@ def provisioned(claim: Tree, class_: Tree, node: Tree) -> Tree:
 def promised(volume: Tree, claim: Tree) -> Tree:
     """A volume that is a claim's, though the controller has not bound them yet."""
     reference = {key: claim["metadata"][key] for key in ("namespace", "name", "uid")}
-    return {**volume, "spec": {**volume["spec"], "claimRef": {"kind": "PersistentVolumeClaim", **reference}}}
+    return {
+        **volume,
+        "spec": {**volume["spec"], "claimRef": {"kind": "PersistentVolumeClaim", **reference}},
+    }
 
 
 def destined(claim: Tree, node: str) -> Tree:
@@ -193,11 +217,17 @@ def _csi_node(rng: random.Random, node: Tree) -> Tree:
     drivers = []
     for name in (DRIVER, TRACKED):
         if rng.random() < 0.85:
-            driver: Tree = {"name": name, "nodeID": node["metadata"]["name"], "topologyKeys": [places.ZONE]}
+            driver: Tree = {
+                "name": name,
+                "nodeID": node["metadata"]["name"],
+                "topologyKeys": [places.ZONE],
+            }
             if rng.random() < 0.6:
                 driver["allocatable"] = {"count": rng.choice((0, 1, 1, 2, 5))}
             drivers.append(driver)
-    return _object("storage.k8s.io/v1", "CSINode", node["metadata"]["name"]) | {"spec": {"drivers": drivers}}
+    return _object("storage.k8s.io/v1", "CSINode", node["metadata"]["name"]) | {
+        "spec": {"drivers": drivers}
+    }
 
 
 def _attachments(rng: random.Random, nodes: list[Tree], volumes: list[str]) -> list[Tree]:
@@ -205,7 +235,11 @@ def _attachments(rng: random.Random, nodes: list[Tree], volumes: list[str]) -> l
     made = []
     for at in range(rng.choice((0, 0, 2))):
         source = {"persistentVolumeName": rng.choice([*volumes, "no-such-volume"])}
-        spec = {"attacher": DRIVER, "nodeName": rng.choice(nodes)["metadata"]["name"], "source": source}
+        spec = {
+            "attacher": DRIVER,
+            "nodeName": rng.choice(nodes)["metadata"]["name"],
+            "source": source,
+        }
         made.append(_object("storage.k8s.io/v1", "VolumeAttachment", f"hung-{at}") | {"spec": spec})
     return made
 
@@ -214,8 +248,12 @@ def _free_volume(rng: random.Random, at: int, nodes: list[Tree]) -> Tree:
     """A volume somebody made by hand, most of them free to take."""
     made = _volume(rng, f"free-{at}", _GIB * rng.choice((1, 5, 20)) + at * 1024, nodes)
     made["spec"]["storageClassName"] = rng.choice(("local", "local", "late"))
-    made["spec"]["accessModes"] = rng.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
-    made["status"] = {"phase": rng.choice(("Available", "Available", "Available", "Released", "Pending"))}
+    made["spec"]["accessModes"] = rng.choice(
+        (["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"])
+    )
+    made["status"] = {
+        "phase": rng.choice(("Available", "Available", "Available", "Released", "Pending"))
+    }
     if rng.random() < 0.05:
         made["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     if rng.random() < 0.1:
@@ -234,10 +272,16 @@ def _volume(rng: random.Random, name: str, size_bytes: int, nodes: list[Tree]) -
         "persistentVolumeReclaimPolicy": "Retain",
     }
     if rng.random() < 0.75:
-        spec["csi"] = {"driver": rng.choice((DRIVER, DRIVER, TRACKED)), "volumeHandle": f"handle-{name}"}
+        spec["csi"] = {
+            "driver": rng.choice((DRIVER, DRIVER, TRACKED)),
+            "volumeHandle": f"handle-{name}",
+        }
     else:
         spec["local"] = {"path": "/mnt"}
-    made = _object("v1", "PersistentVolume", name) | {"spec": spec, "status": {"phase": "Available"}}
+    made = _object("v1", "PersistentVolume", name) | {
+        "spec": spec,
+        "status": {"phase": "Available"},
+    }
     if "local" in spec or rng.random() < 0.4:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_reachable(rng, nodes)]}}
     if rng.random() < 0.25:
@@ -268,12 +312,16 @@ def _claim(rng: random.Random, namespace: str, at: int, nodes: list[Tree]) -> li
     """A claim in one of its states, and the volume it is bound to if it is."""
     made = _object("v1", "PersistentVolumeClaim", f"claim-{at}", namespace=namespace)
     made["spec"] = {
-        "accessModes": [rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"))],
+        "accessModes": [
+            rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"))
+        ],
         "resources": {"requests": {"storage": rng.choice(("1Gi", "4Gi", "10Gi"))}},
         "volumeMode": "Filesystem",
     }
     made["status"] = {"phase": "Pending"}
-    state = rng.choice(("bound", "bound", "bound", "late", "late", "zonal", "tracked", "local", "local", "odd"))
+    state = rng.choice(
+        ("bound", "bound", "bound", "late", "late", "zonal", "tracked", "local", "local", "odd")
+    )
     if state == "bound":
         return _bound(rng, made, nodes)
     if state != "odd":
@@ -296,13 +344,17 @@ def _bound(rng: random.Random, claim: Tree, nodes: list[Tree]) -> list[Tree]:
     metadata = claim["metadata"]
     name = f"pv-{metadata['namespace']}-{metadata['name']}"
     volume = _volume(rng, name, 10 * _GIB, nodes)
-    volume["spec"]["storageClassName"] = claim["spec"]["storageClassName"] = rng.choice(("instant", "late"))
+    volume["spec"]["storageClassName"] = claim["spec"]["storageClassName"] = rng.choice(
+        ("instant", "late")
+    )
     return bound_together(claim, volume)[::-1]
 
 
 def _odd(rng: random.Random, claim: Tree, nodes: list[Tree]) -> list[Tree]:
     """Claims no pod can use as they are."""
-    kind = rng.choice(("instant", "lost", "deleting", "prebound", "no class", "unknown class", "volume gone"))
+    kind = rng.choice(
+        ("instant", "lost", "deleting", "prebound", "no class", "unknown class", "volume gone")
+    )
     if kind == "instant":
         claim["spec"]["storageClassName"] = "instant"
     elif kind == "unknown class":
@@ -330,7 +382,13 @@ def _inline_disks() -> list[Tree]:
         {"gcePersistentDisk": {"pdName": "disk-1", "readOnly": True}},
         {"gcePersistentDisk": {"pdName": "disk-1"}},
         {"awsElasticBlockStore": {"volumeID": "vol-1"}},
-        {"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2026-01.com.example:one", "lun": 0}},
+        {
+            "iscsi": {
+                "targetPortal": "10.0.0.1:3260",
+                "iqn": "iqn.2026-01.com.example:one",
+                "lun": 0,
+            }
+        },
         {"rbd": {"monitors": ["10.0.0.1:6789"], "image": "one", "pool": "rbd"}},
     ]
 

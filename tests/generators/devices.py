@@ -38,7 +38,16 @@ STRINGS: Final = (
     "ǅ", "ß",
 )  # fmt: skip
 # What validation would not let in, but an evaluation may still meet.
-ODD_NAMES: Final = ("odd", "a/b/c", "gpu.example.com/", "/odd", "", "UPPER.example.com/x", "with space", "ä")
+ODD_NAMES: Final = (
+    "odd",
+    "a/b/c",
+    "gpu.example.com/",
+    "/odd",
+    "",
+    "UPPER.example.com/x",
+    "with space",
+    "ä",
+)
 ODD_ATTRIBUTES: Final[tuple[dict[str, Any], ...]] = (
     {}, {"int": 1, "string": "a"}, {"strings": []}, {"ints": []}, {"bools": [], "int": 3}, {"versions": []},
     {"version": "bad"},
@@ -46,7 +55,25 @@ ODD_ATTRIBUTES: Final[tuple[dict[str, Any], ...]] = (
     "ints": [1]}, {"string": None},
     {"string": ""},
 )  # fmt: skip
-INTS: Final = (0, 1, -1, 2, 3, 7, 10, 40, 80, 255, 1024, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1)
+INTS: Final = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    10,
+    40,
+    80,
+    255,
+    1024,
+    2**31,
+    2**53,
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    -(2**63) + 1,
+)
 
 
 def device(rng: random.Random) -> dict[str, Any]:
@@ -105,7 +132,9 @@ def smaller(made: dict[str, Any]) -> list[dict[str, Any]]:
         if entries:
             found.append({key: kept for key, kept in made.items() if key != field})
             for name in entries:
-                found.append({**made, field: {key: kept for key, kept in entries.items() if key != name}})
+                found.append(
+                    {**made, field: {key: kept for key, kept in entries.items() if key != name}}
+                )
     if "allowMultipleAllocations" in made:
         found.append({key: kept for key, kept in made.items() if key != "allowMultipleAllocations"})
     return found

@@ -39,11 +39,16 @@ _SIMPLEST: Final = {
 
 def expression(rng: random.Random) -> Piece:
     """One selector; about one in eight is bent."""
-    maker = _Maker(rng, bend=rng.choice((0.0,) * 7 + (0.06,)), loosen=rng.choice((0.0,) * 4 + (0.12,)))
+    maker = _Maker(
+        rng, bend=rng.choice((0.0,) * 7 + (0.06,)), loosen=rng.choice((0.0,) * 4 + (0.12,))
+    )
     if rng.random() < 0.2:
         made = maker.conditions()
     else:
-        made = maker.make(BOOL if rng.random() < 0.97 else rng.choice(_RANDOM_TYPES), rng.choice((1, 2, 2, 3, 3, 4, 5)))
+        made = maker.make(
+            BOOL if rng.random() < 0.97 else rng.choice(_RANDOM_TYPES),
+            rng.choice((1, 2, 2, 3, 3, 4, 5)),
+        )
     return _garbled(made, rng) if rng.random() < 0.05 else made
 
 
@@ -67,7 +72,9 @@ class _Maker:
         if self.bend and self.rng.random() < self.bend:
             goal = self.rng.choice(_RANDOM_TYPES)
         if self.loosen and depth >= 0 and self.rng.random() < self.loosen:
-            return Piece(goal, "dyn(", self.make(self.rng.choice((goal, *_RANDOM_TYPES)), depth - 1), ")")
+            return Piece(
+                goal, "dyn(", self.make(self.rng.choice((goal, *_RANDOM_TYPES)), depth - 1), ")"
+            )
         if self.bend and self.rng.random() < 0.05:
             return Piece(goal, self.rng.choice(oddities.ODDITIES))
         if depth <= 0 or self.left <= 0:
@@ -85,7 +92,10 @@ class _Maker:
         """What people write: a few short conditions joined."""
         parts: list[str | Piece] = [self.make(BOOL, 2)]
         for _ in range(self.rng.choice((1, 2, 2, 3))):
-            parts += [self.rng.choice((" && ", " && ", " || ")), self.make(BOOL, self.rng.choice((1, 2, 2)))]
+            parts += [
+                self.rng.choice((" && ", " && ", " || ")),
+                self.make(BOOL, self.rng.choice((1, 2, 2))),
+            ]
         return Piece(BOOL, *parts)
 
     def leaf(self, goal: Type) -> Piece:
@@ -111,16 +121,24 @@ class _Maker:
         for _ in range(40):
             template = self.rng.choice(functions.TEMPLATES)
             bound: dict[str, Type] = {}
-            if functions.bind(template.result, goal, bound) and (len(bound) == 0 or self.rng.random() < 0.25):
+            if functions.bind(template.result, goal, bound) and (
+                len(bound) == 0 or self.rng.random() < 0.25
+            ):
                 return self.applied(template, goal, bound, depth=depth)
-        fitting = [template for template in functions.TEMPLATES if functions.bind(template.result, goal, {})]
+        fitting = [
+            template
+            for template in functions.TEMPLATES
+            if functions.bind(template.result, goal, {})
+        ]
         if not fitting:
             return self.leaf(goal)
         template, bound = self.rng.choice(fitting), {}
         functions.bind(template.result, goal, bound)
         return self.applied(template, goal, bound, depth=depth)
 
-    def applied(self, template: Template, goal: Type, bound: dict[str, Type], *, depth: int) -> Piece:
+    def applied(
+        self, template: Template, goal: Type, bound: dict[str, Type], *, depth: int
+    ) -> Piece:
         parts: list[str | Piece] = [template.text[0]]
         for hole, text in zip(template.holes, template.text[1:], strict=True):
             parts.append(self.argument(hole, bound, depth - 1))
@@ -133,7 +151,12 @@ class _Maker:
         if hole.startswith("#"):
             return literals.pooled(hole[1:], self.rng)
         pattern = functions.parse(hole)
-        for letter, choices in (("A", _RANDOM_TYPES), ("B", _RANDOM_TYPES), ("O", _ORDERED), ("N", _NUMBERS)):
+        for letter, choices in (
+            ("A", _RANDOM_TYPES),
+            ("B", _RANDOM_TYPES),
+            ("O", _ORDERED),
+            ("N", _NUMBERS),
+        ):
             if letter in hole:
                 bound.setdefault(letter, self.rng.choice(choices))
         return self.make(functions.filled(pattern, bound), depth)
@@ -149,7 +172,9 @@ class _Maker:
             else:
                 parts.append(self.element(inner, depth - 1))
         self.is_strict = was_strict
-        return Piece(goal, *parts, self.rng.choice(("]", "]", "]", "]" if len(parts) == 1 else ",]")))
+        return Piece(
+            goal, *parts, self.rng.choice(("]", "]", "]", "]" if len(parts) == 1 else ",]"))
+        )
 
     def mapped(self, goal: Type, key: Type, inner: Type, *, depth: int) -> Piece:
         parts: list[str | Piece] = ["{"]
@@ -211,7 +236,11 @@ class _Maker:
             domain = self.domain()
             return Piece(("map", STRING, DYN), "device.attributes[", domain, "]"), STRING, DYN
         if self.rng.random() < 0.05:
-            return Piece(("map", STRING, ("map", STRING, DYN)), "device.attributes"), STRING, ("map", STRING, DYN)
+            return (
+                Piece(("map", STRING, ("map", STRING, DYN)), "device.attributes"),
+                STRING,
+                ("map", STRING, DYN),
+            )
         return self.make(("list", inner), depth - 1), ("int",), inner
 
     def domain(self) -> Piece:
@@ -234,14 +263,20 @@ class _Maker:
 
     def device(self, goal: Type, depth: int) -> Piece | None:
         made = _READS.get(str(goal[0]))
-        readable = goal == DYN or (goal in _READABLE and not (self.is_strict and goal != ("quantity",)))
+        readable = goal == DYN or (
+            goal in _READABLE and not (self.is_strict and goal != ("quantity",))
+        )
         if made and (not readable or self.rng.random() < 0.4):
             return made(self, goal, depth)
         return self.attribute(goal, depth) if readable else None
 
     def attribute(self, goal: Type, depth: int) -> Piece:
         field = "capacity" if goal == ("quantity",) else "attributes"
-        name = self.rng.choice((*devices.CAPACITIES, "missing")) if field == "capacity" else self.name(goal)
+        name = (
+            self.rng.choice((*devices.CAPACITIES, "missing"))
+            if field == "capacity"
+            else self.name(goal)
+        )
         head: list[str | Piece] = [f"device.{field}[", self.domain(), "]"]
         roll = self.rng.random()
         if roll < 0.6:
@@ -255,7 +290,12 @@ class _Maker:
         if roll < 0.96:
             return Piece(goal, *head, f'[?"{name}"].orValue(', self.make(goal, min(depth, 1)), ")")
         return Piece(
-            goal, f"device.{field}[?", self.domain(), f"].{name}.orValue(", self.make(goal, min(depth, 1)), ")"
+            goal,
+            f"device.{field}[?",
+            self.domain(),
+            f"].{name}.orValue(",
+            self.make(goal, min(depth, 1)),
+            ")",
         )
 
 
@@ -283,7 +323,9 @@ def _bool_read(maker: _Maker, goal: Type, depth: int) -> Piece:
             return Piece(
                 goal,
                 "has(device.",
-                maker.rng.choice(("driver", "attributes", "capacity", "allowMultipleAllocations", "nothing")),
+                maker.rng.choice(
+                    ("driver", "attributes", "capacity", "allowMultipleAllocations", "nothing")
+                ),
                 ")",
             )
         case _:
@@ -307,7 +349,11 @@ def _optional_read(maker: _Maker, goal: Type, depth: int) -> Piece | None:
     if inner not in _READABLE:
         return None
     field = "capacity" if inner == ("quantity",) else "attributes"
-    name = maker.rng.choice((*devices.CAPACITIES, "missing")) if field == "capacity" else maker.name(inner)
+    name = (
+        maker.rng.choice((*devices.CAPACITIES, "missing"))
+        if field == "capacity"
+        else maker.name(inner)
+    )
     form = maker.rng.randrange(4)
     head: list[str | Piece] = [f"device.{field}[", maker.domain(), "]"]
     match form:
@@ -328,10 +374,16 @@ def _quantifier(maker: _Maker, goal: Type, depth: int) -> Piece:
     if maker.rng.random() < 0.6:
         element = key if is_map else inner
         word = maker.rng.choice(("all", "exists", "exists_one"))
-        return Piece(goal, made, f".{word}({name}, ", maker.body(BOOL, depth - 1, (name, element)), ")")
+        return Piece(
+            goal, made, f".{word}({name}, ", maker.body(BOOL, depth - 1, (name, element)), ")"
+        )
     word = maker.rng.choice(("all", "exists", "existsOne", "exists_one"))
     return Piece(
-        goal, made, f".{word}({name}, {other}, ", maker.body(BOOL, depth - 1, (name, key), (other, inner)), ")"
+        goal,
+        made,
+        f".{word}({name}, {other}, ",
+        maker.body(BOOL, depth - 1, (name, key), (other, inner)),
+        ")",
     )
 
 
@@ -341,11 +393,15 @@ def _list_macro(maker: _Maker, goal: Type, depth: int) -> Piece:
     choice = maker.rng.randrange(6)
     if choice == 0:
         made = maker.make(goal, depth - 1)
-        return Piece(goal, made, f".filter({name}, ", maker.body(BOOL, depth - 1, (name, target)), ")")
+        return Piece(
+            goal, made, f".filter({name}, ", maker.body(BOOL, depth - 1, (name, target)), ")"
+        )
     if choice == 1:
         made = maker.make(goal, depth - 1)
         kind = maker.rng.choice(_ORDERED)
-        return Piece(goal, made, f".sortBy({name}, ", maker.body(kind, depth - 1, (name, target)), ")")
+        return Piece(
+            goal, made, f".sortBy({name}, ", maker.body(kind, depth - 1, (name, target)), ")"
+        )
     made, key, inner = maker.iterable(depth)
     element = key if made.kind[0] == "map" else inner
     if choice in (2, 3):
@@ -364,7 +420,10 @@ def _map_macro(maker: _Maker, goal: Type, depth: int) -> Piece:
     name, other = maker.variable(), maker.variable()
     given = ((name, key), (other, inner))
     is_entry = maker.rng.random() < 0.4
-    parts: list[str | Piece] = [made, f".transformMap{'Entry' if is_entry else ''}({name}, {other}, "]
+    parts: list[str | Piece] = [
+        made,
+        f".transformMap{'Entry' if is_entry else ''}({name}, {other}, ",
+    ]
     if maker.rng.random() < 0.4:
         parts += [maker.body(BOOL, depth - 1, *given), ", "]
     kind: Type = goal if is_entry else goal[2]  # type: ignore[assignment]
@@ -385,7 +444,9 @@ def _bind(maker: _Maker, goal: Type, depth: int) -> Piece:
     kind = maker.rng.choice(_RANDOM_TYPES)
     name = maker.variable()
     made = maker.make(kind, depth - 1)
-    return Piece(goal, f"cel.bind({name}, ", made, ", ", maker.body(goal, depth - 1, (name, kind)), ")")
+    return Piece(
+        goal, f"cel.bind({name}, ", made, ", ", maker.body(goal, depth - 1, (name, kind)), ")"
+    )
 
 
 def _garbled(made: Piece, rng: random.Random) -> Piece:
@@ -415,6 +476,18 @@ _STRAY: Final = (
 )  # fmt: skip
 _ORDERED: Final = tuple((name,) for name in functions.ORDERED)
 _NUMBERS: Final = tuple((name,) for name in functions.NUMERIC)
-_READABLE: Final = frozenset({("quantity",), *(_read_as(kind) for kind in devices.ATTRIBUTES.values())})
-_READS: Final = {"bool": _bool_read, "string": _string_read, "map": _map_read, "optional": _optional_read}
-_MACROS: Final = {"bool": _quantifier, "list": _list_macro, "map": _map_macro, "optional": _optional_macro}
+_READABLE: Final = frozenset(
+    {("quantity",), *(_read_as(kind) for kind in devices.ATTRIBUTES.values())}
+)
+_READS: Final = {
+    "bool": _bool_read,
+    "string": _string_read,
+    "map": _map_read,
+    "optional": _optional_read,
+}
+_MACROS: Final = {
+    "bool": _quantifier,
+    "list": _list_macro,
+    "map": _map_macro,
+    "optional": _optional_macro,
+}

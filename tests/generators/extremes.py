@@ -21,7 +21,9 @@ AMOUNTS: Final = (
     "9223372036854775807",
     "9223372036854775808m",
 )
-AMOUNT_FIELDS: Final = frozenset({"requests", "limits", "overhead", "allocatable", "capacity", "consumedCapacity"})
+AMOUNT_FIELDS: Final = frozenset(
+    {"requests", "limits", "overhead", "allocatable", "capacity", "consumedCapacity"}
+)
 HALF: Final = r"\ud800"
 ESCAPES: Final = (r"\n", r"\ud83d\ude00", r"\"", "\\\\", r"\u0000", HALF)
 SIZES: Final = (20_000, 100_000, 700_000)

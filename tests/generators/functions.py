@@ -282,12 +282,16 @@ def bind(pattern: Type, goal: Type, bound: dict[str, Type]) -> bool:
     """Whether the pattern can be the goal; fills in the letters."""
     name = str(pattern[0])
     if len(name) == 1:
-        if (name == "O" and goal not in _ORDERED_TYPES) or (name == "N" and goal not in _NUMERIC_TYPES):
+        if (name == "O" and goal not in _ORDERED_TYPES) or (
+            name == "N" and goal not in _NUMERIC_TYPES
+        ):
             return False
         return bound.setdefault(name, goal) == goal
     if name != goal[0] or len(pattern) != len(goal):
         return False
-    return all(bind(inner, given, bound) for inner, given in zip(pattern[1:], goal[1:], strict=True))  # type: ignore[arg-type]
+    return all(
+        bind(inner, given, bound) for inner, given in zip(pattern[1:], goal[1:], strict=True)
+    )  # type: ignore[arg-type]
 
 
 def filled(pattern: Type, bound: dict[str, Type]) -> Type:
@@ -300,11 +304,19 @@ def filled(pattern: Type, bound: dict[str, Type]) -> Type:
 
 def _comparisons() -> list[str]:
     made = [f"bool: {{O}} {sign} {{O}}" for sign in COMPARISONS * 2]
-    made += [f"bool: {{{a}}} {sign} {{{b}}}" for sign in COMPARISONS for a in NUMERIC for b in NUMERIC if a != b]
+    made += [
+        f"bool: {{{a}}} {sign} {{{b}}}"
+        for sign in COMPARISONS
+        for a in NUMERIC
+        for b in NUMERIC
+        if a != b
+    ]
     made += [f"bool: {{{a}}} == dyn({{{b}}})" for a in NUMERIC for b in NUMERIC if a != b]
     return [*made, *(f"bool: {{dyn}} {sign} {{O}}" for sign in COMPARISONS)]
 
 
 _ORDERED_TYPES: Final = frozenset((name,) for name in ORDERED)
 _NUMERIC_TYPES: Final = frozenset((name,) for name in NUMERIC)
-TEMPLATES: Final = [Template(*line.split(": ", 1)) for line in (*TABLE.strip().splitlines(), *_comparisons())]
+TEMPLATES: Final = [
+    Template(*line.split(": ", 1)) for line in (*TABLE.strip().splitlines(), *_comparisons())
+]

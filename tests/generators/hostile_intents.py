@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from dovetail.model import kinds
+from dovetail.kubetypes import registry
 
 Tree = dict[str, Any]
 
@@ -58,7 +58,12 @@ def some(scene: Scene, rng: random.Random) -> list[Tree]:
 
 def _intent(name: str, spec: Tree) -> Tree:
     metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": kinds.INTENT.api_version, "kind": kinds.INTENT.name, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": registry.INTENT.api_version,
+        "kind": registry.INTENT.name,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _head(scene: Scene, rng: random.Random) -> Tree:
@@ -85,7 +90,12 @@ def _node(scene: Scene, rng: random.Random) -> str:
 
 
 def _member(scene: Scene, rng: random.Random) -> Tree:
-    return {"pod": rng.choice(("gang-0", "x")), "uid": _uid(scene, rng), "node": _node(scene, rng), "claims": ["c"]}
+    return {
+        "pod": rng.choice(("gang-0", "x")),
+        "uid": _uid(scene, rng),
+        "node": _node(scene, rng),
+        "claims": ["c"],
+    }
 
 
 def _members(scene: Scene, rng: random.Random) -> list[Tree]:
@@ -94,13 +104,20 @@ def _members(scene: Scene, rng: random.Random) -> list[Tree]:
 
 
 def _parts(scene: Scene, rng: random.Random) -> list[Tree]:
-    head = _head(scene, rng) | {"parts": rng.choice((-1, 0, 2, 3, 2**31 - 1)), "batch": rng.choice(("", "a"))}
+    head = _head(scene, rng) | {
+        "parts": rng.choice((-1, 0, 2, 3, 2**31 - 1)),
+        "batch": rng.choice(("", "a")),
+    }
     numbers = rng.sample((-(2**31), 0, 1, 1, 2, 3, 7), rng.randrange(1, 5))
     return [head | {"part": number, "members": [_member(scene, rng)]} for number in numbers]
 
 
 def _slot(scene: Scene, rng: random.Random) -> list[Tree]:
-    device = {"driver": "gpu.nvidia.com", "pool": _node(scene, rng), "device": rng.choice(("gpu-0", "gpu-1", "gpu-9"))}
+    device = {
+        "driver": "gpu.nvidia.com",
+        "pool": _node(scene, rng),
+        "device": rng.choice(("gpu-0", "gpu-1", "gpu-9")),
+    }
     if rng.random() < 0.3:
         device |= {"shareID": "s", "consumedCapacity": {"memory": rng.choice(AMOUNTS)}}
     slot = {

@@ -12,7 +12,18 @@ INTS: Final = (
     "9007199254740993",
     "9223372036854775807", "-9223372036854775808", "0xFFFF", "00", "100",
 )  # fmt: skip
-UINTS: Final = ("0u", "1u", "2u", "3u", "7U", "0xFFu", "80u", "18446744073709551615u", "9223372036854775808u", "10u")
+UINTS: Final = (
+    "0u",
+    "1u",
+    "2u",
+    "3u",
+    "7U",
+    "0xFFu",
+    "80u",
+    "18446744073709551615u",
+    "9223372036854775808u",
+    "10u",
+)
 DOUBLES: Final = (
     "0.0", "-0.0", "1.0", "1.5", "-2.5", "3.14", ".5", "1e3", "1E-3", "1e308", "-1e308", "5e-324", "0.1",
     "9007199254740993.0",
@@ -188,7 +199,9 @@ def literal(name: str, rng: random.Random) -> str:
         case "double":
             return rng.choice(DOUBLES)
         case "string":
-            return quoted(rng.choice(devices.STRINGS)) if rng.random() < 0.35 else rng.choice(STRINGS)
+            return (
+                quoted(rng.choice(devices.STRINGS)) if rng.random() < 0.35 else rng.choice(STRINGS)
+            )
         case "bytes":
             return rng.choice(BYTES)
         case "bool":
@@ -198,7 +211,9 @@ def literal(name: str, rng: random.Random) -> str:
         case "type":
             return rng.choice(TYPES)
         case "dyn":
-            return literal(rng.choice(("int", "uint", "double", "string", "bool", "null", "bytes")), rng)
+            return literal(
+                rng.choice(("int", "uint", "double", "string", "bool", "null", "bytes")), rng
+            )
         case "format":
             return f"format.{rng.choice(FORMATS)}()"
         case "duration" | "timestamp" | "ip" | "cidr" | "url" | "quantity":

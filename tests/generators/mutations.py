@@ -60,7 +60,13 @@ def mutated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 def paths(node: Any, above: Path = ()) -> list[Path]:
     """Every place in the object."""
     found: list[Path] = []
-    entries = node.items() if isinstance(node, dict) else enumerate(node[:12]) if isinstance(node, list) else ()
+    entries = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node[:12])
+        if isinstance(node, list)
+        else ()
+    )
     for key, value in entries:
         found.append((*above, key))
         found += paths(value, (*above, key))
@@ -120,7 +126,9 @@ def _replace(holder: Any, key: Any, rng: random.Random) -> None:
         case int():
             holder[key] = rng.choice((*INTS, value + 1, value - 1))
         case str():
-            holder[key] = rng.choice((*STRINGS, value + "x", value.upper(), value + "-", value * 3, "x." + value))
+            holder[key] = rng.choice(
+                (*STRINGS, value + "x", value.upper(), value + "-", value * 3, "x." + value)
+            )
         case list():
             holder[key] = [] if rng.random() < 0.4 else [*value, *copy.deepcopy(value)]
         case dict() if value and rng.random() < 0.7:

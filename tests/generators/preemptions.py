@@ -47,9 +47,18 @@ class Room:
         """Whether the pod fits; it then counts."""
         requests, ports, app, is_loner = _wishes(pod)
         gpus = requests.get(GPU, 0)
-        if requests["cpu"] > self.milli_cpu or requests["memory"] > self.gibibytes or gpus > self.gpus:
+        if (
+            requests["cpu"] > self.milli_cpu
+            or requests["memory"] > self.gibibytes
+            or gpus > self.gpus
+        ):
             return False
-        if not self.pods or ports & self.ports or app in self.loners or (is_loner and app in self.apps):
+        if (
+            not self.pods
+            or ports & self.ports
+            or app in self.loners
+            or (is_loner and app in self.apps)
+        ):
             return False
         self.milli_cpu -= requests["cpu"]
         self.gibibytes -= requests["memory"]
@@ -74,11 +83,19 @@ def case(rng: random.Random) -> Case:
         if room is not None:
             running.append(_running(pod, room.name, moments.pop()))
     waiting = [
-        _asking(rng, _pod(rng, f"wait-{number}", priority=rng.choice(WAITING), second=100_000 + moments.pop()))
+        _asking(
+            rng,
+            _pod(
+                rng, f"wait-{number}", priority=rng.choice(WAITING), second=100_000 + moments.pop()
+            ),
+        )
         for number in range(rng.randint(1, 5))
     ]
     if rng.random() < 0.3:
-        waiting = [_like(waiting[0], f"like-{number}", 100_000 + moments.pop()) for number in range(rng.randint(2, 8))]
+        waiting = [
+            _like(waiting[0], f"like-{number}", 100_000 + moments.pop())
+            for number in range(rng.randint(2, 8))
+        ]
     return Case([*nodes, *_budgets(rng), *running], waiting)
 
 
@@ -102,12 +119,21 @@ def _node(rng: random.Random, number: int) -> Tree:
 
 
 def _pod(rng: random.Random, name: str, *, priority: int | None, second: int) -> Tree:
-    requests = {"cpu": f"{rng.choice((0, 250, 500, 1000, 2000, 4000))}m", "memory": f"{rng.choice((0, 1, 2, 4, 8))}Gi"}
+    requests = {
+        "cpu": f"{rng.choice((0, 250, 500, 1000, 2000, 4000))}m",
+        "memory": f"{rng.choice((0, 1, 2, 4, 8))}Gi",
+    }
     if rng.random() < 0.4:
         requests[GPU] = str(rng.choice((1, 1, 2, 4)))
-    container: Tree = {"name": "main", "image": "example.com/image", "resources": {"requests": requests}}
+    container: Tree = {
+        "name": "main",
+        "image": "example.com/image",
+        "resources": {"requests": requests},
+    }
     if rng.random() < 0.08:
-        container["ports"] = [{"containerPort": 80, "hostPort": rng.choice((8080, 9090)), "protocol": "TCP"}]
+        container["ports"] = [
+            {"containerPort": 80, "hostPort": rng.choice((8080, 9090)), "protocol": "TCP"}
+        ]
     spec: Tree = {"schedulerName": "default-scheduler", "containers": [container]}
     if priority is not None:
         spec["priority"] = priority
@@ -115,8 +141,13 @@ def _pod(rng: random.Random, name: str, *, priority: int | None, second: int) ->
         spec["preemptionPolicy"] = "Never"
     app = rng.choice(APPS)
     if rng.random() < 0.08:
-        term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
-        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        term = {
+            "labelSelector": {"matchLabels": {"app": app}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        spec["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        }
     metadata: Tree = {
         "name": name,
         "namespace": NAMESPACE,
@@ -125,9 +156,21 @@ def _pod(rng: random.Random, name: str, *, priority: int | None, second: int) ->
         "creationTimestamp": _moment(second),
     }
     if rng.random() < 0.5:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"uid-of-{app}", "controller": True}
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": app,
+            "uid": f"uid-of-{app}",
+            "controller": True,
+        }
         metadata["ownerReferences"] = [owner]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
 
 
 def _asking(rng: random.Random, pod: Tree) -> Tree:
@@ -144,7 +187,11 @@ def _asking(rng: random.Random, pod: Tree) -> Tree:
 
 def _like(pod: Tree, name: str, second: int) -> Tree:
     """Another pod of the same kind, as a Deployment makes them."""
-    metadata = pod["metadata"] | {"name": name, "uid": f"uid-of-{name}", "creationTimestamp": _moment(second)}
+    metadata = pod["metadata"] | {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "creationTimestamp": _moment(second),
+    }
     return {**pod, "metadata": metadata}
 
 
@@ -178,7 +225,10 @@ def _moment(second: int) -> str:
 def _wishes(pod: Tree) -> tuple[dict[str, int], set[int], str, bool]:
     container = pod["spec"]["containers"][0]
     asked = container["resources"]["requests"]
-    requests = {"cpu": int(asked["cpu"].removesuffix("m")), "memory": int(asked["memory"].removesuffix("Gi"))}
+    requests = {
+        "cpu": int(asked["cpu"].removesuffix("m")),
+        "memory": int(asked["memory"].removesuffix("Gi")),
+    }
     if GPU in asked:
         requests[GPU] = int(asked[GPU])
     ports = {one["hostPort"] for one in container.get("ports", ())}

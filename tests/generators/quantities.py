@@ -5,7 +5,24 @@ from __future__ import annotations
 import random
 from typing import Final
 
-SUFFIXES: Final = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+SUFFIXES: Final = (
+    "",
+    "n",
+    "u",
+    "m",
+    "k",
+    "M",
+    "G",
+    "T",
+    "P",
+    "E",
+    "Ki",
+    "Mi",
+    "Gi",
+    "Ti",
+    "Pi",
+    "Ei",
+)
 EDGES: Final = (
     "0", "-0", "0.0", "1", "1024", "1Ki", "1000", "1k", "80Gi", "40960Mi", "0.5Gi", "1.5", "1500m", "100m",
     "1n", "0.1n", "-1n",
@@ -49,19 +66,25 @@ def pair(rng: random.Random) -> tuple[str, str]:
     if roll < 0.15:
         return first, first
     if roll < 0.3:
-        return first, first.removeprefix("-") if first.startswith("-") else "-" + first.removeprefix("+")
+        return first, first.removeprefix("-") if first.startswith(
+            "-"
+        ) else "-" + first.removeprefix("+")
     return first, quantity(rng)
 
 
 def _number(rng: random.Random) -> str:
     sign = rng.choice(("", "", "", "", "-", "+"))
-    whole = "".join(rng.choice("0123456789") for _ in range(rng.choice((1, 1, 2, 3, 4, 7, 12, 18, 19, 20, 26))))
+    whole = "".join(
+        rng.choice("0123456789") for _ in range(rng.choice((1, 1, 2, 3, 4, 7, 12, 18, 19, 20, 26)))
+    )
     if rng.random() < 0.35:
         return (
             sign
             + whole
             + "."
-            + "".join(rng.choice("0123456789") for _ in range(rng.choice((0, 1, 2, 3, 8, 9, 10, 12))))
+            + "".join(
+                rng.choice("0123456789") for _ in range(rng.choice((0, 1, 2, 3, 8, 9, 10, 12)))
+            )
         )
     return sign + whole
 

@@ -21,14 +21,26 @@ def resource_slice(rng: random.Random) -> dict[str, Any]:
             "resourceSliceCount": 1,
         },
     }
-    place = rng.choice(("nodeName", "nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"))
+    place = rng.choice(
+        ("nodeName", "nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection")
+    )
     spec[place] = {"nodeName": "node-1", "nodeSelector": node_selector(rng)}.get(place, True)
     if place != "perDeviceNodeSelection" and rng.random() < 0.2:
-        spec["sharedCounters"] = [counter_set(f"set-{at}", rng) for at in range(rng.choice((1, 2, 8)))]
+        spec["sharedCounters"] = [
+            counter_set(f"set-{at}", rng) for at in range(rng.choice((1, 2, 8)))
+        ]
     elif rng.random() < 0.95:
         is_placed = place == "perDeviceNodeSelection"
-        spec["devices"] = [device(f"dev-{at}", rng, is_placed=is_placed) for at in range(rng.choice((1, 2, 3, 3, 12)))]
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "slice-1"}, "spec": spec}
+        spec["devices"] = [
+            device(f"dev-{at}", rng, is_placed=is_placed)
+            for at in range(rng.choice((1, 2, 3, 3, 12)))
+        ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "slice-1"},
+        "spec": spec,
+    }
 
 
 def taint_rule(rng: random.Random) -> dict[str, Any]:
@@ -38,14 +50,21 @@ def taint_rule(rng: random.Random) -> dict[str, Any]:
     spec: dict[str, Any] = {"taint": taint(rng)}
     if rng.random() < 0.8:
         spec["deviceSelector"] = chosen
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "rule-1"}, "spec": spec}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "rule-1"},
+        "spec": spec,
+    }
 
 
 def device(name: str, rng: random.Random, *, is_placed: bool) -> dict[str, Any]:
     """A device with valid attributes, capacities, taints and the rest."""
     made: dict[str, Any] = {"name": name}
     attributes = {
-        key: _attribute(kind, rng) for key, kind in devices.ATTRIBUTES.items() if kind in _SCALAR and rng.random() < 0.4
+        key: _attribute(kind, rng)
+        for key, kind in devices.ATTRIBUTES.items()
+        if kind in _SCALAR and rng.random() < 0.4
     }
     if rng.random() < 0.2:
         attributes["resource.kubernetes.io/pcieRoot"] = {"string": "pci0000:01"}
@@ -54,14 +73,20 @@ def device(name: str, rng: random.Random, *, is_placed: bool) -> dict[str, Any]:
     made["allowMultipleAllocations"] = rng.random() < 0.4
     if rng.random() < 0.6:
         shared = made["allowMultipleAllocations"]
-        made["capacity"] = {key: capacity(rng, is_shared=shared) for key in devices.CAPACITIES if rng.random() < 0.5}
+        made["capacity"] = {
+            key: capacity(rng, is_shared=shared) for key in devices.CAPACITIES if rng.random() < 0.5
+        }
     if not made["allowMultipleAllocations"] and rng.random() < 0.7:
         del made["allowMultipleAllocations"]
     if is_placed:
         place = rng.choice(("nodeName", "allNodes", "nodeSelector"))
-        made[place] = {"nodeName": "node-2", "nodeSelector": node_selector(rng), "allNodes": True}[place]
+        made[place] = {"nodeName": "node-2", "nodeSelector": node_selector(rng), "allNodes": True}[
+            place
+        ]
     if rng.random() < 0.25:
-        made["taints"] = [taint(rng, key=f"example.com/t{at}") for at in range(rng.choice((1, 2, 4)))]
+        made["taints"] = [
+            taint(rng, key=f"example.com/t{at}") for at in range(rng.choice((1, 2, 4)))
+        ]
     if rng.random() < 0.25:
         counters = {"memory": {"value": "1Gi"}, "slices": {"value": "2"}}
         made["consumesCounters"] = [
@@ -94,7 +119,10 @@ def capacity(rng: random.Random, *, is_shared: bool) -> dict[str, Any]:
 def counter_set(name: str, rng: random.Random) -> dict[str, Any]:
     """A named set of amounts."""
     names = rng.sample(("memory", "slices", "engines", "slice-0", "slice-1"), rng.randint(1, 4))
-    return {"name": name, "counters": {key: {"value": rng.choice(("40Gi", "7", "1"))} for key in names}}
+    return {
+        "name": name,
+        "counters": {key: {"value": rng.choice(("40Gi", "7", "1"))} for key in names},
+    }
 
 
 def taint(rng: random.Random, *, key: str = "example.com/maint") -> dict[str, Any]:

@@ -46,14 +46,20 @@ def smaller(piece: Piece, simplest: Callable[[Type], list[str]]) -> Iterator[Pie
             yield Piece(piece.kind, plain)
     inner = list(piece.descendants())
     yield from (below for below in inner if below.kind == piece.kind)
-    yield from (Piece(piece.kind, "(", below, ")") for below in inner if below.kind != piece.kind and len(inner) < 40)
+    yield from (
+        Piece(piece.kind, "(", below, ")")
+        for below in inner
+        if below.kind != piece.kind and len(inner) < 40
+    )
     for index, part in enumerate(piece.parts):
         if isinstance(part, Piece):
             for less in smaller(part, simplest):
                 yield piece.with_part(index, less)
 
 
-def minimal(piece: Piece, still_fails: Callable[[str], bool], simplest: Callable[[Type], list[str]]) -> Piece:
+def minimal(
+    piece: Piece, still_fails: Callable[[str], bool], simplest: Callable[[Type], list[str]]
+) -> Piece:
     """The smallest tree found by greedy cuts for which `still_fails` holds. Bounded in questions asked."""
     asked: set[str] = set()
     budget = 400

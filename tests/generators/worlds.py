@@ -16,7 +16,10 @@ _SHARE: Final = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 _CLASSES: Final = {
     "gpu": [f'device.driver == "{DRIVER}"'],
     "any": [],
-    "full": [f'device.driver == "{DRIVER}"', f'device.attributes["{DRIVER}"].?type.orValue("") == "full"'],
+    "full": [
+        f'device.driver == "{DRIVER}"',
+        f'device.attributes["{DRIVER}"].?type.orValue("") == "full"',
+    ],
     "mig": [f'device.attributes["{DRIVER}"].?type.orValue("") == "mig"'],
     "shared": ["device.allowMultipleAllocations"],
 }
@@ -48,27 +51,46 @@ def world(rng: random.Random) -> dict[str, Any]:
 
 def question(made: dict[str, Any]) -> dict[str, Any]:
     """The world as the oracle's `allocate` takes it."""
-    return {key: made[key] for key in ("nodes", "deviceClasses", "resourceSlices", "allocatedClaims", "claims")}
+    return {
+        key: made[key]
+        for key in ("nodes", "deviceClasses", "resourceSlices", "allocatedClaims", "claims")
+    }
 
 
 def _node(name: str, rng: random.Random) -> dict[str, Any]:
-    labels = {"kubernetes.io/hostname": name, "zone": rng.choice(("z1", "z2")), "gpus": rng.choice(("0", "8"))}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "zone": rng.choice(("z1", "z2")),
+        "gpus": rng.choice(("0", "8")),
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 
 def _class(name: str, rules: list[str]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": rule}} for rule in rules]} if rules else {}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+    spec: dict[str, Any] = (
+        {"selectors": [{"cel": {"expression": rule}} for rule in rules]} if rules else {}
+    )
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def _slice(node: str, kind: str, rng: random.Random) -> dict[str, Any]:
     count = 2 if kind == "mig" else 1
     if rng.random() < 0.05:
         count += 1  # a slice is missing: the pool is incomplete
-    spec: dict[str, Any] = {"driver": DRIVER, "pool": {"name": node, "generation": 1, "resourceSliceCount": count}}
+    spec: dict[str, Any] = {
+        "driver": DRIVER,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": count},
+    }
     if kind == "network":
         spec["nodeSelector"] = {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}
+            ]
         }
     else:
         spec["nodeName"] = node
@@ -99,13 +121,18 @@ def _device(at: int, kind: str, rng: random.Random) -> dict[str, Any]:
     }
     if kind == "shared" and rng.random() < 0.7:
         made["allowMultipleAllocations"] = True
-        made["capacity"]["memory"]["requestPolicy"] = {"default": "5Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+        made["capacity"]["memory"]["requestPolicy"] = {
+            "default": "5Gi",
+            "validRange": {"min": "1Gi", "step": "1Gi"},
+        }
     if kind == "taints" and rng.random() < 0.5:
         made["taints"] = [slices.taint(rng)]
     if kind == "mig":
         first = rng.randint(0, 3)
         counters = {"memory": {"value": "20Gi"}, f"slice-{first}": {"value": "1"}}
-        made["consumesCounters"] = [{"counterSet": f"gpu-{rng.randint(0, 1)}", "counters": counters}]
+        made["consumesCounters"] = [
+            {"counterSet": f"gpu-{rng.randint(0, 1)}", "counters": counters}
+        ]
     return made
 
 
@@ -120,10 +147,18 @@ def _taken(published: list[dict[str, Any]], rng: random.Random) -> list[dict[str
 
 
 def _holder(name: str, pool: str, device: dict[str, Any]) -> dict[str, Any]:
-    result: dict[str, Any] = {"request": "r", "driver": DRIVER, "pool": pool, "device": device["name"]}
+    result: dict[str, Any] = {
+        "request": "r",
+        "driver": DRIVER,
+        "pool": pool,
+        "device": device["name"],
+    }
     if device.get("allowMultipleAllocations"):
         result |= {"shareID": _SHARE, "consumedCapacity": {"memory": "5Gi"}}
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    request = {
+        "name": "r",
+        "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+    }
     made = _object("ResourceClaim", name, {"devices": {"requests": [request]}})
     made["metadata"]["namespace"] = "default"
     made["status"] = {"allocation": {"devices": {"results": [result]}}}
@@ -135,7 +170,9 @@ def _claim(name: str, rng: random.Random) -> dict[str, Any]:
     devices: dict[str, Any] = {"requests": requests}
     if rng.random() < 0.25:
         kind = rng.choice(("matchAttribute", "distinctAttribute"))
-        devices["constraints"] = [{kind: rng.choice(("resource.kubernetes.io/pcieRoot", f"{DRIVER}/model"))}]
+        devices["constraints"] = [
+            {kind: rng.choice(("resource.kubernetes.io/pcieRoot", f"{DRIVER}/model"))}
+        ]
     made = _object("ResourceClaim", name, {"devices": devices})
     made["metadata"]["namespace"] = "default"
     return made
@@ -148,7 +185,9 @@ def _request(name: str, rng: random.Random) -> dict[str, Any]:
 
 
 def _wanted(rng: random.Random) -> dict[str, Any]:
-    made: dict[str, Any] = {"deviceClassName": rng.choice(("gpu", "gpu", "any", "full", "mig", "shared"))}
+    made: dict[str, Any] = {
+        "deviceClassName": rng.choice(("gpu", "gpu", "any", "full", "mig", "shared"))
+    }
     if rng.random() < 0.3:
         made["selectors"] = [{"cel": {"expression": rng.choice(_SELECTORS)}}]
     if rng.random() < 0.15:
@@ -163,4 +202,9 @@ def _wanted(rng: random.Random) -> dict[str, Any]:
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import sys
 
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 from tests.hostile import attacks, campaign
 from tests.support import live
 
@@ -18,7 +18,11 @@ from tests.support import live
 def main(arguments: list[str] | None = None) -> int:
     """0 when no honest pod suffered, or when interrupted; 1 at the first violation."""
     wanted = _parsed(arguments)
-    seeds = itertools.count(wanted.seed) if wanted.rounds is None else range(wanted.seed, wanted.seed + wanted.rounds)
+    seeds = (
+        itertools.count(wanted.seed)
+        if wanted.rounds is None
+        else range(wanted.seed, wanted.seed + wanted.rounds)
+    )
     chosen = {name: attacks.ATTACKS[name] for name in wanted.attacks} if wanted.attacks else None
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
@@ -37,7 +41,9 @@ def fight(
     """One campaign on a cluster of its own; odd seeds have queues, even ones only priorities."""
     with live.private(version, tokens=(campaign.TOKEN,)) as cluster:
         sizes = campaign.Sizes()._replace(mixtures=mixtures)
-        return campaign.Campaign(cluster, seed=seed, has_queues=seed % 2 == 1, say=_say).run(sizes, chosen)
+        return campaign.Campaign(cluster, seed=seed, has_queues=seed % 2 == 1, say=_say).run(
+            sizes, chosen
+        )
 
 
 def _say(text: str) -> None:
@@ -47,10 +53,19 @@ def _say(text: str) -> None:
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
-    parser.add_argument("--rounds", type=int, default=None, help="how many; without end if not given")
-    parser.add_argument("--mixtures", type=int, default=12, help="random mixtures after the single attacks")
+    parser.add_argument(
+        "--rounds", type=int, default=None, help="how many; without end if not given"
+    )
+    parser.add_argument(
+        "--mixtures", type=int, default=12, help="random mixtures after the single attacks"
+    )
     parser.add_argument("--attacks", nargs="*", choices=sorted(attacks.ATTACKS), help="only these")
-    parser.add_argument("--kubernetes", choices=kubeparts.VERSIONS, default=kubeparts.DEFAULT, help="which version")
+    parser.add_argument(
+        "--kubernetes",
+        choices=kube_binaries.VERSIONS,
+        default=kube_binaries.DEFAULT,
+        help="which version",
+    )
     return parser.parse_args(arguments)
 
 

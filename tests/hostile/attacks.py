@@ -26,11 +26,15 @@ def far_deadlines(tenant: Tenant) -> None:
     tenant.create("pods", pod(tenant.name("tie"), labels={GANG: tenant.name("tie")}))
     tenant.create("jobs", job(running, parallelism=2, pod_tree=pod("x")))
     huge = pod("x", requests={"cpu": "9999"})
-    tenant.create("jobs", job(waiting, parallelism=2, pod_tree=huge, activeDeadlineSeconds=FAR_SECONDS))
+    tenant.create(
+        "jobs", job(waiting, parallelism=2, pod_tree=huge, activeDeadlineSeconds=FAR_SECONDS)
+    )
     tenant.patch("jobs", running, {"spec": {"activeDeadlineSeconds": FAR_SECONDS}})
     for text in ("99999999999h", "1e300h", "-1s", str(ENDLESS)):
         for key in ("max-runtime", "expected-runtime", "checkpoint-interval"):
-            tenant.create("pods", pod(tenant.name("far"), annotations={f"dovetail.dev/{key}": text}))
+            tenant.create(
+                "pods", pod(tenant.name("far"), annotations={f"dovetail.dev/{key}": text})
+            )
 
 
 def never_fitting_priorities(tenant: Tenant) -> None:
@@ -38,8 +42,12 @@ def never_fitting_priorities(tenant: Tenant) -> None:
     tenant.create("pods", pod(tenant.name("runs")))
     for cpu in ("9999", "5000", "300"):
         tenant.create("pods", pod(tenant.name("large"), requests={"cpu": cpu}))
-        tenant.create("pods", pod(tenant.name("large"), requests={"cpu": cpu}, priorityClassName=HIGH))
-        tenant.create("pods", pod(tenant.name("polite"), requests={"cpu": cpu}, preemptionPolicy="Never"))
+        tenant.create(
+            "pods", pod(tenant.name("large"), requests={"cpu": cpu}, priorityClassName=HIGH)
+        )
+        tenant.create(
+            "pods", pod(tenant.name("polite"), requests={"cpu": cpu}, preemptionPolicy="Never")
+        )
 
 
 def expensive_selectors(tenant: Tenant) -> None:
@@ -54,7 +62,10 @@ def expensive_selectors(tenant: Tenant) -> None:
 def many_selectors(tenant: Tenant) -> None:
     """Cheap selectors, as many as a claim can carry, each of another text."""
     name = tenant.name("many")
-    texts = iter(f"device.attributes['gpu.nvidia.com'].uuid != '{name}-{number}'" for number in itertools.count())
+    texts = iter(
+        f"device.attributes['gpu.nvidia.com'].uuid != '{name}-{number}'"
+        for number in itertools.count()
+    )
     tree = template(name)
     requests = [
         {
@@ -82,13 +93,18 @@ def groups_of_one(tenant: Tenant) -> None:
     """A gang of hundreds of groups."""
     gang = tenant.name("groups")
     for number in range(300):
-        tenant.create("pods", pod(tenant.name("group"), labels={GANG: gang, f"{GANG}-group": f"g{number}"}))
+        tenant.create(
+            "pods", pod(tenant.name("group"), labels={GANG: gang, f"{GANG}-group": f"g{number}"})
+        )
 
 
 def incomplete_gangs(tenant: Tenant) -> None:
     """Gangs that never get all their members."""
     for _ in range(100):
-        labels = {GANG: tenant.name("lonely"), f"{GANG}-min": str(tenant.chance.choice((2, 50, 2**31 - 1)))}
+        labels = {
+            GANG: tenant.name("lonely"),
+            f"{GANG}-min": str(tenant.chance.choice((2, 50, 2**31 - 1))),
+        }
         tenant.create("pods", pod(tenant.name("lonely"), labels=labels))
 
 
@@ -115,7 +131,9 @@ def forced_deletions(tenant: Tenant) -> None:
         tenant.delete("pods", name, gracePeriodSeconds=0)
     for _ in range(4):
         name = tenant.name("gone")
-        tenant.create("pods", pod(name, templates=(TEMPLATE,), terminationGracePeriodSeconds=ENDLESS))
+        tenant.create(
+            "pods", pod(name, templates=(TEMPLATE,), terminationGracePeriodSeconds=ENDLESS)
+        )
         tenant.wait_bound(name)
         tenant.delete("pods", name, gracePeriodSeconds=0)
 
@@ -147,7 +165,12 @@ def liars(tenant: Tenant) -> None:
 
 def unreadable_quantities(tenant: Tenant) -> None:
     """Quantities that the server stores although no machine has so much."""
-    for requests in ({"cpu": "1e1100"}, {"memory": "1e1500"}, {"cpu": "1e-1100"}, {"cpu": "9223372036854775807"}):
+    for requests in (
+        {"cpu": "1e1100"},
+        {"memory": "1e1500"},
+        {"cpu": "1e-1100"},
+        {"cpu": "9223372036854775807"},
+    ):
         tenant.create("pods", pod(tenant.name("odd"), requests=requests))
     tree = template(tenant.name("odd"))
     (request,) = tree["spec"]["spec"]["devices"]["requests"]
@@ -172,10 +195,17 @@ def heavy_updates(tenant: Tenant) -> None:
 
 def forged_owners(tenant: Tenant) -> None:
     """Pods that claim to belong to what is not theirs, or is not there."""
-    for kind, group in (("Job", "batch/v1"), ("ReplicaSet", "apps/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2")):
+    for kind, group in (
+        ("Job", "batch/v1"),
+        ("ReplicaSet", "apps/v1"),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2"),
+    ):
         name = tenant.name("forged")
         owner = {"apiVersion": group, "kind": kind, "name": name, "uid": name, "controller": True}
-        tree = pod(name, annotations={"kai.scheduler/queue": "../../x", "dovetail.dev/order-priority": "nan"})
+        tree = pod(
+            name,
+            annotations={"kai.scheduler/queue": "../../x", "dovetail.dev/order-priority": "nan"},
+        )
         tree["metadata"]["ownerReferences"] = [owner]
         tenant.create("pods", tree)
 
@@ -186,7 +216,9 @@ def misspelt_wishes(tenant: Tenant) -> None:
     for key in ("topology-required", "topology-preferred", "max-runtime", "idle-after", "gang-min"):
         value = tenant.chance.choice(values)
         notes = {f"dovetail.dev/{key}": value}
-        tenant.create("pods", pod(tenant.name("typo"), annotations=notes, labels={GANG: tenant.name("typo")}))
+        tenant.create(
+            "pods", pod(tenant.name("typo"), annotations=notes, labels={GANG: tenant.name("typo")})
+        )
 
 
 def churn(tenant: Tenant) -> None:

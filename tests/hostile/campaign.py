@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from dovetail.boot import controlplane
+from dovetail.devcluster import control_plane
 from tests.hostile import attacks, checker
 from tests.hostile.tenant import TEMPLATE, Tenant, pod, template
 from tests.support import cluster as planes
@@ -23,7 +23,7 @@ from tests.support import live, rest
 
 HOSTILE: Final = "hostile"
 HONEST: Final = ("honest-a", "honest-b")
-TOKEN: Final = controlplane.Bearer("hostile-token", "hostile-user", ())
+TOKEN: Final = control_plane.Bearer("hostile-token", "hostile-user", ())
 IMPORTANT: Final = "honest-high"
 DEFINITIONS: Final = ("queues.dovetail.dev", "topologies.dovetail.dev", "intents.dovetail.dev")
 NODES: Final = 32
@@ -56,9 +56,8 @@ class Report(NamedTuple):
         """For people who watch."""
         waits = self.verdict
         world = "queues" if self.has_queues else "priorities only"
-        figures = (
-            f"p50 {waits.percentile(0.5):.2f} s, p95 {waits.percentile(0.95):.2f} s, most {waits.percentile(1):.1f} s"
-        )
+        half, most, longest = (waits.percentile(part) for part in (0.5, 0.95, 1))
+        figures = f"p50 {half:.2f} s, p95 {most:.2f} s, most {longest:.1f} s"
         harm = f"{len(waits.violations)} violations" if waits.violations else "no violation"
         done = f"{self.attacks.total()} attacks, {len(waits.waits)} honest pods bound"
         rest_ = f"{self.tenures:.0f} tenures, {self.seconds:.0f} s, {harm}"
@@ -68,7 +67,9 @@ class Report(NamedTuple):
 class Campaign:
     """One run on one cluster that nobody else uses."""
 
-    def __init__(self, cluster: live.Live, *, seed: int, has_queues: bool, say: Say = lambda _: None) -> None:
+    def __init__(
+        self, cluster: live.Live, *, seed: int, has_queues: bool, say: Say = lambda _: None
+    ) -> None:
         self._cluster = cluster
         self._seed = seed
         self._has_queues = has_queues
@@ -76,7 +77,9 @@ class Campaign:
         self._say = say
         self._attacks: Counter[str] = Counter()
         self._hostile = Tenant(
-            rest.Rest(cluster.plane, token=TOKEN.token), HOSTILE, chance=random.Random(self._chance.random())
+            rest.Rest(cluster.plane, token=TOKEN.token),
+            HOSTILE,
+            chance=random.Random(self._chance.random()),
         )
 
     def run(self, sizes: Sizes, chosen: dict[str, attacks.Attack] | None = None) -> Report:
@@ -99,31 +102,53 @@ class Campaign:
             for name in names:
                 self._attack(catalogue, [name], sizes)
             for _ in range(sizes.mixtures):
-                self._attack(catalogue, self._chance.choices(sorted(catalogue), k=sizes.attacks_in_mixture), sizes)
+                self._attack(
+                    catalogue,
+                    self._chance.choices(sorted(catalogue), k=sizes.attacks_in_mixture),
+                    sizes,
+                )
             ended = time.monotonic()
             history = [seen for recording in recordings for seen in list(recording.seen)]
         verdict = checker.judged(history, ended=ended, bound_seconds=sizes.bound_seconds)
         if not cluster.is_running():
-            verdict.violations.append(checker.Violation("ended", f"the scheduler ended: {cluster.log()[-2000:]}"))
+            verdict.violations.append(
+                checker.Violation("ended", f"the scheduler ended: {cluster.log()[-2000:]}")
+            )
         tenures = cluster.metric("dovetail_tenures_total") if cluster.is_running() else 0.0
-        return Report(self._seed, self._has_queues, self._attacks, verdict, tenures, time.monotonic() - began)
+        return Report(
+            self._seed, self._has_queues, self._attacks, verdict, tenures, time.monotonic() - began
+        )
 
     # What is there
 
     def _furnish(self) -> None:
         plane, api = self._cluster.plane, self._cluster.rest
-        planes.apply(plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS])
+        planes.apply(
+            plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS]
+        )
         for name in DEFINITIONS:
-            planes.kubectl(plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+            planes.kubectl(
+                plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
+            )
         for name, value in ((attacks.HIGH, 10_000), (IMPORTANT, 1_000)):
             api.create("priorityclasses", _priority_class(name, value))
         for namespace in (HOSTILE, *HONEST):
             planes.kubectl(plane, "create", "namespace", namespace)
-            planes.kubectl(plane, "label", "namespace", namespace, f"example.com/tenant={namespace}")
+            planes.kubectl(
+                plane, "label", "namespace", namespace, f"example.com/tenant={namespace}"
+            )
             if self._has_queues:
                 api.create("queues", _queue(namespace))
             api.create("resourceclaimtemplates", template(TEMPLATE), namespace=namespace)
-        grant = ("create", "rolebinding", "hostile", "--clusterrole=edit", f"--user={TOKEN.user}", "-n", HOSTILE)
+        grant = (
+            "create",
+            "rolebinding",
+            "hostile",
+            "--clusterrole=edit",
+            f"--user={TOKEN.user}",
+            "-n",
+            HOSTILE,
+        )
         planes.kubectl(plane, *grant)
 
     # Who works
@@ -131,7 +156,9 @@ class Campaign:
     @contextlib.contextmanager
     def _working(self, namespace: str, sizes: Sizes) -> Iterator[None]:
         """An honest tenant creates pods and deletes the oldest ones, until the block ends."""
-        tenant = Tenant(rest.Rest(self._cluster.plane), namespace, chance=random.Random(self._chance.random()))
+        tenant = Tenant(
+            rest.Rest(self._cluster.plane), namespace, chance=random.Random(self._chance.random())
+        )
         is_over = threading.Event()
         thread = threading.Thread(target=self._work, args=(tenant, sizes, is_over), daemon=True)
         thread.start()
@@ -152,17 +179,24 @@ class Campaign:
             if len(living) > sizes.honest_pods and self._is_bound(tenant, living[0]):
                 tenant.delete("pods", living.pop(0))
             while len(living) > 4 * sizes.honest_pods and not is_over.wait(0.2):
-                if self._is_bound(tenant, living[0]):  # the scheduler is behind: no more work than the queue is due
+                if self._is_bound(
+                    tenant, living[0]
+                ):  # the scheduler is behind: no more work than the queue is due
                     tenant.delete("pods", living.pop(0))
 
     def _is_bound(self, tenant: Tenant, name: str) -> bool:
-        return bool(tenant.api.read("pods", name, namespace=tenant.namespace)["spec"].get("nodeName"))
+        return bool(
+            tenant.api.read("pods", name, namespace=tenant.namespace)["spec"].get("nodeName")
+        )
 
     # Who attacks
 
     def _attack(self, catalogue: dict[str, attacks.Attack], names: list[str], sizes: Sizes) -> None:
         began = time.monotonic()
-        threads = [threading.Thread(target=catalogue[name], args=(self._hostile,), daemon=True) for name in names]
+        threads = [
+            threading.Thread(target=catalogue[name], args=(self._hostile,), daemon=True)
+            for name in names
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -176,7 +210,11 @@ class Campaign:
         """The attacker removes what it can, so that the next attack meets a cluster with room."""
         for plural in ("jobs", "pods", "poddisruptionbudgets", "resourceclaims"):
             path = f"/{rest.PREFIXES.get(plural, 'api/v1')}/namespaces/{HOSTILE}/{plural}"
-            options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+            options = {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "propagationPolicy": "Background",
+            }
             with contextlib.suppress(rest.RefusedError):  # the largest objects cannot be deleted
                 self._hostile.api.ask("DELETE", path, options)
 
@@ -194,4 +232,9 @@ def _queue(namespace: str) -> dict[str, Any]:
 
 
 def _priority_class(name: str, value: int) -> dict[str, Any]:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }

@@ -47,7 +47,11 @@ def judged(history: Iterable[Seen], *, ended: float, bound_seconds: float) -> Ve
             waits.append(waited)
         if waited > bound_seconds:
             outcome = "got its node after" if bound is not None else "waits without a node for"
-            violations.append(Violation("late", f"{name} {outcome} {waited:.1f} s; last told: {_reason(versions)}"))
+            violations.append(
+                Violation(
+                    "late", f"{name} {outcome} {waited:.1f} s; last told: {_reason(versions)}"
+                )
+            )
     return Verdict(sorted(waits), violations)
 
 

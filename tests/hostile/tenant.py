@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from typing import Any, Final
 
 from tests.support import rest
+from tests.support.waiting import is_true_within
 
 SCHEDULER: Final = "dovetail"
 TEMPLATE: Final = "one"
@@ -54,14 +54,14 @@ class Tenant:
             self.refused[refused.status] += 1
 
     def wait_bound(self, name: str, *, seconds: float = 5.0) -> bool:
-        """Whether a pod of this tenant got a node in time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            pod = self.api.read("pods", name, namespace=self.namespace)
-            if pod["spec"].get("nodeName"):
-                return True
-            time.sleep(0.2)
-        return False
+        """Whether a pod of this tenant got a node in time; an attack goes on without it."""
+
+        def is_bound() -> bool:
+            return bool(
+                self.api.read("pods", name, namespace=self.namespace)["spec"].get("nodeName")
+            )
+
+        return is_true_within(is_bound, seconds=seconds)
 
 
 def template(name: str = TEMPLATE, *, count: int = 1, selectors: list[str] | None = None) -> Tree:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.boot import kubeparts
 from tests.hostile import campaign
+from tests.support import cluster as planes
 from tests.support import live
 
-OLDER, DEFAULT = kubeparts.VERSIONS[-1], kubeparts.DEFAULT
+WITH_QUEUES = pytest.param(planes.NEWEST, True, id="queues")
+WITH_PRIORITIES_ALONE = pytest.param(planes.OLDER, False, id="priorities", marks=pytest.mark.skew)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "has_queues"), [(DEFAULT, True), (OLDER, False)], ids=["queues", "priorities"])
-def test_a_hostile_tenant_delays_no_honest_pod_beyond_the_bound(version: str, has_queues: bool) -> None:
+@pytest.mark.parametrize(("version", "has_queues"), [WITH_QUEUES, WITH_PRIORITIES_ALONE])
+def test_a_hostile_tenant_delays_no_honest_pod_beyond_the_bound(
+    version: str, has_queues: bool
+) -> None:
     with live.private(version, tokens=(campaign.TOKEN,)) as cluster:
         report = campaign.Campaign(cluster, seed=1, has_queues=has_queues).run(campaign.Sizes())
         print(report.line())

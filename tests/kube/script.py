@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dovetail.kube import transport, watch
-from dovetail.model import kinds
+from dovetail.kube.http import transport
+from dovetail.kube.watching import watch
+from dovetail.kubetypes import registry
 from tests.kube import serving
 
 CUT = "cut"  # the connection breaks
@@ -26,7 +27,12 @@ Action = Line | str | web.Response
 
 def node(name: str, version: int, uid: str = "", **labels: str) -> dict[str, Any]:
     """A Node as an item of a list has it."""
-    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version), "labels": labels}
+    metadata = {
+        "name": name,
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(version),
+        "labels": labels,
+    }
     return {"metadata": metadata}
 
 
@@ -38,7 +44,10 @@ def listed(version: int, *items: dict[str, Any], token: str = "") -> dict[str, A
 
 def event(kind: str, tree: dict[str, Any]) -> Line:
     """A line of a watch."""
-    return msgspec.json.encode({"type": kind, "object": {"kind": "Node", "apiVersion": "v1", **tree}}) + b"\n"
+    return (
+        msgspec.json.encode({"type": kind, "object": {"kind": "Node", "apiVersion": "v1", **tree}})
+        + b"\n"
+    )
 
 
 def added(name: str, version: int, uid: str = "", **labels: str) -> Line:
@@ -64,7 +73,9 @@ def error(code: int, reason: str) -> Line:
 class Server:
     """Plays lists and watches in order; the last list is repeated, further watches hold."""
 
-    def __init__(self, lists: Sequence[dict[str, Any] | web.Response], watches: Sequence[Sequence[Action]]) -> None:
+    def __init__(
+        self, lists: Sequence[dict[str, Any] | web.Response], watches: Sequence[Sequence[Action]]
+    ) -> None:
         self._lists = list(lists)
         self._watches = list(watches)
         self.asked: list[dict[str, str]] = []  # the query of each list and watch
@@ -125,7 +136,9 @@ class Sink:
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         """A list."""
-        self.objects = {found.metadata.name: int(found.metadata.resource_version) for found in objects}
+        self.objects = {
+            found.metadata.name: int(found.metadata.resource_version) for found in objects
+        }
         self.structs += objects
         self.told.append(("replaced", sorted(self.objects), resource_version))
 
@@ -211,11 +224,14 @@ class Followed:
 async def following(server: Server, *, idle_timeout: float = 30.0) -> AsyncIterator[Followed]:
     """Follows nodes on the server."""
     followed = Followed()
-    async with serving.serving(server.handle) as url, transport.Transport(serving.connection(url)) as over:
+    async with (
+        serving.serving(server.handle) as url,
+        transport.Transport(serving.connection(url)) as over,
+    ):
         task = asyncio.create_task(
             watch.follow(
                 over,
-                kinds.NODE,
+                registry.NODE,
                 followed.sink,
                 clock=followed.clock,
                 randomness=random.Random(1),

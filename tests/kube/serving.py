@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dovetail.kube import config, credentials
+from dovetail.kube.auth import client_config, credentials
+from tests.support import waiting
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,9 +30,9 @@ async def serving(handler: Handler, *, context: ssl.SSLContext | None = None) ->
         await runner.cleanup()
 
 
-def connection(url: str, **given: Any) -> config.Connection:
+def connection(url: str, **given: Any) -> client_config.Connection:
     """A connection to it; keyword arguments are those of Credentials."""
-    return config.Connection(server=url, credentials=credentials.Credentials(**given))
+    return client_config.Connection(server=url, credentials=credentials.Credentials(**given))
 
 
 def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
@@ -58,8 +58,6 @@ def answer(tree: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(tree), content_type="application/json")
 
 
-async def eventually(claim: Callable[[], object], *, seconds: float = 20.0) -> None:
+async def eventually(claim: Callable[[], object]) -> None:
     """Waits until the claim holds."""
-    async with asyncio.timeout(seconds):
-        while not claim():
-            await asyncio.sleep(0.001)
+    await waiting.until(claim, "what the test is about", pause=0.001)

@@ -12,21 +12,25 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from dovetail.kube import api, decode, discovery, paths, transport
-from dovetail.model import kinds
+from dovetail.kube import client, discovery
+from dovetail.kube.http import paths, transport
+from dovetail.kube.watching import decode
+from dovetail.kubetypes import registry
 from dovetail.ports import api as ports_api
 from dovetail.ports import failures
 from tests.kube import script, serving
 
-POD = ports_api.Target(kinds.POD, "team", "a")
+POD = ports_api.Target(registry.POD, "team", "a")
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-Call = Callable[[api.KubeApi], Awaitable[Any]]
+Call = Callable[[client.KubeApi], Awaitable[Any]]
 
 
 class Heard:
     """A server that says yes and remembers."""
 
-    def __init__(self, answer: Callable[[], web.Response] = lambda: serving.answer({"ok": True})) -> None:
+    def __init__(
+        self, answer: Callable[[], web.Response] = lambda: serving.answer({"ok": True})
+    ) -> None:
         self._answer = answer
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
 
@@ -34,24 +38,35 @@ class Heard:
         """Remembers."""
         body = await request.read()
         self.requests.append(
-            (request.method, request.raw_path, dict(request.headers), msgspec.json.decode(body) if body else None)
+            (
+                request.method,
+                request.raw_path,
+                dict(request.headers),
+                msgspec.json.decode(body) if body else None,
+            )
         )
         return self._answer()
 
 
-def call(call: Call, heard: Heard, *, fence: api.Fence | None = None) -> Any:
+def call(call: Call, heard: Heard, *, fence: client.Fence | None = None) -> Any:
     async def main() -> Any:
-        async with serving.serving(heard.handle) as url, transport.Transport(serving.connection(url)) as over:
-            return await call(api.KubeApi(over, fence=fence))
+        async with (
+            serving.serving(heard.handle) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
+            return await call(client.KubeApi(over, fence=fence))
 
     return asyncio.run(main())
 
 
 def test_paths() -> None:
-    assert paths.collection(kinds.POD) == "/api/v1/pods"
-    assert paths.collection(kinds.CLAIM, "team") == "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
+    assert paths.collection(registry.POD) == "/api/v1/pods"
+    assert (
+        paths.collection(registry.CLAIM, "team")
+        == "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
+    )
     assert paths.of(POD._replace(subresource="binding")) == "/api/v1/namespaces/team/pods/a/binding"
-    assert paths.of(ports_api.Target(kinds.NODE, "", "../x?y")) == "/api/v1/nodes/..%2Fx%3Fy"
+    assert paths.of(ports_api.Target(registry.NODE, "", "../x?y")) == "/api/v1/nodes/..%2Fx%3Fy"
 
 
 def test_reading_one() -> None:
@@ -81,7 +96,10 @@ def test_patching_briefly() -> None:
     method, _, headers, body = heard.requests[0]
     assert (method, body) == ("PATCH", {"a": 1})
     assert headers["Content-Type"] == "application/merge-patch+json"
-    assert headers["Accept"] == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    assert (
+        headers["Accept"]
+        == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    )
 
 
 def test_deleting_with_and_without_conditions() -> None:
@@ -108,10 +126,24 @@ def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> Non
 
 
 def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> None:
-    cause = {"reason": "DisruptionBudget", "message": "The disruption budget kept needs 2 healthy pods and has 2"}
-    said = {"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "no"}
+    cause = {
+        "reason": "DisruptionBudget",
+        "message": "The disruption budget kept needs 2 healthy pods and has 2",
+    }
+    said = {
+        "kind": "Status",
+        "status": "Failure",
+        "code": 429,
+        "reason": "TooManyRequests",
+        "message": "no",
+    }
     budget = said | {"details": {"causes": [cause]}}
-    two = {"kind": "Status", "status": "Failure", "code": 500, "message": TWO_BUDGETS}  # with a code of success
+    two = {
+        "kind": "Status",
+        "status": "Failure",
+        "code": 500,
+        "message": TWO_BUDGETS,
+    }  # with a code of success
     for document, status, kind in (
         (budget, 429, failures.Protected),
         (said, 429, failures.Throttled),
@@ -133,7 +165,9 @@ def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> 
 )
 def test_refusals_are_raised_and_say_what_was_asked(asked: Call) -> None:
     heard = Heard(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
-    with pytest.raises(failures.Conflict, match=r"(get|create|patch|delete) pods team/a: 409 Conflict: somebody"):
+    with pytest.raises(
+        failures.Conflict, match=r"(get|create|patch|delete) pods team/a: 409 Conflict: somebody"
+    ):
         call(asked, heard)
     assert len(heard.requests) == 1
 
@@ -192,9 +226,12 @@ def test_a_write_waits_no_longer_than_the_fence_holds() -> None:
         raise AssertionError
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             with pytest.raises(failures.Unavailable, match=r"no answer within 0.05 s"):
-                await api.KubeApi(over, fence=fence).patch(POD, b"{}")
+                await client.KubeApi(over, fence=fence).patch(POD, b"{}")
 
     fence = Fence(remaining=0.05)
     asyncio.run(main())
@@ -204,12 +241,17 @@ def test_a_write_waits_no_longer_than_the_fence_holds() -> None:
 # Lists
 
 
-def listing(*answers: dict[str, Any] | web.Response, **given: Any) -> tuple[list[Any], str, script.Server]:
+def listing(
+    *answers: dict[str, Any] | web.Response, **given: Any
+) -> tuple[list[Any], str, script.Server]:
     server = script.Server(answers, [])
 
     async def main() -> tuple[list[Any], str]:
-        async with serving.serving(server.handle) as url, transport.Transport(serving.connection(url)) as over:
-            return await api.list_all(over, kinds.NODE, **given)
+        async with (
+            serving.serving(server.handle) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
+            return await client.list_all(over, registry.NODE, **given)
 
     found, version = asyncio.run(main())
     return found, version, server
@@ -238,7 +280,7 @@ def test_pages_grow_and_shrink_towards_a_size() -> None:
         script.listed(900),
     )
     first, second, third = (int(query["limit"]) for query in server.lists)
-    assert (first, second) == (api.FIRST_PAGE_ITEMS, api.PAGE_ITEMS)
+    assert (first, second) == (client.FIRST_PAGE_ITEMS, client.PAGE_ITEMS)
     assert 1 < third < 100
 
 
@@ -265,13 +307,18 @@ def test_an_answer_that_is_no_list_is_unavailable() -> None:
 # Discovery
 
 
-def discovered(answers: dict[str, Any], ask: Callable[[transport.Transport], Awaitable[Any]]) -> Any:
+def discovered(
+    answers: dict[str, Any], ask: Callable[[transport.Transport], Awaitable[Any]]
+) -> Any:
     async def handler(request: web.Request) -> web.Response:
         known = answers.get(request.path)
         return serving.refusal(404, "NotFound") if known is None else serving.answer(known)
 
     async def main() -> Any:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             return await ask(over)
 
     return asyncio.run(main())
@@ -282,7 +329,9 @@ RESOURCES = {"resources": [{"name": "devicetaintrules"}, {"name": "devicetaintru
 
 def test_the_version_however_vendors_write_it() -> None:
     for minor, number in (("37", 37), ("37+", 37), ("", 0)):
-        found = discovered({"/version": {"major": "1", "minor": minor, "gitVersion": "v"}}, discovery.version)
+        found = discovered(
+            {"/version": {"major": "1", "minor": minor, "gitVersion": "v"}}, discovery.version
+        )
         assert found.number == (1, number)
     with pytest.raises(failures.Refused, match="is the address that of an API server"):
         discovered({"/version": ["hello"]}, discovery.version)
@@ -293,8 +342,8 @@ def test_a_kind_in_its_newest_version_or_not_at_all() -> None:
 
     def newest(*groups: str) -> Any:
         answers = {f"/apis/resource.k8s.io/{group}": RESOURCES for group in groups}
-        return discovered(answers, lambda over: discovery.newest(over, kinds.TAINT_RULE, older))
+        return discovered(answers, lambda over: discovery.newest(over, registry.TAINT_RULE, older))
 
-    assert newest("v1", "v1beta2") == kinds.TAINT_RULE
-    assert newest("v1beta2") == kinds.TAINT_RULE._replace(api_version="resource.k8s.io/v1beta2")
+    assert newest("v1", "v1beta2") == registry.TAINT_RULE
+    assert newest("v1beta2") == registry.TAINT_RULE._replace(api_version="resource.k8s.io/v1beta2")
     assert newest() is None

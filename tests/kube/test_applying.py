@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dovetail.kube import applying, transport
-from dovetail.model import kinds, objects
+from dovetail.kube import server_side_apply
+from dovetail.kube.http import transport
+from dovetail.kubetypes import codec, registry
 from dovetail.ports import api, failures
 from tests.kube import serving
 
-CONFIG = kinds.Kind("v1", "ConfigMap", "configmaps", is_namespaced=True, struct=objects.Generic)
+CONFIG = registry.Kind("v1", "ConfigMap", "configmaps", is_namespaced=True, struct=codec.Generic)
 TARGET = api.Target(CONFIG, "here", "one")
 TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}
 PASSING = [
@@ -25,7 +26,7 @@ PASSING = [
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applying, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(server_side_apply, "RETRY_SECONDS", 0.001)
 
 
 def asked(
@@ -40,17 +41,22 @@ def asked(
         if left:
             refused = left.pop(0)
             return serving.refusal(refused["code"], refused["reason"], refused["message"])
-        return serving.answer({"metadata": {"name": "one"}, "items": [{"metadata": {"name": "one"}}]})
+        return serving.answer(
+            {"metadata": {"name": "one"}, "items": [{"metadata": {"name": "one"}}]}
+        )
 
     async def main() -> Any:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             return await work(over)
 
     return asyncio.run(main()), seen
 
 
 def test_what_fails_in_passing_is_repeated() -> None:
-    found, seen = asked(lambda over: applying.apply(over, TARGET, TREE), *PASSING)
+    found, seen = asked(lambda over: server_side_apply.apply(over, TARGET, TREE), *PASSING)
     assert found["metadata"] == {"name": "one"}
     assert [one.method for one in seen] == ["PATCH"] * 3
     assert seen[0].query == {"fieldManager": "dovetail-install", "fieldValidation": "Strict"}
@@ -59,7 +65,10 @@ def test_what_fails_in_passing_is_repeated() -> None:
 
 def test_it_is_not_repeated_for_ever() -> None:
     with pytest.raises(failures.Throttled):
-        asked(lambda over: applying.read(over, TARGET), *PASSING[:1] * applying.ATTEMPTS)
+        asked(
+            lambda over: server_side_apply.read(over, TARGET),
+            *PASSING[:1] * server_side_apply.ATTEMPTS,
+        )
 
 
 @pytest.mark.parametrize(
@@ -70,23 +79,41 @@ def test_it_is_not_repeated_for_ever() -> None:
         (serving.status(500, "", ".spec.request: field not declared in schema"), failures.Refused),
     ],
 )
-def test_a_refusal_is_told_at_once(refusal: dict[str, Any], expected: type[failures.ApiFailure]) -> None:
+def test_a_refusal_is_told_at_once(
+    refusal: dict[str, Any], expected: type[failures.ApiFailure]
+) -> None:
     with pytest.raises(expected):
-        asked(lambda over: applying.apply(over, TARGET, TREE), refusal)
+        asked(lambda over: server_side_apply.apply(over, TARGET, TREE), refusal)
 
 
 def test_a_rehearsal_and_force_are_asked_for() -> None:
-    _, seen = asked(lambda over: applying.apply(over, TARGET, TREE, is_rehearsal=True, is_forced=True))
+    _, seen = asked(
+        lambda over: server_side_apply.apply(over, TARGET, TREE, is_rehearsal=True, is_forced=True)
+    )
     assert (seen[0].query["dryRun"], seen[0].query["force"]) == ("All", "true")
 
 
 def test_lists_ask_for_metadata_only() -> None:
-    found, seen = asked(lambda over: applying.listed(over, CONFIG, namespace="here", selector="a=b"))
+    found, seen = asked(
+        lambda over: server_side_apply.listed(over, CONFIG, namespace="here", selector="a=b")
+    )
     assert found == [{"metadata": {"name": "one"}}]
     assert seen[0].path_qs == "/api/v1/namespaces/here/configmaps?labelSelector=a%3Db"
     assert "PartialObjectMetadataList" in seen[0].headers["Accept"]
 
 
 def test_what_is_not_there_is_none() -> None:
-    assert asked(lambda over: applying.read(over, TARGET), serving.status(404, "NotFound", "none"))[0] is None
-    assert asked(lambda over: applying.served(over, "a/v1"), serving.status(404, "NotFound", "none"))[0] == ()
+    assert (
+        asked(
+            lambda over: server_side_apply.read(over, TARGET),
+            serving.status(404, "NotFound", "none"),
+        )[0]
+        is None
+    )
+    assert (
+        asked(
+            lambda over: server_side_apply.served(over, "a/v1"),
+            serving.status(404, "NotFound", "none"),
+        )[0]
+        == ()
+    )

@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from dovetail.boot import clocks
-from dovetail.kube import arriving, transport
-from dovetail.model import kinds
+from dovetail.kube.http import transport
+from dovetail.kube.watching import wait_for_kind
+from dovetail.kubetypes import registry
 from tests.kube import serving
 
 ROOT = "/apis/dovetail.dev/v1alpha1"
@@ -51,24 +52,29 @@ def server(*before: int) -> Any:
         if request.path == ROOT:
             return serving.answer({"resources": [{"name": "queues"}, {"name": "queues/status"}]})
         if request.query.get("watch"):
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()  # nothing happens until the client leaves
         queue = {"metadata": {"name": "vision", "uid": "u", "resourceVersion": "5"}}
         return serving.answer({"metadata": {"resourceVersion": "7"}, "items": [queue]})
 
     return handler, asked
 
 
-def test_a_kind_is_waited_for_and_told_of_before_its_first_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "ASK_SECONDS", 0.001)
+def test_a_kind_is_waited_for_and_told_of_before_its_first_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wait_for_kind, "ASK_SECONDS", 0.001)
     handler, asked = server(404, 503, 404)
 
     async def main() -> Sink:
         sink = Sink()
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             following = asyncio.create_task(
-                arriving.follow(
+                wait_for_kind.follow(
                     over,
-                    kinds.QUEUE,
+                    registry.QUEUE,
                     sink,
                     clock=clocks.SystemClock(),
                     arrived=lambda: sink.told.append("arrived"),
@@ -87,9 +93,12 @@ def test_a_kind_is_waited_for_and_told_of_before_its_first_list(monkeypatch: pyt
 def test_what_is_served_of_several_kinds_is_one_question() -> None:
     handler, asked = server()
 
-    async def main() -> tuple[kinds.Kind, ...]:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
-            return await arriving.served(over, kinds.OURS)
+    async def main() -> tuple[registry.Kind, ...]:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
+            return await wait_for_kind.served(over, registry.OURS)
 
-    assert asyncio.run(main()) == (kinds.QUEUE,)
+    assert asyncio.run(main()) == (registry.QUEUE,)
     assert asked == [ROOT]

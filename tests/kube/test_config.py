@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dovetail import errors
-from dovetail.kube import config
+from dovetail.kube.auth import client_config
 
 CA = b"-----BEGIN CERTIFICATE-----\nauthority\n-----END CERTIFICATE-----\n"
 
@@ -31,7 +31,9 @@ def tree(
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}
+        ],
         "users": [{"name": name, "user": user or {}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, **(context or {})}}],
         "current-context": name,
@@ -44,8 +46,12 @@ def written(path: Path, content: dict[str, Any]) -> Path:
     return path
 
 
-def load(tmp_path: Path, content: dict[str, Any], *, context: str | None = None) -> config.Connection:
-    return config.load(str(written(tmp_path / "config", content)), context=context, environ={})
+def load(
+    tmp_path: Path, content: dict[str, Any], *, context: str | None = None
+) -> client_config.Connection:
+    return client_config.load(
+        str(written(tmp_path / "config", content)), context=context, environ={}
+    )
 
 
 def fault(tmp_path: Path, content: dict[str, Any], *, context: str | None = None) -> str:
@@ -76,13 +82,22 @@ def test_a_plain_kubeconfig(tmp_path: Path) -> None:
 
 
 def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) -> None:
-    for name, content in (("ca.crt", CA), ("me.crt", b"certificate"), ("me.key", b"key"), ("token", b"t\n")):
+    for name, content in (
+        ("ca.crt", CA),
+        ("me.crt", b"certificate"),
+        ("me.key", b"key"),
+        ("token", b"t\n"),
+    ):
         (tmp_path / name).write_bytes(content)
     made = load(
         tmp_path,
         tree(
             cluster={"certificate-authority": "ca.crt"},
-            user={"client-certificate": "me.crt", "client-key": str(tmp_path / "me.key"), "tokenFile": "./token"},
+            user={
+                "client-certificate": "me.crt",
+                "client-key": str(tmp_path / "me.key"),
+                "tokenFile": "./token",
+            },
         ),
     )
     assert made.authority == CA
@@ -93,7 +108,10 @@ def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) ->
     made = load(
         tmp_path,
         tree(
-            cluster={"certificate-authority": "missing", "certificate-authority-data": encoded(b"inline")},
+            cluster={
+                "certificate-authority": "missing",
+                "certificate-authority-data": encoded(b"inline"),
+            },
             user={
                 "client-certificate": "missing",
                 "client-certificate-data": encoded(b"c"),
@@ -120,20 +138,30 @@ def test_a_context_can_be_chosen(tmp_path: Path) -> None:
 def test_the_files_of_kubeconfig_are_merged_as_kubectl_does(tmp_path: Path) -> None:
     first = tree(name="shared", user={"token": "first"})
     first["current-context"] = ""
-    second = tree(name="shared", user={"token": "second"}, cluster={"certificate-authority": "ca.crt"})
+    second = tree(
+        name="shared", user={"token": "second"}, cluster={"certificate-authority": "ca.crt"}
+    )
     third = tree(name="own", cluster={"certificate-authority": "ca.crt"}, user={"token": "third"})
     second["current-context"] = "own"
     written(tmp_path / "1/config", first)
     written(tmp_path / "2/config", second)
     written(tmp_path / "3/config", third)
     (tmp_path / "3/ca.crt").write_bytes(CA)
-    files = [tmp_path / "1/config", tmp_path / "absent", "", tmp_path / "2/config", tmp_path / "3/config"]
+    files = [
+        tmp_path / "1/config",
+        tmp_path / "absent",
+        "",
+        tmp_path / "2/config",
+        tmp_path / "3/config",
+    ]
     environ = {"KUBECONFIG": ":".join(map(str, files)), "HOME": str(tmp_path)}
-    made = config.load(None, environ=environ)
+    made = client_config.load(None, environ=environ)
     assert made.credentials.token == "third", "the first current-context that is set counts"
     assert made.authority == CA, "relative paths count from the file they stand in"
-    assert config.load(None, context="shared", environ=environ).credentials.token == "first"
-    assert config.load(None, context="shared", environ=environ).authority == b"", "entries are not mixed"
+    assert client_config.load(None, context="shared", environ=environ).credentials.token == "first"
+    assert client_config.load(None, context="shared", environ=environ).authority == b"", (
+        "entries are not mixed"
+    )
 
 
 def test_where_a_kubeconfig_is_looked_for(tmp_path: Path) -> None:
@@ -141,21 +169,33 @@ def test_where_a_kubeconfig_is_looked_for(tmp_path: Path) -> None:
     named = written(tmp_path / "named", tree(user={"token": "named"}))
     listed = written(tmp_path / "listed", tree(user={"token": "listed"}))
     home = {"HOME": str(tmp_path)}
-    assert config.load(None, environ=home).credentials.token == "home"
-    assert config.load(None, environ={**home, "KUBECONFIG": ""}).credentials.token == "home"
-    assert config.load(None, environ={**home, "KUBECONFIG": str(listed)}).credentials.token == "listed"
-    assert config.load(str(named), environ={**home, "KUBECONFIG": str(listed)}).credentials.token == "named"
-    with pytest.raises(errors.InputError, match="KUBECONFIG: none of its files exists: /no/a, /no/b"):
-        config.load(None, environ={**home, "KUBECONFIG": "/no/a:/no/b"})
+    assert client_config.load(None, environ=home).credentials.token == "home"
+    assert client_config.load(None, environ={**home, "KUBECONFIG": ""}).credentials.token == "home"
+    assert (
+        client_config.load(None, environ={**home, "KUBECONFIG": str(listed)}).credentials.token
+        == "listed"
+    )
+    assert (
+        client_config.load(
+            str(named), environ={**home, "KUBECONFIG": str(listed)}
+        ).credentials.token
+        == "named"
+    )
+    with pytest.raises(
+        errors.InputError, match="KUBECONFIG: none of its files exists: /no/a, /no/b"
+    ):
+        client_config.load(None, environ={**home, "KUBECONFIG": "/no/a:/no/b"})
     with pytest.raises(errors.InputError, match=r"/no/a: no such file; .*--kubeconfig"):
-        config.load("/no/a", environ=home)
+        client_config.load("/no/a", environ=home)
 
 
-def test_relative_kubeconfigs_count_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_kubeconfigs_count_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path / "sub/config", tree(cluster={"certificate-authority": "ca.crt"}))
     (tmp_path / "sub/ca.crt").write_bytes(CA)
     monkeypatch.chdir(tmp_path)
-    assert config.load("sub/config", environ={}).authority == CA
+    assert client_config.load("sub/config", environ={}).authority == CA
 
 
 # Inside a pod
@@ -169,7 +209,7 @@ def service_account(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_pod_is_its_service_account(tmp_path: Path) -> None:
-    made = config.load(None, **service_account(tmp_path))
+    made = client_config.load(None, **service_account(tmp_path))
     assert made.server == "https://10.96.0.1:443"
     assert made.authority == CA
     assert made.namespace == "team"
@@ -181,7 +221,7 @@ def test_a_pod_may_speak_ipv6_and_lack_a_namespace_file(tmp_path: Path) -> None:
     given = service_account(tmp_path)
     given["environ"]["KUBERNETES_SERVICE_HOST"] = "fd00::1"
     (tmp_path / "namespace").unlink()
-    made = config.load(None, **given)
+    made = client_config.load(None, **given)
     assert made.server == "https://[fd00::1]:443"
     assert made.namespace == "default"
 
@@ -190,24 +230,24 @@ def test_faults_of_pods_say_what_is_missing(tmp_path: Path) -> None:
     given = service_account(tmp_path)
     (tmp_path / "ca.crt").unlink()
     with pytest.raises(errors.InputError, match=r"ca.crt: .*cannot be read"):
-        config.load(None, **given)
+        client_config.load(None, **given)
     (tmp_path / "token").unlink()
     with pytest.raises(errors.InputError, match="automountServiceAccountToken"):
-        config.load(None, **given)
+        client_config.load(None, **given)
     del given["environ"]["KUBERNETES_SERVICE_PORT"]
     with pytest.raises(errors.InputError, match="KUBERNETES_SERVICE_PORT"):
-        config.load(None, **given)
+        client_config.load(None, **given)
     with pytest.raises(errors.InputError, match=r"no cluster: .*--kubeconfig"):
-        config.load(None, environ={"HOME": str(tmp_path)})
+        client_config.load(None, environ={"HOME": str(tmp_path)})
     with pytest.raises(errors.InputError, match='no kubeconfig to take context "x" from'):
-        config.load(None, context="x", **service_account(tmp_path))
+        client_config.load(None, context="x", **service_account(tmp_path))
 
 
 def test_a_kubeconfig_beats_the_pod(tmp_path: Path) -> None:
     given = service_account(tmp_path)
     written(tmp_path / ".kube/config", tree(user={"token": "home"}))
     given["environ"]["HOME"] = str(tmp_path)
-    assert config.load(None, **given).credentials.token == "home"
+    assert client_config.load(None, **given).credentials.token == "home"
 
 
 # Servers
@@ -228,7 +268,10 @@ def test_servers_as_people_write_them(tmp_path: Path, server: str, expected: str
 
 
 def test_a_server_without_scheme_is_secure_where_certificates_are_meant(tmp_path: Path) -> None:
-    assert load(tmp_path, tree(cluster={"server": "a:1", "insecure-skip-tls-verify": True})).server == "https://a:1"
+    assert (
+        load(tmp_path, tree(cluster={"server": "a:1", "insecure-skip-tls-verify": True})).server
+        == "https://a:1"
+    )
 
 
 def test_credentials_never_travel_in_the_clear(tmp_path: Path) -> None:
@@ -236,7 +279,9 @@ def test_credentials_never_travel_in_the_clear(tmp_path: Path) -> None:
     assert made.credentials.token == ""
 
 
-@pytest.mark.parametrize("server", ["", "ftp://a", "https://", "https://a:x", "https://u:p@a", "https://a?b=c"])
+@pytest.mark.parametrize(
+    "server", ["", "ftp://a", "https://", "https://a:x", "https://u:p@a", "https://a?b=c"]
+)
 def test_what_is_no_server_is_refused(tmp_path: Path, server: str) -> None:
     assert fault(tmp_path, tree(cluster={"server": server})).startswith('cluster "here": server: ')
 
@@ -246,11 +291,17 @@ def test_what_is_no_server_is_refused(tmp_path: Path, server: str) -> None:
 
 def test_a_user_may_be_nobody(tmp_path: Path) -> None:
     content = tree(context={"user": ""})
-    assert load(tmp_path, content).credentials == config.Connection(server="x").credentials
+    assert load(tmp_path, content).credentials == client_config.Connection(server="x").credentials
 
 
 def test_impersonation_is_carried(tmp_path: Path) -> None:
-    user = {"token": "t", "as": "ann", "as-uid": "7", "as-groups": ["g", "h"], "as-user-extra": {"a/b": ["1", "2"]}}
+    user = {
+        "token": "t",
+        "as": "ann",
+        "as-uid": "7",
+        "as-groups": ["g", "h"],
+        "as-user-extra": {"a/b": ["1", "2"]},
+    }
     assert load(tmp_path, tree(user=user)).credentials.impersonation == (
         ("Impersonate-User", "ann"),
         ("Impersonate-Uid", "7"),
@@ -261,20 +312,35 @@ def test_impersonation_is_carried(tmp_path: Path) -> None:
     )
 
 
-EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "get-token", "interactiveMode": "Never"}
+EXEC = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "command": "get-token",
+    "interactiveMode": "Never",
+}
 
 
 def test_a_plugin_is_described_whole(tmp_path: Path) -> None:
-    given = {**EXEC, "args": ["-i", "x"], "env": [{"name": "A", "value": "b"}], "installHint": "get\x1b[2J it"}
+    given = {
+        **EXEC,
+        "args": ["-i", "x"],
+        "env": [{"name": "A", "value": "b"}],
+        "installHint": "get\x1b[2J it",
+    }
     plugin = load(tmp_path, tree(user={"exec": given})).credentials.plugin
     assert plugin is not None
-    assert (plugin.command, plugin.args, plugin.environment) == ("get-token", ("-i", "x"), (("A", "b"),))
+    assert (plugin.command, plugin.args, plugin.environment) == (
+        "get-token",
+        ("-i", "x"),
+        (("A", "b"),),
+    )
     assert plugin.install_hint == "get[2J it", "control characters could repaint a terminal"
     assert plugin.cluster == b""
 
 
 def test_a_plugin_with_a_path_counts_from_the_kubeconfig(tmp_path: Path) -> None:
-    plugin = load(tmp_path, tree(user={"exec": {**EXEC, "command": "./bin/get-token"}})).credentials.plugin
+    plugin = load(
+        tmp_path, tree(user={"exec": {**EXEC, "command": "./bin/get-token"}})
+    ).credentials.plugin
     assert plugin is not None
     assert Path(plugin.command) == tmp_path / "bin/get-token"
 
@@ -306,7 +372,11 @@ def test_a_plugin_learns_the_cluster_only_where_it_may(tmp_path: Path) -> None:
     ("cluster", "user", "said"),
     [
         ({"proxy-url": "http://p"}, {}, 'cluster "here": proxy-url: proxies are not supported'),
-        ({"certificate-authority-data": "%%"}, {}, 'cluster "here": certificate-authority-data: is not base64'),
+        (
+            {"certificate-authority-data": "%%"},
+            {},
+            'cluster "here": certificate-authority-data: is not base64',
+        ),
         ({"certificate-authority": "no.crt"}, {}, 'cluster "here": certificate-authority: '),
         (
             {"certificate-authority-data": encoded(CA), "insecure-skip-tls-verify": True},
@@ -323,7 +393,11 @@ def test_a_plugin_learns_the_cluster_only_where_it_may(tmp_path: Path) -> None:
             'user "here": client-certificate: ',
         ),
         ({}, {"tokenFile": "no"}, 'user "here": tokenFile: '),
-        ({}, {"token": "t", "username": "u", "password": "p"}, 'user "here": token: contradicts username'),
+        (
+            {},
+            {"token": "t", "username": "u", "password": "p"},
+            'user "here": token: contradicts username',
+        ),
         ({}, {"auth-provider": {"name": "gcp"}}, 'user "here": auth-provider: no longer exists'),
         ({}, {"as-groups": ["g"]}, 'user "here": as: is required'),
         ({}, {"as": "a\r\nX: y"}, 'user "here": as: holds characters'),
@@ -333,8 +407,16 @@ def test_a_plugin_learns_the_cluster_only_where_it_may(tmp_path: Path) -> None:
             {"exec": {**EXEC, "apiVersion": "client.authentication.k8s.io/v1alpha1"}},
             'user "here": exec.apiVersion: "client.authentication.k8s.io/v1alpha1" is not supported',
         ),
-        ({}, {"exec": {**EXEC, "interactiveMode": "Always"}}, 'user "here": exec.interactiveMode: Always needs'),
-        ({}, {"exec": {**EXEC, "interactiveMode": None}}, 'user "here": exec.interactiveMode: must be one of'),
+        (
+            {},
+            {"exec": {**EXEC, "interactiveMode": "Always"}},
+            'user "here": exec.interactiveMode: Always needs',
+        ),
+        (
+            {},
+            {"exec": {**EXEC, "interactiveMode": None}},
+            'user "here": exec.interactiveMode: must be one of',
+        ),
         ({}, {"exec": {**EXEC, "env": [{"value": "v"}]}}, 'user "here": exec.env: '),
     ],
 )
@@ -353,8 +435,13 @@ def test_faults_of_contexts(tmp_path: Path) -> None:
     assert fault(tmp_path, tree(context={"cluster": "x"})) == (
         'context "here": cluster "x" is not defined; known: here'
     )
-    assert fault(tmp_path, tree(context={"user": "x"})) == 'context "here": user "x" is not defined; known: here'
-    assert fault(tmp_path, {**tree(), "current-context": ""}).startswith("current-context: is not set")
+    assert (
+        fault(tmp_path, tree(context={"user": "x"}))
+        == 'context "here": user "x" is not defined; known: here'
+    )
+    assert fault(tmp_path, {**tree(), "current-context": ""}).startswith(
+        "current-context: is not set"
+    )
     assert fault(tmp_path, {**tree(), "current-context": "x"}) == (
         'current-context: there is no context "x"; known: here'
     )
@@ -367,23 +454,28 @@ def test_names_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     assert fault(tmp_path, content) == 'users[1].name: "here" is there twice; remove one'
 
 
-@pytest.mark.parametrize("text", ["{", "a: b: c", "- 1", "7", "\x00", "a: 1\na: 2", "a: 1\n---\nb: 2"])
+@pytest.mark.parametrize(
+    "text", ["{", "a: b: c", "- 1", "7", "\x00", "a: 1\na: 2", "a: 1\n---\nb: 2"]
+)
 def test_files_that_are_no_kubeconfig_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(errors.InputError, match=str(tmp_path / "config")):
-        config.load(str(tmp_path / "config"), environ={})
+        client_config.load(str(tmp_path / "config"), environ={})
 
 
 def test_a_directory_and_binary_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path, tmp_path / "config"):
         with pytest.raises(errors.InputError, match=str(path)):
-            config.load(str(path), environ={})
+            client_config.load(str(path), environ={})
 
 
 def test_null_is_absent(tmp_path: Path) -> None:
-    content = {**tree(cluster={"extensions": None}, user={"exec": None, "token": None}), "preferences": None}
-    assert load(tmp_path, content).credentials == config.Connection(server="x").credentials
+    content = {
+        **tree(cluster={"extensions": None}, user={"exec": None, "token": None}),
+        "preferences": None,
+    }
+    assert load(tmp_path, content).credentials == client_config.Connection(server="x").credentials
 
 
 def test_messages_never_hold_secrets(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.kube import credentials, exec_plugin
+from dovetail.kube.auth import credentials, exec_plugin
 from dovetail.ports import failures
 
 PLUGIN = exec_plugin.Plugin(command="plugin", api_version=exec_plugin.API_VERSIONS[0])
@@ -31,7 +31,9 @@ class Plugin:
             await self.may_end.wait()
         if self.failure:
             raise self.failure
-        return exec_plugin.Issued(token=f"token-{self.runs}", certificate=b"c", key=b"k", expires=self.expires)
+        return exec_plugin.Issued(
+            token=f"token-{self.runs}", certificate=b"c", key=b"k", expires=self.expires
+        )
 
 
 class Time:
@@ -84,7 +86,9 @@ def test_a_changed_token_file_is_noticed_at_once(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_token_file_that_looks_the_same_is_read_again_after_a_minute_or_a_refusal(tmp_path: Path) -> None:
+def test_a_token_file_that_looks_the_same_is_read_again_after_a_minute_or_a_refusal(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "token"
     time = Time()
 

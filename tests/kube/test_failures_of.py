@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dovetail.kube import failures_of
+from dovetail.kube.http import status_errors
 from dovetail.ports import failures
 from tests.kube import serving
 
@@ -38,7 +38,7 @@ def test_each_answer_becomes_what_the_caller_should_do(
     code: int, reason: str, expected: type[failures.ApiFailure]
 ) -> None:
     body = msgspec.json.encode(serving.status(code, reason, "because"))
-    failure = failures_of.failure_of(code, body, doing="patch pods a/b")
+    failure = status_errors.failure_of(code, body, doing="patch pods a/b")
     assert type(failure) is expected
     assert failure.status == code
     assert failure.reason == reason
@@ -47,57 +47,78 @@ def test_each_answer_becomes_what_the_caller_should_do(
 
 
 def test_a_stressed_store_is_no_refusal() -> None:
-    for message in ("etcdserver: request timed out", "etcdserver: leader changed", "etcdserver: too many requests"):
+    for message in (
+        "etcdserver: request timed out",
+        "etcdserver: leader changed",
+        "etcdserver: too many requests",
+    ):
         body = msgspec.json.encode(serving.status(400, "", message))
-        assert type(failures_of.failure_of(400, body)) is failures.Unavailable, message
+        assert type(status_errors.failure_of(400, body)) is failures.Unavailable, message
 
 
 @pytest.mark.parametrize(
     ("code", "reason", "message"),
     [
         (500, "", "etcdserver: request is too large"),
-        (409, "Conflict", 'Operation cannot be fulfilled on pods/binding "a": etcdserver: request is too large'),
-        (500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2M vs. 1M)"),
+        (
+            409,
+            "Conflict",
+            'Operation cannot be fulfilled on pods/binding "a": etcdserver: request is too large',
+        ),
+        (
+            500,
+            "",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2M vs. 1M)",
+        ),
         (413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
     ],
 )
-def test_what_is_too_large_is_refused_for_good_whatever_the_code(code: int, reason: str, message: str) -> None:
-    failure = failures_of.failure_of(code, msgspec.json.encode(serving.status(code, reason, message)))
+def test_what_is_too_large_is_refused_for_good_whatever_the_code(
+    code: int, reason: str, message: str
+) -> None:
+    failure = status_errors.failure_of(
+        code, msgspec.json.encode(serving.status(code, reason, message))
+    )
     assert type(failure) is failures.Futile
     assert isinstance(failure, failures.Refused)
 
 
 def test_an_answer_too_large_to_be_read_says_nothing_about_the_write() -> None:
     message = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (2M vs. 1M)"
-    failure = failures_of.failure_of(500, msgspec.json.encode(serving.status(500, "", message)))
+    failure = status_errors.failure_of(500, msgspec.json.encode(serving.status(500, "", message)))
     assert type(failure) is failures.Unavailable
 
 
 def test_the_wait_is_the_one_the_server_asks_for() -> None:
     plain = msgspec.json.encode(serving.status(429, "TooManyRequests"))
     detailed = msgspec.json.encode(serving.status(429, "TooManyRequests", retryAfterSeconds=7))
-    assert failures_of.failure_of(429, plain).retry_after is None
-    assert failures_of.failure_of(429, plain, headers={"Retry-After": "3"}).retry_after == 3
-    assert failures_of.failure_of(429, detailed, headers={"Retry-After": "3"}).retry_after == 7
+    assert status_errors.failure_of(429, plain).retry_after is None
+    assert status_errors.failure_of(429, plain, headers={"Retry-After": "3"}).retry_after == 3
+    assert status_errors.failure_of(429, detailed, headers={"Retry-After": "3"}).retry_after == 7
     assert (
-        failures_of.failure_of(429, plain, headers={"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}).retry_after is None
+        status_errors.failure_of(
+            429, plain, headers={"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}
+        ).retry_after
+        is None
     )
-    assert failures_of.failure_of(429, plain, headers={"Retry-After": "-5"}).retry_after == 0
-    assert failures_of.failure_of(429, plain, headers={"Retry-After": "inf"}).retry_after is None
+    assert status_errors.failure_of(429, plain, headers={"Retry-After": "-5"}).retry_after == 0
+    assert status_errors.failure_of(429, plain, headers={"Retry-After": "inf"}).retry_after is None
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"null", b"[]", b'{"code":"x"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>bad gateway</html>", b"null", b"[]", b'{"code":"x"}', b"\xff\xfe"]
+)
 def test_a_body_that_is_no_status_is_repeated_as_text(body: bytes) -> None:
-    failure = failures_of.failure_of(502, body)
+    failure = status_errors.failure_of(502, body)
     assert type(failure) is failures.Unavailable
     assert failure.reason == ""
 
 
 def test_long_bodies_are_cut() -> None:
-    assert len(str(failures_of.failure_of(502, b"x" * 100_000))) < 1000
+    assert len(str(status_errors.failure_of(502, b"x" * 100_000))) < 1000
 
 
 def test_an_error_event_carries_its_own_status() -> None:
     expired = msgspec.json.encode(serving.status(410, "Expired", "too old resource version"))
-    assert type(failures_of.failure_of_event(expired)) is failures.Expired
-    assert type(failures_of.failure_of_event(b"{}")) is failures.Unavailable
+    assert type(status_errors.failure_of_event(expired)) is failures.Expired
+    assert type(status_errors.failure_of_event(b"{}")) is failures.Unavailable

@@ -8,7 +8,8 @@ import contextlib
 import pytest
 from aiohttp import web
 
-from dovetail.kube import credentials, exec_plugin, transport
+from dovetail.kube.auth import credentials, exec_plugin
+from dovetail.kube.http import transport
 from dovetail.ports import failures
 from tests.kube import serving
 
@@ -102,7 +103,10 @@ def test_the_guard_is_asked_again_for_a_repetition_with_new_credentials() -> Non
     source = credentials.Source(credentials.Credentials(plugin=plugin), issue=issue)
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url), source=source) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url), source=source) as over,
+        ):
             with pytest.raises(failures.Fenced):
                 await over.request("POST", "/x", body=b"{}", guard=Gate(2))
 

@@ -7,23 +7,25 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube import history
-from dovetail.model import meta
+from dovetail.kube.watching import watch_history
+from dovetail.kubetypes import meta
 
 
 def about(name: str, version: int | str, uid: str = "") -> meta.ObjectMeta:
-    return meta.ObjectMeta(name=name, namespace="n", uid=uid or f"uid-{name}", resource_version=str(version))
+    return meta.ObjectMeta(
+        name=name, namespace="n", uid=uid or f"uid-{name}", resource_version=str(version)
+    )
 
 
 def test_nothing_up_to_the_list_is_news() -> None:
-    told = history.History("100")
+    told = watch_history.History("100")
     assert not told.takes_change(about("a", 100))
     assert not told.takes_deletion(about("a", 99))
     assert told.takes_change(about("a", 101))
 
 
 def test_a_change_counts_once_and_never_backwards() -> None:
-    told = history.History("0")
+    told = watch_history.History("0")
     assert told.takes_change(about("a", 5))
     assert not told.takes_change(about("a", 5))
     assert not told.takes_change(about("a", 4))
@@ -31,7 +33,7 @@ def test_a_change_counts_once_and_never_backwards() -> None:
 
 
 def test_what_is_gone_stays_gone() -> None:
-    told = history.History("0")
+    told = watch_history.History("0")
     told.takes_change(about("a", 5))
     assert told.takes_deletion(about("a", 8))
     assert not told.takes_deletion(about("a", 8))
@@ -41,13 +43,13 @@ def test_what_is_gone_stays_gone() -> None:
 
 
 def test_a_deletion_that_overtook_the_creation_wins() -> None:
-    told = history.History("0")
+    told = watch_history.History("0")
     assert told.takes_deletion(about("a", 8))
     assert not told.takes_change(about("a", 5))
 
 
 def test_the_deletion_of_a_former_bearer_of_the_name_is_old() -> None:
-    told = history.History("0")
+    told = watch_history.History("0")
     told.takes_change(about("a", 5, uid="first"))
     told.takes_change(about("a", 9, uid="second"))
     assert not told.takes_deletion(about("a", 8, uid="first"))
@@ -55,23 +57,23 @@ def test_the_deletion_of_a_former_bearer_of_the_name_is_old() -> None:
 
 
 def test_tombstones_are_bounded() -> None:
-    told = history.History("0")
-    for number in range(1, history.TOMBSTONES + 101):
+    told = watch_history.History("0")
+    for number in range(1, watch_history.TOMBSTONES + 101):
         told.takes_deletion(about(f"p{number}", number))
-    assert len(told._gone) == history.TOMBSTONES
-    assert not told.takes_change(about(f"p{history.TOMBSTONES}", 1))
+    assert len(told._gone) == watch_history.TOMBSTONES
+    assert not told.takes_change(about(f"p{watch_history.TOMBSTONES}", 1))
 
 
 def test_versions_that_are_not_numbers_are_always_news() -> None:
-    told = history.History("abc")
+    told = watch_history.History("abc")
     assert told.takes_change(about("a", "x"))
     assert told.takes_change(about("a", "x"))
     assert told.takes_deletion(about("a", "w"))
 
 
 def test_a_lost_watch_goes_on_some_events_before_its_last() -> None:
-    told = history.History("10")
-    for version in range(11, 11 + history.REPLAYED_EVENTS):
+    told = watch_history.History("10")
+    for version in range(11, 11 + watch_history.REPLAYED_EVENTS):
         told.takes_change(about("a", version))
     assert told.resume_at == "10"
     told.takes_change(about("a", 1000))
@@ -79,7 +81,7 @@ def test_a_lost_watch_goes_on_some_events_before_its_last() -> None:
 
 
 def test_a_bookmark_moves_the_point_to_go_on_from() -> None:
-    told = history.History("10")
+    told = watch_history.History("10")
     told.takes_change(about("a", 12))
     assert told.takes_bookmark("15")
     assert told.resume_at == "15"
@@ -103,7 +105,7 @@ def test_any_order_with_repetitions_ends_at_the_truth(seed: int, count: int) -> 
     events += chance.choices(events, k=count)
     chance.shuffle(events)
 
-    told = history.History("0")
+    told = watch_history.History("0")
     seen: dict[str, tuple[int, str]] = {}
     for what, metadata in events:
         if what == "there" and told.takes_change(metadata):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube import decode
-from dovetail.model import gangs, kinds, objects, requests, unreadable
-from tests.loops.stage import Stage, play
+from dovetail.kube.watching import decode
+from dovetail.kubetypes import codec, registry, unreadable
+from dovetail.model import gangs, pod_requests
+from tests.live.live_scheduler import Stage, play
 
 Tree = dict[str, Any]
 
@@ -25,7 +26,7 @@ def claim(**status: Any) -> Tree:
     metadata = {"name": "odd", "namespace": "default", "uid": "u-2", "resourceVersion": "7"}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": 5}}]}}
     return {
-        "apiVersion": kinds.CLAIM.api_version,
+        "apiVersion": registry.CLAIM.api_version,
         "kind": "ResourceClaim",
         "metadata": metadata,
         "spec": spec,
@@ -45,43 +46,47 @@ def claim(**status: Any) -> Tree:
     ],
 )
 def test_a_pod_keeps_its_node_and_what_can_be_read_of_its_requests(odd: Tree) -> None:
-    document = objects.encode_tree(pod(nodeName="n-0", **odd))
-    read, problem = decode.attempted(kinds.POD, document)
+    document = codec.encode_tree(pod(nodeName="n-0", **odd))
+    read, problem = decode.decode_or_problem(registry.POD, document)
     assert problem
     assert read is not None
     assert (read.metadata.uid, read.spec.node_name, read.kind) == ("u-1", "n-0", "Pod")
-    assert requests.pod_request(read).milli_cpu == 2000
+    assert pod_requests.pod_request(read).milli_cpu == 2000
     assert unreadable.problem_of(read) == problem
 
 
 def test_an_amount_that_cannot_be_read_counts_as_none_beside_those_that_can() -> None:
     container = {"name": "main", "resources": {"requests": {"cpu": "lots", "memory": "1Gi"}}}
-    read, _ = decode.attempted(kinds.POD, objects.encode_tree(pod(nodeName="n-0", containers=[container])))
+    read, _ = decode.decode_or_problem(
+        registry.POD, codec.encode_tree(pod(nodeName="n-0", containers=[container]))
+    )
     assert read is not None
-    taken = requests.pod_request(read)
+    taken = pod_requests.pod_request(read)
     assert (taken.milli_cpu, taken.memory_bytes) == (0, 2**30)
 
 
 def test_a_claim_keeps_its_devices() -> None:
     results = [{"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n-0", "device": "gpu-0"}]
-    document = objects.encode_tree(claim(allocation={"devices": {"results": results}}))
-    read, problem = decode.attempted(kinds.CLAIM, document)
+    document = codec.encode_tree(claim(allocation={"devices": {"results": results}}))
+    read, problem = decode.decode_or_problem(registry.CLAIM, document)
     assert "deviceClassName" in problem
     assert read is not None
     assert [one.device for one in read.status.allocation.devices.results] == ["gpu-0"]
 
 
 def test_nobody_is_given_devices_by_half_a_request() -> None:
-    read, problem = decode.attempted(kinds.CLAIM, objects.encode_tree(claim()))
+    read, problem = decode.decode_or_problem(registry.CLAIM, codec.encode_tree(claim()))
     assert read is not None
     assert unreadable.problem_of_claim(read) == problem
 
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.claim("odd")
-        tree = stage.api.tree(kinds.CLAIM, "odd", namespace="default")
-        tree["metadata"]["annotations"] = {unreadable.NAME: problem}  # the mark that reading left above
-        stage.api.shelf.put(kinds.CLAIM, tree)
+        tree = stage.api.tree(registry.CLAIM, "odd", namespace="default")
+        tree["metadata"]["annotations"] = {
+            unreadable.NAME: problem
+        }  # the mark that reading left above
+        stage.api.shelf.put(registry.CLAIM, tree)
         stage.claim("plain")
         stage.pod("waiting", named=("odd",))
         stage.pod("honest", named=("plain",))
@@ -96,10 +101,11 @@ def test_nobody_is_given_devices_by_half_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [b"", b"[]", b"5", b'{"metadata":5}', b'{"metadata":{}}', b'{"metadata":{"name":[]}}']
+    "document",
+    [b"", b"[]", b"5", b'{"metadata":5}', b'{"metadata":{}}', b'{"metadata":{"name":[]}}'],
 )
 def test_what_has_no_name_is_nothing(document: bytes) -> None:
-    read, problem = decode.attempted(kinds.POD, document)
+    read, problem = decode.decode_or_problem(registry.POD, document)
     assert read is None or not problem
 
 
@@ -112,13 +118,17 @@ def test_a_pod_that_cannot_be_read_is_told_so_and_is_not_scheduled(has_gang: boo
         problem = "spec.priority: expected a number"
         labels = {gangs.GANG_LABEL: "gang", gangs.MIN_LABEL: "1"} if has_gang else {}
         gate = {"name": unreadable.NAME}
-        stage.pod("odd", annotations={unreadable.NAME: problem}, schedulingGates=[gate], labels=labels)
+        stage.pod(
+            "odd", annotations={unreadable.NAME: problem}, schedulingGates=[gate], labels=labels
+        )
         stage.pod("honest", labels=labels)
         async with stage.scheduling():
             await stage.pass_time(5)
         assert stage.node_of("honest")
         assert stage.node_of("odd") == ""
-        (condition,) = [one for one in stage.the_pod("odd").status.conditions if one.type == "PodScheduled"]
+        (condition,) = [
+            one for one in stage.the_pod("odd").status.conditions if one.type == "PodScheduled"
+        ]
         assert condition.reason == "SchedulerError"
         assert condition.message.endswith(problem)
         (event,) = stage.events("FailedScheduling")

@@ -15,8 +15,8 @@ import yaml
 from kubernetes import client as official
 from kubernetes import config as official_config
 
-from dovetail.boot import certificates
-from dovetail.kube import config, credentials
+from dovetail.devcluster import certificates
+from dovetail.kube.auth import client_config, credentials
 from tests.support import cluster, real
 
 EXEC_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"]
@@ -35,7 +35,11 @@ class Meaning(NamedTuple):
 
 
 def ours(path: str, context: str | None = None) -> Meaning:
-    made = config.load(path if ":" not in path else None, context=context, environ={**os.environ, "KUBECONFIG": path})
+    made = client_config.load(
+        path if ":" not in path else None,
+        context=context,
+        environ={**os.environ, "KUBECONFIG": path},
+    )
     identity = asyncio.run(credentials.Source(made.credentials).current())
     return Meaning(
         server=made.server,
@@ -50,7 +54,9 @@ def ours(path: str, context: str | None = None) -> Meaning:
 
 def theirs(path: str, context: str | None = None) -> Meaning:
     made = official.Configuration()
-    official_config.load_kube_config(config_file=path, context=context, client_configuration=made, persist_config=False)
+    official_config.load_kube_config(
+        config_file=path, context=context, client_configuration=made, persist_config=False
+    )
     return Meaning(
         server=made.host,
         authority=_read(made.ssl_ca_cert),
@@ -105,7 +111,11 @@ def users(keys: Path) -> dict[str, dict[str, Any]]:
             "client-key-data": _data(keys / "me.key"),
         },
         "password": {"username": "ann", "password": "word"},
-        "certificate-and-token": {"token": "t", "client-certificate": "me.crt", "client-key": "me.key"},
+        "certificate-and-token": {
+            "token": "t",
+            "client-certificate": "me.crt",
+            "client-key": "me.key",
+        },
         "nobody": {},
     }
     for version in EXEC_VERSIONS:
@@ -114,8 +124,12 @@ def users(keys: Path) -> dict[str, dict[str, Any]]:
         found[f"exec-{short}"] = {
             "exec": {**common, "args": ["token", version], "env": [{"name": "WHO", "value": "ann"}]}
         }
-        found[f"exec-{short}-certificate"] = {"exec": {**common, "args": ["certificate", version], "env": None}}
-        found[f"exec-{short}-cluster"] = {"exec": {**common, "args": ["told", version], "provideClusterInfo": True}}
+        found[f"exec-{short}-certificate"] = {
+            "exec": {**common, "args": ["certificate", version], "env": None}
+        }
+        found[f"exec-{short}-cluster"] = {
+            "exec": {**common, "args": ["told", version], "provideClusterInfo": True}
+        }
     return found
 
 
@@ -137,8 +151,15 @@ def kubeconfig(keys: Path) -> Path:
     (keys / "plugin").chmod(0o755)
     clusters = {
         "file": {"server": "https://10.0.0.1:6443/", "certificate-authority": "ca.crt"},
-        "data": {"server": "https://10.0.0.2/prefix", "certificate-authority-data": _data(keys / "ca.crt")},
-        "insecure": {"server": "https://10.0.0.3", "insecure-skip-tls-verify": True, "tls-server-name": "api"},
+        "data": {
+            "server": "https://10.0.0.2/prefix",
+            "certificate-authority-data": _data(keys / "ca.crt"),
+        },
+        "insecure": {
+            "server": "https://10.0.0.3",
+            "insecure-skip-tls-verify": True,
+            "tls-server-name": "api",
+        },
     }
     given = users(keys)
     content = {
@@ -170,7 +191,9 @@ def test_every_context_means_the_same_as_to_the_official_client(kubeconfig: Path
     assert told == "Bearer https://10.0.0.1:6443/", "the plugin was not told the cluster"
 
 
-def test_merged_files_mean_the_same_as_to_the_official_client(kubeconfig: Path, tmp_path: Path) -> None:
+def test_merged_files_mean_the_same_as_to_the_official_client(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
     """Which current-context counts is left out: the official client takes the last, kubectl and we the first."""
     path = f"{_overriding(tmp_path)}:{tmp_path / 'absent'}:{kubeconfig}"
     for context in contexts(kubeconfig):
@@ -182,8 +205,18 @@ def test_merged_files_mean_the_same_as_to_the_official_client(kubeconfig: Path, 
 def test_merged_files_mean_the_same_as_to_kubectl(kubeconfig: Path, tmp_path: Path) -> None:
     kubectl = cluster.parts().kubectl
     override = _overriding(tmp_path)
-    for path in (f"{override}:{kubeconfig}", f"{kubeconfig}:{override}", f"{tmp_path / 'absent'}::{kubeconfig}"):
-        for context in [None, "data.token", "file.certificate-files", "insecure.token-file", "data.certificate-data"]:
+    for path in (
+        f"{override}:{kubeconfig}",
+        f"{kubeconfig}:{override}",
+        f"{tmp_path / 'absent'}::{kubeconfig}",
+    ):
+        for context in [
+            None,
+            "data.token",
+            "file.certificate-files",
+            "insecure.token-file",
+            "data.certificate-data",
+        ]:
             seen, told = ours(path, context), kubectls(kubectl, path, context)
             assert seen.server == told["cluster"]["server"].rstrip("/")
             assert seen.authority == _decoded(told["cluster"], "certificate-authority-data")
@@ -193,7 +226,7 @@ def test_merged_files_mean_the_same_as_to_kubectl(kubeconfig: Path, tmp_path: Pa
             assert seen.key == _decoded(told["user"], "client-key-data")
             if token := told["user"].get("token"):
                 assert seen.authorization == f"Bearer {token}"
-            made = config.load(None, context=context, environ={"KUBECONFIG": path})
+            made = client_config.load(None, context=context, environ={"KUBECONFIG": path})
             assert made.namespace == told["context"].get("namespace", "default")
 
 
@@ -202,7 +235,10 @@ def _overriding(directory: Path) -> Path:
         "current-context": "file.token",
         "users": [{"name": "token", "user": {"token": "overridden"}}],
         "contexts": [
-            {"name": "data.token", "context": {"cluster": "data", "user": "token", "namespace": "elsewhere"}},
+            {
+                "name": "data.token",
+                "context": {"cluster": "data", "user": "token", "namespace": "elsewhere"},
+            },
         ],
     }
     path = directory / "override"

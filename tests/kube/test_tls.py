@@ -15,8 +15,9 @@ import pytest
 from aiohttp import web
 
 from dovetail import errors
-from dovetail.boot import certificates
-from dovetail.kube import config, credentials, exec_plugin, tls, transport
+from dovetail.devcluster import certificates
+from dovetail.kube.auth import client_config, credentials, exec_plugin
+from dovetail.kube.http import tls, transport
 from dovetail.ports import failures
 from tests.kube import serving
 from tests.support import real
@@ -54,15 +55,23 @@ async def who(request: web.Request) -> web.Response:
     assert request.transport is not None
     peer = request.transport.get_extra_info("peercert") or {}
     names = dict(entry[0] for entry in peer.get("subject", ()))
-    return serving.answer({"name": names.get("commonName", ""), "token": request.headers.get("Authorization", "")})
+    return serving.answer(
+        {"name": names.get("commonName", ""), "token": request.headers.get("Authorization", "")}
+    )
 
 
-def ask(keys: Keys, *, handler: serving.Handler = who, given: dict[str, Any] | None = None, **connected: Any) -> Any:
+def ask(
+    keys: Keys,
+    *,
+    handler: serving.Handler = who,
+    given: dict[str, Any] | None = None,
+    **connected: Any,
+) -> Any:
     """What the server answers to a connection."""
 
     async def main() -> Any:
         async with serving.serving(handler, context=keys.context()) as url:
-            made = config.Connection(
+            made = client_config.Connection(
                 server=url,
                 authority=connected.pop("authority", keys.authority.read_bytes()),
                 credentials=credentials.Credentials(**(given or {})),
@@ -97,7 +106,7 @@ def test_the_name_is_checked_and_can_be_another_than_the_address(keys: Keys) -> 
 
 
 def test_old_protocols_are_not_spoken(keys: Keys) -> None:
-    made = tls.context(config.Connection(server="https://x"), credentials.Identity())
+    made = tls.context(client_config.Connection(server="https://x"), credentials.Identity())
     assert made.minimum_version is ssl.TLSVersion.TLSv1_2
     assert made.verify_mode is ssl.CERT_REQUIRED
     assert made.check_hostname
@@ -125,19 +134,35 @@ def test_certificates_that_cannot_be_used_are_refused(keys: Keys, given: dict[st
         ask(keys, given=given)
 
 
-def test_an_encrypted_key_is_refused_instead_of_asking_for_a_password(keys: Keys, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_instead_of_asking_for_a_password(
+    keys: Keys, tmp_path: Path
+) -> None:
     encrypted = tmp_path / "key"
-    command = ["openssl", "pkcs8", "-topk8", "-in", keys.ann.key, "-out", encrypted, "-passout", "pass:x"]
+    command = [
+        "openssl",
+        "pkcs8",
+        "-topk8",
+        "-in",
+        keys.ann.key,
+        "-out",
+        encrypted,
+        "-passout",
+        "pass:x",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     given = {"certificate": keys.ann.certificate.read_bytes(), "key": encrypted.read_bytes()}
     with pytest.raises(failures.Unauthorised, match="must not be encrypted"):
         ask(keys, given=given)
 
 
-def test_inline_keys_leave_nothing_behind(keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_inline_keys_leave_nothing_behind(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    identity = credentials.Identity((), keys.ann.certificate.read_bytes(), keys.ann.key.read_bytes())
-    connection = config.Connection(server="https://x")
+    identity = credentials.Identity(
+        (), keys.ann.certificate.read_bytes(), keys.ann.key.read_bytes()
+    )
+    connection = client_config.Connection(server="https://x")
     before = set(os.listdir("/proc/self/fd"))
     tls.context(connection, identity)
     assert set(os.listdir("/proc/self/fd")) == before
@@ -153,7 +178,9 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
 
     async def issue(plugin: exec_plugin.Plugin) -> exec_plugin.Issued:
         pair = pairs.pop(0)
-        return exec_plugin.Issued(certificate=pair.certificate.read_bytes(), key=pair.key.read_bytes())
+        return exec_plugin.Issued(
+            certificate=pair.certificate.read_bytes(), key=pair.key.read_bytes()
+        )
 
     async def only_bob(request: web.Request) -> web.Response:
         answer = await who(request)
@@ -164,7 +191,7 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
 
     async def main() -> None:
         async with serving.serving(only_bob, context=keys.context()) as url:
-            made = config.Connection(server=url, authority=keys.authority.read_bytes())
+            made = client_config.Connection(server=url, authority=keys.authority.read_bytes())
             source = credentials.Source(credentials.Credentials(plugin=plugin), issue=issue)
             async with transport.Transport(made, source=source) as over:
                 assert (await over.request("GET", "/")).status == 200
@@ -185,7 +212,7 @@ def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
 
     async def main() -> None:
         async with serving.serving(handler, context=keys.context()) as url:
-            made = config.Connection(server=url, authority=keys.authority.read_bytes())
+            made = client_config.Connection(server=url, authority=keys.authority.read_bytes())
             async with transport.Transport(made) as over:
                 lines = over.lines("/watch")
                 assert await anext(lines) == b"{}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 from aiohttp import web
 
-from dovetail.kube import credentials as credentials_
-from dovetail.kube import exec_plugin, transport
+from dovetail.kube.auth import credentials, exec_plugin
+from dovetail.kube.http import transport
 from dovetail.ports import failures
 from tests.kube import serving
+from tests.support import jumping
 
 
 def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
@@ -22,7 +22,9 @@ def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
     async def handler(request: web.Request) -> web.Response:
         seen.append(request)
         bodies.append(await request.read())
-        return web.Response(status=201, body=b'{"a":1}', headers={"X-Said": "yes", "Set-Cookie": "a=b"})
+        return web.Response(
+            status=201, body=b'{"a":1}', headers={"X-Said": "yes", "Set-Cookie": "a=b"}
+        )
 
     def over_prefix(url: str) -> transport.Transport:
         return transport.Transport(serving.connection(f"{url}/prefix", token="secret"))
@@ -53,7 +55,9 @@ def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
     assert seen[0].transport is seen[1].transport, "the connection was not kept"
 
 
-def test_redirects_and_proxies_of_the_environment_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirects_and_proxies_of_the_environment_are_not_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     asked: list[str] = []
 
@@ -62,7 +66,10 @@ def test_redirects_and_proxies_of_the_environment_are_not_followed(monkeypatch: 
         return web.Response(status=302, headers={"Location": "/elsewhere"})
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url, token="t")) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url, token="t")) as over,
+        ):
             assert (await over.request("GET", "/here")).status == 302
 
     asyncio.run(main())
@@ -75,7 +82,10 @@ def test_a_silent_server_is_unavailable_after_the_timeout() -> None:
         raise AssertionError
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             with pytest.raises(failures.Unavailable, match=r"GET /x: no answer within 0.05 s"):
                 await over.request("GET", "/x", timeout=0.05)
 
@@ -91,7 +101,10 @@ def test_a_body_that_never_ends_is_unavailable_after_the_timeout() -> None:
         return response
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             with pytest.raises(failures.Unavailable):
                 await over.request("GET", "/x", timeout=0.05)
 
@@ -105,12 +118,17 @@ def test_nobody_there_and_a_reset_are_unavailable() -> None:
         return web.Response()
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             for method in ("GET", "POST"):
                 with pytest.raises(failures.Unavailable, match=f"{method} /x: "):
                     await over.request(method, "/x", body=None if method == "GET" else b"{}")
         async with transport.Transport(serving.connection(url)) as over:
-            with pytest.raises(failures.Unavailable, match=r"GET /x: cannot connect to 127.0.0.1:\d+: Connect"):
+            with pytest.raises(
+                failures.Unavailable, match=r"GET /x: cannot connect to 127.0.0.1:\d+: Connect"
+            ):
                 await over.request("GET", "/x")
 
     asyncio.run(main())
@@ -128,7 +146,10 @@ def test_a_write_that_broke_midway_is_never_sent_again_behind_the_callers_back(m
         return web.Response()
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             await over.request("GET", "/warm")  # the write then goes over a kept connection
             with pytest.raises(failures.Unavailable):
                 await over.request(method, "/x", body=b"{}")
@@ -142,7 +163,10 @@ def test_an_encoding_nobody_asked_for_is_refused() -> None:
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             with pytest.raises(failures.Unavailable, match="gzip"):
                 await over.request("GET", "/x")
             with pytest.raises(failures.Unavailable, match="gzip"):
@@ -172,7 +196,10 @@ def test_no_more_requests_at_once_than_allowed_and_watches_do_not_count() -> Non
         return web.Response()
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url), concurrency=3) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url), concurrency=3) as over,
+        ):
             watches = [over.lines("/watch") for _ in range(5)]
             for watch in watches:
                 assert await anext(watch) == b"{}"
@@ -192,7 +219,10 @@ def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
         return web.Response()
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url), concurrency=1) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url), concurrency=1) as over,
+        ):
             first = asyncio.create_task(over.request("GET", "/first"))
             await asyncio.sleep(0)
             with pytest.raises(failures.Unavailable):
@@ -209,9 +239,11 @@ def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
 PLUGIN = exec_plugin.Plugin(command="plugin", api_version=exec_plugin.API_VERSIONS[0])
 
 
-def over_plugin(url: str, issue: credentials_.Issue) -> transport.Transport:
-    given = credentials_.Credentials(plugin=PLUGIN)
-    return transport.Transport(serving.connection(url, plugin=PLUGIN), source=credentials_.Source(given, issue=issue))
+def over_plugin(url: str, issue: credentials.Issue) -> transport.Transport:
+    given = credentials.Credentials(plugin=PLUGIN)
+    return transport.Transport(
+        serving.connection(url, plugin=PLUGIN), source=credentials.Source(given, issue=issue)
+    )
 
 
 def test_refused_credentials_are_renewed_once_for_all_who_wait() -> None:
@@ -270,7 +302,10 @@ def test_credentials_that_stay_refused_end_in_the_servers_words() -> None:
         return serving.refusal(401, "Unauthorized", "who are you")
 
     async def main() -> None:
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url, token="t")) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url, token="t")) as over,
+        ):
             assert (await over.request("GET", "/x")).status == 401
             with pytest.raises(failures.Unauthorised, match="who are you"):
                 await anext(over.lines("/x"))
@@ -317,20 +352,26 @@ def streamed(*pieces: bytes, is_cut: bool = False) -> serving.Handler:
     return handler
 
 
-def lines_of(handler: serving.Handler, *, idle_timeout: float = 10.0) -> list[bytes | failures.ApiFailure]:
-    """The lines, and the failure that ended them if one did."""
+def lines_of(
+    handler: serving.Handler, *, silence: float = 0.0
+) -> list[bytes | failures.ApiFailure]:
+    """The lines, and the failure that ended them if one did; after each line so many seconds of silence pass."""
 
     async def main() -> list[bytes | failures.ApiFailure]:
         heard: list[bytes | failures.ApiFailure] = []
-        async with serving.serving(handler) as url, transport.Transport(serving.connection(url)) as over:
+        async with (
+            serving.serving(handler) as url,
+            transport.Transport(serving.connection(url)) as over,
+        ):
             try:
-                async for line in over.lines("/watch", {"watch": "true"}, idle_timeout=idle_timeout):
+                async for line in over.lines("/watch", {"watch": "true"}, idle_timeout=60.0):
                     heard.append(line)
+                    jumping.jump(silence)
             except failures.ApiFailure as failure:
                 heard.append(failure)
         return heard
 
-    return asyncio.run(main())
+    return jumping.run(main())
 
 
 def test_lines_come_whole_however_they_were_cut() -> None:
@@ -364,10 +405,10 @@ def test_silence_is_a_dead_connection() -> None:
         await asyncio.Event().wait()
         return response
 
-    heard = lines_of(handler, idle_timeout=0.05)
+    heard = lines_of(handler, silence=61)
     assert heard[0] == b"a"
     assert type(heard[1]) is failures.Unavailable
-    assert "silent for 0.05 s" in str(heard[1])
+    assert "silent for 60 s" in str(heard[1])
 
 
 def test_a_refused_watch_raises_what_the_server_said() -> None:
@@ -390,7 +431,9 @@ def test_splitting_agrees_with_the_plain_way_for_any_pieces() -> None:
 
     async def main() -> None:
         for size in range(1, len(text) + 1):
-            assert [line async for line in transport.split_lines(pieces(size))] == text.split(b"\n")[:-1], size
+            assert [line async for line in transport.split_lines(pieces(size))] == text.split(
+                b"\n"
+            )[:-1], size
 
     asyncio.run(main())
 
@@ -404,11 +447,21 @@ def test_nothing_shown_holds_a_secret() -> None:
         token="s3cret-token",
         password="s3cret-word",
         key=b"s3cret-key",
-        plugin=exec_plugin.Plugin(command="p", api_version="v1", args=("s3cret-arg",), environment=(("A", "s3cret"),)),
+        plugin=exec_plugin.Plugin(
+            command="p", api_version="v1", args=("s3cret-arg",), environment=(("A", "s3cret"),)
+        ),
     )
-    identity = credentials_.Identity((("Authorization", "Bearer s3cret"),), b"certificate", b"s3cret")
+    identity = credentials.Identity(
+        (("Authorization", "Bearer s3cret"),), b"certificate", b"s3cret"
+    )
     issued = exec_plugin.Issued(token="s3cret", key=b"s3cret")
-    for shown in (connection, connection.credentials, transport.Transport(connection), identity, issued):
+    for shown in (
+        connection,
+        connection.credentials,
+        transport.Transport(connection),
+        identity,
+        issued,
+    ):
         assert "s3cret" not in repr(shown)
         assert "s3cret" not in str(shown)
 
@@ -419,9 +472,3 @@ def test_a_transport_must_be_open() -> None:
             await transport.Transport(serving.connection("http://127.0.0.1:1")).request("GET", "/")
 
     asyncio.run(main())
-
-
-def test_aiohttp_is_new_enough_to_send_headers_together_with_the_body() -> None:
-    """The guard relies on it: an older one sends the headers first."""
-    major, minor = aiohttp.__version__.split(".")[:2]
-    assert (int(major), int(minor)) >= (3, 13)

@@ -10,9 +10,21 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dovetail.kube import history, watch
+from dovetail.kube.watching import watch, watch_history
 from tests.kube import script, serving
-from tests.kube.script import CUT, HOLD, added, bookmark, deleted, error, event, listed, modified, node
+from tests.kube.script import (
+    CUT,
+    HOLD,
+    added,
+    bookmark,
+    deleted,
+    error,
+    event,
+    listed,
+    modified,
+    node,
+)
+from tests.support import jumping, waiting
 
 Lists = Sequence[dict[str, Any] | web.Response]
 
@@ -28,13 +40,15 @@ def follow(
 
     async def main() -> script.Followed:
         async with script.following(server, idle_timeout=idle_timeout) as followed:
-            try:
-                await serving.eventually(lambda: until(followed, server))
-            except TimeoutError:
-                pytest.fail(f"told: {followed.sink.told}\nasked: {server.asked}")
+            await waiting.until(
+                lambda: until(followed, server),
+                "what the test is about",
+                pause=0.001,
+                so_far=lambda: f"told: {followed.sink.told}\nasked: {server.asked}",
+            )
             return followed
 
-    return asyncio.run(main()), server
+    return jumping.run(main()), server
 
 
 def test_lists_then_watches_from_there() -> None:
@@ -58,7 +72,9 @@ def test_lists_then_watches_from_there() -> None:
 
 
 def test_items_of_lists_know_their_kind() -> None:
-    followed, _ = follow([listed(10, node("a", 5))], [HOLD], until=lambda followed, _: followed.sink.told)
+    followed, _ = follow(
+        [listed(10, node("a", 5))], [HOLD], until=lambda followed, _: followed.sink.told
+    )
     assert (followed.sink.structs[0].api_version, followed.sink.structs[0].kind) == ("v1", "Node")
 
 
@@ -167,7 +183,15 @@ def test_a_new_bearer_of_a_name_comes_after_the_end_of_the_old_one() -> None:
         [event("DELETED", {"metadata": {"name": 7}})],
         [bookmark(30), bookmark(20)],
     ],
-    ids=["410 event", "error event", "410 answer", "no JSON", "no object", "unreadable deletion", "versions went back"],
+    ids=[
+        "410 event",
+        "error event",
+        "410 answer",
+        "no JSON",
+        "no object",
+        "unreadable deletion",
+        "versions went back",
+    ],
 )
 def test_where_going_on_would_leave_a_gap_it_lists_anew(end: list[script.Action]) -> None:
     followed, server = follow(
@@ -178,7 +202,11 @@ def test_where_going_on_would_leave_a_gap_it_lists_anew(end: list[script.Action]
     )
     assert len(server.lists) == 2
     assert followed.sink.objects == {"b": 40}
-    assert [entry[0] for entry in followed.sink.told if entry[0] != "changed"] == ["replaced", "broken", "replaced"]
+    assert [entry[0] for entry in followed.sink.told if entry[0] != "changed"] == [
+        "replaced",
+        "broken",
+        "replaced",
+    ]
     assert server.watches[1]["resourceVersion"] == "50"
 
 
@@ -209,12 +237,16 @@ def test_pauses_grow_spread_and_start_over_after_success() -> None:
 
 def test_a_server_that_asks_for_patience_gets_it() -> None:
     throttled = serving.refusal(429, "TooManyRequests", retryAfterSeconds=7)
-    followed, _ = follow([throttled, listed(10)], until=lambda followed, _: followed.sink.named("replaced"))
+    followed, _ = follow(
+        [throttled, listed(10)], until=lambda followed, _: followed.sink.named("replaced")
+    )
     assert 7 <= followed.clock.slept[0] <= 8
 
 
 def test_a_server_that_hangs_up_at_once_is_not_asked_in_a_tight_loop() -> None:
-    followed, _ = follow([listed(10)], [], [], [], [], until=lambda followed, _: len(followed.clock.slept) == 4)
+    followed, _ = follow(
+        [listed(10)], [], [], [], [], until=lambda followed, _: len(followed.clock.slept) == 4
+    )
     assert followed.clock.slept[3] > watch.FIRST_PAUSE_SECONDS
 
 
@@ -225,12 +257,19 @@ def test_a_server_that_always_says_expired_is_not_listed_in_a_tight_loop() -> No
 
 
 def test_silence_is_a_dead_connection() -> None:
+    def silence_after_the_first(followed: script.Followed, server: script.Server) -> bool:
+        if "a" in followed.sink.objects and not silences:
+            silences.append(61)
+            jumping.jump(61)
+        return "b" in followed.sink.objects
+
+    silences: list[int] = []
     followed, server = follow(
         [listed(10)],
         [added("a", 11), HOLD],
         [added("b", 12), HOLD],
-        until=lambda followed, _: "b" in followed.sink.objects,
-        idle_timeout=0.2,
+        until=silence_after_the_first,
+        idle_timeout=60,
     )
     assert "silent" in followed.sink.named("broken")[0][1]
     assert len(server.lists) == 1
@@ -238,17 +277,28 @@ def test_silence_is_a_dead_connection() -> None:
 
 def test_refused_and_missing_kinds_are_asked_for_again() -> None:
     followed, _ = follow(
-        [serving.refusal(403, "Forbidden", "may not"), serving.refusal(404, "NotFound"), listed(10)],
+        [
+            serving.refusal(403, "Forbidden", "may not"),
+            serving.refusal(404, "NotFound"),
+            listed(10),
+        ],
         until=lambda followed, _: followed.sink.named("replaced"),
     )
     assert "may not" in followed.sink.named("broken")[0][1]
 
 
 def test_an_object_nobody_can_read_takes_no_other_down() -> None:
-    bad = {"metadata": {"name": "bad", "resourceVersion": "6", "uid": "u"}, "status": {"capacity": {"cpu": "much"}}}
+    bad = {
+        "metadata": {"name": "bad", "resourceVersion": "6", "uid": "u"},
+        "status": {"capacity": {"cpu": "much"}},
+    }
     followed, server = follow(
         [listed(10, node("a", 5), bad)],
-        [event("MODIFIED", {**bad, "metadata": {**bad["metadata"], "resourceVersion": "12"}}), added("c", 13), HOLD],
+        [
+            event("MODIFIED", {**bad, "metadata": {**bad["metadata"], "resourceVersion": "12"}}),
+            added("c", 13),
+            HOLD,
+        ],
         until=lambda followed, _: "c" in followed.sink.objects,
     )
     told = followed.sink.named("unreadable")
@@ -259,16 +309,24 @@ def test_an_object_nobody_can_read_takes_no_other_down() -> None:
 
 
 def test_the_end_of_an_unreadable_object_is_told() -> None:
-    bad = {"metadata": {"name": "bad", "resourceVersion": "12", "uid": "u"}, "status": {"capacity": {"cpu": "much"}}}
+    bad = {
+        "metadata": {"name": "bad", "resourceVersion": "12", "uid": "u"},
+        "status": {"capacity": {"cpu": "much"}},
+    }
     followed, _ = follow(
-        [listed(10)], [event("DELETED", bad), HOLD], until=lambda followed, _: followed.sink.named("deleted")
+        [listed(10)],
+        [event("DELETED", bad), HOLD],
+        until=lambda followed, _: followed.sink.named("deleted"),
     )
     assert followed.sink.named("deleted") == [("deleted", "bad", "u")]
     assert followed.sink.structs[0].kind == "Node"
 
 
 def test_an_unreadable_state_is_not_overtaken_by_an_older_one() -> None:
-    bad = {"metadata": {"name": "a", "resourceVersion": "13", "uid": "uid-a"}, "status": {"capacity": {"cpu": "much"}}}
+    bad = {
+        "metadata": {"name": "a", "resourceVersion": "13", "uid": "uid-a"},
+        "status": {"capacity": {"cpu": "much"}},
+    }
     followed, _ = follow(
         [listed(10, node("a", 5))],
         [event("MODIFIED", bad), modified("a", 12), event("MODIFIED", bad), added("z", 15), HOLD],
@@ -290,7 +348,11 @@ def test_an_event_of_a_type_of_the_future_is_told_and_passed_over() -> None:
 
 def test_a_long_list_comes_in_pages_of_one_moment() -> None:
     followed, server = follow(
-        [listed(10, node("a", 5), token="more"), listed(10, node("b", 6), token="last"), listed(10, node("c", 7))],
+        [
+            listed(10, node("a", 5), token="more"),
+            listed(10, node("b", 6), token="last"),
+            listed(10, node("c", 7)),
+        ],
         [HOLD],
         until=lambda _, server: server.watches,
     )
@@ -301,7 +363,11 @@ def test_a_long_list_comes_in_pages_of_one_moment() -> None:
 
 def test_pages_that_expire_are_replaced_by_one_whole_list() -> None:
     followed, server = follow(
-        [listed(10, node("a", 5), token="more"), serving.refusal(410, "Expired"), listed(20, node("b", 15))],
+        [
+            listed(10, node("a", 5), token="more"),
+            serving.refusal(410, "Expired"),
+            listed(20, node("b", 15)),
+        ],
         [HOLD],
         until=lambda _, server: server.watches,
     )
@@ -381,7 +447,7 @@ class Unreliable:
         stream = [entry for entry in self._events if entry[0] > after]
         stream += self._chance.choices(stream, k=len(stream) // 5) if stream else []
         # Disorder stays within what a follower hears again after a loss.
-        window = history.REPLAYED_EVENTS // 4
+        window = watch_history.REPLAYED_EVENTS // 4
         stream.sort(key=lambda entry: entry[0] + self._chance.randrange(window))
         is_cut = self.connections < 12
         if is_cut:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dovetail import errors
-from dovetail.boot import configuration as files
+from dovetail.files import configuration_file
 from dovetail.model import configuration, policy
 from dovetail.model.configuration import Field, SchedulerConfiguration
 
@@ -24,15 +24,18 @@ HEAD = "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\n"
 def refusal(text: str, *, head: str = HEAD) -> list[str]:
     """The lines said about a file, without its name."""
     with pytest.raises(errors.InputError) as caught:
-        files.read(head + text, file="s.yaml")
+        configuration_file.read(head + text, file="s.yaml")
     lines = str(caught.value).splitlines()
     assert all(line.startswith("s.yaml: ") for line in lines)
     return [line.removeprefix("s.yaml: ") for line in lines]
 
 
 def test_a_file_with_nothing_but_its_kind_is_the_defaults() -> None:
-    assert files.read(HEAD, file="s.yaml") == SchedulerConfiguration()
-    assert files.read(HEAD + "leaderElection:\nserving: {port: null}\n", file="s.yaml") == SchedulerConfiguration()
+    assert configuration_file.read(HEAD, file="s.yaml") == SchedulerConfiguration()
+    assert (
+        configuration_file.read(HEAD + "leaderElection:\nserving: {port: null}\n", file="s.yaml")
+        == SchedulerConfiguration()
+    )
 
 
 def test_the_defaults_are_sound() -> None:
@@ -40,7 +43,7 @@ def test_the_defaults_are_sound() -> None:
 
 
 def test_the_example_is_read() -> None:
-    found = files.load(EXAMPLE)
+    found = configuration_file.load(EXAMPLE)
     assert found.ownership.node_labels == {"dovetail.dev/pool": "gpu"}
     assert found.events.rate_per_second == 20
     assert found.logging.format == "json"
@@ -50,21 +53,33 @@ def test_the_example_is_read() -> None:
 def test_json_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_bytes(msgspec.json.encode(SchedulerConfiguration(scheduler_names=("a", "b"))))
-    assert files.load(path).scheduler_names == ("a", "b")
+    assert configuration_file.load(path).scheduler_names == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("scheduelrNames: [a]", 'scheduelrNames: unknown field "scheduelrNames"; did you mean "schedulerNames"?'),
-        ("leaderElection: {enabeld: true}", 'leaderElection.enabeld: unknown field "enabeld"; did you mean "enabled"?'),
+        (
+            "scheduelrNames: [a]",
+            'scheduelrNames: unknown field "scheduelrNames"; did you mean "schedulerNames"?',
+        ),
+        (
+            "leaderElection: {enabeld: true}",
+            'leaderElection.enabeld: unknown field "enabeld"; did you mean "enabled"?',
+        ),
         ("leaseDurationSeconds: 9", "did you mean leaderElection.leaseDurationSeconds?"),
         ("serving: {weights: {}}", 'serving.weights: unknown field "weights"'),
-        ("decide: {weights: {stranded: 1}}", 'decide.weights.stranded: unknown field "stranded"; did you mean'),
+        (
+            "decide: {weights: {stranded: 1}}",
+            'decide.weights.stranded: unknown field "stranded"; did you mean',
+        ),
         ("serving: 3", "serving: expected a mapping, got 3"),
         ("serving: {port: 70000}", "serving.port: expected a whole number <= 65535, got 70000"),
         ("serving: {port: '1'}", 'serving.port: expected a whole number, got "1"'),
-        ("serving: {address: localhost}", "serving.address: expected an IP address such as 127.0.0.1"),
+        (
+            "serving: {address: localhost}",
+            "serving.address: expected an IP address such as 127.0.0.1",
+        ),
         ("schedulerNames: dovetail", 'schedulerNames: expected a list, got "dovetail"'),
         ("schedulerNames: [a, 3]", "schedulerNames[1]: expected text, got 3"),
         ("schedulerNames: []", "schedulerNames: is empty, so no pod would be ours"),
@@ -72,21 +87,42 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("schedulerNames: [A_B]", "schedulerNames[0]: must be a DNS subdomain"),
         ("audit: {enabled: 1}", "audit.enabled: expected true or false, got 1"),
         ("audit: {intervalSeconds: 0}", "audit.intervalSeconds: expected a number > 0.0, got 0"),
-        ("quarantine: {slackSeconds: -1}", "quarantine.slackSeconds: expected a number >= 0.0, got -1"),
+        (
+            "quarantine: {slackSeconds: -1}",
+            "quarantine.slackSeconds: expected a number >= 0.0, got -1",
+        ),
         ("events: {ratePerSecond: lots}", 'events.ratePerSecond: expected a number, got "lots"'),
         ("ownership: {nodeLabels: {a: 1}}", "ownership.nodeLabels[a]: expected text, got 1"),
         ("ownership: {nodeLabels: {a: 'b c'}}", "ownership.nodeLabels[a]: must be a label value"),
         ("ownership: {nodeLabels: {'a b': c}}", "ownership.nodeLabels[a b]: must be a label key"),
-        ("ownership: {nodeTaint: 'a=b:NoSchedule'}", "ownership.nodeTaint: expected the key of a taint"),
-        ("ownership: {deviceTaintRules: [A B]}", "ownership.deviceTaintRules[0]: must be a DNS subdomain"),
+        (
+            "ownership: {nodeTaint: 'a=b:NoSchedule'}",
+            "ownership.nodeTaint: expected the key of a taint",
+        ),
+        (
+            "ownership: {deviceTaintRules: [A B]}",
+            "ownership.deviceTaintRules[0]: must be a DNS subdomain",
+        ),
         ("leaderElection: {namespace: ''}", "leaderElection.namespace: must be a DNS label"),
         ("leaderElection: {name: ''}", "leaderElection.name: must be a DNS subdomain"),
-        ("leaderElection: {renewDeadlineSeconds: 15}", "must be less than leaseDurationSeconds (15)"),
-        ("leaderElection: {retryPeriodSeconds: 9}", "leaderElection.retryPeriodSeconds: is 9, with 1.2 times that"),
+        (
+            "leaderElection: {renewDeadlineSeconds: 15}",
+            "must be less than leaseDurationSeconds (15)",
+        ),
+        (
+            "leaderElection: {retryPeriodSeconds: 9}",
+            "leaderElection.retryPeriodSeconds: is 9, with 1.2 times that",
+        ),
         ("logging: {format: xml}", 'logging.format: expected one of text, json, got "xml"'),
-        ("tracing: {endpoint: 'localhost:4318'}", "tracing.endpoint: expected http:// or https:// and a host, got"),
+        (
+            "tracing: {endpoint: 'localhost:4318'}",
+            "tracing.endpoint: expected http:// or https:// and a host, got",
+        ),
         ("tracing: {sampleRatio: 2}", "tracing.sampleRatio: expected a number <= 1.0, got 2"),
-        ("logging: {level: loud}", 'logging.level: expected one of debug, info, warning, error, got "loud"'),
+        (
+            "logging: {level: loud}",
+            'logging.level: expected one of debug, info, warning, error, got "loud"',
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_path_and_the_next_step(text: str, said: str) -> None:
@@ -96,9 +132,17 @@ def test_what_is_wrong_is_told_with_its_path_and_the_next_step(text: str, said: 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    assert [line.partition(":")[0] for line in refusal("a: 1\nb: 2\nserving: {port: -1}")] == ["a", "b", "serving.port"]
+    assert [line.partition(":")[0] for line in refusal("a: 1\nb: 2\nserving: {port: -1}")] == [
+        "a",
+        "b",
+        "serving.port",
+    ]
     told = refusal("logging: {level: x, format: z}\nschedulerNames: []")
-    assert [line.partition(":")[0] for line in told] == ["schedulerNames", "logging.format", "logging.level"]
+    assert [line.partition(":")[0] for line in told] == [
+        "schedulerNames",
+        "logging.format",
+        "logging.level",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +153,10 @@ def test_all_problems_are_told_at_once() -> None:
         ("- a\n", "expected a mapping, got a list"),
         ("a: [", "line 2: not YAML"),
         ("a: 1\na: 2\n", "line 2"),
-        ("schedulerNames: [a]\n", 'apiVersion: is required; write "apiVersion: dovetail.dev/v1alpha1"'),
+        (
+            "schedulerNames: [a]\n",
+            'apiVersion: is required; write "apiVersion: dovetail.dev/v1alpha1"',
+        ),
         ("apiVersion: v1\nkind: Pod\n", 'apiVersion: expected "dovetail.dev/v1alpha1", got "v1"'),
     ],
 )
@@ -119,21 +166,26 @@ def test_a_file_that_is_something_else_is_refused(text: str, said: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(errors.InputError, match=r"nowhere\.yaml: cannot be read: No such file"):
-        files.load(tmp_path / "nowhere.yaml")
+        configuration_file.load(tmp_path / "nowhere.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"kind: \xe4")
     with pytest.raises(errors.InputError, match=r"latin\.yaml: not UTF-8"):
-        files.load(tmp_path / "latin.yaml")
+        configuration_file.load(tmp_path / "latin.yaml")
 
 
-def test_the_weights_are_those_of_the_policy() -> None:
-    ours, theirs = configuration.Weights(), policy.Weights()
-    assert msgspec.structs.asdict(ours) == msgspec.structs.asdict(theirs)
+def test_what_the_file_says_about_queues_is_part_of_the_policy_with_the_same_defaults() -> None:
+    in_file = msgspec.structs.asdict(configuration.Queues())
+    in_policy = msgspec.structs.asdict(policy.Batch())
+    assert in_file == {name: in_policy[name] for name in in_file}
 
 
 def test_the_engine_is_told_names_weights_and_what_is_ours() -> None:
-    chosen = configuration.Decide(weights=configuration.Weights(stranding=7))
-    ours = configuration.Ownership(node_labels={"a": "b"}, node_taint="t", device_taint_rules=("r",))
-    made = configuration.policy_of(SchedulerConfiguration(decide=chosen, ownership=ours, scheduler_names=("a",)))
+    chosen = configuration.Decide(weights=policy.Weights(stranding=7))
+    ours = configuration.Ownership(
+        node_labels={"a": "b"}, node_taint="t", device_taint_rules=("r",)
+    )
+    made = configuration.policy_of(
+        SchedulerConfiguration(decide=chosen, ownership=ours, scheduler_names=("a",))
+    )
     assert made == policy.Policy(
         weights=policy.Weights(stranding=7),
         ownership=policy.Ownership(node_labels={"a": "b"}, node_taint="t", device_rules=("r",)),
@@ -142,7 +194,7 @@ def test_the_engine_is_told_names_weights_and_what_is_ours() -> None:
 
 
 def test_the_schema_allows_what_the_structs_allow() -> None:
-    schema = files.schema()
+    schema = configuration_file.schema()
     assert schema["$id"].startswith("urn:dovetail:")
     assert schema["required"] == ["apiVersion", "kind"]
     places = {"": schema, **schema["$defs"]}
@@ -174,10 +226,14 @@ def test_the_reference_lists_every_field_with_type_default_and_meaning() -> None
 
 
 def test_the_yaml_of_the_reference_is_the_defaults() -> None:
-    written = re.search(r"^```yaml\n(.*?)^```", REFERENCE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    written = re.search(
+        r"^```yaml\n(.*?)^```", REFERENCE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     assert written
-    assert files.read(written[1], file="reference") == SchedulerConfiguration()
-    assert yaml.safe_load(written[1]) == msgspec.json.decode(msgspec.json.encode(SchedulerConfiguration()))
+    assert configuration_file.read(written[1], file="reference") == SchedulerConfiguration()
+    assert yaml.safe_load(written[1]) == msgspec.json.decode(
+        msgspec.json.encode(SchedulerConfiguration())
+    )
 
 
 def reference_row(field: Field) -> str:
@@ -206,7 +262,10 @@ def type_words(given: Any) -> str:
     if kind is str:
         return "text"
     limits = {
-        name: getattr(note, name) for note in notes for name in ("gt", "ge", "le") if getattr(note, name) is not None
+        name: getattr(note, name)
+        for note in notes
+        for name in ("gt", "ge", "le")
+        if getattr(note, name) is not None
     }
     low = f"above {limits['gt']:,}" if "gt" in limits else f"{limits['ge']:,}"
     word = "whole number" if kind is int else "number"

@@ -12,16 +12,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import objects, queues, queuetree
-from dovetail.model.conversion import kai, kueue, notes
-from dovetail.model.conversion.notes import Fate
-from dovetail.model.validation import admission, fields
+from dovetail.admission import admit
+from dovetail.kubetypes import codec, field_errors
+from dovetail.kubetypes.custom import queues
+from dovetail.migrate import field_notes, from_kai, from_kueue
+from dovetail.migrate.field_notes import Fate
+from dovetail.model.queue import queue_tree
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "migrate"
 RIVALS = Path(__file__).resolve().parent / "rivals"  # objects with every field there is
-TERMS = fields.Terms(check_selector=lambda expression: None, now="2026-01-01T00:00:00Z")
-Convert = Callable[[Sequence[dict[str, Any]]], notes.Conversion]
-CONVERTERS: dict[str, Convert] = {"kueue": kueue.convert, "kai": kai.convert}
+TERMS = field_errors.Terms(check_selector=lambda expression: None, now="2026-01-01T00:00:00Z")
+Convert = Callable[[Sequence[dict[str, Any]]], field_notes.Conversion]
+CONVERTERS: dict[str, Convert] = {"kueue": from_kueue.convert, "kai": from_kai.convert}
 
 
 def example(name: str) -> list[dict[str, Any]]:
@@ -32,58 +34,67 @@ def whole(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((RIVALS / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
-def specs(found: notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
+def specs(found: field_notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
     return {one["metadata"]["name"]: one["spec"] for one in found.objects if one["kind"] == kind}
 
 
-def fate(found: notes.Conversion, subject: str, field: str) -> notes.Note:
+def fate(found: field_notes.Conversion, subject: str, field: str) -> field_notes.Note:
     (note,) = [one for one in found.notes if one.object == subject and one.field == field]
     return note
 
 
 def cluster_queue(name: str, quotas: dict[str, dict[str, Any]], **spec: Any) -> dict[str, Any]:
     flavors = [
-        {"name": flavor, "resources": [{"name": resource, **amounts} for resource, amounts in resources.items()]}
+        {
+            "name": flavor,
+            "resources": [{"name": resource, **amounts} for resource, amounts in resources.items()],
+        }
         for flavor, resources in quotas.items()
     ]
     covered = sorted({resource for resources in quotas.values() for resource in resources})
     groups = [{"coveredResources": covered, "flavors": flavors}]
-    head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": name}}
+    head = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+    }
     return head | {"spec": {"resourceGroups": groups, **spec}}
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
-def test_the_examples_become_objects_that_are_accepted_and_a_tree_without_problems(name: str) -> None:
+def test_the_examples_become_objects_that_are_accepted_and_a_tree_without_problems(
+    name: str,
+) -> None:
     found = CONVERTERS[name](example(name))
-    ours = [objects.decode(one).struct for one in found.objects]
-    assert [problem for one in ours for problem in admission.create(one, TERMS).problems] == []
+    ours = [codec.decode(one).struct for one in found.objects]
+    assert [problem for one in ours for problem in admit.create(one, TERMS).problems] == []
     known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
     assert len(known) == 3
-    assert queuetree.problems(known) == {}
+    assert queue_tree.problems(known) == {}
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
 def test_no_field_that_is_documented_is_unknown_and_what_comes_out_is_accepted(name: str) -> None:
     found = CONVERTERS[name](whole(name))
-    assert [(one.object, one.field) for one in found.notes if one.why == notes.UNKNOWN] == []
-    ours = [objects.decode(one).struct for one in found.objects]
-    assert [problem for one in ours for problem in admission.create(one, TERMS).problems] == []
+    assert [(one.object, one.field) for one in found.notes if one.why == field_notes.UNKNOWN] == []
+    ours = [codec.decode(one).struct for one in found.objects]
+    assert [problem for one in ours for problem in admit.create(one, TERMS).problems] == []
     known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
-    assert queuetree.problems(known) == {}
+    assert queue_tree.problems(known) == {}
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
 def test_what_is_given_twice_is_made_once_and_said(name: str) -> None:
     once, twice = CONVERTERS[name](whole(name)), CONVERTERS[name](whole(name) * 2)
     assert twice.objects == once.objects
-    again = [one.object for one in twice.notes if one.why == notes.GIVEN_AGAIN]
+    again = [one.object for one in twice.notes if one.why == field_notes.DUPLICATE]
     assert len(again) == len(whole(name))
     assert twice.count(Fate.DROPPED) == once.count(Fate.DROPPED), "nothing is lost by it"
 
 
 def test_marks_of_tools_stay_where_they_are() -> None:
     """Argo CD prunes what carries its mark and is not in its repository."""
-    found = kueue.convert(whole("kueue"))
+    found = from_kueue.convert(whole("kueue"))
     (made,) = [one for one in found.objects if one["metadata"]["name"] == "team-a-ml"]
     assert made["metadata"] == {"name": "team-a-ml", "labels": {"cost-centre": "4711"}}
     subject = "ClusterQueue team-a.ml"
@@ -92,35 +103,55 @@ def test_marks_of_tools_stay_where_they_are() -> None:
 
 
 def test_a_queue_has_so_many_aliases_and_who_gets_none_is_told() -> None:
-    head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "spec": {"clusterQueue": "a"}}
-    local = [head | {"metadata": {"namespace": f"team-{index}", "name": "user-queue"}} for index in range(257)]
-    found = kueue.convert([cluster_queue("a", {}), *local])
-    assert len(specs(found)["a"]["aliases"]) == kueue.MAX_ALIASES
+    head = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "spec": {"clusterQueue": "a"},
+    }
+    local = [
+        head | {"metadata": {"namespace": f"team-{index}", "name": "user-queue"}}
+        for index in range(257)
+    ]
+    found = from_kueue.convert([cluster_queue("a", {}), *local])
+    assert len(specs(found)["a"]["aliases"]) == from_kueue.MAX_ALIASES
     assert fate(found, "LocalQueue team-256/user-queue", "").fate is Fate.DROPPED
 
 
 def test_a_priority_class_does_not_have_a_name_kubernetes_keeps_for_itself() -> None:
-    found = kueue.convert(whole("kueue"))
-    classes = {one["metadata"]["name"]: one["value"] for one in found.objects if one["kind"] == "PriorityClass"}
+    found = from_kueue.convert(whole("kueue"))
+    classes = {
+        one["metadata"]["name"]: one["value"]
+        for one in found.objects
+        if one["kind"] == "PriorityClass"
+    }
     assert classes == {"production": 10000, "training": 1_000_000_000}
-    assert "begin with system-" in fate(found, "WorkloadPriorityClass system-training", "metadata.name").why
+    assert (
+        "begin with system-"
+        in fate(found, "WorkloadPriorityClass system-training", "metadata.name").why
+    )
 
 
 def test_what_kai_never_ends_is_said_to_whoever_configures_the_scheduler() -> None:
-    (told,) = [one for one in kai.convert(whole("kai")).notes if one.fate is Fate.ADDED]
-    assert (told.object, told.to) == ("the scheduler's configuration", "queues.preemptibleBelow: 100")
-    assert not kai.convert([]).notes
+    (told,) = [one for one in from_kai.convert(whole("kai")).notes if one.fate is Fate.ADDED]
+    assert (told.object, told.to) == (
+        "the scheduler's configuration",
+        "queues.preemptibleBelow: 100",
+    )
+    assert not from_kai.convert([]).notes
 
 
 def test_a_node_pool_of_kai_is_said_to_bind_nobody() -> None:
-    found = kai.convert(whole("kai"))
-    label = fate(found, "Queue default-parent-queue", f"metadata.labels[{kai.NODE_POOL}]")
+    found = from_kai.convert(whole("kai"))
+    label = fate(found, "Queue default-parent-queue", f"metadata.labels[{from_kai.NODE_POOL}]")
     assert (label.fate, label.to) == (Fate.APPROXIMATED, "a label without effect")
-    assert fate(found, "PodGroup team-a/pg-train-6d0c", "spec.preemptibility").to == "dovetail.dev/preemptible: false"
+    assert (
+        fate(found, "PodGroup team-a/pg-train-6d0c", "spec.preemptibility").to
+        == "dovetail.dev/preemptible: false"
+    )
 
 
 def test_a_cohort_is_due_what_its_members_are_and_its_own_pool_and_no_more() -> None:
-    research = specs(kueue.convert(example("kueue")))["research"]
+    research = specs(from_kueue.convert(example("kueue")))["research"]
     assert research["resources"]["nvidia.com/gpu"] == {
         "quota": 24,
         "limit": 24,
@@ -130,24 +161,30 @@ def test_a_cohort_is_due_what_its_members_are_and_its_own_pool_and_no_more() -> 
 
 
 def test_flavors_add_up_and_products_are_kept_apart() -> None:
-    found = specs(kueue.convert(example("kueue")))
+    found = specs(from_kueue.convert(example("kueue")))
     vision, speech = found["vision"]["resources"], found["speech"]["resources"]
     assert vision["nvidia.com/gpu"] == {"quota": 12, "limit": 16, "weight": 2}
     assert vision["gpu/product.NVIDIA-H100-80GB-HBM3"] == {"quota": 8, "limit": 12, "weight": 2}
     assert vision["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 4, "limit": 4, "weight": 2}
-    assert speech["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 0, "limit": 0}, "it does not list that flavor"
+    assert speech["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 0, "limit": 0}, (
+        "it does not list that flavor"
+    )
     assert "limit" not in speech["nvidia.com/gpu"], "it borrows without a bound"
     assert found["vision"]["aliases"] == ["vision-dev/user-queue"]
     assert found["vision"]["namespaceSelector"] == {"matchLabels": {"team": "vision"}}
 
 
 def test_without_a_cohort_nothing_is_borrowed() -> None:
-    found = kueue.convert([cluster_queue("alone", {"any": {"cpu": {"nominalQuota": "1500m"}}})])
+    found = from_kueue.convert(
+        [cluster_queue("alone", {"any": {"cpu": {"nominalQuota": "1500m"}}})]
+    )
     assert specs(found)["alone"] == {"resources": {"cpu": {"quota": "1500m", "limit": "1500m"}}}
 
 
 def test_a_cohort_that_is_only_named_is_made_and_said() -> None:
-    found = kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="a")])
+    found = from_kueue.convert(
+        [cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="a")]
+    )
     assert specs(found).keys() == {"a", "a-cohort"}, "a name can be had once"
     assert specs(found)["a"]["parent"] == "a-cohort"
     assert specs(found)["a-cohort"]["resources"] == {"cpu": {"quota": 4, "limit": 4}}
@@ -155,14 +192,24 @@ def test_a_cohort_that_is_only_named_is_made_and_said() -> None:
 
 
 def test_cohorts_in_cohorts_add_up_and_borrow_up_to_their_limit() -> None:
-    amounts = {"resources": [{"name": "cpu", "nominalQuota": 1, "borrowingLimit": 2}], "name": "any"}
+    amounts = {
+        "resources": [{"name": "cpu", "nominalQuota": 1, "borrowingLimit": 2}],
+        "name": "any",
+    }
     inner = {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "Cohort",
         "metadata": {"name": "inner"},
-        "spec": {"parentName": "outer", "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [amounts]}]},
+        "spec": {
+            "parentName": "outer",
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [amounts]}],
+        },
     }
-    found = specs(kueue.convert([inner, cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohort="inner")]))
+    found = specs(
+        from_kueue.convert(
+            [inner, cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohort="inner")]
+        )
+    )
     assert found["inner"] == {"parent": "outer", "resources": {"cpu": {"quota": 5, "limit": 7}}}
     assert found["outer"]["resources"] == {"cpu": {"quota": 5, "limit": 5}}
 
@@ -177,7 +224,11 @@ def test_a_circle_of_cohorts_ends() -> None:
         }
         for name, to in (("a", "b"), ("b", "a"))
     ]
-    found = specs(kueue.convert([*made, cluster_queue("q", {"any": {"cpu": {"nominalQuota": 1}}}, cohortName="a")]))
+    found = specs(
+        from_kueue.convert(
+            [*made, cluster_queue("q", {"any": {"cpu": {"nominalQuota": 1}}}, cohortName="a")]
+        )
+    )
     assert (found["a"]["parent"], found["b"]["parent"]) == ("b", "a")
 
 
@@ -186,13 +237,13 @@ def test_what_not_all_members_count_is_not_counted_for_them_together() -> None:
         cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="c"),
         cluster_queue("b", {"any": {"memory": {"nominalQuota": 4}}}, cohortName="c"),
     ]
-    assert specs(kueue.convert(members))["c"] == {}
+    assert specs(from_kueue.convert(members))["c"] == {}
 
 
 def test_weights_with_fractions_are_counted_in_thousandths_everywhere() -> None:
     quotas = {"any": {"cpu": {"nominalQuota": 1}}}
     found = specs(
-        kueue.convert(
+        from_kueue.convert(
             [
                 cluster_queue("a", quotas, cohortName="c", fairSharing={"weight": "500m"}),
                 cluster_queue("b", quotas, cohortName="c"),
@@ -209,26 +260,32 @@ def test_a_stopped_queue_is_nobodys() -> None:
         "metadata": {"namespace": "n", "name": "held"},
         "spec": {"clusterQueue": "a", "stopPolicy": "HoldAndDrain"},
     }
-    found = kueue.convert([stopped, held])
+    found = from_kueue.convert([stopped, held])
     assert specs(found)["a"] == {}
     assert fate(found, "ClusterQueue a", "spec.stopPolicy").fate is Fate.APPROXIMATED
     assert fate(found, "LocalQueue n/held", "spec.stopPolicy").to == "no alias"
 
 
 def test_what_cannot_be_said_here_is_told_with_a_reason() -> None:
-    spec = {"admissionChecks": ["x"], "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}, "newThing": {"a": [1]}}
-    found = kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": -1}}}, **spec)])
+    spec = {
+        "admissionChecks": ["x"],
+        "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"},
+        "newThing": {"a": [1]},
+    }
+    found = from_kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": -1}}}, **spec)])
     assert fate(found, "ClusterQueue a", "spec.admissionChecks").fate is Fate.DROPPED
     assert fate(found, "ClusterQueue a", "spec.flavorFungibility").fate is Fate.DROPPED
-    assert fate(found, "ClusterQueue a", "spec.newThing.a[0]").why == notes.UNKNOWN
+    assert fate(found, "ClusterQueue a", "spec.newThing.a[0]").why == field_notes.UNKNOWN
     quota = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
     assert fate(found, "ClusterQueue a", quota).why == "not a quantity, or below zero"
-    strange = kueue.convert([{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}])
+    strange = from_kueue.convert(
+        [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}]
+    )
     assert fate(strange, "Job j", "").why == "objects of batch, kind Job, are not converted"
 
 
 def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
-    found = specs(kai.convert(example("kai")))
+    found = specs(from_kai.convert(example("kai")))
     assert found["vision"] == {
         "parent": "research",
         "priority": 200,
@@ -258,17 +315,19 @@ def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
         ({"quota": 4, "limit": 0}, {"quota": 4, "limit": 4}),
     ],
 )
-def test_a_limit_of_kai_holds_whatever_the_quota_is(given: dict[str, int], made: dict[str, int]) -> None:
+def test_a_limit_of_kai_holds_whatever_the_quota_is(
+    given: dict[str, int], made: dict[str, int]
+) -> None:
     """Nothing of a queue starts beyond its limit there, be its quota larger or without a bound."""
     head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
-    found = kai.convert([head | {"spec": {"resources": {"gpu": given}}}])
+    found = from_kai.convert([head | {"spec": {"resources": {"gpu": given}}}])
     assert specs(found)["q"]["resources"]["gpu"] == made | {"weight": 0}
     if (quota := given["quota"]) > made["quota"] or quota < 0:
         assert fate(found, "Queue q", "spec.resources.gpu.quota").fate is Fate.APPROXIMATED
 
 
 def test_pod_groups_are_told_in_the_words_a_workload_uses() -> None:
-    found = kai.convert(example("kai"))
+    found = from_kai.convert(example("kai"))
     subject = "PodGroup vision-dev/pg-train"
     assert fate(found, subject, "spec.minMember").to == "dovetail.dev/gang-min: 8"
     level = fate(found, subject, "spec.topologyConstraint.requiredTopologyLevel")
@@ -278,9 +337,17 @@ def test_pod_groups_are_told_in_the_words_a_workload_uses() -> None:
 
 WORDS = st.sampled_from(["a", "b", "cpu", "nvidia.com/gpu", "Never", "Any", "Hold", "", "x.y/z"])
 VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-3, 9), st.floats(allow_nan=False), WORDS, st.just("10m")),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 9),
+        st.floats(allow_nan=False),
+        WORDS,
+        st.just("10m"),
+    ),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(["name", "resources", "weight", "odd"]), inner)
+        st.lists(inner, max_size=2),
+        st.dictionaries(st.sampled_from(["name", "resources", "weight", "odd"]), inner),
     ),
     max_leaves=4,
 )
@@ -293,18 +360,21 @@ def test_every_field_of_whatever_is_given_is_accounted_for(name: str, data: st.D
     for _ in range(data.draw(st.integers(0, 6))):
         _spoil(data.draw(st.sampled_from(trees)), data)
     found = CONVERTERS[name](trees)
-    told = {one.object: {note.field for note in found.notes if note.object == one.object} for one in found.notes}
+    told = {
+        one.object: {note.field for note in found.notes if note.object == one.object}
+        for one in found.notes
+    }
     for tree in trees:
-        subject = notes.Source(tree).subject
-        for path in notes.leaves(tree):
+        subject = field_notes.Source(tree).subject
+        for path in field_notes.leaves(tree):
             if path[0] not in ("apiVersion", "kind"):
-                around = {notes.written(path[:length]) for length in range(len(path) + 1)}
-                assert around & told[subject], f"{subject}: {notes.written(path)} is lost"
+                around = {field_notes.written(path[:length]) for length in range(len(path) + 1)}
+                assert around & told[subject], f"{subject}: {field_notes.written(path)} is lost"
 
 
 def _spoil(tree: dict[str, Any], data: st.DataObject) -> None:
     """Puts anything anywhere: over a field, beside it, or in place of what is around it."""
-    paths = list(notes.leaves(tree)) or [("spec",)]
+    paths = list(field_notes.leaves(tree)) or [("spec",)]
     path = data.draw(st.sampled_from(paths))
     path = path[: data.draw(st.integers(1, len(path)))]
     place: Any = tree

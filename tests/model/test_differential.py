@@ -19,22 +19,32 @@ pytestmark = pytest.mark.slow
     [("quantity", quantities), ("semver", versions), ("validation", validation)],
     ids=lambda each: str(each)[:10],
 )
-def test_random_cases_are_judged_as_upstream_judges_them(oracle: Oracle, what: str, subject: Any) -> None:
+def test_random_cases_are_judged_as_upstream_judges_them(
+    oracle: Oracle, what: str, subject: Any
+) -> None:
     tally = findings.Tally(what, folder=None)
     subject.run(oracle, subject.cases(random.Random(8001), 400), tally=tally, seed=8001)
     assert tally.counts[findings.AGREE] + tally.disagreements >= 300, tally.counts
     assert not tally.disagreements, "\n".join(
-        f"{found.kind}: {found.case}\n  ours {found.ours}\n  theirs {found.theirs}" for found in tally.findings
+        f"{found.kind}: {found.case}\n  ours {found.ours}\n  theirs {found.theirs}"
+        for found in tally.findings
     )
 
 
 @pytest.mark.parametrize(
-    "make", [claims.claim, claims.template, claims.device_class, slices.resource_slice, slices.taint_rule]
+    "make",
+    [claims.claim, claims.template, claims.device_class, slices.resource_slice, slices.taint_rule],
 )
 def test_generated_objects_are_valid_before_they_are_bent(oracle: Oracle, make: Any) -> None:
     made = [make(random.Random(seed)) for seed in range(40)]
-    answers = oracle.ask_many({"op": "validate", "object": each, "namespaceHasAdminLabel": True} for each in made)
-    refused = [(each, answer) for each, answer in zip(made, answers, strict=True) if not answer.get("valid")]
+    answers = oracle.ask_many(
+        {"op": "validate", "object": each, "namespaceHasAdminLabel": True} for each in made
+    )
+    refused = [
+        (each, answer)
+        for each, answer in zip(made, answers, strict=True)
+        if not answer.get("valid")
+    ]
     assert not refused, refused[0]
 
 

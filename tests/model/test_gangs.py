@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import gangs, objects, pods
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
+from dovetail.model import gangs
 
 
 def pod(
@@ -25,10 +27,16 @@ def pod(
     metadata["annotations"] = annotations or {}
     if owner is not None:
         version, kind, owner_name = owner
-        reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": "u", "controller": True}
+        reference = {
+            "apiVersion": version,
+            "kind": kind,
+            "name": owner_name,
+            "uid": "u",
+            "controller": True,
+        }
         metadata["ownerReferences"] = [{"kind": "Other", "name": "other"}, reference]
     tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    return objects.decode_struct(pods.Pod, objects.encode_tree(tree))
+    return codec.decode_struct(pods.Pod, codec.encode_tree(tree))
 
 
 JOB = ("batch/v1", "Job")
@@ -41,7 +49,10 @@ JOBSET = {
 LWS = {"leaderworkerset.sigs.k8s.io/name": "serve", "leaderworkerset.sigs.k8s.io/group-index": "2"}
 WORKER = LWS | {"leaderworkerset.sigs.k8s.io/worker-index": "3"}
 LEADER = LWS | {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
-MPI = {"training.kubeflow.org/operator-name": "mpi-operator", "training.kubeflow.org/job-name": "hpl"}
+MPI = {
+    "training.kubeflow.org/operator-name": "mpi-operator",
+    "training.kubeflow.org/job-name": "hpl",
+}
 LAUNCHER = MPI | {"training.kubeflow.org/job-role": "launcher"}
 MASTER = {"training.kubeflow.org/job-name": "bert", "training.kubeflow.org/replica-type": "Master"}
 RAY = {"ray.io/cluster": "tune", "ray.io/node-type": "worker", "ray.io/group": "gpu"}
@@ -55,18 +66,42 @@ RAY = {"ray.io/cluster": "tune", "ray.io/node-type": "worker", "ray.io/group": "
         (pod(owner=("example.com/v1", "Robot", "r")), "pod/p", "default"),
         (pod(owner=(*JOB, "train")), "pod/p", "default"),
         (pod(owner=(*SET, "db")), "pod/p", "default"),
-        (pod(owner=(*JOB, "train"), annotations={"dovetail.dev/gang-min": "4"}), "job/train", "default"),
-        (pod(owner=(*JOB, "train"), labels={"kai.scheduler/batch-min-member": "4"}), "job/train", "default"),
-        (pod(owner=(*SET, "db"), labels={"dovetail.dev/gang-min": "2"}), "statefulset/db", "default"),
+        (
+            pod(owner=(*JOB, "train"), annotations={"dovetail.dev/gang-min": "4"}),
+            "job/train",
+            "default",
+        ),
+        (
+            pod(owner=(*JOB, "train"), labels={"kai.scheduler/batch-min-member": "4"}),
+            "job/train",
+            "default",
+        ),
+        (
+            pod(owner=(*SET, "db"), labels={"dovetail.dev/gang-min": "2"}),
+            "statefulset/db",
+            "default",
+        ),
         (pod(labels={"dovetail.dev/gang": "llama"}), "gang/llama", "default"),
-        (pod(labels={"dovetail.dev/gang": "llama", "dovetail.dev/gang-group": "ps"}), "gang/llama", "ps"),
+        (
+            pod(labels={"dovetail.dev/gang": "llama", "dovetail.dev/gang-group": "ps"}),
+            "gang/llama",
+            "ps",
+        ),
         (pod(labels={"kueue.x-k8s.io/pod-group-name": "g"}), "kueue-pod-group/g", "default"),
-        (pod(schedulingGroup={"podGroupName": "pg"}, labels={"dovetail.dev/gang": "x"}), "podgroup/pg", "default"),
+        (
+            pod(schedulingGroup={"podGroupName": "pg"}, labels={"dovetail.dev/gang": "x"}),
+            "podgroup/pg",
+            "default",
+        ),
         (pod(owner=(*JOB, "llama-workers-1"), labels=JOBSET), "jobset/llama", "workers/1"),
         (pod(labels=JOBSET), "pod/p", "default"),  # nobody owns it: a label alone is no JobSet
         (pod(owner=(*SET, "serve"), labels=LEADER), "leaderworkerset/serve/2", "leader"),
         (pod(owner=(*SET, "serve-2"), labels=WORKER), "leaderworkerset/serve/2", "worker"),
-        (pod(owner=("kubeflow.org/v1", "PyTorchJob", "bert"), labels=MASTER), "pytorchjob/bert", "master"),
+        (
+            pod(owner=("kubeflow.org/v1", "PyTorchJob", "bert"), labels=MASTER),
+            "pytorchjob/bert",
+            "master",
+        ),
         (pod(owner=("kubeflow.org/v1", "XGBoostJob", "x")), "xgboostjob/x", "default"),
         (pod(owner=("kubeflow.org/v2beta1", "MPIJob", "hpl"), labels=MPI), "mpijob/hpl", "default"),
         (pod(owner=(*JOB, "hpl-launcher"), labels=LAUNCHER), "mpijob/hpl", "launcher"),
@@ -75,22 +110,38 @@ RAY = {"ray.io/cluster": "tune", "ray.io/node-type": "worker", "ray.io/group": "
 )
 def test_the_gang_of_a_pod(made: pods.Pod, gang: str, group: str) -> None:
     assert gangs.membership(made) == gangs.Membership(("ml", gang), group)
-    assert gangs.implied(made).metadata.name == gang
+    assert gangs.gang_of_pod(made).metadata.name == gang
 
 
 @pytest.mark.parametrize(
     ("made", "is_known", "mins"),
     [
         (pod(), True, [("default", 1)]),
-        (pod(labels={"dovetail.dev/gang": "a", "dovetail.dev/gang-min": "4"}), True, [("default", 4)]),
+        (
+            pod(labels={"dovetail.dev/gang": "a", "dovetail.dev/gang-min": "4"}),
+            True,
+            [("default", 4)],
+        ),
         (pod(labels={"dovetail.dev/gang": "a"}), True, [("default", 1)]),
-        (pod(owner=(*JOB, "a"), annotations={"dovetail.dev/gang-min": "3"}), True, [("default", 3)]),
-        (pod(owner=(*JOB, "a"), annotations={"dovetail.dev/gang-min": "all"}), False, [("default", 1)]),
+        (
+            pod(owner=(*JOB, "a"), annotations={"dovetail.dev/gang-min": "3"}),
+            True,
+            [("default", 3)],
+        ),
+        (
+            pod(owner=(*JOB, "a"), annotations={"dovetail.dev/gang-min": "all"}),
+            False,
+            [("default", 1)],
+        ),
         (pod(schedulingGroup={"podGroupName": "pg"}), False, [("default", 1)]),
         (pod(owner=(*JOB, "a"), labels=JOBSET), False, [("workers/1", 1)]),
         (pod(owner=(*SET, "a"), labels=WORKER), False, [("worker", 1)]),
         (
-            pod(owner=(*SET, "a"), labels=WORKER, annotations={"leaderworkerset.sigs.k8s.io/size": "4"}),
+            pod(
+                owner=(*SET, "a"),
+                labels=WORKER,
+                annotations={"leaderworkerset.sigs.k8s.io/size": "4"},
+            ),
             True,
             [("leader", 1), ("worker", 3)],
         ),
@@ -104,8 +155,10 @@ def test_the_gang_of_a_pod(made: pods.Pod, gang: str, group: str) -> None:
         ),
     ],
 )
-def test_what_a_pod_knows_about_its_gang(made: pods.Pod, is_known: bool, mins: list[tuple[str, int]]) -> None:
-    found = gangs.implied(made)
+def test_what_a_pod_knows_about_its_gang(
+    made: pods.Pod, is_known: bool, mins: list[tuple[str, int]]
+) -> None:
+    found = gangs.gang_of_pod(made)
     assert found.is_known == is_known
     assert [(group.name, group.min) for group in found.groups] == mins
     assert found.min_groups == len(mins)
@@ -125,37 +178,61 @@ def test_what_people_call_it(name: str, spoken: str) -> None:
 
 
 def test_a_bare_pod_is_not_made_anew_and_may_say_that_this_is_fine() -> None:
-    assert not gangs.implied(pod()).is_recreated
-    assert gangs.implied(pod(owner=(*JOB, "a"))).is_recreated
-    assert gangs.implied(pod(annotations={"dovetail.dev/when-evicted": "end"})).may_be_lost
-    assert gangs.implied(pod(annotations={"dovetail.dev/when-evicted": "restart"})).is_recreated
+    assert not gangs.gang_of_pod(pod()).is_recreated
+    assert gangs.gang_of_pod(pod(owner=(*JOB, "a"))).is_recreated
+    assert gangs.gang_of_pod(pod(annotations={"dovetail.dev/when-evicted": "end"})).may_be_lost
+    assert gangs.gang_of_pod(pod(annotations={"dovetail.dev/when-evicted": "restart"})).is_recreated
 
 
 def test_the_newest_checkpoint_of_any_member_counts() -> None:
     def at(text: str) -> pods.Pod:
         return pod(annotations={"dovetail.dev/last-checkpoint": text})
 
-    gang = gangs.implied(at("2026-05-01T12:00:00Z"))
+    gang = gangs.gang_of_pod(at("2026-05-01T12:00:00Z"))
     assert gangs.checkpoint_of(gang, []) == "2026-05-01T12:00:00Z"
-    members = [at("2026-05-01T13:00:00+02:00"), at("2026-05-01T12:30:00Z"), at("never"), at("2026-05-01T23:00:00")]
+    members = [
+        at("2026-05-01T13:00:00+02:00"),
+        at("2026-05-01T12:30:00Z"),
+        at("never"),
+        at("2026-05-01T23:00:00"),
+    ]
     assert gangs.checkpoint_of(gang, members) == "2026-05-01T12:30:00Z"
 
 
-KINDS = st.sampled_from(["Job", "StatefulSet", "ReplicaSet", "PyTorchJob", "MPIJob", "RayCluster", ""])
+KINDS = st.sampled_from(
+    ["Job", "StatefulSet", "ReplicaSet", "PyTorchJob", "MPIJob", "RayCluster", ""]
+)
 GROUPS = st.sampled_from(["batch/v1", "apps/v1", "kubeflow.org/v1", "ray.io/v1", "", "/"])
 LABELS = st.sampled_from(
-    sorted(value for name, value in vars(gangs).items() if name.isupper() and isinstance(value, str) and "/" in value)
+    sorted(
+        value
+        for name, value in vars(gangs).items()
+        if name.isupper() and isinstance(value, str) and "/" in value
+    )
 )
-TEXTS = st.one_of(st.text(max_size=8), st.sampled_from(["0", "1", "all", "-1", "999999999", "a/b", "mpi-operator"]))
+TEXTS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(["0", "1", "all", "-1", "999999999", "a/b", "mpi-operator"]),
+)
 WORDS = st.dictionaries(LABELS, TEXTS, max_size=5)
 
 
-@given(st.one_of(st.none(), st.tuples(GROUPS, KINDS, TEXTS)), WORDS, WORDS, st.one_of(st.none(), TEXTS))
+@given(
+    st.one_of(st.none(), st.tuples(GROUPS, KINDS, TEXTS)), WORDS, WORDS, st.one_of(st.none(), TEXTS)
+)
 def test_no_pod_is_too_odd(
-    owner: tuple[str, str, str] | None, labels: dict[str, str], annotations: dict[str, str], native: str | None
+    owner: tuple[str, str, str] | None,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    native: str | None,
 ) -> None:
-    made = pod(owner=owner, labels=labels, annotations=annotations, schedulingGroup={"podGroupName": native})
-    member, implied = gangs.membership(made), gangs.implied(made)
+    made = pod(
+        owner=owner,
+        labels=labels,
+        annotations=annotations,
+        schedulingGroup={"podGroupName": native},
+    )
+    member, implied = gangs.membership(made), gangs.gang_of_pod(made)
     assert (implied.metadata.namespace, implied.metadata.name) == member.gang
     assert member.group in {group.name for group in implied.groups}
     assert msgspec.json.decode(msgspec.json.encode(implied), type=gangs.Gang) == implied

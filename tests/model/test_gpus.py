@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model import gpus
+from dovetail import gpus
 from tests.support import shared
 
 WANTED = (
@@ -58,17 +58,26 @@ def test_names_products_and_pci_ids_are_unique() -> None:
     for values in (
         [gpu.name for gpu in boards],
         [gpu.product.value for gpu in boards],
-        [device_id for gpu in boards if gpu.pci_device_ids for device_id in gpu.pci_device_ids.value],
+        [
+            device_id
+            for gpu in boards
+            if gpu.pci_device_ids
+            for device_id in gpu.pci_device_ids.value
+        ],
     ):
         assert [value for value, times in Counter(values).items() if times > 1] == []
 
 
-@pytest.mark.parametrize("text", ["2330", "0x2330", "0X2330", "10de:2330", "10DE:2330", "0x233010DE", " 2330 "])
+@pytest.mark.parametrize(
+    "text", ["2330", "0x2330", "0X2330", "10de:2330", "10DE:2330", "0x233010DE", " 2330 "]
+)
 def test_a_pci_id_is_read_in_every_common_spelling(text: str) -> None:
     assert gpus.by_pci_id(text) is board("H100-SXM5-80GB")
 
 
-@pytest.mark.parametrize("text", ["", "233", "1002:2330", "0x23301002", "20F3", "233G", "2330:10de:1", "gpu"])
+@pytest.mark.parametrize(
+    "text", ["", "233", "1002:2330", "0x23301002", "20F3", "233G", "2330:10de:1", "gpu"]
+)
 def test_a_foreign_or_unknown_pci_id_finds_nothing(text: str) -> None:
     assert gpus.by_pci_id(text) is None
 
@@ -111,7 +120,9 @@ def test_a_board_with_unknown_places_offers_none() -> None:
 # Names of profiles ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [gpu.name for gpu in gpus.all_gpus() if gpu.mig and gpu.memory_bytes])
+@pytest.mark.parametrize(
+    "name", [gpu.name for gpu in gpus.all_gpus() if gpu.mig and gpu.memory_bytes]
+)
 def test_profile_names_follow_from_the_memory_a_driver_reports(name: str) -> None:
     gpu = board(name)
     assert gpu.memory_bytes is not None
@@ -144,7 +155,10 @@ def test_profile_names_follow_from_the_memory_a_driver_reports(name: str) -> Non
 )
 def test_a_half_gigabyte_rounds_up(eighths: int, board_gib: int, gigabytes: int) -> None:
     board_bytes = board_gib * 1024**3
-    assert gpus.profile_name(1, board_bytes * eighths // 8, board_bytes=board_bytes) == f"1g.{gigabytes}gb"
+    assert (
+        gpus.profile_name(1, board_bytes * eighths // 8, board_bytes=board_bytes)
+        == f"1g.{gigabytes}gb"
+    )
 
 
 def test_a_begun_eighth_and_a_begun_gibibyte_count_whole() -> None:
@@ -241,10 +255,15 @@ def test_an_enumeration_of_our_table_gives_the_recorded_counts(geometry: str) ->
     per_profile = [
         layout
         for layout in every
-        if all(times <= 1 for index, times in Counter(i for i, _ in layout).items() if media_count(gpu, ((index, 0),)))
+        if all(
+            times <= 1
+            for index, times in Counter(i for i, _ in layout).items()
+            if media_count(gpu, ((index, 0),))
+        )
     ]
     patterns = {
-        (sum(mask(gpu, spot) for spot in layout), tuple(sorted(start for _, start in layout))) for layout in plain
+        (sum(mask(gpu, spot) for spot in layout), tuple(sorted(start for _, start in layout)))
+        for layout in plain
     }
     assert len(spots(gpu, with_media=False)) == counts["placements"]
     assert len(plain) == counts["layouts_without_me_nonempty"]
@@ -256,13 +275,17 @@ def test_an_enumeration_of_our_table_gives_the_recorded_counts(geometry: str) ->
     )
     assert sorted(masks) == recorded["reachable_masks"]
     assert (
-        len({tuple(sorted(index for index, _ in layout)) for layout in plain}) == counts["profile_multisets_nonempty"]
+        len({tuple(sorted(index for index, _ in layout)) for layout in plain})
+        == counts["profile_multisets_nonempty"]
     )
     assert len(patterns) + 1 == counts["distinct_extent_patterns"]
     full = [
         layout
         for layout in plain
-        if all(mask(gpu, other) & sum(mask(gpu, spot) for spot in layout) for other in spots(gpu, with_media=False))
+        if all(
+            mask(gpu, other) & sum(mask(gpu, spot) for spot in layout)
+            for other in spots(gpu, with_media=False)
+        )
     ]
     assert len(full) == counts["maximal_layouts"]
 
@@ -288,13 +311,19 @@ def test_engines_and_memory_never_forbid_what_the_slices_allow(name: str) -> Non
     gpu = board(name)
     rows = [figures(profile) for profile in gpus.profiles(gpu)]
     whole = [max(column) for column in zip(*rows, strict=True)]
-    allowed = [layout for layout in layouts(gpu, spots(gpu, with_media=True)) if media_count(gpu, layout) <= 1]
+    allowed = [
+        layout
+        for layout in layouts(gpu, spots(gpu, with_media=True))
+        if media_count(gpu, layout) <= 1
+    ]
     refused = [
         layout
         for layout in allowed
         if any(
             used > have
-            for used, have in zip(map(sum, zip(*(rows[i] for i, _ in layout), strict=True)), whole, strict=True)
+            for used, have in zip(
+                map(sum, zip(*(rows[i] for i, _ in layout), strict=True)), whole, strict=True
+            )
         )
     ]
     assert refused == []

@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from dovetail.boot import doctor
-from dovetail.model import claims, classes, kinds, leases, nodes, objects, pods, quantity, queues, quotas, slices
-from dovetail.model.health import control, facts, judge
-from dovetail.model.health.facts import Facts, Finding, Severity
+from dovetail.doctor import check_control_plane, checkup, findings, gather
+from dovetail.doctor.findings import Facts, Finding, Severity
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.core import leases, nodes, pods, resource_quotas
+from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.quantity import quantity
 
 NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 HOUR_AGO = "2026-01-01T11:00:00Z"
@@ -23,7 +26,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 def healthy(**changes: Any) -> Facts:
     """A cluster nothing is to be said against, but for what the story changes."""
     served = {
-        "resource.k8s.io/v1": frozenset({*control.NEEDED_KINDS, "devicetaintrules"}),
+        "resource.k8s.io/v1": frozenset({*check_control_plane.NEEDED_KINDS, "devicetaintrules"}),
         "scheduling.k8s.io/v1alpha3": frozenset({"podgroups"}),
         "admissionregistration.k8s.io/v1": frozenset({"mutatingadmissionpolicies"}),
     }
@@ -33,12 +36,12 @@ def healthy(**changes: Any) -> Facts:
         server_number=(1, 37),
         served=served,
         clock_ahead_seconds=0.2,
-        rights=facts.Rights("you", (facts.Right("list", "", "pods"),), ()),
+        rights=findings.Rights("you", (findings.Right("list", "", "pods"),), ()),
         kubelets={"n0": "v1.37.0"},
         nodes=(node("n0"),),
         slices=(slice_of("n0"),),
         classes=(device_class("gpu.nvidia.com"),),
-        matches={"gpu.nvidia.com": facts.Matches(2, 2)},
+        matches={"gpu.nvidia.com": findings.Matches(2, 2)},
         claims=(),
         templates=(),
         pods=(),
@@ -50,7 +53,11 @@ def healthy(**changes: Any) -> Facts:
 
 
 def node(
-    name: str, *, labels: Tree | None = None, taint: str = "nvidia.com/gpu", offers: Tree | None = None
+    name: str,
+    *,
+    labels: Tree | None = None,
+    taint: str = "nvidia.com/gpu",
+    offers: Tree | None = None,
 ) -> nodes.Node:
     taints = [{"key": taint, "value": "present", "effect": "NoSchedule"}] if taint else []
     return struct(
@@ -64,94 +71,144 @@ def node(
 
 
 def slice_of(
-    node: str, *, generation: int = 1, count: int = 1, name: str = "s", devices: tuple[str, ...] = ("a", "b")
+    node: str,
+    *,
+    generation: int = 1,
+    count: int = 1,
+    name: str = "s",
+    devices: tuple[str, ...] = ("a", "b"),
 ) -> slices.ResourceSlice:
     pool = {"name": node, "generation": generation, "resourceSliceCount": count}
-    spec = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": [{"name": one} for one in devices]}
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": node,
+        "pool": pool,
+        "devices": [{"name": one} for one in devices],
+    }
     return struct(slices.ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": spec})
 
 
-def device_class(name: str) -> classes.DeviceClass:
-    return struct(classes.DeviceClass, {"metadata": {"name": name}})
+def device_class(name: str) -> device_classes.DeviceClass:
+    return struct(device_classes.DeviceClass, {"metadata": {"name": name}})
 
 
-def lease(name: str, *, age: float = 2.0, holder: str = "pod-1", namespace: str = "kube-system") -> leases.Lease:
+def lease(
+    name: str, *, age: float = 2.0, holder: str = "pod-1", namespace: str = "kube-system"
+) -> leases.Lease:
     renewed = (NOW - datetime.timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
     return struct(leases.Lease, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
 
 def pod(
-    name: str, *, scheduler: str = "dovetail", node: str = "", claim: str = "", template: str = "", **more: Any
+    name: str,
+    *,
+    scheduler: str = "dovetail",
+    node: str = "",
+    claim: str = "",
+    template: str = "",
+    **more: Any,
 ) -> pods.Pod:
     entries = [{"name": "c", "resourceClaimName": claim}] if claim else []
     entries += [{"name": "t", "resourceClaimTemplateName": template}] if template else []
-    metadata = {"name": name, "namespace": "a", "creationTimestamp": HOUR_AGO} | more.pop("metadata", {})
+    metadata = {"name": name, "namespace": "a", "creationTimestamp": HOUR_AGO} | more.pop(
+        "metadata", {}
+    )
     containers = [{"name": "main", "resources": {"limits": more.pop("limits", {})}}]
-    spec = {"schedulerName": scheduler, "nodeName": node, "resourceClaims": entries, "containers": containers}
-    return struct(pods.Pod, {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node else "Pending"}})
+    spec = {
+        "schedulerName": scheduler,
+        "nodeName": node,
+        "resourceClaims": entries,
+        "containers": containers,
+    }
+    return struct(
+        pods.Pod,
+        {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node else "Pending"}},
+    )
 
 
 def claim(name: str, *devices: str, **spec: Any) -> claims.ResourceClaim:
-    results = [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n0", "device": one} for one in devices]
+    results = [
+        {"request": "r", "driver": "gpu.nvidia.com", "pool": "n0", "device": one} for one in devices
+    ]
     status = {"allocation": {"devices": {"results": results}}} if results else {}
-    tree = {"metadata": {"name": name, "namespace": "a"}, "spec": {"devices": spec}, "status": status}
+    tree = {
+        "metadata": {"name": name, "namespace": "a"},
+        "spec": {"devices": spec},
+        "status": status,
+    }
     return struct(claims.ResourceClaim, tree)
 
 
 def template(name: str, device_class: str, count: int) -> claims.ResourceClaimTemplate:
     wanted = {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
     spec = {"spec": {"devices": {"requests": [wanted]}}}
-    return struct(claims.ResourceClaimTemplate, {"metadata": {"name": name, "namespace": "a"}, "spec": spec})
+    return struct(
+        claims.ResourceClaimTemplate, {"metadata": {"name": name, "namespace": "a"}, "spec": spec}
+    )
 
 
 def quota(
     used: str, hard: str, *, key: str = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
-) -> quotas.ResourceQuota:
-    status = quotas.ResourceQuotaStatus(hard={key: quantity.parse(hard)}, used={key: quantity.parse(used)})
+) -> resource_quotas.ResourceQuota:
+    status = resource_quotas.ResourceQuotaStatus(
+        hard={key: quantity.parse(hard)}, used={key: quantity.parse(used)}
+    )
     return msgspec.structs.replace(
-        struct(quotas.ResourceQuota, {"metadata": {"name": "team", "namespace": "a"}}), status=status
+        struct(resource_quotas.ResourceQuota, {"metadata": {"name": "team", "namespace": "a"}}),
+        status=status,
     )
 
 
 def struct(kind: type[S], tree: Tree) -> S:
-    return objects.decode_struct(kind, objects.encode_tree(tree))
+    return codec.decode_struct(kind, codec.encode_tree(tree))
 
 
 def said(found: Facts, check: str) -> list[Finding]:
     """What is said about one check, notes left out where there is worse."""
-    return [one for one in judge.report(found).findings if one.check == check and one.severity is not Severity.NOTE]
+    return [
+        one
+        for one in checkup.report(found).findings
+        if one.check == check and one.severity is not Severity.NOTE
+    ]
 
 
 def only(found: Facts, check: str, severity: Severity) -> Finding:
     told = said(found, check)
     assert [one.severity for one in told] == [severity], told
-    others = [one for one in judge.report(found).findings if one.check != check and one.severity is not Severity.NOTE]
+    others = [
+        one
+        for one in checkup.report(found).findings
+        if one.check != check and one.severity is not Severity.NOTE
+    ]
     assert others == []
     assert told[0].next
     return told[0]
 
 
 def test_nothing_is_said_against_a_healthy_cluster() -> None:
-    report = judge.report(healthy())
+    report = checkup.report(healthy())
     assert {one.severity for one in report.findings} <= {Severity.NOTE}
     assert report.unchecked == {}
-    assert len(report.checked) == len(judge.CHECKS)
+    assert len(report.checked) == len(checkup.CHECKS)
 
 
 def test_what_was_not_seen_is_not_called_healthy() -> None:
-    report = judge.report(healthy(quotas=None, unread={"quotas": "may not be read"}))
+    report = checkup.report(healthy(quotas=None, unread={"quotas": "may not be read"}))
     assert report.unchecked == {"quotas": "may not be read"}
     assert "quotas" not in report.checked
 
 
 def test_the_worst_comes_first() -> None:
-    report = judge.report(healthy(clock_ahead_seconds=60.0, leases=(lease("dovetail-scheduler", age=500),)))
+    report = checkup.report(
+        healthy(clock_ahead_seconds=60.0, leases=(lease("dovetail-scheduler", age=500),))
+    )
     assert [one.check for one in report.findings][:2] == ["leader", "clock"]
 
 
 @pytest.mark.parametrize(
-    ("number", "severity"), [((1, 33), Severity.ERROR), ((1, 35), Severity.WARNING), ((1, 38), Severity.WARNING)]
+    ("number", "severity"),
+    [((1, 33), Severity.ERROR), ((1, 35), Severity.WARNING), ((1, 38), Severity.WARNING)],
 )
 def test_a_server_we_do_not_run_on(number: tuple[int, int], severity: Severity) -> None:
     found = healthy(server_number=number, server_version=f"v1.{number[1]}.0", kubelets={})
@@ -159,7 +216,8 @@ def test_a_server_we_do_not_run_on(number: tuple[int, int], severity: Severity) 
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [("v1.38.0", "newer than the server"), ("v1.33.2", "4 minor versions older")]
+    ("version", "words"),
+    [("v1.38.0", "newer than the server"), ("v1.33.2", "4 minor versions older")],
 )
 def test_kubelets_too_far_from_the_server(version: str, words: str) -> None:
     told = only(healthy(kubelets={"n0": version, "n1": "v1.34.0"}), "versions", Severity.ERROR)
@@ -172,44 +230,55 @@ def test_a_server_without_claims() -> None:
 
 
 def test_kinds_that_are_merely_missing_are_notes() -> None:
-    report = judge.report(healthy(served={control.RESOURCE_V1: frozenset(control.NEEDED_KINDS)}))
+    report = checkup.report(
+        healthy(
+            served={check_control_plane.RESOURCE_V1: frozenset(check_control_plane.NEEDED_KINDS)}
+        )
+    )
     assert [one.severity for one in report.findings if one.check == "kinds"] == [Severity.NOTE] * 3
 
 
 @pytest.mark.parametrize(("ahead", "words"), [(30.0, "30 s ahead of"), (-30.0, "30 s behind")])
 def test_clocks_that_disagree(ahead: float, words: str) -> None:
     led = (lease("dovetail-scheduler", age=2 + ahead),)  # two seconds ago by the server's clock
-    assert words in only(healthy(clock_ahead_seconds=ahead, leases=led), "clock", Severity.WARNING).what
+    assert (
+        words
+        in only(healthy(clock_ahead_seconds=ahead, leases=led), "clock", Severity.WARNING).what
+    )
 
 
 def test_rights_that_are_missing_are_named() -> None:
-    needed = doctor.needed(facts.Ours())
-    told = only(healthy(rights=facts.Rights("sa", needed, needed[:2])), "rights", Severity.ERROR)
+    needed = gather.needed_rights(findings.Ours())
+    told = only(healthy(rights=findings.Rights("sa", needed, needed[:2])), "rights", Severity.ERROR)
     assert str(needed[0]) in told.what
-    none = healthy(rights=facts.Rights("sa", needed, needed), leases=None)
+    none = healthy(rights=findings.Rights("sa", needed, needed), leases=None)
     assert "is it installed?" in only(none, "rights", Severity.ERROR).what
 
 
 def test_somebody_leads_without_the_rights_that_were_asked_about() -> None:
-    needed = doctor.needed(facts.Ours())
-    report = judge.report(healthy(rights=facts.Rights("sa", needed, needed)))
+    needed = gather.needed_rights(findings.Ours())
+    report = checkup.report(healthy(rights=findings.Rights("sa", needed, needed)))
     assert [one.severity for one in report.findings if one.check == "rights"] == [Severity.NOTE]
 
 
 def test_the_rights_asked_about_are_those_the_chart_grants() -> None:
-    needed = doctor.needed(facts.Ours(lease_namespace="gpu", lease_name="mine-scheduler"))
-    assert {(verb, kind.plural) for kind in kinds.WATCHED for verb in ("list", "watch")} <= {
+    needed = gather.needed_rights(findings.Ours(lease_namespace="gpu", lease_name="mine-scheduler"))
+    assert {(verb, kind.plural) for kind in registry.WATCHED for verb in ("list", "watch")} <= {
         (right.verb, right.resource) for right in needed
     }
-    assert facts.Right("patch", "coordination.k8s.io", "leases", "gpu", "mine-scheduler") in needed
-    assert facts.Right("create", "", "pods/binding") in needed
+    assert (
+        findings.Right("patch", "coordination.k8s.io", "leases", "gpu", "mine-scheduler") in needed
+    )
+    assert findings.Right("create", "", "pods/binding") in needed
 
 
 def test_an_installation_is_found_by_its_label() -> None:
     labels = {"app.kubernetes.io/part-of": "dovetail"}
-    labelled = struct(leases.Lease, {"metadata": {"name": "x-scheduler", "namespace": "gpu", "labels": labels}})
-    assert doctor.installed((lease("kube-scheduler"), labelled)).lease_namespace == "gpu"
-    assert doctor.installed((lease("kube-scheduler"),)) == facts.Ours()
+    labelled = struct(
+        leases.Lease, {"metadata": {"name": "x-scheduler", "namespace": "gpu", "labels": labels}}
+    )
+    assert gather.find_installation((lease("kube-scheduler"), labelled)).lease_namespace == "gpu"
+    assert gather.find_installation((lease("kube-scheduler"),)) == findings.Ours()
 
 
 @pytest.mark.parametrize(
@@ -234,22 +303,30 @@ def test_pods_that_name_a_scheduler_nobody_is() -> None:
     assert said(msgspec.structs.replace(found, leases=alive), "schedulers") == []
     placed = (*found.pods, pod("r", scheduler="volcano", node="n0", claim="x"))  # type: ignore[misc]
     assert not any(
-        'volcano", which' in one.what for one in said(msgspec.structs.replace(found, pods=placed), "schedulers")
+        'volcano", which' in one.what
+        for one in said(msgspec.structs.replace(found, pods=placed), "schedulers")
     )
 
 
 def test_two_schedulers_that_give_devices_away() -> None:
-    both = (pod("p", node="n0", claim="x"), pod("q", scheduler="default-scheduler", node="n0", claim="y"))
+    both = (
+        pod("p", node="n0", claim="x"),
+        pod("q", scheduler="default-scheduler", node="n0", claim="y"),
+    )
     told = only(healthy(pods=both), "schedulers", Severity.WARNING)
     assert "default-scheduler 1" in told.what
-    bounded = facts.Ours(node_labels={GKE: "h100"})
+    bounded = findings.Ours(node_labels={GKE: "h100"})
     assert said(healthy(pods=both, ours=bounded), "schedulers") == []
 
 
 def test_ownership_of_nodes_that_do_not_exist() -> None:
-    told = only(healthy(ours=facts.Ours(node_labels={"team": "ml"})), "ownership", Severity.ERROR)
+    told = only(
+        healthy(ours=findings.Ours(node_labels={"team": "ml"})), "ownership", Severity.ERROR
+    )
     assert told.next == "kubectl label node NAME team=ml"
-    told = only(healthy(ours=facts.Ours(node_taint="dovetail.dev/owned")), "ownership", Severity.ERROR)
+    told = only(
+        healthy(ours=findings.Ours(node_taint="dovetail.dev/owned")), "ownership", Severity.ERROR
+    )
     assert "dovetail.dev/owned" in told.next
 
 
@@ -280,62 +357,95 @@ def test_slices_of_nodes_that_are_gone_and_no_slices_at_all() -> None:
 
 def test_classes_that_match_nothing_or_cannot_be_used() -> None:
     wanted = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
-    none = {"gpu.nvidia.com": facts.Matches(8, 0)}
+    none = {"gpu.nvidia.com": findings.Matches(8, 0)}
     assert said(healthy(matches=none), "classes") == []  # nobody asks for it: a note
     told = only(healthy(matches=none, claims=(claim("x", **wanted),)), "classes", Severity.WARNING)
     assert "matches none of 8 devices, and 1 request ask for it" in told.what
-    broken = {"gpu.nvidia.com": facts.Matches(8, 0, "undeclared reference")}
+    broken = {"gpu.nvidia.com": findings.Matches(8, 0, "undeclared reference")}
     assert "undeclared" in only(healthy(matches=broken), "classes", Severity.ERROR).what
     other = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gone"}}]}
-    assert "does not exist" in only(healthy(claims=(claim("x", **other),)), "classes", Severity.ERROR).what
+    assert (
+        "does not exist"
+        in only(healthy(claims=(claim("x", **other),)), "classes", Severity.ERROR).what
+    )
 
 
 def test_gpus_counted_by_plugin_and_by_driver() -> None:
     found = healthy(nodes=(node("n0", offers={"nvidia.com/gpu": "8"}),))
     told = only(found, "double counting", Severity.WARNING)
-    assert told.next == f"kubectl label nodes -l {GKE}=h100 nvidia.com/gpu.deploy.device-plugin=false --overwrite"
+    assert (
+        told.next
+        == f"kubectl label nodes -l {GKE}=h100 nvidia.com/gpu.deploy.device-plugin=false --overwrite"
+    )
 
 
 def test_a_device_two_claims_hold() -> None:
-    told = only(healthy(claims=(claim("x", "a"), claim("y", "a"), claim("z", "b"))), "given twice", Severity.ERROR)
+    told = only(
+        healthy(claims=(claim("x", "a"), claim("y", "a"), claim("z", "b"))),
+        "given twice",
+        Severity.ERROR,
+    )
     assert told.where == "a/x, a/y"
 
 
 def test_partitions_that_failed() -> None:
     found = healthy(nodes=(node("n0", labels={"nvidia.com/mig.config.state": "failed"}),))
-    assert "MIG re-partitioning is failed on 1 node" in only(found, "partitions", Severity.ERROR).what
+    assert (
+        "MIG re-partitioning is failed on 1 node" in only(found, "partitions", Severity.ERROR).what
+    )
 
 
 def test_general_pods_on_gpu_nodes_bring_the_taint_to_paste() -> None:
     guests = (
         pod("web", node="n0", scheduler="default-scheduler"),
         pod("train", node="n0", limits={"nvidia.com/gpu": "1"}),
-        pod("agent", node="n0", metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "u"}]}),
+        pod(
+            "agent",
+            node="n0",
+            metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "u"}]},
+        ),
         pod("core", node="n0", metadata={"namespace": "kube-system"}),
         pod("elsewhere", node="n1"),
     )
-    told = only(healthy(nodes=(node("n0", taint=""),), pods=guests), "general pods", Severity.WARNING)
+    told = only(
+        healthy(nodes=(node("n0", taint=""),), pods=guests), "general pods", Severity.WARNING
+    )
     assert told.what == "1 GPU node of pool h100 without a taint: 1 pod without GPUs run there"
     assert told.where == "a/web"
     assert told.next == f"kubectl taint nodes -l {GKE}=h100 nvidia.com/gpu=present:NoSchedule"
-    assert said(healthy(pods=guests), "general pods") == []  # the taint is there: who got in before is let be
-    assert said(healthy(nodes=(node("n0", taint="node.kubernetes.io/not-ready"),)), "general pods") == []  # a note
+    assert (
+        said(healthy(pods=guests), "general pods") == []
+    )  # the taint is there: who got in before is let be
+    assert (
+        said(healthy(nodes=(node("n0", taint="node.kubernetes.io/not-ready"),)), "general pods")
+        == []
+    )  # a note
 
 
 def test_a_claim_the_quota_does_not_allow() -> None:
     found = healthy(
-        pods=(pod("p", template="two"),), templates=(template("two", "gpu.nvidia.com", 2),), quotas=(quota("3", "4"),)
+        pods=(pod("p", template="two"),),
+        templates=(template("two", "gpu.nvidia.com", 2),),
+        quotas=(quota("3", "4"),),
     )
     told = only(found, "claims", Severity.ERROR)
-    assert "quota team of namespace a is used up: 3 of 4 devices of class gpu.nvidia.com used, 2 more" in told.what
+    assert (
+        "quota team of namespace a is used up: 3 of 4 devices of class gpu.nvidia.com used, 2 more"
+        in told.what
+    )
     assert told.next == "kubectl -n a describe resourcequota team"
-    assert "does not exist" in only(healthy(pods=(pod("p", template="two"),)), "claims", Severity.ERROR).what
+    assert (
+        "does not exist"
+        in only(healthy(pods=(pod("p", template="two"),)), "claims", Severity.ERROR).what
+    )
     wide = msgspec.structs.replace(found, quotas=(quota("1", "4"),))
     assert "events say why" in only(wide, "claims", Severity.ERROR).what
 
 
 def test_a_quota_that_is_used_up_is_a_note() -> None:
-    report = judge.report(healthy(quotas=(quota("4", "4"), quota("5", "9"), quota("1", "1", key="pods"))))
+    report = checkup.report(
+        healthy(quotas=(quota("4", "4"), quota("5", "9"), quota("1", "1", key="pods")))
+    )
     told = [one for one in report.findings if one.check == "quotas"]
     assert [(one.severity, one.where) for one in told] == [(Severity.NOTE, "namespace a")]
     assert "4 of 4 devices of class gpu.nvidia.com" in told[0].what
@@ -353,17 +463,30 @@ def queue(name: str, *, quota: str, **status: str) -> queues.Queue:
 
 def test_a_queue_that_waits_below_its_quota_behind_pods_that_stay_put_is_named() -> None:
     labels = {"dovetail.dev/queue": "a"}
-    bare = struct(pods.Pod, {"metadata": {"name": "x", "namespace": "t", "labels": labels}, "spec": {"nodeName": "n0"}})
+    bare = struct(
+        pods.Pod,
+        {"metadata": {"name": "x", "namespace": "t", "labels": labels}, "spec": {"nodeName": "n0"}},
+    )
     waits = queue("b", quota="4", charged="1", requested="3")
     holds = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="6")
     found = [
-        one for one in judge.report(healthy(queues=(waits, holds), pods=(bare,))).findings if one.check == "queues"
+        one
+        for one in checkup.report(healthy(queues=(waits, holds), pods=(bare,))).findings
+        if one.check == "queues"
     ]
     assert [one.what for one in found] == [
-        "queue b waits with 1 of its quota of 4 gpu: queue a holds 7, 6 of it in work that cannot be made to yield"
+        "queue b waits with 1 of its quota of 4 gpu: queue a holds 7, 6 of it in work that cannot be evicted"
     ]
-    assert found[0].where == "pods that nothing makes again: t/x"
+    assert found[0].where == "pods that no controller would recreate: t/x"
     gives_back = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="4")
-    assert not [one for one in judge.report(healthy(queues=(waits, gives_back))).findings if one.check == "queues"]
+    assert not [
+        one
+        for one in checkup.report(healthy(queues=(waits, gives_back))).findings
+        if one.check == "queues"
+    ]
     content = queue("b", quota="4", charged="1", requested="1")
-    assert not [one for one in judge.report(healthy(queues=(content, holds))).findings if one.check == "queues"]
+    assert not [
+        one
+        for one in checkup.report(healthy(queues=(content, holds))).findings
+        if one.check == "queues"
+    ]

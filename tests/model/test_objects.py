@@ -14,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail import errors
-from dovetail.model import claims, classes, meta, nodes, objects, pods, quantity, slices, trees
+from dovetail.kubetypes import codec, meta, untyped
+from dovetail.kubetypes.core import nodes, pods
+from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.quantity import quantity
 from tests.support import shared
 
 NEW_FIELD = {"of": ["a", {"later": "version"}], "count": 7}
@@ -78,7 +81,9 @@ def same(left: Any, right: Any) -> bool:
     if left == right and type(left) is type(right):
         return True
     if isinstance(left, str | int | float) and isinstance(right, str | int | float):
-        return quantity.is_quantity(str(left)) and quantity.from_wire(left) == quantity.from_wire(right)
+        return quantity.is_quantity(str(left)) and quantity.from_wire(left) == quantity.from_wire(
+            right
+        )
     return False
 
 
@@ -93,7 +98,9 @@ def with_new_fields(tree: Any, kind: type[msgspec.Struct]) -> Any:
         if isinstance(value, list):
             result[field.encode_name] = [with_new_fields(item, inner) for item in value]
         elif _is_map(field.type):
-            result[field.encode_name] = {key: with_new_fields(item, inner) for key, item in value.items()}
+            result[field.encode_name] = {
+                key: with_new_fields(item, inner) for key, item in value.items()
+            }
         else:
             result[field.encode_name] = with_new_fields(value, inner)
     result["fromTheFuture"] = NEW_FIELD
@@ -119,12 +126,12 @@ def test_every_recorded_object_decodes_and_comes_back() -> None:
         tree = typed(recorded)
         if tree is None:
             continue
-        stored = objects.decode(tree)
-        assert not isinstance(stored.struct, objects.Generic)
-        assert json.loads(objects.encode(stored)) == tree
-        rewritten = objects.replace(stored, stored.struct)
+        stored = codec.decode(tree)
+        assert not isinstance(stored.struct, codec.Generic)
+        assert json.loads(codec.encode(stored)) == tree
+        rewritten = codec.replace(stored, stored.struct)
         assert same(rewritten.tree, tree), (tree, rewritten.tree)
-        assert objects.decode(rewritten.document).struct == stored.struct
+        assert codec.decode(rewritten.document).struct == stored.struct
         seen += 1
     assert seen > 5000
 
@@ -133,14 +140,14 @@ def test_fields_of_a_later_version_survive_at_every_depth() -> None:
     seen = 0
     for vector in shared.document("conformance/dra/validation.json.gz", now=NOW)["vectors"]:
         tree = vector["object"]
-        kind = objects.KINDS[tree["apiVersion"], tree["kind"]]
+        kind = codec.KINDS[tree["apiVersion"], tree["kind"]]
         if len(json.dumps(tree)) > 4000:
             continue
         future = with_new_fields(tree, kind)
-        stored = objects.decode(future)
-        assert stored.struct == objects.decode(tree).struct
+        stored = codec.decode(future)
+        assert stored.struct == codec.decode(tree).struct
         renamed = msgspec.structs.replace(stored.struct.metadata, labels={"seen": "yes"})
-        changed = objects.replace(stored, msgspec.structs.replace(stored.struct, metadata=renamed))
+        changed = codec.replace(stored, msgspec.structs.replace(stored.struct, metadata=renamed))
         expected = copy.deepcopy(future)
         expected.setdefault("metadata", {})["labels"] = {"seen": "yes"}
         assert same(changed.tree, expected), vector["name"]
@@ -149,37 +156,45 @@ def test_fields_of_a_later_version_survive_at_every_depth() -> None:
 
 
 def test_a_new_field_stays_with_its_device_when_devices_come_and_go() -> None:
-    stored = objects.decode(
-        slice_document(devices=[{"name": "a", "v2": 1}, {"name": "b", "v2": 2}, {"name": "c", "v2": 3}])
+    stored = codec.decode(
+        slice_document(
+            devices=[{"name": "a", "v2": 1}, {"name": "b", "v2": 2}, {"name": "c", "v2": 3}]
+        )
     )
     assert isinstance(stored.struct, slices.ResourceSlice)
     a, _, c = stored.struct.spec.devices
     kept = (slices.Device(name="new"), c, a)
     spec = msgspec.structs.replace(stored.struct.spec, devices=kept)
-    changed = objects.replace(stored, msgspec.structs.replace(stored.struct, spec=spec))
-    assert changed.tree["spec"]["devices"] == [{"name": "new"}, {"name": "c", "v2": 3}, {"name": "a", "v2": 1}]
+    changed = codec.replace(stored, msgspec.structs.replace(stored.struct, spec=spec))
+    assert changed.tree["spec"]["devices"] == [
+        {"name": "new"},
+        {"name": "c", "v2": 3},
+        {"name": "a", "v2": 1},
+    ]
 
 
 def test_a_cleared_field_leaves_the_document() -> None:
-    stored = objects.decode(slice_document(nodeName="n", allNodes=None, devices=[]))
+    stored = codec.decode(slice_document(nodeName="n", allNodes=None, devices=[]))
     assert isinstance(stored.struct, slices.ResourceSlice)
     spec = msgspec.structs.replace(stored.struct.spec, node_name=None, all_nodes=True)
-    changed = objects.replace(stored, msgspec.structs.replace(stored.struct, spec=spec))
+    changed = codec.replace(stored, msgspec.structs.replace(stored.struct, spec=spec))
     assert "nodeName" not in changed.tree["spec"]
     assert changed.tree["spec"]["allNodes"] is True
     assert changed.tree["spec"]["devices"] == []
 
 
 def test_replacing_by_another_kind_is_refused() -> None:
-    stored = objects.decode(slice_document())
+    stored = codec.decode(slice_document())
     with pytest.raises(TypeError, match="ResourceSlice by a Node"):
-        objects.replace(stored, nodes.Node())
+        codec.replace(stored, nodes.Node())
 
 
 def test_null_means_absent_as_in_kubernetes() -> None:
-    tree = slice_document(driver=None, nodeName=None, devices=[{"name": None, "attributes": None}, None])
-    struct = objects.decode(tree).struct
-    assert struct == objects.decode(slice_document(driver="", devices=[{}, {}])).struct
+    tree = slice_document(
+        driver=None, nodeName=None, devices=[{"name": None, "attributes": None}, None]
+    )
+    struct = codec.decode(tree).struct
+    assert struct == codec.decode(slice_document(driver="", devices=[{}, {}])).struct
 
 
 def test_null_inside_driver_parameters_is_the_drivers_business() -> None:
@@ -189,16 +204,16 @@ def test_null_inside_driver_parameters_is_the_drivers_business() -> None:
         "metadata": {"name": "c", "labels": None},
         "spec": {"config": [{"opaque": {"driver": "d", "parameters": {"a": None, "b": [None]}}}]},
     }
-    struct = objects.decode(tree).struct
-    assert isinstance(struct, classes.DeviceClass)
+    struct = codec.decode(tree).struct
+    assert isinstance(struct, device_classes.DeviceClass)
     opaque = struct.spec.config[0].opaque
     assert opaque is not None
     assert json.loads(bytes(opaque.parameters)) == {"a": None, "b": [None]}
 
 
 def test_absent_and_empty_lists_differ_only_when_asked() -> None:
-    absent = objects.decode(slice_document()).struct
-    empty = objects.decode(slice_document(devices=[])).struct
+    absent = codec.decode(slice_document()).struct
+    empty = codec.decode(slice_document(devices=[])).struct
     assert isinstance(absent, slices.ResourceSlice)
     assert isinstance(empty, slices.ResourceSlice)
     assert absent == empty
@@ -213,7 +228,11 @@ def test_absent_and_empty_lists_differ_only_when_asked() -> None:
     [
         ({"driver": 5}, "spec.driver", "expected text, got 5"),
         ({"devices": {}}, "spec.devices", "expected a list, got a mapping"),
-        ({"devices": [{"name": "a", "attributes": []}]}, "spec.devices[0].attributes", "expected a mapping"),
+        (
+            {"devices": [{"name": "a", "attributes": []}]},
+            "spec.devices[0].attributes",
+            "expected a mapping",
+        ),
         ({"allNodes": "yes"}, "spec.allNodes", 'expected true or false, got "yes"'),
         ({"pool": {"generation": 1.5}}, "spec.pool.generation", "expected a whole number, got 1.5"),
         ({"pool": {"generation": 2**63}}, "spec.pool.generation", "from -9223372036854775808 to"),
@@ -231,16 +250,16 @@ def test_absent_and_empty_lists_differ_only_when_asked() -> None:
     ],
 )
 def test_a_wrong_type_is_named_by_its_path(spec: dict[str, Any], path: str, words: str) -> None:
-    with pytest.raises(objects.DecodeError) as caught:
-        objects.decode(slice_document(**spec))
+    with pytest.raises(codec.DecodeError) as caught:
+        codec.decode(slice_document(**spec))
     assert [misfit.path for misfit in caught.value.misfits] == [path]
     assert words in caught.value.misfits[0].message
     assert isinstance(caught.value, errors.InputError)
 
 
 def test_all_wrong_fields_are_named_at_once() -> None:
-    with pytest.raises(objects.DecodeError) as caught:
-        objects.decode(slice_document(driver=1, nodeName=2, devices=[{"name": 3}]))
+    with pytest.raises(codec.DecodeError) as caught:
+        codec.decode(slice_document(driver=1, nodeName=2, devices=[{"name": 3}]))
     assert [misfit.path for misfit in caught.value.misfits] == [
         "spec.driver",
         "spec.nodeName",
@@ -248,15 +267,17 @@ def test_all_wrong_fields_are_named_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("document", [b"", b"[]", b"5", b"{", b'{"kind": "Node"}', b'{"apiVersion": "v1"}', b"\xff"])
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b"5", b"{", b'{"kind": "Node"}', b'{"apiVersion": "v1"}', b"\xff"]
+)
 def test_what_is_no_object_is_refused(document: bytes) -> None:
-    with pytest.raises(objects.DecodeError):
-        objects.decode(document)
+    with pytest.raises(codec.DecodeError):
+        codec.decode(document)
 
 
 def test_endless_nesting_ends_in_an_error() -> None:
-    with pytest.raises(objects.DecodeError):
-        objects.decode(b'{"apiVersion":"v1","kind":"Node","spec":' + b'{"a":' * 100_000)
+    with pytest.raises(codec.DecodeError):
+        codec.decode(b'{"apiVersion":"v1","kind":"Node","spec":' + b'{"a":' * 100_000)
 
 
 def test_quantities_come_as_text_or_number() -> None:
@@ -266,7 +287,7 @@ def test_quantities_come_as_text_or_number() -> None:
         "metadata": {"name": "n"},
         "status": {"allocatable": {"cpu": 8, "memory": "1024Mi", "x/y": 0.5, "pods": "110"}},
     }
-    node = objects.decode(tree).struct
+    node = codec.decode(tree).struct
     assert isinstance(node, nodes.Node)
     amounts = {name: str(amount) for name, amount in node.status.allocatable.items()}
     assert amounts == {"cpu": "8", "memory": "1Gi", "x/y": "500m", "pods": "110"}
@@ -285,29 +306,44 @@ def test_the_scheduling_side_of_a_pod_is_read_and_the_rest_kept() -> None:
                     "image": "i",
                     "env": [{"name": "A", "value": "b"}],
                     "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"}],
-                    "resources": {"limits": {"nvidia.com/gpu": 1}, "claims": [{"name": "gpu", "request": "a"}]},
+                    "resources": {
+                        "limits": {"nvidia.com/gpu": 1},
+                        "claims": [{"name": "gpu", "request": "a"}],
+                    },
                 }
             ],
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
             "schedulingGroup": {"podGroupName": "g"},
-            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}],
-            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}},
+            "volumes": [
+                {"name": "v", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "e", "emptyDir": {}},
+            ],
+            "affinity": {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]
+                }
+            },
         },
-        "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}], "podIP": "10.1.1.1"},
+        "status": {
+            "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}],
+            "podIP": "10.1.1.1",
+        },
     }
-    stored = objects.decode(tree)
+    stored = codec.decode(tree)
     pod = stored.struct
     assert isinstance(pod, pods.Pod)
     assert pod.spec.init_containers[0].restart_policy == "Always"
     assert pod.spec.containers[0].ports[0].host_ip == "10.0.0.1"
-    assert pod.spec.containers[0].resources.claims == (pods.ContainerClaim(name="gpu", request="a"),)
+    assert pod.spec.containers[0].resources.claims == (
+        pods.ContainerClaim(name="gpu", request="a"),
+    )
     assert pod.spec.scheduling_group == pods.PodSchedulingGroup(pod_group_name="g")
     assert pod.spec.affinity is not None
     assert pod.spec.affinity.pod_anti_affinity is not None
     bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="b12"))
     tree["spec"]["nodeName"] = "b12"  # type: ignore[index]
-    assert same(objects.replace(stored, bound).tree, tree)
-    assert trees.misfits(pods.Pod, tree) == []
+    assert same(codec.replace(stored, bound).tree, tree)
+    assert untyped.misfits(pods.Pod, tree) == []
 
 
 def test_alpha_fields_of_1_37_are_modelled() -> None:
@@ -324,7 +360,11 @@ def test_alpha_fields_of_1_37_are_modelled() -> None:
                     "v": {"versions": ["1.0.0"]},
                 },
                 "consumesCounters": [
-                    {"counterSet": "c", "counters": {"x": {"value": "1"}}, "compatibilityGroups": ["g"]}
+                    {
+                        "counterSet": "c",
+                        "counters": {"x": {"value": "1"}},
+                        "compatibilityGroups": ["g"],
+                    }
                 ],
                 "nodeAllocatableResources": {
                     "cpu": {
@@ -336,10 +376,11 @@ def test_alpha_fields_of_1_37_are_modelled() -> None:
             }
         ],
     )
-    assert trees.misfits(slices.ResourceSlice, tree) == []
-    struct = objects.decode(tree).struct
+    assert untyped.misfits(slices.ResourceSlice, tree) == []
+    struct = codec.decode(tree).struct
     assert same(
-        objects.tree_of(struct), {**tree, "spec": {**tree["spec"], "pool": {"name": "n", "resourceSliceCount": 1}}}
+        codec.tree_of(struct),
+        {**tree, "spec": {**tree["spec"], "pool": {"name": "n", "resourceSliceCount": 1}}},
     )
 
 
@@ -350,19 +391,35 @@ def test_lists_of_objects_expand() -> None:
         "metadata": {"resourceVersion": "5"},
         "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
     }
-    mixed = {"apiVersion": "v1", "kind": "List", "items": [typed_list, {"apiVersion": "v1", "kind": "Node"}]}
-    found = objects.decode_all(mixed)
-    assert [type(stored.struct) for stored in found] == [claims.ResourceClaim, claims.ResourceClaim, nodes.Node]
-    assert [objects.subject_of(stored.struct) for stored in found][:2] == ["ResourceClaim a", "ResourceClaim b"]
-    assert objects.decode_all({"apiVersion": "v1", "kind": "List", "items": None}) == ()
+    mixed = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [typed_list, {"apiVersion": "v1", "kind": "Node"}],
+    }
+    found = codec.decode_all(mixed)
+    assert [type(stored.struct) for stored in found] == [
+        claims.ResourceClaim,
+        claims.ResourceClaim,
+        nodes.Node,
+    ]
+    assert [codec.subject_of(stored.struct) for stored in found][:2] == [
+        "ResourceClaim a",
+        "ResourceClaim b",
+    ]
+    assert codec.decode_all({"apiVersion": "v1", "kind": "List", "items": None}) == ()
 
 
 def test_unknown_kinds_are_kept_whole() -> None:
-    tree = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}}
-    stored = objects.decode(tree)
-    assert isinstance(stored.struct, objects.Generic)
+    tree = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 3},
+    }
+    stored = codec.decode(tree)
+    assert isinstance(stored.struct, codec.Generic)
     renamed = msgspec.structs.replace(stored.struct.metadata, name="e")
-    changed = objects.replace(stored, msgspec.structs.replace(stored.struct, metadata=renamed))
+    changed = codec.replace(stored, msgspec.structs.replace(stored.struct, metadata=renamed))
     assert changed.tree == tree | {"metadata": {"name": "e"}}
 
 
@@ -374,12 +431,18 @@ values = st.one_of(
 )
 
 
-@given(st.lists(st.dictionaries(names, values, max_size=4), max_size=4), st.dictionaries(names, st.integers()))
-def test_any_devices_come_back_as_they_were(attributes: list[dict[str, Any]], extra: dict[str, int]) -> None:
+@given(
+    st.lists(st.dictionaries(names, values, max_size=4), max_size=4),
+    st.dictionaries(names, st.integers()),
+)
+def test_any_devices_come_back_as_they_were(
+    attributes: list[dict[str, Any]], extra: dict[str, int]
+) -> None:
     devices = [
-        {"name": f"d{index}", "attributes": given} | {f"x{key}": value for key, value in extra.items()}
+        {"name": f"d{index}", "attributes": given}
+        | {f"x{key}": value for key, value in extra.items()}
         for index, given in enumerate(attributes)
     ]
     tree = slice_document(devices=devices)
-    stored = objects.decode(tree)
-    assert objects.replace(stored, stored.struct).tree == tree
+    stored = codec.decode(tree)
+    assert codec.replace(stored, stored.struct).tree == tree

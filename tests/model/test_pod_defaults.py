@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import objects, pods
-from dovetail.model.validation import defaults
+from dovetail.admission import defaults
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
 
 
 def pod(**term: Any) -> pods.Pod:
@@ -13,7 +14,9 @@ def pod(**term: Any) -> pods.Pod:
     side = {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}
     spec = {"containers": [], "affinity": {"podAffinity": side}}
     metadata = {"name": "p", "labels": {"app": "web", "rev": "2"}}
-    found = objects.decode({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).struct
+    found = codec.decode(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    ).struct
     assert isinstance(found, pods.Pod)
     return found
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.model import meta, nodes, pools, quantity
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import nodes
+from dovetail.model import node_pools
+from dovetail.quantity import quantity
 
 
 def node(labels: dict[str, str], *, provider_id: str = "", **allocatable: str) -> nodes.Node:
-    amounts = {name.replace("_", "/"): quantity.parse(amount) for name, amount in allocatable.items()}
+    amounts = {
+        name.replace("_", "/"): quantity.parse(amount) for name, amount in allocatable.items()
+    }
     return nodes.Node(
         metadata=meta.ObjectMeta(name="n", labels=labels),
         spec=nodes.NodeSpec(provider_id=provider_id),
@@ -39,12 +44,30 @@ KARPENTER = {
     ("labels", "name", "provider", "is_spot", "accelerator"),
     [
         (AKS, "gpunp", "aks", True, "nvidia"),
-        (AKS | {"kubernetes.azure.com/scalesetpriority": "regular"}, "gpunp", "aks", False, "nvidia"),
+        (
+            AKS | {"kubernetes.azure.com/scalesetpriority": "regular"},
+            "gpunp",
+            "aks",
+            False,
+            "nvidia",
+        ),
         ({"agentpool": "old", "accelerator": "nvidia"}, "old", "aks", False, "nvidia"),
         (GKE, "h100", "gke", True, "nvidia-h100-80gb"),
         ({**GKE, "cloud.google.com/gke-spot": "false"}, "h100", "gke", False, "nvidia-h100-80gb"),
-        ({"cloud.google.com/gke-nodepool": "p", "cloud.google.com/gke-provisioning": "spot"}, "p", "gke", True, ""),
-        ({"cloud.google.com/gke-nodepool": "p", "cloud.google.com/gke-preemptible": "true"}, "p", "gke", True, ""),
+        (
+            {"cloud.google.com/gke-nodepool": "p", "cloud.google.com/gke-provisioning": "spot"},
+            "p",
+            "gke",
+            True,
+            "",
+        ),
+        (
+            {"cloud.google.com/gke-nodepool": "p", "cloud.google.com/gke-preemptible": "true"},
+            "p",
+            "gke",
+            True,
+            "",
+        ),
         (EKS, "p5", "eks", True, ""),
         (EKS | {"eks.amazonaws.com/capacityType": "ON_DEMAND"}, "p5", "eks", False, ""),
         ({"alpha.eksctl.io/nodegroup-name": "g"}, "g", "eks", False, ""),
@@ -67,23 +90,36 @@ KARPENTER = {
 def test_each_cloud_names_its_pools_in_its_own_way(
     labels: dict[str, str], name: str, provider: str, is_spot: bool, accelerator: str
 ) -> None:
-    found = pools.of(node(labels))
-    assert (found.name, found.provider, found.is_spot, found.accelerator) == (name, provider, is_spot, accelerator)
-    assert pools.name_of(node(labels)) == name
+    found = node_pools.pool_of(node(labels))
+    assert (found.name, found.provider, found.is_spot, found.accelerator) == (
+        name,
+        provider,
+        is_spot,
+        accelerator,
+    )
+    assert node_pools.name_of(node(labels)) == name
     if name:
         assert labels[found.label] == name
 
 
 @pytest.mark.parametrize(
     ("provider_id", "provider"),
-    [("aws:///us-east-1a/i-0", "eks"), ("azure:///subscriptions/x", "aks"), ("gce://p/z/n", "gke"), ("kind://x", "")],
+    [
+        ("aws:///us-east-1a/i-0", "eks"),
+        ("azure:///subscriptions/x", "aks"),
+        ("gce://p/z/n", "gke"),
+        ("kind://x", ""),
+    ],
 )
 def test_the_provider_id_tells_where_labels_do_not(provider_id: str, provider: str) -> None:
-    assert pools.of(node({}, provider_id=provider_id)).provider == provider
+    assert node_pools.pool_of(node({}, provider_id=provider_id)).provider == provider
 
 
 def discovered(**labels: str) -> dict[str, str]:
-    return {f"nvidia.com/{name.replace('__', '-').replace('_', '.')}": value for name, value in labels.items()}
+    return {
+        f"nvidia.com/{name.replace('__', '-').replace('_', '.')}": value
+        for name, value in labels.items()
+    }
 
 
 WHOLE = discovered(
@@ -102,7 +138,10 @@ WHOLE = discovered(
         (
             WHOLE
             | discovered(
-                gpu_product="NVIDIA-L4-SHARED", gpu_count="1", gpu_replicas="4", gpu_sharing__strategy="time-slicing"
+                gpu_product="NVIDIA-L4-SHARED",
+                gpu_count="1",
+                gpu_replicas="4",
+                gpu_sharing__strategy="time-slicing",
             ),
             "1 x L4 (time-slicing x 4)",
         ),
@@ -111,7 +150,11 @@ WHOLE = discovered(
             "8 x H100-80GB-HBM3 (mps x 10)",
         ),
         (
-            discovered(gpu_product="NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", gpu_count="56", mig_strategy="single"),
+            discovered(
+                gpu_product="NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+                gpu_count="56",
+                mig_strategy="single",
+            ),
             "A100-SXM4-40GB (1g.5gb x 56)",
         ),
         (
@@ -132,25 +175,25 @@ WHOLE = discovered(
     ],
 )
 def test_what_is_offered_is_said_in_one_line(labels: dict[str, str], offer: str) -> None:
-    found = pools.of(node(labels))
+    found = node_pools.pool_of(node(labels))
     assert found.offer == offer
     assert found.has_gpus is bool(offer)
 
 
 def test_a_strategy_counts_only_where_there_are_partitions() -> None:
-    assert pools.of(node(WHOLE)).mig_strategy == ""
+    assert node_pools.pool_of(node(WHOLE)).mig_strategy == ""
     mixed = discovered(mig_strategy="mixed") | {"nvidia.com/mig-7g.80gb.count": "1"}
-    assert pools.of(node(mixed)).mig_strategy == "mixed"
+    assert node_pools.pool_of(node(mixed)).mig_strategy == "mixed"
 
 
 @pytest.mark.parametrize("text", ["", "-1", "many", "9" * 40, "\u0661"])
 def test_a_label_that_is_no_number_counts_nothing(text: str) -> None:
-    assert pools.of(node(discovered(gpu_count=text))).gpu_count == 0
+    assert node_pools.pool_of(node(discovered(gpu_count=text))).gpu_count == 0
 
 
 def test_what_a_device_plugin_counts_is_told_from_other_resources() -> None:
     found = node({}, nvidia_com="0")
-    assert pools.plugin_gpus(found) == {}
+    assert node_pools.plugin_gpus(found) == {}
     amounts = {
         "cpu": "8",
         "nvidia.com/gpu": "8",
@@ -158,5 +201,10 @@ def test_what_a_device_plugin_counts_is_told_from_other_resources() -> None:
         "nvidia.com/gpu.shared": "0",
         "example.com/gpu": "1",
     }
-    status = nodes.NodeStatus(allocatable={name: quantity.parse(amount) for name, amount in amounts.items()})
-    assert pools.plugin_gpus(nodes.Node(status=status)) == {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 7}
+    status = nodes.NodeStatus(
+        allocatable={name: quantity.parse(amount) for name, amount in amounts.items()}
+    )
+    assert node_pools.plugin_gpus(nodes.Node(status=status)) == {
+        "nvidia.com/gpu": 8,
+        "nvidia.com/mig-1g.10gb": 7,
+    }

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import capacity, quantity, selectors
+from dovetail.kubetypes import node_selectors
+from dovetail.kubetypes.resource import capacity
+from dovetail.quantity import quantity
 from tests.support import shared
 
 quantities = st.integers(0, 5000).map(quantity.Quantity.from_milli)
@@ -30,10 +32,14 @@ def capacities_of(raw: Any) -> dict[str, capacity.DeviceCapacity]:
 
 
 def has(value: str, **policy: Any) -> dict[str, capacity.DeviceCapacity]:
-    return capacities_of({"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}})
+    return capacities_of(
+        {"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}}
+    )
 
 
-def share(device: dict[str, capacity.DeviceCapacity], asked: str | None = None, **others: Any) -> str | None:
+def share(
+    device: dict[str, capacity.DeviceCapacity], asked: str | None = None, **others: Any
+) -> str | None:
     requests = {"memory": quantity.parse(asked)} if asked else {}
     taken = capacity.share_of(device, requests, **{"fractional": True, **others})
     return None if taken is None else str(taken["memory"])
@@ -45,8 +51,8 @@ def upstream_paths(message: str) -> set[str]:
     return {re.sub(r"(values\[\d+\])\[[^\]]+\]$", r"\1", path) for path in found}
 
 
-def selector(*terms: dict[str, Any]) -> selectors.NodeSelector:
-    return msgspec.convert({"nodeSelectorTerms": list(terms)}, selectors.NodeSelector)
+def selector(*terms: dict[str, Any]) -> node_selectors.NodeSelector:
+    return msgspec.convert({"nodeSelectorTerms": list(terms)}, node_selectors.NodeSelector)
 
 
 def label_test(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -61,7 +67,10 @@ def test_every_recorded_capacity_share_agrees() -> None:
     rows = recorded("capacity")
     assert len(rows) == 400
     for row in rows:
-        given_ = {"in_use": amounts(row, "alreadyConsumed"), "fractional": row["fractionalCapacityRange"]}
+        given_ = {
+            "in_use": amounts(row, "alreadyConsumed"),
+            "fractional": row["fractionalCapacityRange"],
+        }
         device, requests = capacities_of(row["capacity"]), amounts(row, "requests")
         if "error" in row:
             with pytest.raises(capacity.CapacityError):
@@ -77,23 +86,26 @@ def test_every_recorded_toleration_agrees() -> None:
     rows = recorded("tolerations")
     assert len(rows) == 216
     for row in rows:
-        toleration = msgspec.convert(row["toleration"], selectors.DeviceToleration)
-        taint = msgspec.convert(row["taint"], selectors.DeviceTaint)
-        assert selectors.tolerates(toleration, taint) == row["tolerates"], row
+        toleration = msgspec.convert(row["toleration"], node_selectors.DeviceToleration)
+        taint = msgspec.convert(row["taint"], node_selectors.DeviceTaint)
+        assert node_selectors.tolerates(toleration, taint) == row["tolerates"], row
 
 
 def test_every_recorded_node_selector_agrees() -> None:
     rows = recorded("nodeSelectors")
     assert len(rows) == 150
     for row in rows:
-        chosen = msgspec.convert(row["nodeSelector"], selectors.NodeSelector)
+        chosen = msgspec.convert(row["nodeSelector"], node_selectors.NodeSelector)
         if "error" in row:
-            with pytest.raises(selectors.SelectorError) as refused:
-                selectors.picks_node(chosen, row["labels"], node_name=row["nodeName"])
+            with pytest.raises(node_selectors.SelectorError) as refused:
+                node_selectors.picks_node(chosen, row["labels"], node_name=row["nodeName"])
             paths = {problem.split(": ")[0] for problem in refused.value.problems}
             assert paths == upstream_paths(row["error"]), row
         else:
-            assert selectors.picks_node(chosen, row["labels"], node_name=row["nodeName"]) == row["matches"], row
+            assert (
+                node_selectors.picks_node(chosen, row["labels"], node_name=row["nodeName"])
+                == row["matches"]
+            ), row
 
 
 def test_nothing_asked_takes_the_default_or_everything() -> None:
@@ -113,7 +125,12 @@ def test_a_request_is_rounded_up_to_what_the_policy_sells() -> None:
         None,
     ]
     listed = has("80Gi", default="10Gi", validValues=["10Gi", "20Gi"])
-    assert [share(listed, asked) for asked in ("1", "10Gi", "11Gi", "21Gi")] == ["10Gi", "10Gi", "20Gi", None]
+    assert [share(listed, asked) for asked in ("1", "10Gi", "11Gi", "21Gi")] == [
+        "10Gi",
+        "10Gi",
+        "20Gi",
+        None,
+    ]
 
 
 def test_fractions_are_counted_only_behind_the_gate() -> None:
@@ -164,16 +181,20 @@ def test_shares_never_add_up_to_more_than_the_device_has(
     device = {"memory": capacity.DeviceCapacity(value=value)}
     held = quantity.ZERO
     for amount in asked:
-        taken = capacity.share_of(device, {"memory": amount}, in_use={"memory": held}, fractional=True)
+        taken = capacity.share_of(
+            device, {"memory": amount}, in_use={"memory": held}, fractional=True
+        )
         assert (taken is None) == (held.add(amount) > value)
         held = held.add(taken["memory"]) if taken else held
     assert held <= value
 
 
 def test_a_selector_without_terms_or_with_empty_terms_picks_nothing() -> None:
-    assert not selectors.picks_node(selector(), {"a": "b"}, node_name="n")
-    assert not selectors.picks_node(selector({}), {"a": "b"}, node_name="n")
-    assert selectors.picks_node(selector({}, label_test("a", "Exists")), {"a": "b"}, node_name="n")
+    assert not node_selectors.picks_node(selector(), {"a": "b"}, node_name="n")
+    assert not node_selectors.picks_node(selector({}), {"a": "b"}, node_name="n")
+    assert node_selectors.picks_node(
+        selector({}, label_test("a", "Exists")), {"a": "b"}, node_name="n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,17 +216,26 @@ def test_a_selector_without_terms_or_with_empty_terms_picks_nothing() -> None:
         ("Gt", ("8",), None, False),
     ],
 )
-def test_label_operators(operator: str, values: tuple[str, ...], label: str | None, picked: bool) -> None:
+def test_label_operators(
+    operator: str, values: tuple[str, ...], label: str | None, picked: bool
+) -> None:
     labels = {} if label is None else {"k": label}
-    assert selectors.picks_node(selector(label_test("k", operator, *values)), labels, node_name="n") == picked
+    assert (
+        node_selectors.picks_node(
+            selector(label_test("k", operator, *values)), labels, node_name="n"
+        )
+        == picked
+    )
 
 
 def test_fields_know_only_the_name_and_a_nameless_node_skips_them() -> None:
-    assert selectors.picks_node(selector(name_test("In", "n")), {}, node_name="n")
-    assert not selectors.picks_node(selector(name_test("In", "m")), {}, node_name="n")
-    assert selectors.picks_node(selector(name_test("In", "m")), {}, node_name="")
-    assert selectors.picks_node(selector(name_test("In", "", key="spec.x")), {}, node_name="n")
-    assert selectors.picks_node(selector(name_test("NotIn", "n", key="spec.x")), {}, node_name="n")
+    assert node_selectors.picks_node(selector(name_test("In", "n")), {}, node_name="n")
+    assert not node_selectors.picks_node(selector(name_test("In", "m")), {}, node_name="n")
+    assert node_selectors.picks_node(selector(name_test("In", "m")), {}, node_name="")
+    assert node_selectors.picks_node(selector(name_test("In", "", key="spec.x")), {}, node_name="n")
+    assert node_selectors.picks_node(
+        selector(name_test("NotIn", "n", key="spec.x")), {}, node_name="n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,28 +255,36 @@ def test_fields_know_only_the_name_and_a_nameless_node_skips_them() -> None:
         (name_test("In", "a", "b"), "nodeSelectorTerms[0].matchFields[0].values"),
     ],
 )
-def test_a_malformed_term_is_named_even_beside_one_that_holds(term: dict[str, Any], path: str) -> None:
+def test_a_malformed_term_is_named_even_beside_one_that_holds(
+    term: dict[str, Any], path: str
+) -> None:
     both = selector(term, label_test("zone", "Exists"))
-    with pytest.raises(selectors.SelectorError) as refused:
-        selectors.picks_node(both, {"zone": "a"}, node_name="n")
+    with pytest.raises(node_selectors.SelectorError) as refused:
+        node_selectors.picks_node(both, {"zone": "a"}, node_name="n")
     assert refused.value.problems[0].startswith(path + ":")
-    assert selectors.picks_node_leniently(both, {"zone": "a"}, node_name="n")
-    with pytest.raises(selectors.SelectorError):
-        selectors.picks_node_leniently(both, {}, node_name="n")
+    assert node_selectors.picks_node_leniently(both, {"zone": "a"}, node_name="n")
+    with pytest.raises(node_selectors.SelectorError):
+        node_selectors.picks_node_leniently(both, {}, node_name="n")
 
 
 @given(st.text("0123456789+-_ ", max_size=25))
 def test_integers_in_labels_are_read_as_go_reads_them(text: str) -> None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_int64 = digits.isdigit() and -(1 << 63) <= int(text) < 1 << 63
-    above = selectors.picks_node(selector(label_test("k", "Gt", "5")), {"k": text}, node_name="n")
-    below = selectors.picks_node(selector(label_test("k", "Lt", "6")), {"k": text}, node_name="n")
+    above = node_selectors.picks_node(
+        selector(label_test("k", "Gt", "5")), {"k": text}, node_name="n"
+    )
+    below = node_selectors.picks_node(
+        selector(label_test("k", "Lt", "6")), {"k": text}, node_name="n"
+    )
     assert (above or below) == is_int64
     assert above == (is_int64 and int(text) > 5)
 
 
 def test_absent_fields_stay_absent_on_the_wire() -> None:
     raw = b'{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}]}'
-    assert msgspec.json.encode(msgspec.json.decode(raw, type=selectors.NodeSelector)) == raw
+    assert msgspec.json.encode(msgspec.json.decode(raw, type=node_selectors.NodeSelector)) == raw
     raw = b'{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":0}'
-    assert msgspec.json.encode(msgspec.json.decode(raw, type=selectors.DeviceToleration)) == raw
+    assert (
+        msgspec.json.encode(msgspec.json.decode(raw, type=node_selectors.DeviceToleration)) == raw
+    )

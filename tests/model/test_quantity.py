@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail import errors
-from dovetail.model import quantity, quantity_text
+from dovetail.quantity import quantity, quantity_text
 from tests.support import shared
 
 INT64_MAX = (1 << 63) - 1
@@ -61,7 +61,11 @@ def is_printed_wrongly_upstream(q: quantity.Quantity) -> bool:
     """Upstream has no suffix beyond E, and its binary suffixes read back as the cap beyond int64."""
     if q.format is quantity.Format.BINARY_SI and abs(q.nanos) > CAPPED:
         return True
-    return q.nanos != 0 and q.nanos % SEPTILLION == 0 and q.format is not quantity.Format.DECIMAL_EXPONENT
+    return (
+        q.nanos != 0
+        and q.nanos % SEPTILLION == 0
+        and q.format is not quantity.Format.DECIMAL_EXPONENT
+    )
 
 
 def upstream_reads_without_wrapping(q: quantity.Quantity, exact: int) -> bool:
@@ -82,11 +86,15 @@ def test_every_recorded_reading_agrees() -> None:
         assert Fraction(q.nanos, quantity_text.NANOS) == Fraction(row["exactDecimal"]), row
         assert (q.format, q.sign) == (row["format"], row["sign"]), row
         number = q.as_int64()
-        assert (number is not None) == row["asInt64Ok"] == row["celIsInteger"] == q.is_integer(), row
+        assert (number is not None) == row["asInt64Ok"] == row["celIsInteger"] == q.is_integer(), (
+            row
+        )
         assert number == (int(row["asInt64"]) if row["asInt64Ok"] else None), row
         assert ("celAsIntegerError" in row) == (number is None), row
         assert row.get("celAsInteger", str(number)) == str(number), row
-        assert q.approx_float() == float(row["approxFloat"]) == float(row["celAsApproximateFloat"]), row
+        assert (
+            q.approx_float() == float(row["approxFloat"]) == float(row["celAsApproximateFloat"])
+        ), row
 
 
 def test_every_recorded_integer_read_agrees_where_upstream_does_not_wrap() -> None:
@@ -163,7 +171,12 @@ def test_a_quantity_never_changes_and_survives_pickling() -> None:
     with pytest.raises(AttributeError):
         del q.nanos
     again = pickle.loads(pickle.dumps(q))
-    assert (again, again.text, again.is_big, again.approx_float()) == (q, q.text, q.is_big, q.approx_float())
+    assert (again, again.text, again.is_big, again.approx_float()) == (
+        q,
+        q.text,
+        q.is_big,
+        q.approx_float(),
+    )
 
 
 def test_integers_beyond_int64_are_kept_exactly() -> None:
@@ -173,14 +186,24 @@ def test_integers_beyond_int64_are_kept_exactly() -> None:
     assert quantity.Quantity.from_int(INT64_MAX).add(1).as_int64() is None
 
 
-@pytest.mark.parametrize("text", ["Ei", "-Pi", ".Ei", "e-20", "1e", "1 ", "1\n", "٣", "1Gi ", "", "1e1025"])
+@pytest.mark.parametrize(
+    "text", ["Ei", "-Pi", ".Ei", "e-20", "1e", "1 ", "1\n", "٣", "1Gi ", "", "1e1025"]
+)
 def test_what_upstream_or_the_bounds_refuse_is_refused(text: str) -> None:
     with pytest.raises(errors.QuantityError):
         quantity.parse(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["1e2147483648", "1e-2147483648", "1e" + "9" * 900, "9" * 100_000, "1" * 1000 + "x", "." * 1000]
+    "text",
+    [
+        "1e2147483648",
+        "1e-2147483648",
+        "1e" + "9" * 900,
+        "9" * 100_000,
+        "1" * 1000 + "x",
+        "." * 1000,
+    ],
 )
 def test_hostile_texts_are_refused_at_once_with_a_short_message(text: str) -> None:
     with pytest.raises(errors.QuantityError) as refused:
@@ -200,7 +223,10 @@ def test_the_largest_numbers_within_the_bounds_can_be_printed() -> None:
     [
         ("1e1100", 10**1100),
         ("-1e1500", -(10**1500)),
-        ("1e2147483646", 10**quantity_text.MAX_ORDER),  # upstream keeps it as one times a power, at no cost
+        (
+            "1e2147483646",
+            10**quantity_text.MAX_ORDER,
+        ),  # upstream keeps it as one times a power, at no cost
         ("1e4294967296", 1),  # upstream keeps the lower half of an exponent
         ("1e-4294967294", 100),
         ("9" * 5_000, 10**quantity_text.MAX_ORDER),
@@ -216,23 +242,41 @@ def test_what_a_server_stores_beyond_our_bounds_is_clamped(text: str, whole: int
 
 
 def test_what_was_clamped_is_written_as_it_was() -> None:
-    assert [quantity.from_wire(text).text for text in ("1e1100", "9" * 2_000)] == ["1e1100", "9" * 2_000]
+    assert [quantity.from_wire(text).text for text in ("1e1100", "9" * 2_000)] == [
+        "1e1100",
+        "9" * 2_000,
+    ]
 
 
-@pytest.mark.parametrize("text", ["1e-2000", "1e-2147483647", "0." + "0" * 2_000 + "1", "0." + "0" * 2_000 + "1Ki"])
+@pytest.mark.parametrize(
+    "text", ["1e-2000", "1e-2147483647", "0." + "0" * 2_000 + "1", "0." + "0" * 2_000 + "1Ki"]
+)
 def test_less_than_the_smallest_unit_is_one_of_them(text: str) -> None:
     assert quantity.from_wire(text).nanos == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["1e9223372036854775808", "1e" + "9" * 2_000, "1" * 2_000 + "x", "." * 2_000, "e2000", "Ei" * 600, ""]
+    "text",
+    [
+        "1e9223372036854775808",
+        "1e" + "9" * 2_000,
+        "1" * 2_000 + "x",
+        "." * 2_000,
+        "e2000",
+        "Ei" * 600,
+        "",
+    ],
 )
 def test_what_no_server_stores_is_refused_from_the_wire_too(text: str) -> None:
     with pytest.raises(errors.QuantityError):
         quantity.from_wire(text)
 
 
-@given(st.text("0123456789", min_size=1, max_size=30), st.text("0123456789", max_size=30), st.integers(-60, 60))
+@given(
+    st.text("0123456789", min_size=1, max_size=30),
+    st.text("0123456789", max_size=30),
+    st.integers(-60, 60),
+)
 def test_clamping_is_exact_within_the_bounds(whole: str, fraction: str, exponent: int) -> None:
     text = f"{whole}.{fraction}e{exponent}"
     padded = f"{'0' * quantity_text.MAX_TEXT_LENGTH}{text}"
@@ -244,7 +288,9 @@ def test_the_wire_may_carry_text_numbers_or_null() -> None:
         size: quantity.Quantity
 
     def decoded(raw: str) -> quantity.Quantity:
-        return msgspec.json.decode(f'{{"size": {raw}}}', type=Box, dec_hook=quantity.decode_hook).size
+        return msgspec.json.decode(
+            f'{{"size": {raw}}}', type=Box, dec_hook=quantity.decode_hook
+        ).size
 
     assert decoded('" 80Gi "') == quantity.parse("80Gi")
     assert decoded("12") == quantity.parse("12")
@@ -272,7 +318,9 @@ def test_text_reads_back_to_an_equal_quantity(q: quantity.Quantity) -> None:
 
 
 @given(quantities, quantities)
-def test_sums_and_differences_undo_each_other_and_read_back(a: quantity.Quantity, b: quantity.Quantity) -> None:
+def test_sums_and_differences_undo_each_other_and_read_back(
+    a: quantity.Quantity, b: quantity.Quantity
+) -> None:
     assert a.add(b).sub(b) == a == a.sub(b).add(b)
     assert a.add(b) == b.add(a)
     assert quantity.parse(str(a.add(b))) == a.add(b)
@@ -280,7 +328,9 @@ def test_sums_and_differences_undo_each_other_and_read_back(a: quantity.Quantity
 
 
 @given(quantities, quantities)
-def test_the_order_is_total_and_agrees_with_the_exact_value(a: quantity.Quantity, b: quantity.Quantity) -> None:
+def test_the_order_is_total_and_agrees_with_the_exact_value(
+    a: quantity.Quantity, b: quantity.Quantity
+) -> None:
     assert [a < b, a == b, a > b].count(True) == 1
     assert (a <= b, a >= b) == (not a > b, not a < b)
     assert a.compare(b) == -b.compare(a) == a.sub(b).sign

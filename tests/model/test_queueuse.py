@@ -8,14 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import meta, namespaces, objects, queues, queueuse
+from dovetail.kubetypes import codec, meta
+from dovetail.kubetypes.core import namespaces
+from dovetail.kubetypes.custom import queues
+from dovetail.model.queue import queue_access
 
-OWN, KUEUE, KAI = "dovetail.dev/queue", queueuse.KUEUE_LABEL, queueuse.KAI_LABEL
-Verdict = queueuse.Verdict
+OWN, KUEUE, KAI = "dovetail.dev/queue", queue_access.KUEUE_LABEL, queue_access.KAI_LABEL
+Verdict = queue_access.Verdict
 
 
 def queue(name: str, **spec: Any) -> queues.Queue:
-    return objects.decode_struct(queues.Queue, objects.encode_tree({"metadata": {"name": name}, "spec": spec}))
+    return codec.decode_struct(
+        queues.Queue, codec.encode_tree({"metadata": {"name": name}, "spec": spec})
+    )
 
 
 def space(name: str, **labels: str) -> namespaces.Namespace:
@@ -30,19 +35,28 @@ KNOWN = {
     one.metadata.name: one
     for one in (
         queue("research"),
-        queue("vision", parent="research", namespaceSelector=team("vision"), aliases=["see/user", "eyes"]),
+        queue(
+            "vision",
+            parent="research",
+            namespaceSelector=team("vision"),
+            aliases=["see/user", "eyes"],
+        ),
         queue("speech", parent="research", namespaceSelector=team("speech"), aliases=["both"]),
-        queue("speech-night", parent="research", namespaceSelector=team("speech"), aliases=["both"]),
+        queue(
+            "speech-night", parent="research", namespaceSelector=team("speech"), aliases=["both"]
+        ),
         queue("closed", parent="gone", namespaceSelector={}),
         queue("nobody"),
     )
 }
-SPACES = {one.metadata.name: one for one in (space("see", team="vision"), space("hear", team="speech"))}
+SPACES = {
+    one.metadata.name: one for one in (space("see", team="vision"), space("hear", team="speech"))
+}
 
 
-def asked(namespace: str, **labels: str) -> queueuse.Resolved:
+def asked(namespace: str, **labels: str) -> queue_access.Resolved:
     wanted = {{"own": OWN, "kueue": KUEUE, "kai": KAI}[key]: value for key, value in labels.items()}
-    return queueuse.resolve(wanted, namespace, spaces=SPACES, known=KNOWN)
+    return queue_access.resolve(wanted, namespace, spaces=SPACES, all_queues=KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +67,19 @@ def asked(namespace: str, **labels: str) -> queueuse.Resolved:
         ("see", {"kueue": "eyes"}, "vision"),
         ("see", {"kai": "eyes"}, "vision"),
         ("see", {"kai": "vision"}, "vision"),  # a queue answers to its own name
-        ("hear", {"own": "speech-night", "kueue": "user", "kai": "eyes"}, "speech-night"),  # ours outranks theirs
+        (
+            "hear",
+            {"own": "speech-night", "kueue": "user", "kai": "eyes"},
+            "speech-night",
+        ),  # ours outranks theirs
     ],
 )
 def test_a_label_names_the_queue_and_its_selector_opens_it(
     namespace: str, labels: dict[str, str], queue_name: str
 ) -> None:
-    assert asked(namespace, **labels) == queueuse.Resolved(queue_name, named=queue_name)
+    assert asked(namespace, **labels) == queue_access.Resolved(
+        queue_name, requested_queue=queue_name
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,10 +93,30 @@ def test_a_label_names_the_queue_and_its_selector_opens_it(
         ),
         ("hear", {"kueue": "eyes"}, Verdict.REFUSED, "queue vision does not take namespace hear"),
         ("hear", {"kueue": "user"}, Verdict.UNKNOWN, "no queue has the alias hear/user"),
-        ("hear", {"kai": "both"}, Verdict.CLOSED, "queues speech, speech-night all have the alias both"),
-        ("see", {"own": "eyes"}, Verdict.UNKNOWN, "queue eyes (label dovetail.dev/queue) does not exist"),
-        ("see", {"own": "research"}, Verdict.PARENT, "name one of them: speech, speech-night, vision"),
-        ("see", {"own": "closed"}, Verdict.CLOSED, "queue closed is not usable: parent gone does not exist"),
+        (
+            "hear",
+            {"kai": "both"},
+            Verdict.CLOSED,
+            "queues speech, speech-night all have the alias both",
+        ),
+        (
+            "see",
+            {"own": "eyes"},
+            Verdict.UNKNOWN,
+            "queue eyes (label dovetail.dev/queue) does not exist",
+        ),
+        (
+            "see",
+            {"own": "research"},
+            Verdict.PARENT,
+            "name one of them: speech, speech-night, vision",
+        ),
+        (
+            "see",
+            {"own": "closed"},
+            Verdict.CLOSED,
+            "queue closed is not usable: parent gone does not exist",
+        ),
         ("see", {"own": "nobody"}, Verdict.REFUSED, "it has no namespaceSelector"),
     ],
 )
@@ -91,7 +131,7 @@ def test_a_label_alone_opens_nothing_and_every_no_says_what_to_do(
 
 def test_without_a_label_the_only_queue_that_takes_the_namespace_is_used() -> None:
     known = {name: one for name, one in KNOWN.items() if name != "closed"}
-    doors = queueuse.Doors(known, SPACES)
+    doors = queue_access.QueueAccess(known, SPACES)
     assert doors.resolve({}, "see").queue == "vision"
     several = doors.resolve({}, "hear")
     assert several.verdict is Verdict.SEVERAL
@@ -104,20 +144,28 @@ def test_without_a_label_the_only_queue_that_takes_the_namespace_is_used() -> No
 
 
 def test_a_queue_out_of_order_still_counts_so_that_a_repair_moves_no_work() -> None:
-    assert asked("see").verdict is Verdict.SEVERAL  # vision, and the broken one that takes everybody
+    assert (
+        asked("see").verdict is Verdict.SEVERAL
+    )  # vision, and the broken one that takes everybody
 
 
 def test_a_namespace_may_name_its_queue_itself() -> None:
     spaces = {"hear": space("hear", team="speech", **{OWN: "speech-night"})}
-    doors = queueuse.Doors(KNOWN, spaces)
+    doors = queue_access.QueueAccess(KNOWN, spaces)
     assert doors.resolve({}, "hear").queue == "speech-night"
     assert doors.resolve({OWN: "speech"}, "hear").queue == "speech"
-    assert "label dovetail.dev/queue of the namespace" in (queueuse.Doors({}, spaces).resolve({}, "hear").reason)
+    assert "label dovetail.dev/queue of the namespace" in (
+        queue_access.QueueAccess({}, spaces).resolve({}, "hear").reason
+    )
 
 
 def test_a_namespace_is_known_by_its_name_even_before_it_is_seen() -> None:
-    by_name = {"matchExpressions": [{"key": queueuse.NAME_LABEL, "operator": "In", "values": ["train"]}]}
-    doors = queueuse.Doors({"a": queue("a", namespaceSelector=by_name)}, {})
+    by_name = {
+        "matchExpressions": [
+            {"key": queue_access.NAME_LABEL, "operator": "In", "values": ["train"]}
+        ]
+    }
+    doors = queue_access.QueueAccess({"a": queue("a", namespaceSelector=by_name)}, {})
     assert doors.resolve({}, "train").queue == "a"
     assert doors.resolve({OWN: "a"}, "other").reason == (
         "queue a does not take namespace other: its namespaceSelector asks kubernetes.io/metadata.name in (train); "
@@ -126,11 +174,16 @@ def test_a_namespace_is_known_by_its_name_even_before_it_is_seen() -> None:
 
 
 def test_what_an_owner_says_counts_like_the_label() -> None:
-    assert queueuse.Doors(KNOWN, SPACES).resolve({OWN: "speech"}, "see", named="vision").queue == "vision"
+    assert (
+        queue_access.QueueAccess(KNOWN, SPACES)
+        .resolve({OWN: "speech"}, "see", named="vision")
+        .queue
+        == "vision"
+    )
 
 
 def test_refused_work_still_tells_which_queue_it_means() -> None:
-    assert asked("hear", own="vision").named == "vision"
+    assert asked("hear", own="vision").requested_queue == "vision"
 
 
 NAMES = st.sampled_from(["a", "b", "c", "see", "see/b", ""])
@@ -139,7 +192,9 @@ SPECS = st.fixed_dictionaries(
     optional={
         "parent": NAMES,
         "aliases": st.lists(NAMES, max_size=3),
-        "namespaceSelector": st.sampled_from([{}, team("vision"), {"matchExpressions": [{"operator": "Odd"}]}]),
+        "namespaceSelector": st.sampled_from(
+            [{}, team("vision"), {"matchExpressions": [{"operator": "Odd"}]}]
+        ),
     },
 )
 
@@ -153,7 +208,7 @@ def test_any_workload_gets_a_leaf_that_takes_it_or_a_reason(
     specs: dict[str, dict[str, Any]], pod_labels: dict[str, str], namespace: str
 ) -> None:
     known = {name: queue(name, **spec) for name, spec in specs.items()}
-    doors = queueuse.Doors(known, SPACES)
+    doors = queue_access.QueueAccess(known, SPACES)
     found = doors.resolve(pod_labels, namespace)
     assert doors.resolve(pod_labels, namespace) is found
     if found.queue is None:

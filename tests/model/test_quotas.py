@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import claims, objects, quantity, quotas
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import resource_quotas
+from dovetail.kubetypes.resource import claims
+from dovetail.quantity import quantity
 
 CLASS = "gpu.nvidia.com"
 KEY = f"{CLASS}.deviceclass.resource.k8s.io/devices"
@@ -19,14 +22,14 @@ SAID = (
 
 def asked(*requests: dict[str, Any]) -> claims.DeviceClaim:
     tree = {"spec": {"devices": {"requests": list(requests)}}}
-    return objects.decode_struct(claims.ResourceClaim, objects.encode_tree(tree)).spec.devices
+    return codec.decode_struct(claims.ResourceClaim, codec.encode_tree(tree)).spec.devices
 
 
 def test_a_refusal_by_quota_is_told_with_name_used_limit_and_the_next_step() -> None:
-    found = quotas.exceeded(SAID)
+    found = resource_quotas.exceeded(SAID)
     assert found is not None
     assert found.quota == "gpus"
-    assert found.told("a") == (
+    assert found.message_for("a") == (
         "quota gpus of namespace a is used up: 4 of 4 claims used, 1 more asked for; 3 of 4 devices of class "
         "gpu.nvidia.com used, 2 more asked for; ask for less, let something end, or have it raised (kubectl -n a "
         "describe resourcequota gpus)"
@@ -43,11 +46,13 @@ def test_a_refusal_by_quota_is_told_with_name_used_limit_and_the_next_step() -> 
     ],
 )
 def test_other_refusals_are_not_about_quota(text: str) -> None:
-    assert quotas.exceeded(text) is None
+    assert resource_quotas.exceeded(text) is None
 
 
 def test_what_is_no_amount_is_not_shown() -> None:
-    found = quotas.exceeded("exceeded quota: q, requested: a=1,b=$(reboot), used: a=\x1b[2J, limited: a=1")
+    found = resource_quotas.exceeded(
+        "exceeded quota: q, requested: a=1,b=$(reboot), used: a=\x1b[2J, limited: a=1"
+    )
     assert found is not None
     assert [str(one) for one in found.shortages] == ["0 of 1 a used, 1 more asked for"]
 
@@ -56,7 +61,11 @@ def test_what_is_no_amount_is_not_shown() -> None:
     ("key", "words", "is_device"),
     [
         (KEY, "devices of class gpu.nvidia.com", True),
-        ("requests.deviceclass.resource.kubernetes.io/gpu", "devices of class gpu asked for as a resource", True),
+        (
+            "requests.deviceclass.resource.kubernetes.io/gpu",
+            "devices of class gpu asked for as a resource",
+            True,
+        ),
         ("requests.nvidia.com/gpu", "nvidia.com/gpu", True),
         ("count/resourceclaims.resource.k8s.io", "claims", True),
         ("requests.cpu", "requests.cpu", False),
@@ -64,7 +73,10 @@ def test_what_is_no_amount_is_not_shown() -> None:
     ],
 )
 def test_keys_are_known(key: str, words: str, is_device: bool) -> None:
-    assert (quotas.words_of(key), quotas.is_about_devices(key)) == (words, is_device)
+    assert (resource_quotas.words_of(key), resource_quotas.is_about_devices(key)) == (
+        words,
+        is_device,
+    )
 
 
 def test_a_claim_is_charged_as_the_server_charges_it() -> None:
@@ -78,9 +90,9 @@ def test_a_claim_is_charged_as_the_server_charges_it() -> None:
             {"name": "z", "deviceClassName": "mig", "count": 7},
         ],
     }
-    charged = quotas.charge(asked(plain, everything, either))
+    charged = resource_quotas.charge(asked(plain, everything, either))
     assert charged == {
-        quotas.CLAIM_COUNT: 1,
+        resource_quotas.CLAIM_COUNT: 1,
         KEY: 5,
         "nic.deviceclass.resource.k8s.io/devices": 32,
         "mig.deviceclass.resource.k8s.io/devices": 7,
@@ -88,9 +100,12 @@ def test_a_claim_is_charged_as_the_server_charges_it() -> None:
 
 
 def test_shortages_are_the_keys_that_do_not_reach() -> None:
-    status = quotas.ResourceQuotaStatus(
-        hard={KEY: quantity.parse("4"), quotas.CLAIM_COUNT: quantity.parse("9")}, used={KEY: quantity.parse("3")}
+    status = resource_quotas.ResourceQuotaStatus(
+        hard={KEY: quantity.parse("4"), resource_quotas.CLAIM_COUNT: quantity.parse("9")},
+        used={KEY: quantity.parse("3")},
     )
-    quota = quotas.ResourceQuota(status=status)
-    assert quotas.shortages({KEY: 1, quotas.CLAIM_COUNT: 1}, quota) == ()
-    assert quotas.shortages({KEY: 2, "other": 5}, quota) == (quotas.Shortage(KEY, "2", "3", "4"),)
+    quota = resource_quotas.ResourceQuota(status=status)
+    assert resource_quotas.shortages({KEY: 1, resource_quotas.CLAIM_COUNT: 1}, quota) == ()
+    assert resource_quotas.shortages({KEY: 2, "other": 5}, quota) == (
+        resource_quotas.Shortage(KEY, "2", "3", "4"),
+    )

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import claims, gangs, meta, pods, reservations
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.resource import claims
+from dovetail.model import gangs, reservations
 
 TEMPLATE = pods.PodResourceClaim(name="gpu", resource_claim_template_name="t")
 NAMED = pods.PodResourceClaim(name="gpu", resource_claim_name="c")
-GROUP = gangs.Gang(metadata=meta.ObjectMeta(namespace="ml", name="podgroup/pg"), uid="group", claims=(TEMPLATE,))
+GROUP = gangs.Gang(
+    metadata=meta.ObjectMeta(namespace="ml", name="podgroup/pg"), uid="group", claims=(TEMPLATE,)
+)
 USER = claims.ResourceClaimConsumerReference(
     api_group="scheduling.k8s.io", resource="podgroups", name="pg", uid="group"
 )
@@ -21,7 +26,8 @@ def pod(entry: pods.PodResourceClaim = TEMPLATE, *, of: str | None = "pg") -> po
     return pods.Pod(
         metadata=meta.ObjectMeta(namespace="ml", name="p", uid="pod"),
         spec=pods.PodSpec(
-            resource_claims=(entry,), scheduling_group=pods.PodSchedulingGroup(pod_group_name=of) if of else None
+            resource_claims=(entry,),
+            scheduling_group=pods.PodSchedulingGroup(pod_group_name=of) if of else None,
         ),
         status=pods.PodStatus(resource_claim_statuses=made),
     )
@@ -63,15 +69,24 @@ def test_a_reservation_of_the_group_counts_for_its_pods_by_name() -> None:
     assert reservations.reserves(claim(USER), pod())
     assert not reservations.reserves(claim(USER), pod(of="another"))
     assert not reservations.reserves(claim(USER), pod(of=None))
-    stranger = claims.ResourceClaimConsumerReference(api_group="example.com", resource="podgroups", name="pg", uid="x")
+    stranger = claims.ResourceClaimConsumerReference(
+        api_group="example.com", resource="podgroups", name="pg", uid="x"
+    )
     assert not reservations.reserves(claim(stranger), pod())
 
 
 def test_a_claim_is_made_for_a_pod_or_its_group() -> None:
-    native = {"api_version": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "pg", "uid": "group"}
+    native = {
+        "api_version": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "name": "pg",
+        "uid": "group",
+    }
     assert reservations.is_made_for(claim(uid="pod"), pod())
     assert reservations.is_made_for(claim(**native), pod())
     assert not reservations.is_made_for(claim(**native), pod(of="another"))
-    assert not reservations.is_made_for(claim(**(native | {"api_version": "example.com/v1"})), pod())
+    assert not reservations.is_made_for(
+        claim(**(native | {"api_version": "example.com/v1"})), pod()
+    )
     assert not reservations.is_made_for(claim(**(native | {"controller": False})), pod())
     assert not reservations.is_made_for(claim(), pod())

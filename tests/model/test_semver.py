@@ -9,13 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail import errors
-from dovetail.model import semver
+from dovetail.quantity import semver
 from tests.support import shared
 
-identifiers = st.from_regex(r"(0|[1-9][0-9]{0,3}|[0-9]{0,2}[a-zA-Z-][0-9a-zA-Z-]{0,3})", fullmatch=True)
+identifiers = st.from_regex(
+    r"(0|[1-9][0-9]{0,3}|[0-9]{0,2}[a-zA-Z-][0-9a-zA-Z-]{0,3})", fullmatch=True
+)
 numbers = st.integers(0, 12).map(str)
 versions = st.builds(
-    lambda core, pre, build: ".".join(core) + ("-" + ".".join(pre)) * bool(pre) + ("+" + ".".join(build)) * bool(build),
+    lambda core, pre, build: (
+        ".".join(core) + ("-" + ".".join(pre)) * bool(pre) + ("+" + ".".join(build)) * bool(build)
+    ),
     st.tuples(numbers, numbers, numbers),
     st.lists(identifiers, max_size=3),
     st.lists(identifiers, max_size=2),
@@ -49,7 +53,11 @@ def test_every_recorded_version_has_the_recorded_parts() -> None:
         if row["celIsSemverNormalized"]:
             version = semver.parse(row["input"], normalize=True)
             parts = [as_cel_int(part) for part in (version.major, version.minor, version.patch)]
-            assert parts == [row["normalizedMajor"], row["normalizedMinor"], row["normalizedPatch"]], row
+            assert parts == [
+                row["normalizedMajor"],
+                row["normalizedMinor"],
+                row["normalizedPatch"],
+            ], row
             compared += 1
     assert compared > 100
 
@@ -60,7 +68,11 @@ def test_every_recorded_pair_is_ordered_as_upstream_says() -> None:
     for row in pairs:
         a, b = semver.parse(row["a"]), semver.parse(row["b"])
         assert a.compare(b) == row["compareTo"], row
-        assert (a < b, a > b, a == b) == (row["isLessThan"], row["isGreaterThan"], row["celEqual"]), row
+        assert (a < b, a > b, a == b) == (
+            row["isLessThan"],
+            row["isGreaterThan"],
+            row["celEqual"],
+        ), row
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,9 @@ def test_what_even_normalising_cannot_save_is_refused(text: str) -> None:
     assert not semver.is_semver(text, normalize=True)
 
 
-@pytest.mark.parametrize("text", ["9" * 5000, "1.2." + "3" * 4000, "1.2.3-" + "4" * 4000, "1.2.3-" + "a." * 3000])
+@pytest.mark.parametrize(
+    "text", ["9" * 5000, "1.2." + "3" * 4000, "1.2.3-" + "4" * 4000, "1.2.3-" + "a." * 3000]
+)
 def test_hostile_texts_are_refused_with_a_short_message(text: str) -> None:
     with pytest.raises(errors.SemverError) as refused:
         semver.parse(text)

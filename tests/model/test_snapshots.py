@@ -10,16 +10,17 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from dovetail.boot import snapshot
-from dovetail.model import kinds, objects, plan, snapshots
-from dovetail.schedule import cycle
+from dovetail.kubetypes import codec, registry
+from dovetail.model import plan
+from dovetail.schedule import decide
+from dovetail.snapshot import snapshot_files, snapshot_format
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 from tests.schedule import build
 from tests.schedule import test_properties as worlds
 
 SECRET = "secret "
-KINDS = {kind.name: kind for kind in snapshots.KINDS}
+KINDS = {kind.name: kind for kind in snapshot_format.KINDS}
 DEVICE = f'device.attributes["{build.DRIVER}"]'
 
 # Every text of the model, by its field and the one around it: left as it is, or left out. All others are renamed.
@@ -64,7 +65,7 @@ LEFT_OUT = """
 
 def redacted(*documents: bytes | dict[str, Any]) -> list[dict[str, Any]]:
     """The objects after redaction, in the order given."""
-    redaction = snapshots.Redaction(snapshot.rewritten)
+    redaction = snapshot_format.Redaction(snapshot_files.rewritten)
     trees = [one if isinstance(one, dict) else msgspec.json.decode(one) for one in documents]
     seen = [redaction.look(KINDS[tree["kind"]], msgspec.json.encode(tree)) for tree in trees]
     return [msgspec.json.decode(redaction.redacted(one)) for one in seen]
@@ -72,16 +73,16 @@ def redacted(*documents: bytes | dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_every_text_of_the_model_is_renamed_left_out_or_kept_on_purpose() -> None:
     kept, left_out = set(), set()
-    whole = [filled(kind) for kind in snapshots.KINDS]
-    for kind, before, after in zip(snapshots.KINDS, whole, redacted(*whole), strict=True):
+    whole = [filled(kind) for kind in snapshot_format.KINDS]
+    for kind, before, after in zip(snapshot_format.KINDS, whole, redacted(*whole), strict=True):
         texts = {text for _, text in leaves(after)}
         names = {path for path, _ in leaves(after)}
         for path, text in leaves(before):
             if not text.startswith(SECRET):
                 continue
-            if path == "metadata.name" and kind is kinds.DEVICE_CLASS:
+            if path == "metadata.name" and kind is registry.DEVICE_CLASS:
                 path = "deviceClass.name"
-            if path == "metadata.name" and kind is kinds.CSI_DRIVER:
+            if path == "metadata.name" and kind is registry.CSI_DRIVER:
                 path = "csiDriver.name"
             if text in texts:
                 kept.add(path)
@@ -91,7 +92,7 @@ def test_every_text_of_the_model_is_renamed_left_out_or_kept_on_purpose() -> Non
     assert left_out == set(LEFT_OUT.split())
 
 
-def filled(kind: kinds.Kind) -> dict[str, Any]:
+def filled(kind: registry.Kind) -> dict[str, Any]:
     """An object of the kind with every field set, and every text telling where it stood."""
     tree: dict[str, Any] = _filled(inspect.type_info(kind.struct), kind.name)
     return tree | {"apiVersion": kind.api_version, "kind": kind.name}
@@ -100,9 +101,14 @@ def filled(kind: kinds.Kind) -> dict[str, Any]:
 def _filled(given: inspect.Type, path: str) -> Any:
     match given:
         case inspect.UnionType():
-            return _filled(next(one for one in given.types if not isinstance(one, inspect.NoneType)), path)
+            return _filled(
+                next(one for one in given.types if not isinstance(one, inspect.NoneType)), path
+            )
         case inspect.StructType():
-            return {field.encode_name: _filled(field.type, f"{path}.{field.encode_name}") for field in given.fields}
+            return {
+                field.encode_name: _filled(field.type, f"{path}.{field.encode_name}")
+                for field in given.fields
+            }
         case inspect.VarTupleType():
             return [_filled(given.item_type, path)]
         case inspect.DictType():
@@ -134,7 +140,9 @@ def leaves(tree: Any, around: str = "", name: str = "") -> Iterator[tuple[str, s
 
 
 def pod(name: str, namespace: str = "team-x", **more: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"} | more.pop("metadata", {})
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"} | more.pop(
+        "metadata", {}
+    )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **more}
 
 
@@ -154,7 +162,9 @@ def test_names_become_numbers_in_the_order_of_the_names() -> None:
     ]
     many = redacted(*(pod(f"p{number}") for number in range(1200)))
     by_name = [one["metadata"]["name"] for one in many]
-    assert [by_name[number] for number in sorted(range(1200), key=lambda number: f"p{number}")] == sorted(by_name)
+    assert [
+        by_name[number] for number in sorted(range(1200), key=lambda number: f"p{number}")
+    ] == sorted(by_name)
 
 
 def test_relations_survive() -> None:
@@ -171,20 +181,29 @@ def test_relations_survive() -> None:
                 "devices": {"results": [{"driver": "d", "pool": "host-1", "device": "gpu-0"}]},
                 "nodeSelector": {
                     "nodeSelectorTerms": [
-                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["host-1"]}]}
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["host-1"]}
+                            ]
+                        }
                     ]
                 },
             },
             "reservedFor": [{"resource": "pods", "name": "train", "uid": "uid-train"}],
         },
     }
-    spec = {"nodeName": "host-1", "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    spec = {
+        "nodeName": "host-1",
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+    }
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "train-gpu-x7"}]}
     host, user, held = redacted(
         node("host-1", kubernetes__hostname="x") | {}, pod("train", spec=spec, status=status), claim
     )
     assert user["spec"]["nodeName"] == host["metadata"]["name"]
-    assert user["status"]["resourceClaimStatuses"][0]["resourceClaimName"] == held["metadata"]["name"]
+    assert (
+        user["status"]["resourceClaimStatuses"][0]["resourceClaimName"] == held["metadata"]["name"]
+    )
     owner, (consumer,) = held["metadata"]["ownerReferences"][0], held["status"]["reservedFor"]
     assert owner["name"] == consumer["name"] == user["metadata"]["name"]
     assert owner["uid"] == consumer["uid"] == user["metadata"]["uid"]
@@ -207,18 +226,33 @@ def test_a_group_is_named_alike_by_its_pods_and_its_claims() -> None:
         "kind": "ResourceClaim",
         "metadata": {"name": "pair-gpu-x7", "namespace": "team-x", "ownerReferences": [owner]},
         "status": {
-            "reservedFor": [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "pair", "uid": "u"}]
+            "reservedFor": [
+                {
+                    "apiGroup": "scheduling.k8s.io",
+                    "resource": "podgroups",
+                    "name": "pair",
+                    "uid": "u",
+                }
+            ]
         },
     }
     user, held = redacted(pod("train", spec={"schedulingGroup": {"podGroupName": "pair"}}), claim)
     name = user["spec"]["schedulingGroup"]["podGroupName"]
     assert name != "pair"
-    assert held["status"]["reservedFor"][0]["name"] == held["metadata"]["ownerReferences"][0]["name"] == name
+    assert (
+        held["status"]["reservedFor"][0]["name"]
+        == held["metadata"]["ownerReferences"][0]["name"]
+        == name
+    )
 
 
 def test_queues_are_named_alike_wherever_they_are_named() -> None:
     head = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Queue"}
-    spec = {"parent": "org", "aliases": ["team-x/local", "kai"], "resources": {"gpu": {"quota": "4"}}}
+    spec = {
+        "parent": "org",
+        "aliases": ["team-x/local", "kai"],
+        "resources": {"gpu": {"quota": "4"}},
+    }
     labels = {
         "dovetail.dev/queue": "vision",
         "kueue.x-k8s.io/queue-name": "local",
@@ -232,7 +266,11 @@ def test_queues_are_named_alike_wherever_they_are_named() -> None:
         "dovetail.dev/note": "of-a-person",
     }
     level = {"nodeLabel": "example.com/rack", "alias": "rack"}
-    topology = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}}
+    topology = {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+    }
     queue, user, levels = redacted(
         head | {"metadata": {"name": "vision"}, "spec": spec},
         pod("a", metadata={"labels": labels, "annotations": wishes}),
@@ -241,7 +279,10 @@ def test_queues_are_named_alike_wherever_they_are_named() -> None:
     named = user["metadata"]["labels"]
     assert named["dovetail.dev/queue"] == queue["metadata"]["name"] != "vision"
     place = user["metadata"]["namespace"]
-    assert queue["spec"]["aliases"] == [f"{place}/{named['kueue.x-k8s.io/queue-name']}", named["kai.scheduler/queue"]]
+    assert queue["spec"]["aliases"] == [
+        f"{place}/{named['kueue.x-k8s.io/queue-name']}",
+        named["kai.scheduler/queue"],
+    ]
     assert queue["spec"]["parent"] != "org"
     assert queue["spec"]["resources"] == {"gpu": {"quota": "4"}}
     assert named["dovetail.dev/gang-min"] == "4"
@@ -276,21 +317,28 @@ def test_labels_and_what_selects_them_map_alike() -> None:
         "tolerations": [{"key": "example.com/team", "value": "blue"}],
     }
     host = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "host-1", "labels": labels}}
-    host["spec"] = {"taints": [{"key": "example.com/team", "value": "blue", "effect": "NoSchedule"}]}
+    host["spec"] = {
+        "taints": [{"key": "example.com/team", "value": "blue", "effect": "NoSchedule"}]
+    }
     told, asked = redacted(host, pod("p", spec=spec))
     found = told["metadata"]["labels"]
     team = found["example.com/team"]
     assert team.startswith("value-")
     assert found["kubernetes.io/hostname"] == told["metadata"]["name"] == "node-000"
     assert found["example.com/rack"] == "7"  # somebody compares it as a number
-    unchanged = ("topology.kubernetes.io/zone", "nvidia.com/gpu.product", "example.com/spare", "dovetail.dev/gang-min")
+    unchanged = (
+        "topology.kubernetes.io/zone",
+        "nvidia.com/gpu.product",
+        "example.com/spare",
+        "dovetail.dev/gang-min",
+    )
     assert {key: found[key] for key in unchanged} == {key: labels[key] for key in unchanged}
     assert found["dovetail.dev/gang"].startswith("value-")
     assert asked["spec"]["nodeSelector"] == {"example.com/team": team}
     assert asked["spec"]["tolerations"][0]["value"] == told["spec"]["taints"][0]["value"] == team
-    (term,) = asked["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-        "nodeSelectorTerms"
-    ]
+    (term,) = asked["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
     assert team in term["matchExpressions"][0]["values"]
     assert term["matchExpressions"][1]["values"] == ["5"]
     assert term["matchExpressions"][2]["values"] == ["node-000"]
@@ -316,7 +364,10 @@ def test_what_scheduling_does_not_read_is_gone() -> None:
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "llama hush"},
         "finalizers": ["llama.example.com/keep", "resource.kubernetes.io/delete-protection"],
     }
-    status = {"conditions": [{"type": "Ready", "status": "False", "message": "llama hush"}], "podIP": "10.1.2.3"}
+    status = {
+        "conditions": [{"type": "Ready", "status": "False", "message": "llama hush"}],
+        "podIP": "10.1.2.3",
+    }
     (found,) = redacted(pod("llama", spec=spec, metadata=metadata, status=status))
     text = msgspec.json.encode(found).decode()
     assert "llama" not in text
@@ -337,8 +388,13 @@ def test_what_scheduling_does_not_read_is_gone() -> None:
         ('a == "x', "?"),
     ],
 )
-def test_literals_of_expressions_are_renamed_and_comments_left_out(expression: str, expected: str) -> None:
-    assert snapshot.rewritten(expression, lambda text: "<x>" if text == "x" else text) == expected
+def test_literals_of_expressions_are_renamed_and_comments_left_out(
+    expression: str, expected: str
+) -> None:
+    assert (
+        snapshot_files.rewritten(expression, lambda text: "<x>" if text == "x" else text)
+        == expected
+    )
 
 
 def test_ids_map_alike_on_devices_and_in_expressions() -> None:
@@ -374,12 +430,20 @@ def test_ids_map_alike_on_devices_and_in_expressions() -> None:
         "spec": {"selectors": [{"cel": {"expression": expression}}]},
     }
     shown, asked = redacted(published, chosen)
-    told = {name: one.get("string") for name, one in shown["spec"]["devices"][0]["attributes"].items()}
+    told = {
+        name: one.get("string") for name, one in shown["spec"]["devices"][0]["attributes"].items()
+    }
     after = asked["spec"]["selectors"][0]["cel"]["expression"]
     assert told["uuid"] == told["parentUUID"]
     assert told["uuid"].startswith("GPU-00000000-")
     assert (told["model"], told["host"]) == ("H100", "node-000")
-    for value in (told["uuid"], "node-000", "H100", told["resource.kubernetes.io/pciBusID"], "MIG-00000000-"):
+    for value in (
+        told["uuid"],
+        "node-000",
+        "H100",
+        told["resource.kubernetes.io/pciBusID"],
+        "MIG-00000000-",
+    ):
         assert f'"{value}' in after
     for text in (uuid, gone, "host-1", "0000:17"):
         assert text not in after
@@ -403,16 +467,30 @@ def objects_of(seed: int) -> list[Any]:
     for index in range(rng.randint(2, 9)):
         found += worlds.random_node(rng, f"n{index}")
     if rng.random() < 0.5:
-        found.append(worlds.nic_pool("fabric", [{"name": "port-0"}, {"name": "port-1"}], allNodes=True))
+        found.append(
+            worlds.nic_pool("fabric", [{"name": "port-0"}, {"name": "port-1"}], allNodes=True)
+        )
     if rng.random() < 0.5:
         found.append(worlds.taint_rule("n0", "gpu-0"))
     for index in range(rng.randint(3, 22)):
-        facts: dict[str, Any] = {"cpu": rng.choice(["1", "4", "12"]), "priority": rng.choice([0, 0, 5])}
-        facts |= rng.choice(({}, {"nodeSelector": {"zone": "a"}}, {"tolerations": [{"operator": "Exists"}]}))
+        facts: dict[str, Any] = {
+            "cpu": rng.choice(["1", "4", "12"]),
+            "priority": rng.choice([0, 0, 5]),
+        }
+        facts |= rng.choice(
+            ({}, {"nodeSelector": {"zone": "a"}}, {"tolerations": [{"operator": "Exists"}]})
+        )
         facts |= rng.choice(({}, {"nodeSelector": {"kubernetes.io/hostname": "n1"}}))
-        facts["metadata"] = {"uid": f"uid-{rng.randrange(10**6)}", "labels": {"app": rng.choice("ab")}}
+        facts["metadata"] = {
+            "uid": f"uid-{rng.randrange(10**6)}",
+            "labels": {"app": rng.choice("ab")},
+        }
         extra = worlds.gpu_and_nic(rng) if rng.random() < 0.25 else {}
-        found.append(build.claim(f"c{index}", count=rng.choice([1, 1, 2, 3]), when=rng.choice(SELECTORS), **extra))
+        found.append(
+            build.claim(
+                f"c{index}", count=rng.choice([1, 1, 2, 3]), when=rng.choice(SELECTORS), **extra
+            )
+        )
         found.append(build.pod(f"p{index}", uses=(f"c{index}",), **facts))
     return found
 
@@ -421,28 +499,37 @@ def decided(found: list[Any]) -> plan.Plan:
     world = World()
     for one in found:
         world.apply(Changed(one))
-    return cycle.decide(world)
+    return decide.decide(world)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_redacted_world_is_decided_alike(seed: int) -> None:
     before = objects_of(seed)
-    trees = redacted(*(objects.encode_struct(one) for one in before))
-    after: list[Any] = [objects.decode(tree).struct for tree in trees]
-    renamed = {(one.kind, one.metadata.name): other.metadata.name for one, other in zip(before, after, strict=True)}
+    trees = redacted(*(codec.encode_struct(one) for one in before))
+    after: list[Any] = [codec.decode(tree).struct for tree in trees]
+    renamed = {
+        (one.kind, one.metadata.name): other.metadata.name
+        for one, other in zip(before, after, strict=True)
+    }
     pools = {
         one.spec.pool.name: other.spec.pool.name
         for one, other in zip(before, after, strict=True)
         if one.kind == "ResourceSlice"
     }
     first, second = decided(before), decided(after)
-    assert [_placed(one, renamed, pools) for one in first.placements] == [_placed(one) for one in second.placements]
-    assert [_refused(one, renamed) for one in first.refusals] == [_refused(one) for one in second.refusals]
+    assert [_placed(one, renamed, pools) for one in first.placements] == [
+        _placed(one) for one in second.placements
+    ]
+    assert [_refused(one, renamed) for one in first.refusals] == [
+        _refused(one) for one in second.refusals
+    ]
     assert first.placements or first.refusals
 
 
 def _placed(
-    one: plan.Placement, names: dict[tuple[str, str], str] | None = None, pools: dict[str, str] | None = None
+    one: plan.Placement,
+    names: dict[tuple[str, str], str] | None = None,
+    pools: dict[str, str] | None = None,
 ) -> Any:
     def named(kind: str, name: str) -> str:
         return names[kind, name] if names is not None else name
@@ -457,4 +544,8 @@ def _placed(
 
 def _refused(one: plan.Refusal, names: dict[tuple[str, str], str] | None = None) -> Any:
     name = names["Pod", one.pod.name] if names is not None else one.pod.name
-    return name, [(obstacle.reason.code, obstacle.nodes) for obstacle in one.obstacles], one.is_undecided
+    return (
+        name,
+        [(obstacle.reason.code, obstacle.nodes) for obstacle in one.obstacles],
+        one.is_undecided,
+    )

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.admission import admit
 from dovetail.cel import selectors
-from dovetail.model import claims, objects, slices, taintrules
-from dovetail.model.validation import admission, fields, names
+from dovetail.kubetypes import codec, field_errors, names
+from dovetail.kubetypes.resource import claims, slices, taint_rules
 from tests.support import shared
 
 NOW = "2026-11-15T21:00:00Z"
-TERMS = fields.Terms(lambda expression: None, namespace="default", now=NOW)
+TERMS = field_errors.Terms(lambda expression: None, namespace="default", now=NOW)
 Found = set[tuple[str, str]]
 
 
@@ -27,41 +28,56 @@ def resource(kind: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]
 
 
 def slice_of(*devices: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    placed = {} if spec.keys() & {"allNodes", "perDeviceNodeSelection", "nodeSelector"} else {"nodeName": "n"}
-    base = {"driver": "gpu.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
-    return resource("ResourceSlice", base | placed | ({"devices": list(devices)} if devices else {}) | spec)
+    placed = (
+        {}
+        if spec.keys() & {"allNodes", "perDeviceNodeSelection", "nodeSelector"}
+        else {"nodeName": "n"}
+    )
+    base = {
+        "driver": "gpu.example.com",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+    }
+    return resource(
+        "ResourceSlice", base | placed | ({"devices": list(devices)} if devices else {}) | spec
+    )
 
 
 def claim_of(*requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
-    return resource("ResourceClaim", {"devices": {"requests": list(requests), **devices}}, namespace="train")
+    return resource(
+        "ResourceClaim", {"devices": {"requests": list(requests), **devices}}, namespace="train"
+    )
 
 
 def request(name: str = "gpu", **exactly: Any) -> dict[str, Any]:
     return {"name": name, "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
 
 
-def judged(tree: dict[str, Any], old: dict[str, Any] | None = None, terms: fields.Terms = TERMS) -> admission.Verdict:
-    new = objects.decode(tree).struct
+def judged(
+    tree: dict[str, Any], old: dict[str, Any] | None = None, terms: field_errors.Terms = TERMS
+) -> admit.Verdict:
+    new = codec.decode(tree).struct
     if old is None:
-        return admission.create(new, terms)
-    return admission.update(new, objects.decode(old).struct, terms=terms)
+        return admit.create(new, terms)
+    return admit.update(new, codec.decode(old).struct, terms=terms)
 
 
-def found(verdict: admission.Verdict) -> Found:
-    return {(problem.type.removeprefix("FieldValue"), problem.field) for problem in verdict.problems}
+def found(verdict: admit.Verdict) -> Found:
+    return {
+        (problem.type.removeprefix("FieldValue"), problem.field) for problem in verdict.problems
+    }
 
 
 def versioned(tree: dict[str, Any]) -> dict[str, Any]:
     return tree | {"metadata": tree["metadata"] | {"resourceVersion": "1", "uid": "u"}}
 
 
-def recorded_verdict(vector: dict[str, Any]) -> admission.Verdict:
-    terms = fields.Terms(selectors.problem, vector["namespaceHasAdminLabel"], now=NOW)
-    new = objects.decode(vector["object"]).struct
+def recorded_verdict(vector: dict[str, Any]) -> admit.Verdict:
+    terms = field_errors.Terms(selectors.problem, vector["namespaceHasAdminLabel"], now=NOW)
+    new = codec.decode(vector["object"]).struct
     if vector["op"] == "create":
-        return admission.create(new, terms)
-    old = objects.decode(vector["oldObject"]).struct
-    change = admission.update if vector["op"] == "update" else admission.update_status
+        return admit.create(new, terms)
+    old = codec.decode(vector["oldObject"]).struct
+    change = admit.update if vector["op"] == "update" else admit.update_status
     return change(new, old, terms=terms)
 
 
@@ -84,9 +100,9 @@ def test_what_is_stored_is_what_upstream_stores() -> None:
         if not vector["valid"]:
             continue
         ours = recorded_verdict(vector).object
-        theirs = objects.decode(vector["stored"]).struct
-        if isinstance(ours, taintrules.DeviceTaintRule) and vector["op"] == "update":
-            assert isinstance(theirs, taintrules.DeviceTaintRule)
+        theirs = codec.decode(vector["stored"]).struct
+        if isinstance(ours, taint_rules.DeviceTaintRule) and vector["op"] == "update":
+            assert isinstance(theirs, taint_rules.DeviceTaintRule)
             ours, theirs = with_time(ours), with_time(theirs)  # upstream wrote its own clock here
         for part in ("spec", "status"):
             assert getattr(ours, part, None) == getattr(theirs, part, None), vector["name"]
@@ -95,7 +111,7 @@ def test_what_is_stored_is_what_upstream_stores() -> None:
     assert seen == 106
 
 
-def with_time(rule: taintrules.DeviceTaintRule) -> taintrules.DeviceTaintRule:
+def with_time(rule: taint_rules.DeviceTaintRule) -> taint_rules.DeviceTaintRule:
     taint = msgspec.structs.replace(rule.spec.taint, time_added=NOW)
     return msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
 
@@ -113,15 +129,15 @@ def test_a_sound_claim_is_stored_with_its_defaults() -> None:
 def test_the_engine_judges_expressions_and_the_length_is_ours() -> None:
     asked: list[str] = []
 
-    def engine(expression: str) -> fields.ExpressionFault | None:
+    def engine(expression: str) -> field_errors.ExpressionFault | None:
         asked.append(expression)
         if expression == "dear":
-            return fields.ExpressionFault("too dear", is_too_costly=True)
-        return fields.ExpressionFault("no such thing") if expression == "bad" else None
+            return field_errors.ExpressionFault("too dear", is_too_costly=True)
+        return field_errors.ExpressionFault("no such thing") if expression == "bad" else None
 
     texts = ["good", "bad", "dear", "x" * 10240, "x" * 10241]
     chosen = [{"cel": {"expression": text}} for text in texts]
-    verdict = judged(claim_of(request(selectors=chosen)), terms=fields.Terms(engine))
+    verdict = judged(claim_of(request(selectors=chosen)), terms=field_errors.Terms(engine))
     path = "spec.devices.requests[0].exactly.selectors[{}].cel.expression"
     assert found(verdict) == {
         ("Invalid", path.format(1)),
@@ -132,11 +148,15 @@ def test_the_engine_judges_expressions_and_the_length_is_ours() -> None:
 
 
 def test_a_class_as_stored_is_not_judged_again() -> None:
-    refusing = fields.Terms(lambda expression: fields.ExpressionFault("the engine got stricter"))
+    refusing = field_errors.Terms(
+        lambda expression: field_errors.ExpressionFault("the engine got stricter")
+    )
     stored = versioned(resource("DeviceClass", {"selectors": [{"cel": {"expression": "true"}}]}))
     assert judged(stored, stored, refusing).is_valid
     changed = stored | {"spec": {"selectors": [{"cel": {"expression": "true "}}]}}
-    assert found(judged(changed, stored, refusing)) == {("Invalid", "spec.selectors[0].cel.expression")}
+    assert found(judged(changed, stored, refusing)) == {
+        ("Invalid", "spec.selectors[0].cel.expression")
+    }
 
 
 def test_a_request_with_both_forms_is_still_looked_into() -> None:
@@ -155,7 +175,9 @@ def test_references_to_requests_must_lead_somewhere() -> None:
     tree = claim_of(
         request("a"),
         {"name": "b", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]},
-        constraints=[{"requests": ["a", "b", "b/s", "b/t", "c", "a/s"], "matchAttribute": "d.io/x"}],
+        constraints=[
+            {"requests": ["a", "b", "b/s", "b/t", "c", "a/s"], "matchAttribute": "d.io/x"}
+        ],
     )
     path = "spec.devices.constraints[0].requests[{}]"
     assert found(judged(tree)) == {("Invalid", path.format(index)) for index in (3, 4, 5)}
@@ -214,11 +236,15 @@ def test_generation_counts_changes_of_the_spec() -> None:
     assert judged(new, old).object.metadata.generation == 8
 
 
-def status_verdict(status: dict[str, Any], old_status: dict[str, Any] | None = None, **metadata: Any) -> Found:
+def status_verdict(
+    status: dict[str, Any], old_status: dict[str, Any] | None = None, **metadata: Any
+) -> Found:
     old = versioned(claim_of(request("a"))) | {"status": old_status or {}}
     old["metadata"] |= metadata
     new = old | {"status": status}
-    return found(admission.update_status(objects.decode(new).struct, objects.decode(old).struct, terms=TERMS))
+    return found(
+        admit.update_status(codec.decode(new).struct, codec.decode(old).struct, terms=TERMS)
+    )
 
 
 DEVICE = {"driver": "d.io", "pool": "p", "device": "gpu-0"}
@@ -277,7 +303,10 @@ def test_device_reports_are_checked_in_full() -> None:
         ({"name": "Upper"}, {("Invalid", "metadata.name")}),
         ({"name": ""}, {("Required", "metadata.name")}),
         ({"name": "", "generateName": "gpu-"}, set()),
-        ({"name": "", "generateName": "GPU-"}, {("Invalid", "metadata.generateName"), ("Invalid", "metadata.name")}),
+        (
+            {"name": "", "generateName": "GPU-"},
+            {("Invalid", "metadata.generateName"), ("Invalid", "metadata.name")},
+        ),
         ({"namespace": "a.b"}, {("Invalid", "metadata.namespace")}),
         ({"labels": {"a/b/c": "x"}}, {("Invalid", "metadata.labels")}),
         ({"labels": {"a": "-"}}, {("Invalid", "metadata.labels")}),
@@ -320,16 +349,30 @@ def pod(**spec: Any) -> dict[str, Any]:
     [
         ({}, set()),
         ({"containers": []}, {("Required", "spec.containers")}),
-        ({"containers": [{"name": "c"}, {"name": "c"}]}, {("Duplicate", "spec.containers[1].name")}),
         (
-            {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-1"}, "limits": {"d.io/gpu": "0.5"}}}]},
+            {"containers": [{"name": "c"}, {"name": "c"}]},
+            {("Duplicate", "spec.containers[1].name")},
+        ),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "resources": {"requests": {"cpu": "-1"}, "limits": {"d.io/gpu": "0.5"}},
+                    }
+                ]
+            },
             {
                 ("Invalid", "spec.containers[0].resources.requests[cpu]"),
                 ("Invalid", "spec.containers[0].resources.limits[d.io/gpu]"),
             },
         ),
         (
-            {"containers": [{"name": "c", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]},
+            {
+                "containers": [
+                    {"name": "c", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}
+                ]
+            },
             {("Invalid", "spec.containers[0].resources.requests[cpu]")},
         ),
         (
@@ -376,7 +419,9 @@ def test_nodes_are_checked_lightly() -> None:
 
 
 def test_messages_say_what_is_wrong_and_what_would_be_right() -> None:
-    verdict = judged(claim_of(request("a"), constraints=[{"requests": ["b"], "matchAttribute": "x"}]))
+    verdict = judged(
+        claim_of(request("a"), constraints=[{"requests": ["b"], "matchAttribute": "x"}])
+    )
     assert sorted(map(str, verdict.problems)) == [
         "spec.devices.constraints[0].matchAttribute: \"x\" must be a domain and a name joined by '/'",
         'spec.devices.constraints[0].requests[0]: "b" is no request of the claim, nor request/alternative; '

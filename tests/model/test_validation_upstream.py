@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from dovetail.admission import admit
 from dovetail.cel import selectors
-from dovetail.model import objects
-from dovetail.model.validation import admission, fields
+from dovetail.kubetypes import codec, field_errors
 from tests.support import oracle, shared
 
 pytestmark = pytest.mark.slow
@@ -22,10 +22,50 @@ CASES = 2500
 SEEDS = (1, 2)
 NOW = "2026-11-15T21:00:00Z"
 TEXTS = (
-    *("", "A", "a-", "a.b", "a/b", "a/b/c", "/a", "a/", "x" * 63, "x" * 64, "x" * 300, "é", "a_b", "a\n"),
-    *("Foo.Example.com/name", "foo.example.com/na-me", "1.2.3", "01.2.3", "None", "NoSchedule", "Exists", "Equal"),
-    *("All", "ExactCount", "11111111-1111-1111-1111-111111111111", "1Gi", "-5", "1500m", "2n", "9223372036854775808"),
-    *("10.0.0.1/24", "10.0.0.01/24", "gpu.example.com", "example.com/" + "y" * 33, "kubernetes.io/x", "requests.a/b"),
+    *(
+        "",
+        "A",
+        "a-",
+        "a.b",
+        "a/b",
+        "a/b/c",
+        "/a",
+        "a/",
+        "x" * 63,
+        "x" * 64,
+        "x" * 300,
+        "é",
+        "a_b",
+        "a\n",
+    ),
+    *(
+        "Foo.Example.com/name",
+        "foo.example.com/na-me",
+        "1.2.3",
+        "01.2.3",
+        "None",
+        "NoSchedule",
+        "Exists",
+        "Equal",
+    ),
+    *(
+        "All",
+        "ExactCount",
+        "11111111-1111-1111-1111-111111111111",
+        "1Gi",
+        "-5",
+        "1500m",
+        "2n",
+        "9223372036854775808",
+    ),
+    *(
+        "10.0.0.1/24",
+        "10.0.0.01/24",
+        "gpu.example.com",
+        "example.com/" + "y" * 33,
+        "kubernetes.io/x",
+        "requests.a/b",
+    ),
 )
 ODD = (1.0, 0.5, 1, "1", True, [], {}, None, [None], {"a": None}, 2**63, [{}], " 5 ")
 COUNTS = (0, 1, -1, 2**63 - 1, 3, 33, 300)
@@ -34,7 +74,13 @@ Path = tuple[str | int, ...]
 RICH_SLICE: dict[str, Any] = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceSlice",
-    "metadata": {"name": "s1", "resourceVersion": "1", "uid": "u", "labels": {"a": "b"}, "finalizers": ["a/b"]},
+    "metadata": {
+        "name": "s1",
+        "resourceVersion": "1",
+        "uid": "u",
+        "labels": {"a": "b"},
+        "finalizers": ["a/b"],
+    },
     "spec": {
         "driver": "gpu.example.com",
         "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
@@ -45,21 +91,38 @@ RICH_SLICE: dict[str, Any] = {
             {
                 "name": "a",
                 "nodeName": "n",
-                "attributes": {"kind": {"string": "x"}, "l": {"ints": [1, 2]}, "s": {"strings": ["a", "b"]}},
+                "attributes": {
+                    "kind": {"string": "x"},
+                    "l": {"ints": [1, 2]},
+                    "s": {"strings": ["a", "b"]},
+                },
                 "capacity": {
                     "m": {
                         "value": "10",
-                        "requestPolicy": {"default": "2", "validRange": {"min": "1", "max": "5", "step": "1"}},
+                        "requestPolicy": {
+                            "default": "2",
+                            "validRange": {"min": "1", "max": "5", "step": "1"},
+                        },
                     },
-                    "n": {"value": "10Gi", "requestPolicy": {"default": "2Gi", "validValues": ["1Gi", "2Gi"]}},
+                    "n": {
+                        "value": "10Gi",
+                        "requestPolicy": {"default": "2Gi", "validValues": ["1Gi", "2Gi"]},
+                    },
                     "o": {
                         "value": "1",
-                        "requestPolicy": {"default": "500m", "validRange": {"min": "250m", "step": "250m"}},
+                        "requestPolicy": {
+                            "default": "500m",
+                            "validRange": {"min": "250m", "step": "250m"},
+                        },
                     },
                 },
                 "allowMultipleAllocations": True,
                 "consumesCounters": [
-                    {"counterSet": "c", "counters": {"x": {"value": "1"}}, "compatibilityGroups": ["g", "h"]}
+                    {
+                        "counterSet": "c",
+                        "counters": {"x": {"value": "1"}},
+                        "compatibilityGroups": ["g", "h"],
+                    }
                 ],
                 "nodeAllocatableResources": {
                     "cpu": {
@@ -72,7 +135,11 @@ RICH_SLICE: dict[str, Any] = {
                 "bindingConditions": ["c1", "x/c2"],
                 "bindingFailureConditions": ["f1"],
             },
-            {"name": "b", "allNodes": True, "attributes": {"gpu.example.com/kind": {"string": "y"}}},
+            {
+                "name": "b",
+                "allNodes": True,
+                "attributes": {"gpu.example.com/kind": {"string": "y"}},
+            },
         ],
     },
 }
@@ -83,8 +150,16 @@ RICH_CLAIM: dict[str, Any] = {
     "spec": {
         "devices": {
             "requests": [
-                {"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}},
-                {"name": "b", "firstAvailable": [{"name": "s", "deviceClassName": "c", "allocationMode": "All"}]},
+                {
+                    "name": "a",
+                    "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1},
+                },
+                {
+                    "name": "b",
+                    "firstAvailable": [
+                        {"name": "s", "deviceClassName": "c", "allocationMode": "All"}
+                    ],
+                },
             ],
             "constraints": [{"requests": ["a", "b/s"], "matchAttribute": "gpu.example.com/x"}],
         }
@@ -115,10 +190,20 @@ RICH_CLAIM: dict[str, Any] = {
                 "pool": "p",
                 "device": "gpu-1",
                 "conditions": [
-                    {"type": "Ready", "status": "True", "reason": "Ok", "message": "", "lastTransitionTime": NOW}
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "Ok",
+                        "message": "",
+                        "lastTransitionTime": NOW,
+                    }
                 ],
                 "data": {"a": 1},
-                "networkData": {"interfaceName": "e", "ips": ["10.0.0.1/24"], "hardwareAddress": "aa"},
+                "networkData": {
+                    "interfaceName": "e",
+                    "ips": ["10.0.0.1/24"],
+                    "hardwareAddress": "aa",
+                },
             }
         ],
     },
@@ -193,7 +278,13 @@ class Mutator:
 
 
 def places(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree[:40]) if isinstance(tree, list) else ()
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree[:40])
+        if isinstance(tree, list)
+        else ()
+    )
     for step, value in items:
         yield (*path, step), value
         yield from places(value, (*path, step))
@@ -202,7 +293,9 @@ def places(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 def is_open(path: Path) -> bool:
     """Identity and expressions stay: the first makes another request, the second have tests of their own."""
     return (
-        path[0] not in ("apiVersion", "kind") and path != ("metadata",) and not {"namespace", "expression"} & set(path)
+        path[0] not in ("apiVersion", "kind")
+        and path != ("metadata",)
+        and not {"namespace", "expression"} & set(path)
     )
 
 
@@ -218,21 +311,25 @@ def cases(seed: int) -> Iterator[dict[str, Any]]:
         }
         if "oldObject" in original:
             is_kept = chance.random() < 0.6
-            case["oldObject"] = original["oldObject"] if is_kept else mutator.changed(original["oldObject"])
+            case["oldObject"] = (
+                original["oldObject"] if is_kept else mutator.changed(original["oldObject"])
+            )
         yield case
 
 
-def verdict_on(case: dict[str, Any]) -> admission.Verdict | None:
+def verdict_on(case: dict[str, Any]) -> admit.Verdict | None:
     """Our verdict; None where the object does not even decode."""
-    terms = fields.Terms(selectors.problem, case["namespaceHasAdminLabel"], namespace="default", now=NOW)
+    terms = field_errors.Terms(
+        selectors.problem, case["namespaceHasAdminLabel"], namespace="default", now=NOW
+    )
     try:
-        new = objects.decode(case["object"]).struct
+        new = codec.decode(case["object"]).struct
         if case["operation"] == "create":
-            return admission.create(new, terms)
-        old = objects.decode(case["oldObject"]).struct
-    except objects.DecodeError:
+            return admit.create(new, terms)
+        old = codec.decode(case["oldObject"]).struct
+    except codec.DecodeError:
         return None
-    change = admission.update if case["operation"] == "update" else admission.update_status
+    change = admit.update if case["operation"] == "update" else admit.update_status
     return change(new, old, terms=terms)
 
 

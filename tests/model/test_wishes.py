@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import durations, wishes
+from dovetail.model import workload_annotations
+from dovetail.quantity import durations
 
 KEYS = sorted(
     value
-    for name, value in vars(wishes).items()
-    if name.isupper() and isinstance(value, str) and "/" in value and value != wishes.PREFIX
+    for name, value in vars(workload_annotations).items()
+    if name.isupper()
+    and isinstance(value, str)
+    and "/" in value
+    and value != workload_annotations.PREFIX
 )
 
 
-def asked(*places: dict[str, str]) -> wishes.Wishes:
+def asked(*places: dict[str, str]) -> workload_annotations.WorkloadOptions:
     """What annotations ask for, outermost first."""
-    return wishes.read(*(({}, place) for place in places))
+    return workload_annotations.read(*(({}, place) for place in places))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,9 @@ def test_lengths_of_time_as_people_write_them(text: str, seconds: int) -> None:
     assert durations.seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "1:60:00", "10 m", "1h-", "h", "1e3", "٣m", "9" * 12 + "d"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-5m", "1:60:00", "10 m", "1h-", "h", "1e3", "٣m", "9" * 12 + "d"]
+)
 def test_what_is_no_length_of_time(text: str) -> None:
     assert durations.seconds(text) is None
 
@@ -68,10 +74,15 @@ def test_everything_can_be_asked_for() -> None:
             "dovetail.dev/when-evicted": "end",
         }
     )
-    topology = wishes.TopologyWish(
-        topology="fabric", required="rack", preferred="nvlink", relax_after_seconds=600, segment=4, spread=True
+    topology = workload_annotations.TopologyRequest(
+        topology="fabric",
+        required="rack",
+        preferred="nvlink",
+        relax_after_seconds=600,
+        segment=4,
+        spread=True,
     )
-    assert found == wishes.Wishes(
+    assert found == workload_annotations.WorkloadOptions(
         queue="research",
         min=4,
         max=8,
@@ -81,17 +92,18 @@ def test_everything_can_be_asked_for() -> None:
         is_preemptible=False,
         topology=topology,
         may_evict_after=300,
-        stale_grace=wishes.NEVER,
+        stale_grace=workload_annotations.NEVER,
         may_be_lost=True,
     )
 
 
 def test_the_outermost_place_decides_and_annotations_before_labels() -> None:
-    found = wishes.read(
-        ({"dovetail.dev/queue": "label"}, {"dovetail.dev/queue": "note"}), ({"dovetail.dev/queue": "inner"}, {})
+    found = workload_annotations.read(
+        ({"dovetail.dev/queue": "label"}, {"dovetail.dev/queue": "note"}),
+        ({"dovetail.dev/queue": "inner"}, {}),
     )
     assert found.queue == "note"
-    assert asked({}, {"dovetail.dev/gang-min": "all"}).min == wishes.ALL
+    assert asked({}, {"dovetail.dev/gang-min": "all"}).min == workload_annotations.ALL
 
 
 def test_words_of_kueue() -> None:
@@ -106,8 +118,12 @@ def test_words_of_kueue() -> None:
     )
     assert found.labels == {"kueue.x-k8s.io/queue-name": "user"}
     assert found.max_runtime == 600
-    assert found.topology == wishes.TopologyWish(topology="", required="cloud.example.com/block")
-    assert found.segments == wishes.TopologyWish(topology="", required="cloud.example.com/rack", segment=4)
+    assert found.topology == workload_annotations.TopologyRequest(
+        topology="", required="cloud.example.com/block"
+    )
+    assert found.segments == workload_annotations.TopologyRequest(
+        topology="", required="cloud.example.com/rack", segment=4
+    )
 
 
 def test_words_of_kai() -> None:
@@ -123,10 +139,18 @@ def test_words_of_kai() -> None:
             "kai.scheduler/segment-topology-required-placement": "node",
         }
     )
-    assert (found.labels, found.min, found.is_preemptible) == ({"kai.scheduler/queue": "team"}, 3, False)
+    assert (found.labels, found.min, found.is_preemptible) == (
+        {"kai.scheduler/queue": "team"},
+        3,
+        False,
+    )
     assert found.may_evict_after == 120
-    assert found.topology == wishes.TopologyWish(topology="fabric", preferred="rack")
-    assert found.segments == wishes.TopologyWish(topology="fabric", required="node", segment=2)
+    assert found.topology == workload_annotations.TopologyRequest(
+        topology="fabric", preferred="rack"
+    )
+    assert found.segments == workload_annotations.TopologyRequest(
+        topology="fabric", required="node", segment=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,12 +162,12 @@ def test_words_of_kai() -> None:
         ("dovetail.dev/last-checkpoint", "yesterday", "2026-05-01T12:00:00Z"),
         ("dovetail.dev/preemptible", "maybe", "true or false"),
         ("dovetail.dev/when-evicted", "cry", "restart or end"),
-        ("dovetail.dev/topology", "fabric", "has to name a level"),
-        ("dovetail.dev/topology-segment", "2", "has to name a level"),
+        ("dovetail.dev/topology", "fabric", "must name a level"),
+        ("dovetail.dev/topology-segment", "2", "must name a level"),
         ("dovetail.dev/max-runtim", "1h", "did you mean dovetail.dev/max-runtime?"),
         ("dovetail.dev/max-runtime-seconds", "60", "did you mean dovetail.dev/max-runtime?"),
-        ("gpu-fraction", "0.5", "asked for by a claim"),
-        ("gpu-memory", "2000", "asked for by a claim"),
+        ("gpu-fraction", "0.5", "request a share of a GPU by a claim"),
+        ("gpu-memory", "2000", "request a share of a GPU by a claim"),
         ("dovetail.dev/preemptable", "false", "did you mean dovetail.dev/preemptible?"),
     ],
 )
@@ -152,27 +176,43 @@ def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: s
     [problem] = found.problems
     assert problem.startswith(key)
     assert words in problem
-    assert found._replace(problems=()) == wishes.NOTHING
+    assert found._replace(problems=()) == workload_annotations.NO_OPTIONS
 
 
 @pytest.mark.parametrize(
-    "key", ["dovetail.dev/run-seconds", "dovetail.dev/hollow", "dovetail.dev/gang-group", "dovetail.dev/colour"]
+    "key",
+    [
+        "dovetail.dev/run-seconds",
+        "dovetail.dev/hollow",
+        "dovetail.dev/gang-group",
+        "dovetail.dev/colour",
+    ],
 )
 def test_keys_that_look_like_none_of_ours_are_somebody_elses(key: str) -> None:
-    assert asked({key: "1"}) == wishes.NOTHING
+    assert asked({key: "1"}) == workload_annotations.NO_OPTIONS
 
 
 def test_a_label_that_happens_to_be_called_as_an_annotation_of_kai_means_nothing() -> None:
-    assert wishes.read(({"gpu-memory": "80Gi"}, {})) == wishes.NOTHING
+    assert (
+        workload_annotations.read(({"gpu-memory": "80Gi"}, {})) == workload_annotations.NO_OPTIONS
+    )
 
 
 def test_a_segment_needs_a_required_level() -> None:
-    found = asked({wishes.TOPOLOGY_PREFERRED: "rack", wishes.TOPOLOGY_SEGMENT: "2", wishes.TOPOLOGY_RELAX: "1m"})
-    assert found.topology == wishes.TopologyWish(topology="", preferred="rack")
+    found = asked(
+        {
+            workload_annotations.TOPOLOGY_PREFERRED: "rack",
+            workload_annotations.TOPOLOGY_SEGMENT: "2",
+            workload_annotations.TOPOLOGY_RELAX: "1m",
+        }
+    )
+    assert found.topology == workload_annotations.TopologyRequest(topology="", preferred="rack")
     assert len(found.problems) == 2
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=60), max_size=8), max_size=3))
+@given(
+    st.lists(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=60), max_size=8), max_size=3)
+)
 def test_no_text_breaks_it(places: list[dict[str, str]]) -> None:
     found = asked(*places)
     assert all(len(problem) < 300 for problem in found.problems)
@@ -181,4 +221,6 @@ def test_no_text_breaks_it(places: list[dict[str, str]]) -> None:
 
 
 def test_asking_nothing_costs_nothing() -> None:
-    assert wishes.read(({"app": "x"}, {"note": "y"})) is wishes.NOTHING
+    assert (
+        workload_annotations.read(({"app": "x"}, {"note": "y"})) is workload_annotations.NO_OPTIONS
+    )

@@ -9,11 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import gangs, kinds, meta, objects, pods, wishes
+from dovetail.kubetypes import codec, meta, registry
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.workloads import owners
+from dovetail.model import gangs, workload_annotations
 from dovetail.model.gangs import Gang, Group
-from dovetail.model.workloads import owners, reading
+from dovetail.model.workloads import owner_gangs
 
-STRUCTS = {kind.name: kind.struct for kind in (*kinds.OWNERS, *kinds.PARENTS)}
+STRUCTS = {kind.name: kind.struct for kind in (*registry.OWNERS, *registry.PARENTS)}
 
 
 def owner(text: str) -> Any:
@@ -21,11 +24,11 @@ def owner(text: str) -> Any:
     tree = yaml.safe_load(text)
     tree["metadata"].setdefault("namespace", "ml")
     tree["metadata"]["creationTimestamp"] = "2026-05-01T12:00:00Z"
-    return objects.decode_struct(STRUCTS[tree["kind"]], objects.encode_tree(tree))
+    return codec.decode_struct(STRUCTS[tree["kind"]], codec.encode_tree(tree))
 
 
 def gang(text: str, above: meta.ObjectMeta | None = None) -> Gang:
-    found = reading.gang_of(owner(text), above)
+    found = owner_gangs.gang_of(owner(text), above)
     assert found is not None
     return found
 
@@ -80,11 +83,18 @@ def test_a_job_that_asks_is_a_gang(annotation: str, minimum: int) -> None:
 def test_what_is_left_of_a_job_is_what_it_needs() -> None:
     text = JOB % ("dovetail.dev/gang-min: all", "") + "status: {succeeded: 3}\n"
     assert shape(gang(text)) == [("default", 1)]
-    assert reading.gang_of(owner(text.replace("succeeded: 3", "conditions: [{type: Failed, status: 'True'}]"))) is None
+    assert (
+        owner_gangs.gang_of(
+            owner(text.replace("succeeded: 3", "conditions: [{type: Failed, status: 'True'}]"))
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("action", "counts"), [("Ignore", False), ("Count", True), ("FailJob", True)], ids=lambda one: str(one)
+    ("action", "counts"),
+    [("Ignore", False), ("Count", True), ("FailJob", True)],
+    ids=lambda one: str(one),
 )
 def test_an_eviction_counts_unless_the_jobs_policy_ignores_it(action: str, counts: bool) -> None:
     rule = f"{{action: {action}, onPodConditions: [{{type: DisruptionTarget}}]}}"
@@ -134,7 +144,13 @@ spec:
 
 def test_a_job_set_is_one_gang_with_a_group_per_job() -> None:
     found = gang(JOB_SET % ("", ""))
-    assert shape(found) == [("driver", 1), ("driver/0", 1), ("workers", 2), ("workers/0", 4), ("workers/1", 4)]
+    assert shape(found) == [
+        ("driver", 1),
+        ("driver/0", 1),
+        ("workers", 2),
+        ("workers/0", 4),
+        ("workers/1", 4),
+    ]
     assert [group.parent for group in found.groups] == [None, "driver", None, "workers", "workers"]
     assert [group.holds_groups for group in found.groups] == [True, False, True, False, False]
     assert (found.min_groups, found.max_runtime, found.counts_failures) == (2, 10_800, True)
@@ -143,11 +159,16 @@ def test_a_job_set_is_one_gang_with_a_group_per_job() -> None:
 
 def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
     assert gang(JOB_SET % ("startupPolicy: {startupPolicyOrder: InOrder}", "")).min_groups == 1
-    text = (JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2\n      dependsOn: [{name: driver, status: Ready}]")
+    text = (JOB_SET % ("", "")).replace(
+        "replicas: 2", "replicas: 2\n      dependsOn: [{name: driver, status: Ready}]"
+    )
     assert gang(text).min_groups == 1
     done = JOB_SET % ("", "") + "status: {replicatedJobsStatus: [{name: workers, succeeded: 1}]}\n"
     assert ("workers", 1) in shape(gang(done))
-    assert reading.gang_of(owner(JOB_SET % ("", "") + "status: {terminalState: Completed}\n")) is None
+    assert (
+        owner_gangs.gang_of(owner(JOB_SET % ("", "") + "status: {terminalState: Completed}\n"))
+        is None
+    )
 
 
 def test_a_number_anybody_can_write_makes_no_million_groups() -> None:
@@ -161,13 +182,19 @@ def test_a_template_asks_for_its_own_group() -> None:
     found = gang(JOB_SET % ("", f"{notes}, dovetail.dev/gang-min: '3'"))
     assert found.topology is None
     by_name = {group.name: group for group in found.groups}
-    assert by_name["workers"].topology == wishes.TopologyWish(topology="", required="block")
-    assert by_name["workers/1"].topology == wishes.TopologyWish(topology="", required="rack")
+    assert by_name["workers"].topology == workload_annotations.TopologyRequest(
+        topology="", required="block"
+    )
+    assert by_name["workers/1"].topology == workload_annotations.TopologyRequest(
+        topology="", required="rack"
+    )
     assert (by_name["workers/1"].min, by_name["driver/0"].topology) == (3, None)
 
 
 def test_what_made_a_job_set_speaks_for_it() -> None:
-    above = meta.ObjectMeta(annotations={"dovetail.dev/queue": "vision", "dovetail.dev/gang-min": "2"})
+    above = meta.ObjectMeta(
+        annotations={"dovetail.dev/queue": "vision", "dovetail.dev/gang-min": "2"}
+    )
     found = gang(JOB_SET % ("", "dovetail.dev/queue: research"), above)
     assert found.queue == "vision"
     assert "belongs on the pod template of a replicated job" in found.problems[0]
@@ -191,7 +218,10 @@ def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
     assert found.metadata.name == "leaderworkerset/serve"
     assert found.metadata.creation_timestamp is None  # each replica is as old as its pods
     assert (shape(found), found.min_groups) == ([("leader", 1), ("worker", 3)], 2)
-    assert (found.queue, found.topology) == ("inference", wishes.TopologyWish(topology="fabric", required="rack"))
+    assert (found.queue, found.topology) == (
+        "inference",
+        workload_annotations.TopologyRequest(topology="fabric", required="rack"),
+    )
     assert gang(LWS % "LeaderReady").min_groups == 1
 
 
@@ -218,7 +248,9 @@ spec:
         ("", "elasticPolicy: {minReplicas: 2, maxReplicas: 1}", 2),
     ],
 )
-def test_a_training_needs_its_master_and_enough_workers(policy: str, more: str, workers: int) -> None:
+def test_a_training_needs_its_master_and_enough_workers(
+    policy: str, more: str, workers: int
+) -> None:
     found = gang(PYTORCH % (policy, more, ""))
     assert (shape(found), found.min_groups) == ([("master", 1), ("worker", workers)], 2)
     assert (found.metadata.name, found.queue, found.max_runtime) == ("pytorchjob/bert", "nlp", 3600)
@@ -227,11 +259,17 @@ def test_a_training_needs_its_master_and_enough_workers(policy: str, more: str, 
 
 
 def test_segments_are_the_workers() -> None:
-    notes = "kai.scheduler/segment-size: '2', kai.scheduler/segment-topology-required-placement: node"
+    notes = (
+        "kai.scheduler/segment-size: '2', kai.scheduler/segment-topology-required-placement: node"
+    )
     found = gang(PYTORCH % ("", "", notes))
-    assert found.groups[1].topology == wishes.TopologyWish(topology="", required="node", segment=2)
+    assert found.groups[1].topology == workload_annotations.TopologyRequest(
+        topology="", required="node", segment=2
+    )
     assert found.groups[0].topology is None
-    text = (PYTORCH % ("", "", "")).replace("{name: bert}", f"{{name: bert, annotations: {{{notes}}}}}")
+    text = (PYTORCH % ("", "", "")).replace(
+        "{name: bert}", f"{{name: bert, annotations: {{{notes}}}}}"
+    )
     assert gang(text).groups[1].topology == found.groups[1].topology
 
 
@@ -292,22 +330,32 @@ spec:
 def test_a_native_group() -> None:
     found = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{all: {}}"))
     assert (shape(found), found.priority, found.is_loose) == ([("default", 3)], 7, False)
-    assert found.topology == wishes.TopologyWish(topology="", required="example.com/rack")
+    assert found.topology == workload_annotations.TopologyRequest(
+        topology="", required="example.com/rack"
+    )
     assert found.evicts_whole
-    assert found.may_evict_after == reading.NEVER_SECONDS
+    assert found.may_evict_after == owner_gangs.NEVER_SECONDS
     older = gang(POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "PodGroup"))
     assert older.evicts_whole
-    assert not gang(POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "Pod")).evicts_whole
+    assert not gang(
+        POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "Pod")
+    ).evicts_whole
     singly = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "basic: {}", "{single: {}}"))
     assert (singly.is_loose, singly.evicts_whole) == (True, False)
 
 
 def test_nulls_are_nothing_as_everywhere_in_kubernetes() -> None:
-    text = POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}, basic: null", "{all: {}, single: null}")
+    text = POD_GROUP % (
+        "scheduling.k8s.io/v1beta1",
+        "gang: {minCount: 3}, basic: null",
+        "{all: {}, single: null}",
+    )
     found = gang(text + "  resourceClaims: null\n")
     assert (shape(found), found.evicts_whole) == ([("default", 3)], True)
     assert not gang(text.replace("all: {}", "all: null")).evicts_whole
-    empty = gang(JOB_SET.replace("replicas: 2", "replicas: null") % ("startupPolicy: null", "")).groups
+    empty = gang(
+        JOB_SET.replace("replicas: 2", "replicas: null") % ("startupPolicy: null", "")
+    ).groups
     assert [group.name for group in empty if group.parent] == ["driver/0", "workers/0"]
 
 
@@ -325,7 +373,12 @@ def test_a_native_group_lists_the_claims_its_pods_share() -> None:
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
 COUNTS = st.one_of(st.none(), st.integers(-3, 40), st.just(2**31 - 1))
-NOTES = st.dictionaries(st.sampled_from([wishes.MIN, wishes.MAX, wishes.TOPOLOGY_REQUIRED]), st.text(max_size=5))
+NOTES = st.dictionaries(
+    st.sampled_from(
+        [workload_annotations.MIN, workload_annotations.MAX, workload_annotations.TOPOLOGY_REQUIRED]
+    ),
+    st.text(max_size=5),
+)
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, COUNTS, NOTES)
@@ -337,19 +390,29 @@ def test_no_number_breaks_a_reading(
     job = owners.JobSpec(parallelism=one, completions=other, template=template)
     replicated = owners.ReplicatedJob(name="r", replicas=few, template=owners.JobTemplate(spec=job))
     role = owners.ReplicaSpec(replicas=one, template=template)
-    worker = owners.WorkerGroup(replicas=one, min_replicas=other, max_replicas=third, num_of_hosts=few)
+    worker = owners.WorkerGroup(
+        replicas=one, min_replicas=other, max_replicas=third, num_of_hosts=few
+    )
     size = owners.LeaderWorkerTemplate(size=one, worker_template=template)
     policy = owners.SchedulingPolicy(gang=owners.Count(min_count=one))
     made: list[owners.Owner] = [
         owners.Job(metadata=metadata, spec=job, status=owners.JobStatus(succeeded=third or 0)),
-        owners.StatefulSet(metadata=metadata, spec=owners.StatefulSetSpec(replicas=one, template=template)),
+        owners.StatefulSet(
+            metadata=metadata, spec=owners.StatefulSetSpec(replicas=one, template=template)
+        ),
         owners.JobSet(metadata=metadata, spec=owners.JobSetSpec(replicated_jobs=(replicated,))),
-        owners.LeaderWorkerSet(metadata=metadata, spec=owners.LeaderWorkerSetSpec(leader_worker_template=size)),
-        owners.TrainingJob(kind="TFJob", metadata=metadata, spec=owners.TrainingSpec(tf_replica_specs={"PS": role})),
-        owners.RayCluster(metadata=metadata, spec=owners.RayClusterSpec(worker_group_specs=(worker,))),
+        owners.LeaderWorkerSet(
+            metadata=metadata, spec=owners.LeaderWorkerSetSpec(leader_worker_template=size)
+        ),
+        owners.TrainingJob(
+            kind="TFJob", metadata=metadata, spec=owners.TrainingSpec(tf_replica_specs={"PS": role})
+        ),
+        owners.RayCluster(
+            metadata=metadata, spec=owners.RayClusterSpec(worker_group_specs=(worker,))
+        ),
         owners.PodGroup(metadata=metadata, spec=owners.PodGroupSpec(scheduling_policy=policy)),
     ]
-    for found in map(reading.gang_of, made):
+    for found in map(owner_gangs.gang_of, made):
         assert found is not None
         assert found.metadata.name.count("/") == 1
         assert found.min_groups >= 1
@@ -362,13 +425,16 @@ def test_no_number_breaks_a_reading(
 
 
 def test_every_kind_has_a_reading() -> None:
-    for kind in kinds.OWNERS:
-        if kind is kinds.COMPOSITE:
+    for kind in registry.OWNERS:
+        if kind is registry.COMPOSITE:
             continue  # read as a tree: see test_native
-        assert isinstance(reading.gang_of(kind.struct(kind=kind.name, metadata=meta.ObjectMeta(name="x"))), Gang)
+        assert isinstance(
+            owner_gangs.gang_of(kind.struct(kind=kind.name, metadata=meta.ObjectMeta(name="x"))),
+            Gang,
+        )
 
 
 def test_a_gang_without_groups_of_its_own_has_one() -> None:
-    assert reading.gang_of(owners.JobSet()) == Gang(
+    assert owner_gangs.gang_of(owners.JobSet()) == Gang(
         metadata=meta.ObjectMeta(name=f"{gangs.JOBSET}/"), groups=(Group(name="default"),)
     )

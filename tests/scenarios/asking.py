@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.sim.scenarios import running, telling
+from dovetail.replay.scenarios import run_scenario, scenario_outcome
 from tests.scenarios import build
 
 RECLAIM = {"actions": ["reclaim"]}
@@ -15,9 +15,9 @@ STALE = {"actions": ["stale_gang_eviction"]}
 NOTHING = {"gpu": 0, "cpu": None, "memory": None}
 
 
-def answer(*jobs: build.Tree, **more: Any) -> telling.Told:
+def answer(*jobs: build.Tree, **more: Any) -> scenario_outcome.ScenarioReport:
     scenario = build.scenario(*jobs, **more)
-    return telling.told(scenario, running.run(scenario))
+    return scenario_outcome.report(scenario, run_scenario.run(scenario))
 
 
 def states(*jobs: build.Tree, **more: Any) -> dict[str, dict[str, int]]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from dovetail.sim.scenarios import reading
+from dovetail.replay.scenarios import scenario_format
 
 Tree = dict[str, Any]
 
 
 def document(*jobs: Tree, mode: str = "single", **more: Any) -> Tree:
     """A scenario as it is written."""
-    run = {"mode": mode, "actions": list(reading.Action), **more.pop("run", {})}
+    run = {"mode": mode, "actions": list(scenario_format.Action), **more.pop("run", {})}
     return {
         "schema": "scenario/1",
         "id": "small",
@@ -25,17 +25,25 @@ def document(*jobs: Tree, mode: str = "single", **more: Any) -> Tree:
     }
 
 
-def scenario(*jobs: Tree, **more: Any) -> reading.Scenario:
+def scenario(*jobs: Tree, **more: Any) -> scenario_format.Scenario:
     """The same, read."""
     return read(document(*jobs, **more))
 
 
-def read(tree: Tree) -> reading.Scenario:
-    return reading.read(msgspec.json.encode(tree), place="small.jsonl: line 1")
+def read(tree: Tree) -> scenario_format.Scenario:
+    return scenario_format.read(msgspec.json.encode(tree), place="small.jsonl: line 1")
 
 
-def node(name: str, *, gpus: int = 2, memory_mib: int = 100, mig: str = "none", **more: Any) -> Tree:
-    amounts = {"cpu": 100, "memory": 1_000_000, "pods": 110, "nvidia.com/gpu": gpus, **more.pop("allocatable", {})}
+def node(
+    name: str, *, gpus: int = 2, memory_mib: int = 100, mig: str = "none", **more: Any
+) -> Tree:
+    amounts = {
+        "cpu": 100,
+        "memory": 1_000_000,
+        "pods": 110,
+        "nvidia.com/gpu": gpus,
+        **more.pop("allocatable", {}),
+    }
     gpu = {"count": gpus, "memory_mib": memory_mib, "mig": mig}
     return {"name": name, "labels": {}, "allocatable": amounts, "gpu": gpu, **more}
 
@@ -54,5 +62,7 @@ def waiting(**request: Any) -> Tree:
     return {"state": "pending", "request": {"cpu": 1, "memory": 1000, "gpu": 0, **request}}
 
 
-def running(node: str = "n0", *, devices: tuple[str, ...] = (), state: str = "running", **request: Any) -> Tree:
+def running(
+    node: str = "n0", *, devices: tuple[str, ...] = (), state: str = "running", **request: Any
+) -> Tree:
     return {**waiting(**request), "state": state, "node": node, "devices": list(devices)}

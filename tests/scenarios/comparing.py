@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dovetail.model import plan
-from dovetail.sim.scenarios import building, reading, running, standing
-from dovetail.sim.scenarios.reading import State
-from dovetail.world import soundness
+from dovetail.replay.scenarios import build_scenario, run_scenario, scenario_format, scenario_state
+from dovetail.replay.scenarios.scenario_format import State
+from dovetail.world import recheck
 
 POLICY = "policy"
 PLACEMENT = "placement"
@@ -36,14 +36,21 @@ class Deviation(NamedTuple):
         return f"{self.kind} {self.subject}: expected {self.expected}, found {self.found}{after}"
 
 
-def compare(document: Document, scenario: reading.Scenario, outcome: running.Outcome) -> list[Deviation]:
+def compare(
+    document: Document, scenario: scenario_format.Scenario, outcome: run_scenario.Outcome
+) -> list[Deviation]:
     """Everything that is not as expected: states of jobs, forced nodes, and more done in a cycle than is right."""
     found: list[Deviation] = []
     for cycle, situation in enumerate(outcome.compared):
         if POLICY in document["compare"]:
-            found += (one._replace(cycle=cycle) for one in _states(document["expect"], scenario, situation))
+            found += (
+                one._replace(cycle=cycle)
+                for one in _states(document["expect"], scenario, situation)
+            )
         if PLACEMENT in document["compare"]:
-            found += (one._replace(cycle=cycle) for one in _nodes(document["expect"], scenario, situation))
+            found += (
+                one._replace(cycle=cycle) for one in _nodes(document["expect"], scenario, situation)
+            )
     return found + list(_ceilings(document["expect"], outcome))
 
 
@@ -52,7 +59,7 @@ def is_match(deviations: list[Deviation], kind: str = POLICY) -> bool:
     return not any(one.kind == kind for one in deviations)
 
 
-def broken(scenario: reading.Scenario, outcome: running.Outcome) -> list[str]:
+def broken(scenario: scenario_format.Scenario, outcome: run_scenario.Outcome) -> list[str]:
     """Rules that hold whatever a scenario expects, and were broken."""
     found: list[str] = []
     for before, decided, after in zip(outcome.before, outcome.plans, outcome.after, strict=True):
@@ -62,7 +69,9 @@ def broken(scenario: reading.Scenario, outcome: running.Outcome) -> list[str]:
     return found
 
 
-def _states(expect: Document, scenario: reading.Scenario, situation: standing.Situation) -> Iterator[Deviation]:
+def _states(
+    expect: Document, scenario: scenario_format.Scenario, situation: scenario_state.ScenarioState
+) -> Iterator[Deviation]:
     for job in _compared(expect, scenario):
         wanted = expect["jobs"][job.name]
         found = Counter(str(situation.pods[pod.name].state) for pod in job.pods)
@@ -70,7 +79,9 @@ def _states(expect: Document, scenario: reading.Scenario, situation: standing.Si
             yield Deviation(POLICY, job.name, wanted["states"], dict(found))
             continue
         for group, states in wanted.get("groups", {}).items():
-            members = Counter(str(situation.pods[pod.name].state) for pod in job.pods if pod.group == group)
+            members = Counter(
+                str(situation.pods[pod.name].state) for pod in job.pods if pod.group == group
+            )
             if not _agrees(states, members, is_complete=wanted.get("complete", True)):
                 yield Deviation(POLICY, f"{job.name}/{group}", states, dict(members))
 
@@ -79,35 +90,45 @@ def _agrees(wanted: dict[str, int], found: Counter[str], *, is_complete: bool) -
     return wanted == dict(found) if is_complete else Counter(wanted) <= found
 
 
-def _nodes(expect: Document, scenario: reading.Scenario, situation: standing.Situation) -> Iterator[Deviation]:
+def _nodes(
+    expect: Document, scenario: scenario_format.Scenario, situation: scenario_state.ScenarioState
+) -> Iterator[Deviation]:
     forced = {name: one["node"] for name, one in expect["pods"].items() if one.get("node_forced")}
     for job in _compared(expect, scenario):
         for group in dict.fromkeys(pod.group for pod in job.pods):
             members = [pod.name for pod in job.pods if pod.group == group]
             wanted = Counter(forced[name] for name in members if name in forced)
             placed = [situation.pods[name] for name in members]
-            found = Counter(one.node for one in placed if one.state in reading.PLACED)
+            found = Counter(one.node for one in placed if one.state in scenario_format.PLACED)
             if not wanted <= found:
                 yield Deviation(PLACEMENT, f"{job.name}/{group}", dict(wanted), dict(found))
 
 
-def _compared(expect: Document, scenario: reading.Scenario) -> Iterator[reading.Job]:
+def _compared(
+    expect: Document, scenario: scenario_format.Scenario
+) -> Iterator[scenario_format.Job]:
     unchecked = expect.get("unchecked_jobs", ())
-    return (job for job in scenario.jobs if job.name in expect["jobs"] and job.name not in unchecked)
+    return (
+        job for job in scenario.jobs if job.name in expect["jobs"] and job.name not in unchecked
+    )
 
 
-def _ceilings(expect: Document, outcome: running.Outcome) -> Iterator[Deviation]:
+def _ceilings(expect: Document, outcome: run_scenario.Outcome) -> Iterator[Deviation]:
     for number, done in enumerate(outcome.per_cycle):
         for name, most in expect.get("per_cycle_at_most", {}).items():
             if (found := getattr(done, name)) > most:
                 yield Deviation(CEILING, f"{name} of cycle {number}", f"at most {most}", found)
 
 
-def _overcommitted(scenario: reading.Scenario, after: standing.Situation) -> Iterator[str]:
+def _overcommitted(
+    scenario: scenario_format.Scenario, after: scenario_state.ScenarioState
+) -> Iterator[str]:
     """Nodes that hold too much now, or would once those that end are gone and those that are promised a node came."""
-    world = building.world(scenario, after)
+    world = build_scenario.world(scenario, after)
     for node in scenario.nodes:
-        if problem := soundness.room_problem(node.name, world.free(node.name), world.offered(node.name)):
+        if problem := recheck.room_problem(
+            node.name, world.free(node.name), world.offered(node.name)
+        ):
             yield problem
     yield from map(str, world.overlaps())
     for node in scenario.nodes:
@@ -115,27 +136,39 @@ def _overcommitted(scenario: reading.Scenario, after: standing.Situation) -> Ite
             pod
             for job in scenario.jobs
             for pod in job.pods
-            if after.pods[pod.name].node == node.name and after.pods[pod.name].state in {*ACTIVE, State.STUCK}
+            if after.pods[pod.name].node == node.name
+            and after.pods[pod.name].state in {*ACTIVE, State.STUCK}
         ]
         gpus = sum(_gpus(pod, node) for pod in there)
         if gpus > node.gpu.count + 1e-9:
             yield f"node {node.name} has {node.gpu.count} GPUs and promises {gpus}"
-        for name, have in (("cpu", node.allocatable.get("cpu", 0)), ("memory", node.allocatable.get("memory", 0))):
+        for name, have in (
+            ("cpu", node.allocatable.get("cpu", 0)),
+            ("memory", node.allocatable.get("memory", 0)),
+        ):
             wanted = sum(getattr(pod.request, name) for pod in there)
             if wanted > have:
                 yield f"node {node.name} has {have} {name} and promises {wanted}"
 
 
-def _gpus(pod: reading.Pod, node: reading.Node) -> float:
+def _gpus(pod: scenario_format.Pod, node: scenario_format.Node) -> float:
     request = pod.request
     if request.gpu_fraction is not None:
-        return int(request.gpu_fraction * node.gpu.memory_mib + 1e-9) / node.gpu.memory_mib * request.gpu_devices
+        return (
+            int(request.gpu_fraction * node.gpu.memory_mib + 1e-9)
+            / node.gpu.memory_mib
+            * request.gpu_devices
+        )
     if request.gpu_memory_mib is not None:
         return request.gpu_memory_mib / node.gpu.memory_mib * request.gpu_devices
     return request.gpu
 
 
-def _below_minimum(scenario: reading.Scenario, before: standing.Situation, after: standing.Situation) -> Iterator[str]:
+def _below_minimum(
+    scenario: scenario_format.Scenario,
+    before: scenario_state.ScenarioState,
+    after: scenario_state.ScenarioState,
+) -> Iterator[str]:
     for job in scenario.jobs:
         fresh = [
             pod.name
@@ -146,11 +179,11 @@ def _below_minimum(scenario: reading.Scenario, before: standing.Situation, after
             yield f"job {job.name} is below its minimum and {fresh[0]} was placed"
 
 
-def _is_whole(job: reading.Job, situation: standing.Situation) -> bool:
+def _is_whole(job: scenario_format.Job, situation: scenario_state.ScenarioState) -> bool:
     """Whether as many of the job's groups have what they need as the job needs."""
     active = Counter(pod.group for pod in job.pods if situation.pods[pod.name].state in ACTIVE)
 
-    def is_met(group: reading.Group) -> bool:
+    def is_met(group: scenario_format.Group) -> bool:
         if group.kind == "pods":
             return active[group.name] >= group.min
         return sum(is_met(one) for one in job.groups if one.parent == group.name) >= group.min
@@ -158,8 +191,8 @@ def _is_whole(job: reading.Job, situation: standing.Situation) -> bool:
     return sum(is_met(one) for one in job.groups if one.parent is None) >= job.min_groups
 
 
-def _wrongly_evicted(scenario: reading.Scenario, decided: plan.Plan) -> Iterator[str]:
-    jobs = {building.gang_ref(job): job for job in scenario.jobs}
+def _wrongly_evicted(scenario: scenario_format.Scenario, decided: plan.Plan) -> Iterator[str]:
+    jobs = {build_scenario.gang_ref(job): job for job in scenario.jobs}
     started = {one.gang for one in decided.placements} | {one.gang for one in decided.nominations}
     for eviction in decided.evictions:
         if eviction.rule in FOR_NOBODY:

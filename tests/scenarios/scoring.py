@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dovetail.cli import jsonlines
-from dovetail.sim.scenarios import reading, running
+from dovetail.replay import json_lines
+from dovetail.replay.scenarios import run_scenario, scenario_format
 from tests.scenarios import comparing
 from tests.support import shared
 
@@ -45,10 +45,10 @@ class Judged(NamedTuple):
 
 def judged(path: Path) -> Iterator[Judged]:
     """Every scenario of a file, put to the engine and compared."""
-    for place, line in jsonlines.numbered(str(path)):
+    for place, line in json_lines.numbered(str(path)):
         document: dict[str, Any] = msgspec.json.decode(line)
-        scenario = reading.read(line, place=place)
-        outcome = running.run(scenario)
+        scenario = scenario_format.read(line, place=place)
+        outcome = run_scenario.run(scenario)
         yield Judged(
             scenario.id,
             scenario.area,
@@ -108,11 +108,15 @@ def main() -> None:
     """Prints the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", nargs="?")
-    parser.add_argument("--only", default="", help="scenarios whose id, area or tags hold this text")
+    parser.add_argument(
+        "--only", default="", help="scenarios whose id, area or tags hold this text"
+    )
     parser.add_argument("--brief", action="store_true", help="the table alone")
     options = parser.parse_args()
     path = Path(options.file) if options.file else shared.data(PUBLIC)
-    found = [one for one in judged(path) if options.only in f"{one.id} {one.area} {' '.join(one.tags)}"]
+    found = [
+        one for one in judged(path) if options.only in f"{one.id} {one.area} {' '.join(one.tags)}"
+    ]
     print("\n".join(report(found) + ([] if options.brief else deviations(found))))
 
 

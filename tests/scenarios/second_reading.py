@@ -34,7 +34,14 @@ def is_understood(document: Document) -> bool:
         return False
     node = document["nodes"][0]
     pods = [pod for job in document["jobs"] for pod in job["pods"]]
-    strange = ("affinity", "anti_affinity", "allowed_nodes", "missing_volume_claims", "legacy_mig", "claims")
+    strange = (
+        "affinity",
+        "anti_affinity",
+        "allowed_nodes",
+        "missing_volume_claims",
+        "legacy_mig",
+        "claims",
+    )
     parts = ("gpu_fraction", "gpu_memory_mib", "mig")
     return (
         node["gpu"]["mig"] == "none"
@@ -65,7 +72,9 @@ class Reading(Shares):
         super().__init__(document)
         self.grace = document["settings"].get("stale_grace_s", 0)
         self.multiplier = document["settings"].get("reclaim_saturation_multiplier", 1)
-        self.started: dict[str, float | None] = {name: job.get("started_s_ago") for name, job in self.jobs.items()}
+        self.started: dict[str, float | None] = {
+            name: job.get("started_s_ago") for name, job in self.jobs.items()
+        }
         self.waiting: set[str] = set()  # jobs that could start something as an action began
 
     def decide(self, actions: list[str]) -> None:
@@ -107,7 +116,9 @@ class Reading(Shares):
         holding = {*ON_NODE, START, "terminating_stuck", NOMINATED if later else "terminating"}
         there = [one for one, state in self.state.items() if state in holding]
         held, asked = self.asked(there), self.asked([pod])
-        has_room = all(held[name] + asked[name] <= self.total[name] for name in RESOURCES if asked[name] > 0)
+        has_room = all(
+            held[name] + asked[name] <= self.total[name] for name in RESOURCES if asked[name] > 0
+        )
         return has_room and len(there) < self.slots
 
     def _start(self, job: str) -> bool:
@@ -126,7 +137,9 @@ class Reading(Shares):
 
     def _waits(self, job: str, group: str) -> bool:
         states = [self.state[pod] for pod in self.members(job, group)]
-        return NOMINATED in states and sum(one in (*ON_NODE, START) for one in states) < self.least(job, group)
+        return NOMINATED in states and sum(one in (*ON_NODE, START) for one in states) < self.least(
+            job, group
+        )
 
     def _take_back(self) -> None:
         alive = PLACED | {"terminating", "terminating_stuck"}
@@ -134,7 +147,12 @@ class Reading(Shares):
             states = {self.state[pod["name"]] for pod in job["pods"]}
             grace = self.grace if job.get("stale_grace_s") is None else job["stale_grace_s"]
             is_over = 0 <= grace <= (job.get("stale_for_s") or 0)
-            if "succeeded" in states or not states & alive or self.is_met(name, None, set()) or not is_over:
+            if (
+                "succeeded" in states
+                or not states & alive
+                or self.is_met(name, None, set())
+                or not is_over
+            ):
                 continue
             for pod in (one["name"] for one in job["pods"]):
                 if self.state[pod] in PLACED:
@@ -178,7 +196,9 @@ class Reading(Shares):
             return False
         if kind == "preempt":
             return bool(theirs["queue"] == mine["queue"] and theirs["priority"] < mine["priority"])
-        return kind != "reclaim" or (theirs["queue"] != mine["queue"] and self._offers(job, theirs["queue"]))
+        return kind != "reclaim" or (
+            theirs["queue"] != mine["queue"] and self._offers(job, theirs["queue"])
+        )
 
     def _offers(self, job: str, queue: str) -> bool:
         """A queue that is below its quota is asked by nobody who stays within its own."""
@@ -194,18 +214,26 @@ class Reading(Shares):
 
     def _is_within(self, queue: str, more: Amounts) -> bool:
         held = self.charged(queue)
-        return all(held[name] + more[name] <= self.bound("quota", queue, name) for name in RESOURCES)
+        return all(
+            held[name] + more[name] <= self.bound("quota", queue, name) for name in RESOURCES
+        )
 
     def _victims(self, kind: str, job: str) -> Iterator[Portion]:
         """In the reverse of the order in which they would start."""
-        gone: dict[str, set[str]] = {one: set() for one in self.jobs if self._is_victim(kind, job, one)}
+        gone: dict[str, set[str]] = {
+            one: set() for one in self.jobs if self._is_victim(kind, job, one)
+        }
         lost = {queue: self.asked([]) for queue in self.queues}
 
         def last(parent: str | None) -> tuple[Key, str] | None:
             return max((one for queue in self.below(parent) if (one := keyed(queue))), default=None)
 
         def keyed(queue: str) -> tuple[Key, str] | None:
-            own = [one for one in gone if self.jobs[one]["queue"] == queue and self.goes_next(one, gone[one])]
+            own = [
+                one
+                for one in gone
+                if self.jobs[one]["queue"] == queue and self.goes_next(one, gone[one])
+            ]
             found = max(own, key=lambda one: self.job_key(one, gone[one])) if own else None
             if found is None:
                 below = last(queue)
@@ -241,7 +269,11 @@ class Reading(Shares):
         before = dict(self.state)
         self.state.update({pod: TAKEN for _, taken in chosen for pod in taken})
         is_placed = self._refill(job, pods, {victim for victim, _ in chosen}, before)
-        gone = [(victim, left) for victim, taken in chosen if (left := [p for p in taken if self.state[p] == TAKEN])]
+        gone = [
+            (victim, left)
+            for victim, taken in chosen
+            if (left := [p for p in taken if self.state[p] == TAKEN])
+        ]
         is_right = is_placed and not (kind == "consolidation" and gone)
         if is_right and kind == "reclaim":
             is_right = self._is_fair(job, pods, gone)
@@ -258,7 +290,9 @@ class Reading(Shares):
         while jobs:
             one = self.first(jobs, lambda name: "pending" if name == job else TAKEN)
             turn = pods if one == job else self.next_pods(one, TAKEN)
-            is_in = self._seat(one, turn, lambda pod: NOMINATED if self.job_of[pod] == job else before[pod])
+            is_in = self._seat(
+                one, turn, lambda pod: NOMINATED if self.job_of[pod] == job else before[pod]
+            )
             if one == job and not is_in:
                 return False
             if one == job or not is_in:
@@ -316,7 +350,9 @@ class Reading(Shares):
         held, due = self.charged(queue)[name], self.fair[queue][name]
         return held / due if due else ENDLESS if held else 0
 
-    def _starts_next(self, job: str, pods: list[str], gone: list[Portion], before: dict[str, str]) -> bool:
+    def _starts_next(
+        self, job: str, pods: list[str], gone: list[Portion], before: dict[str, str]
+    ) -> bool:
         """Whether the room would be the job's, were everybody who waits in these queues asked next."""
         after, self.state = self.state, dict(before)
         try:
@@ -334,7 +370,9 @@ class Reading(Shares):
         jobs = {job, *victims, *others}
         while jobs:
             one = self.first(jobs, lambda name: TAKEN if name in victims else "pending")
-            turn = pods if one == job else self.next_pods(one, TAKEN if one in victims else "pending")
+            turn = (
+                pods if one == job else self.next_pods(one, TAKEN if one in victims else "pending")
+            )
             is_in = self._seat(one, turn, lambda pod: NOMINATED)
             if one == job:
                 return is_in

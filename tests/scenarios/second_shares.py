@@ -36,14 +36,22 @@ class Groups:
         self.state = {name: pod["state"] for name, pod in self.pods.items()}
 
     def asked(self, pods: Sequence[str]) -> Amounts:
-        return together([{name: self.pods[pod]["request"].get(name, 0) for name in RESOURCES} for pod in pods])
+        return together(
+            [{name: self.pods[pod]["request"].get(name, 0) for name in RESOURCES} for pod in pods]
+        )
 
     def children(self, job: str, group: str | None) -> list[str]:
         return [one["name"] for one in self.jobs[job]["groups"] if one.get("parent") == group]
 
     def members(self, job: str, group: str) -> list[str]:
         found = [pod for pod in self.jobs[job]["pods"] if pod["group"] == group]
-        found.sort(key=lambda p: (p.get("order_priority") is None, -(p.get("order_priority") or 0), p["name"]))
+        found.sort(
+            key=lambda p: (
+                p.get("order_priority") is None,
+                -(p.get("order_priority") or 0),
+                p["name"],
+            )
+        )
         return [pod["name"] for pod in found]
 
     def least(self, job: str, group: str | None) -> int:
@@ -59,7 +67,9 @@ class Groups:
 
     def count(self, job: str, group: str | None, gone: set[str]) -> int:
         if group is not None and self.holds_pods(job, group):
-            return sum(self.state[pod] in PLACED and pod not in gone for pod in self.members(job, group))
+            return sum(
+                self.state[pod] in PLACED and pod not in gone for pod in self.members(job, group)
+            )
         return sum(self.is_met(job, child, gone) for child in self.children(job, group))
 
     def is_met(self, job: str, group: str | None, gone: set[str]) -> bool:
@@ -86,7 +96,9 @@ class Groups:
             return waiting[: max(1, lacking)] if lacking <= len(waiting) else []
         ranked = sorted(self.children(job, group), key=lambda child: self.rank(job, child, set()))
         if lacking <= 0:
-            return next((found for child in ranked if (found := self.next_pods(job, state, child))), [])
+            return next(
+                (found for child in ranked if (found := self.next_pods(job, state, child))), []
+            )
         unmet = [child for child in ranked if not self.is_met(job, child, set())]
         able = [found for child in unmet if (found := self.next_pods(job, state, child))]
         return [pod for found in able[:lacking] for pod in found] if len(able) >= lacking else []
@@ -94,20 +106,32 @@ class Groups:
     def can_be_met(self, job: str, group: str | None = None) -> bool:
         if group is not None and self.holds_pods(job, group):
             able = PLACED | {"pending"}
-            return sum(self.state[pod] in able for pod in self.members(job, group)) >= self.least(job, group)
-        return sum(self.can_be_met(job, child) for child in self.children(job, group)) >= self.least(job, group)
+            return sum(self.state[pod] in able for pod in self.members(job, group)) >= self.least(
+                job, group
+            )
+        return sum(
+            self.can_be_met(job, child) for child in self.children(job, group)
+        ) >= self.least(job, group)
 
     def goes_next(self, job: str, gone: set[str]) -> list[str]:
         """A pod beyond a minimum, else a group beyond it, else all that run."""
-        everybody = [name for name in self.pods if self.job_of[name] == job and self.state[name] in ON_NODE]
+        everybody = [
+            name for name in self.pods if self.job_of[name] == job and self.state[name] in ON_NODE
+        ]
         running = [pod for pod in everybody if pod not in gone]
         return self._surplus(job, None, gone, running) or running
 
-    def _surplus(self, job: str, group: str | None, gone: set[str], running: list[str]) -> list[str]:
+    def _surplus(
+        self, job: str, group: str | None, gone: set[str], running: list[str]
+    ) -> list[str]:
         has_more = self.count(job, group, gone) > self.least(job, group)
         if group is not None and self.holds_pods(job, group):
-            return [pod for pod in self.members(job, group) if pod in running][-1:] if has_more else []
-        last_first = sorted(self.children(job, group), key=lambda one: self.rank(job, one, gone), reverse=True)
+            return (
+                [pod for pod in self.members(job, group) if pod in running][-1:] if has_more else []
+            )
+        last_first = sorted(
+            self.children(job, group), key=lambda one: self.rank(job, one, gone), reverse=True
+        )
         for child in last_first:
             if found := self._surplus(job, child, gone, running):
                 return found
@@ -131,7 +155,10 @@ class Shares(Groups):
         node = document["nodes"][0]
         self.queues = {queue["name"]: queue for queue in document["queues"]}
         self.enforces = document["settings"].get("quota_enforced", True)
-        self.total = {"gpu": node["gpu"]["count"], **{name: node["allocatable"][name] for name in ("cpu", "memory")}}
+        self.total = {
+            "gpu": node["gpu"]["count"],
+            **{name: node["allocatable"][name] for name in ("cpu", "memory")},
+        }
         self.slots = node["allocatable"].get("pods", 110)
         self.fair: dict[str, Amounts] = {}
         self.allocatable: dict[str, Amounts] = {}
@@ -151,21 +178,35 @@ class Shares(Groups):
     def charged(self, queue: str, *, fixed: bool = False) -> Amounts:
         return self._of_queue(queue, PLACED, lambda job: not (fixed and job["preemptible"]))
 
-    def _of_queue(self, queue: str, among: frozenset[str], counts: Callable[[Document], bool]) -> Amounts:
-        jobs = {name for name, job in self.jobs.items() if queue in self.lineage(job["queue"]) and counts(job)}
-        return self.asked([pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among])
+    def _of_queue(
+        self, queue: str, among: frozenset[str], counts: Callable[[Document], bool]
+    ) -> Amounts:
+        jobs = {
+            name
+            for name, job in self.jobs.items()
+            if queue in self.lineage(job["queue"]) and counts(job)
+        }
+        return self.asked(
+            [pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among]
+        )
 
     def wanted(self, queue: str) -> Amounts:
         """What a queue holds and waits for; what would not fit the empty node is no demand."""
         hopeless = {pod for job in self.jobs for pod in self._hopeless(job)}
         jobs = {name for name, job in self.jobs.items() if queue in self.lineage(job["queue"])}
         among = PLACED | {"pending"}
-        named = [pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among]
+        named = [
+            pod for pod, job in self.job_of.items() if job in jobs and self.state[pod] in among
+        ]
         return self.asked([pod for pod in named if pod not in hopeless])
 
     def _hopeless(self, job: str) -> list[str]:
         """Waiting pods that do not fit the empty node: those too large alone, or all if those it needs next are."""
-        waiting = [pod for pod, owner in self.job_of.items() if owner == job and self.state[pod] == "pending"]
+        waiting = [
+            pod
+            for pod, owner in self.job_of.items()
+            if owner == job and self.state[pod] == "pending"
+        ]
         never = [pod for pod in waiting if not self._fits_empty([pod])]
         needed = self.next_pods(job)
         is_over = not self._fits_empty(needed) or not set(never).isdisjoint(needed)
@@ -191,7 +232,9 @@ class Shares(Groups):
             for queue in siblings
         }
         quota = {queue: self.bound("quota", queue, name) for queue in siblings}
-        share = {one: min(total if quota[one] == ENDLESS else quota[one], want[one]) for one in siblings}
+        share = {
+            one: min(total if quota[one] == ENDLESS else quota[one], want[one]) for one in siblings
+        }
         left = total - sum(share.values())
         if left > 0:
             self._share_out(name, left, want, share)
@@ -208,7 +251,11 @@ class Shares(Groups):
             again = True
             while again and left > HAIR:
                 again = False
-                band = [one for one in share if self.queues[one]["priority"] == priority and share[one] < want[one]]
+                band = [
+                    one
+                    for one in share
+                    if self.queues[one]["priority"] == priority and share[one] < want[one]
+                ]
                 weight = {one: self.queues[one]["over_quota_weight"][name] for one in band}
                 pool, heavy = left, sum(weight.values())
                 for one in band if heavy else ():
@@ -219,7 +266,9 @@ class Shares(Groups):
                     share[one] += given
                     left -= given
         claims = [one for one in owed if owed[one] > HAIR]
-        for one in sorted(claims, key=lambda q: (-self.queues[q]["priority"], -owed[q], self._age(q))):
+        for one in sorted(
+            claims, key=lambda q: (-self.queues[q]["priority"], -owed[q], self._age(q))
+        ):
             given = max(min(unit, left, want[one] - share[one]), 0)
             share[one] += given
             left -= given
@@ -255,8 +304,13 @@ class Shares(Groups):
         """Whose turn it is: the first queue at every level, then the first job."""
 
         def ranked(parent: str | None) -> list[tuple[Key, str]]:
-            found = [(queue, job) for queue in self.below(parent) if (job := head(queue)) is not None]
-            return [(self.turn(queue, self.asked(self.next_pods(job, state(job)))), job) for queue, job in found]
+            found = [
+                (queue, job) for queue in self.below(parent) if (job := head(queue)) is not None
+            ]
+            return [
+                (self.turn(queue, self.asked(self.next_pods(job, state(job)))), job)
+                for queue, job in found
+            ]
 
         def head(queue: str) -> str | None:
             own = [job for job in jobs if self.jobs[job]["queue"] == queue]

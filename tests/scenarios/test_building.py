@@ -5,33 +5,43 @@ from __future__ import annotations
 import pytest
 
 from dovetail import errors
-from dovetail.model import gangs, plan, policy, queues
-from dovetail.sim.scenarios import building, claiming, machines, reading, running, standing
-from dovetail.sim.scenarios.reading import State
-from dovetail.world import ledger
+from dovetail.kubetypes.custom import queues
+from dovetail.model import gangs, plan, policy
+from dovetail.replay.scenarios import (
+    build_scenario,
+    run_scenario,
+    scenario_claims,
+    scenario_format,
+    scenario_nodes,
+    scenario_state,
+)
+from dovetail.replay.scenarios.scenario_format import State
+from dovetail.world.devices import gpu_ledger
 from dovetail.world.world import World
 from tests.scenarios import build, scoring
 from tests.support import shared
 
 CLAIMABLE = {
     "device_classes": [{"name": "gpus", "gpu": True}],
-    "device_slices": [{"name": "s", "node": "n0", "pool": "n0", "gpu": True, "devices": ["0", "1"]}],
+    "device_slices": [
+        {"name": "s", "node": "n0", "pool": "n0", "gpu": True, "devices": ["0", "1"]}
+    ],
     "nodes": [build.node("n0", gpus=0)],
 }
 
 
-def begun(scenario: reading.Scenario) -> World:
-    return building.world(scenario, standing.begin(scenario))
+def begun(scenario: scenario_format.Scenario) -> World:
+    return build_scenario.world(scenario, scenario_state.begin(scenario))
 
 
 def free_gpus(world: World, node: str) -> float:
     """What the ledger finds free of the node's GPUs."""
-    return sum(ledger.Ledger().free_milli_gpu(pool) for pool in world.view(node).pools) / 1000
+    return sum(gpu_ledger.Ledger().free_milli_gpu(pool) for pool in world.view(node).pools) / 1000
 
 
-def placed(scenario: reading.Scenario) -> dict[str, str]:
+def placed(scenario: scenario_format.Scenario) -> dict[str, str]:
     """Who is bound where after one decision."""
-    outcome = running.run(scenario)
+    outcome = run_scenario.run(scenario)
     return {name: one.node for name, one in outcome.end.pods.items() if one.state is State.BOUND}
 
 
@@ -41,18 +51,35 @@ def test_public_scenarios_have_free_what_their_pods_leave() -> None:
         world = begun(scenario)
         assert not world.overlaps(), scenario.id
         for node in scenario.nodes:
-            there = [p for j in scenario.jobs for p in j.pods if p.state in reading.HOLDING and p.node == node.name]
+            there = [
+                p
+                for j in scenario.jobs
+                for p in j.pods
+                if p.state in scenario_format.HOLDING and p.node == node.name
+            ]
             free = world.free(node.name)
-            assert free.milli_cpu == 1000 * (node.allocatable["cpu"] - sum(p.request.cpu for p in there)), scenario.id
+            assert free.milli_cpu == 1000 * (
+                node.allocatable["cpu"] - sum(p.request.cpu for p in there)
+            ), scenario.id
             memory = node.allocatable["memory"] - sum(p.request.memory for p in there)
             assert free.memory_bytes == memory, scenario.id
             assert free.pods == node.allocatable["pods"] - len(there), scenario.id
             for name in (name for name in node.allocatable if "mig" in name):
-                assert free.scalar(name) == node.allocatable[name] - sum(p.request.mig.get(name, 0) for p in there)
-            claimed = sum(len(one.devices) for one in scenario.device_slices if one.node == node.name)
+                assert free.scalar(name) == node.allocatable[name] - sum(
+                    p.request.mig.get(name, 0) for p in there
+                )
+            claimed = sum(
+                len(one.devices) for one in scenario.device_slices if one.node == node.name
+            )
             claimed -= sum(len(claim.allocated) for claim in scenario.claims)
-            shares = sum(claiming.share_mib(p.request, node.gpu.memory_mib) for p in there if p.request.is_share)
-            whole = node.gpu.count - sum(p.request.gpu for p in there) - shares / node.gpu.memory_mib
+            shares = sum(
+                scenario_claims.share_mib(p.request, node.gpu.memory_mib)
+                for p in there
+                if p.request.is_share
+            )
+            whole = (
+                node.gpu.count - sum(p.request.gpu for p in there) - shares / node.gpu.memory_mib
+            )
             if node.name == scenario.nodes[0].name:  # claims hold devices of the first node only
                 assert free_gpus(world, node.name) == pytest.approx(whole + claimed), scenario.id
 
@@ -63,10 +90,12 @@ def test_public_scenarios_wait_and_run_as_written() -> None:
         world = begun(scenario)
         waiting = {pod.metadata.name for pod in world.pending()}
         pods = [pod for job in scenario.jobs for pod in job.pods]
-        assert waiting == {pod.name for pod in pods if pod.state in (State.PENDING, State.GATED, State.NOMINATED)}
+        assert waiting == {
+            pod.name for pod in pods if pod.state in (State.PENDING, State.GATED, State.NOMINATED)
+        }
         for job in scenario.jobs:
-            ref = building.gang_ref(job)
-            told = world.gangs.told((ref.namespace, ref.name))
+            ref = build_scenario.gang_ref(job)
+            told = world.gangs.declared((ref.namespace, ref.name))
             assert told is not None
             assert len(world.gangs.members((ref.namespace, ref.name))) == len(job.pods)
             assert {group.name for group in told.groups} == {group.name for group in job.groups}
@@ -82,17 +111,22 @@ def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_beside_them() -> None
         nodes=[build.node("n0", gpus=3)],
     )
     held = {
-        name: [one.device for one in pod.held[claiming.GPU].devices.results]
-        for name, pod in standing.begin(scenario).pods.items()
+        name: [one.device for one in pod.held[scenario_claims.GPU].devices.results]
+        for name, pod in scenario_state.begin(scenario).pods.items()
     }
-    assert held == {"one-0": ["gpu-0"], "two-0": ["gpu-1"], "three-0": ["gpu-1"], "whole-0": ["gpu-2"]}
+    assert held == {
+        "one-0": ["gpu-0"],
+        "two-0": ["gpu-1"],
+        "three-0": ["gpu-1"],
+        "whole-0": ["gpu-2"],
+    }
     assert free_gpus(begun(scenario), "n0") == 0.5 + 0.2
 
 
 def test_a_node_cannot_hold_more_gpus_than_it_has() -> None:
     scenario = build.scenario(build.job("a", build.running(gpu=3)))
     with pytest.raises(errors.InputError, match="pod 'a-0': node 'n0' has 2 GPUs"):
-        standing.begin(scenario)
+        scenario_state.begin(scenario)
 
 
 def test_a_whole_gpu_is_whole_on_every_node_and_a_fraction_a_part_of_each() -> None:
@@ -102,21 +136,25 @@ def test_a_whole_gpu_is_whole_on_every_node_and_a_fraction_a_part_of_each() -> N
         build.job("half-too", {**build.waiting(gpu_fraction=0.5), "allowed_nodes": ["n0"]}),
         nodes=[build.node("n0", gpus=2), build.node("n1", gpus=1, memory_mib=800)],
     )
-    after = running.run(scenario).end
-    held = after.pods["half-0"].held[claiming.GPU].devices.results[0]
-    assert (after.pods["half-0"].node, held.consumed_capacity[machines.MEMORY].value()) == ("n1", 400 * 2**20)
-    held = after.pods["half-too-0"].held[claiming.GPU].devices.results[0]
-    assert held.consumed_capacity[machines.MEMORY].value() == 50 * 2**20
+    after = run_scenario.run(scenario).end
+    held = after.pods["half-0"].held[scenario_claims.GPU].devices.results[0]
+    assert (after.pods["half-0"].node, held.consumed_capacity[scenario_nodes.MEMORY].value()) == (
+        "n1",
+        400 * 2**20,
+    )
+    held = after.pods["half-too-0"].held[scenario_claims.GPU].devices.results[0]
+    assert held.consumed_capacity[scenario_nodes.MEMORY].value() == 50 * 2**20
     assert after.pods["whole-0"].node == "n0"
-    assert free_gpus(building.world(scenario, after), "n0") == 0.5
+    assert free_gpus(build_scenario.world(scenario, after), "n0") == 0.5
 
 
 def test_parts_of_two_gpus_are_parts_of_different_ones() -> None:
     scenario = build.scenario(build.job("a", build.waiting(gpu_fraction=0.3, gpu_devices=2)))
-    results = running.run(scenario).end.pods["a-0"].held[claiming.GPU].devices.results
+    results = run_scenario.run(scenario).end.pods["a-0"].held[scenario_claims.GPU].devices.results
     assert sorted(one.device for one in results) == ["gpu-0", "gpu-1"]
     one = build.scenario(
-        build.job("a", build.waiting(gpu_fraction=0.3, gpu_devices=2)), nodes=[build.node("n0", gpus=1)]
+        build.job("a", build.waiting(gpu_fraction=0.3, gpu_devices=2)),
+        nodes=[build.node("n0", gpus=1)],
     )
     assert not placed(one)
 
@@ -131,14 +169,16 @@ def test_cut_gpus_are_for_slices_alone_and_singly_cut_ones_are_not_shared() -> N
         nodes=nodes,
     )
     assert placed(scenario) == {"whole-0": "single", "slice-0": "mixed"}
-    assert building.policy_of(scenario).batch.gpu_prices == {"nvidia.com/mig-1g.10gb": 1000}
+    assert build_scenario.policy_of(scenario).batch.gpu_prices == {"nvidia.com/mig-1g.10gb": 1000}
 
 
 def test_old_slices_bar_new_ones_from_their_node_and_are_never_placed() -> None:
     slices: build.Tree = {"mig": "mixed", "allocatable": {"nvidia.com/mig-1g.10gb": 1}}
     old = {**build.running("n0"), "legacy_mig": True}
     new = build.waiting(mig={"nvidia.com/mig-1g.10gb": 1})
-    barred = build.scenario(build.job("old", old), build.job("new", new), nodes=[build.node("n0", **slices)])
+    barred = build.scenario(
+        build.job("old", old), build.job("new", new), nodes=[build.node("n0", **slices)]
+    )
     assert not placed(barred)
     free = build.scenario(
         build.job("old", old, {**build.waiting(), "legacy_mig": True}),
@@ -176,47 +216,63 @@ def test_pods_that_end_hold_their_room_and_stuck_ones_say_so() -> None:
 
 def test_claims_pods_share_are_held_by_one_and_used_by_the_next() -> None:
     claims = [
-        {"name": "c", "device_class": "gpus", "gpu": True, "queue": "q0", "allocated": [{"pool": "n0", "device": "1"}]}
+        {
+            "name": "c",
+            "device_class": "gpus",
+            "gpu": True,
+            "queue": "q0",
+            "allocated": [{"pool": "n0", "device": "1"}],
+        }
         | {"reserved_for": ["a-0"], "other_consumers": 3}
     ]
     sharer = {**build.waiting(), "claims": ["c"]}
     scenario = build.scenario(
-        build.job("a", {**build.running(), "claims": ["c"]}), build.job("b", sharer), **CLAIMABLE, claims=claims
+        build.job("a", {**build.running(), "claims": ["c"]}),
+        build.job("b", sharer),
+        **CLAIMABLE,
+        claims=claims,
     )
     world = begun(scenario)
     (claim,) = world.claims.values()
     assert claim.metadata.labels == {gangs.QUEUE_LABEL: "q0"}
     assert len(claim.status.reserved_for) == 4
-    after = running.run(scenario).end
+    after = run_scenario.run(scenario).end
     assert after.pods["b-0"].state is State.BOUND
     assert after.claims["c"].users == ("a-0", "b-0")
 
 
 def test_a_claim_is_given_devices_and_gives_them_back_with_its_last_user() -> None:
     claims = [{"name": "c", "device_class": "gpus", "count": 2, "gpu": True, "queue": "q0"}]
-    scenario = build.scenario(build.job("a", {**build.waiting(), "claims": ["c"]}), **CLAIMABLE, claims=claims)
-    after = running.run(scenario).end
+    scenario = build.scenario(
+        build.job("a", {**build.waiting(), "claims": ["c"]}), **CLAIMABLE, claims=claims
+    )
+    after = run_scenario.run(scenario).end
     held = after.claims["c"].allocation
     assert held is not None
     assert sorted(one.device for one in held.devices.results) == ["0", "1"]
     moved = plan.Eviction(
         pod=plan.PodRef("default", "a-0"),
-        gang=building.gang_ref(scenario.jobs[0]),
+        gang=build_scenario.gang_ref(scenario.jobs[0]),
         rule=plan.Rule.CONSOLIDATED,
         moves_to="n1",
     )
-    left = running.carried_out(scenario, after, plan.Plan(evictions=(moved,)))
-    assert left.claims["c"] == standing.Holding()
+    left = run_scenario.apply_plan(scenario, after, plan.Plan(evictions=(moved,)))
+    assert left.claims["c"] == scenario_state.SharedClaimState()
 
 
 def test_a_pod_that_must_fit_one_zone_waits_where_only_both_together_would_do() -> None:
-    zones = [{"id": f"z{number}", "allocatable": {"cpu": 4}, "available": {"cpu": 4 - number}} for number in range(2)]
+    zones = [
+        {"id": f"z{number}", "allocatable": {"cpu": 4}, "available": {"cpu": 4 - number}}
+        for number in range(2)
+    ]
     numa = {"policy": "single-numa-node", "scope": "pod", "zones": zones}
     strict = {"qos": "Guaranteed"}
     scenario = build.scenario(
         build.job("large", {**build.waiting(cpu=5), **strict}),
         build.job("loose", build.waiting(cpu=5)),
-        build.job("holder", {**build.running(cpu=1), **strict, "numa_placement": {"1": {"cpu": 1}}}),
+        build.job(
+            "holder", {**build.running(cpu=1), **strict, "numa_placement": {"1": {"cpu": 1}}}
+        ),
         build.job("small", {**build.waiting(cpu=4), **strict}),
         build.job("late", {**build.waiting(cpu=4), **strict}),
         nodes=[build.node("n0", numa=numa)],
@@ -224,7 +280,8 @@ def test_a_pod_that_must_fit_one_zone_waits_where_only_both_together_would_do() 
     bound = placed(scenario)
     assert bound.keys() == {"loose-0", "small-0"} or bound.keys() == {"loose-0", "late-0"}
     elsewhere = build.scenario(
-        build.job("large", {**build.waiting(cpu=5), **strict}), nodes=[build.node("n0", numa=numa), build.node("n1")]
+        build.job("large", {**build.waiting(cpu=5), **strict}),
+        nodes=[build.node("n0", numa=numa), build.node("n1")],
     )
     assert placed(elsewhere) == {"large-0": "n1"}
 
@@ -233,15 +290,22 @@ def test_queues_say_what_is_unlimited_and_who_is_older() -> None:
     weights = {"gpu": 0.5, "cpu": 1, "memory": 1}
     scenario = build.scenario(
         queues=[
-            build.queue("q0", creation_order=1, over_quota_weight=weights, reclaim_min_runtime_s=30),
-            build.queue("q1", parent="q0", quota={"gpu": 0.5}, limit={"gpu": 3, "cpu": None, "memory": None}),
+            build.queue(
+                "q0", creation_order=1, over_quota_weight=weights, reclaim_min_runtime_s=30
+            ),
+            build.queue(
+                "q1", parent="q0", quota={"gpu": 0.5}, limit={"gpu": 3, "cpu": None, "memory": None}
+            ),
         ]
     )
     world = begun(scenario)
     first, second = world.queues["q0"], world.queues["q1"]
     assert first.spec.resources["cpu"].quota == queues.UNLIMITED
     assert (first.spec.resources["gpu"].weight, second.spec.resources["gpu"].weight) == (500, 1000)
-    assert (first.spec.reclaim_min_runtime_seconds, first.spec.preempt_min_runtime_seconds) == (30, None)
+    assert (first.spec.reclaim_min_runtime_seconds, first.spec.preempt_min_runtime_seconds) == (
+        30,
+        None,
+    )
     assert (second.spec.parent, str(second.spec.resources["gpu"].quota)) == ("q0", "500m")
     assert second.spec.resources["gpu"].limit is not None
     assert second.spec.resources["cpu"].limit is None
@@ -252,9 +316,13 @@ def test_queues_say_what_is_unlimited_and_who_is_older() -> None:
 def test_settings_become_the_policy() -> None:
     scenario = build.scenario(
         run={"actions": ["reclaim"]},
-        settings={"node_strategy": {"gpu": "spread", "cpu": "none"}, "quota_enforced": False, "stale_grace_s": 60},
+        settings={
+            "node_strategy": {"gpu": "spread", "cpu": "none"},
+            "quota_enforced": False,
+            "stale_grace_s": 60,
+        },
     )
-    found = building.policy_of(scenario)
+    found = build_scenario.policy_of(scenario)
     assert found.steps == (policy.Step.RECLAIM,)
     assert not found.batch.enforces_quota
     assert found.batch.stale_grace_seconds == 60
@@ -263,7 +331,7 @@ def test_settings_become_the_policy() -> None:
 
 def test_names_that_are_no_label_values_stay_apart() -> None:
     names = ["a b", "a_b", "x" * 64, "x" * 65, "ä", "sha256-"]
-    values = [building.label_value(name) for name in names]
+    values = [build_scenario.label_value(name) for name in names]
     assert len(set(values)) == len(names)
     assert all(len(value) <= 63 for value in values)
-    assert building.label_value("pending_job-0") == "pending_job-0"
+    assert build_scenario.label_value("pending_job-0") == "pending_job-0"

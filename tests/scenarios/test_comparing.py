@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.model import plan
-from dovetail.sim.scenarios import reading, running, standing
+from dovetail.replay.scenarios import run_scenario, scenario_format, scenario_state
 from tests.scenarios import build, comparing
 
-ENDED = {"jobs": {"a": {"states": {"terminating": 1}}}, "pods": {}, "per_cycle_at_most": {"evictions": 1}}
+ENDED = {
+    "jobs": {"a": {"states": {"terminating": 1}}},
+    "pods": {},
+    "per_cycle_at_most": {"evictions": 1},
+}
 
 
 def pod(name: str) -> plan.PodRef:
@@ -23,20 +27,24 @@ def eviction(name: str, rule: plan.Rule, **more: Any) -> plan.Eviction:
     return plan.Eviction(pod=pod(f"{name}-0"), gang=gang(name), rule=rule, **more)
 
 
-def outcome_of(scenario: reading.Scenario, **parts: Any) -> running.Outcome:
+def outcome_of(scenario: scenario_format.Scenario, **parts: Any) -> run_scenario.Outcome:
     """What a made-up plan leads to."""
-    start = standing.begin(scenario)
+    start = scenario_state.begin(scenario)
     decided = plan.Plan(**parts)
-    after = running.carried_out(scenario, start, decided)
-    counts = running.Counts(len(decided.placements), len(decided.evictions), len(decided.nominations))
-    return running.Outcome(start, (decided,), (start,), (after,), (after,), (counts,))
+    after = run_scenario.apply_plan(scenario, start, decided)
+    counts = run_scenario.Counts(
+        len(decided.placements), len(decided.evictions), len(decided.nominations)
+    )
+    return run_scenario.Outcome(start, (decided,), (start,), (after,), (after,), (counts,))
 
 
 def test_states_that_differ_are_found_and_unchecked_jobs_left_out() -> None:
     tree = build.document(build.job("a", build.running(gpu=1)), expect=ENDED, compare=["policy"])
     scenario = build.read(tree)
     nothing = comparing.compare(tree, scenario, outcome_of(scenario))
-    assert [str(one) for one in nothing] == ["policy a: expected {'terminating': 1}, found {'running': 1}"]
+    assert [str(one) for one in nothing] == [
+        "policy a: expected {'terminating': 1}, found {'running': 1}"
+    ]
     ended = outcome_of(scenario, evictions=(eviction("a", plan.Rule.STALE),))
     assert not comparing.compare(tree, scenario, ended)
     tree["expect"] = ENDED | {"unchecked_jobs": ["a"]}
@@ -54,13 +62,17 @@ def test_pods_that_are_not_all_compared_may_stand_elsewhere() -> None:
 
 def test_forced_nodes_are_compared_as_a_multiset_and_others_are_not() -> None:
     nodes = [build.node("n0"), build.node("n1")]
-    tree = build.document(build.job("a", build.waiting(), build.waiting()), nodes=nodes, compare=["placement"])
+    tree = build.document(
+        build.job("a", build.waiting(), build.waiting()), nodes=nodes, compare=["placement"]
+    )
     forced = {"state": "bound", "node": "n1", "node_forced": True}
     tree["expect"] = {"jobs": {"a": {"states": {"bound": 2}}}, "pods": {"a-0": forced}}
     scenario = build.read(tree)
 
     def deviations(*places: str) -> list[comparing.Deviation]:
-        given = tuple(plan.Placement(pod=pod(f"a-{at}"), node=node) for at, node in enumerate(places))
+        given = tuple(
+            plan.Placement(pod=pod(f"a-{at}"), node=node) for at, node in enumerate(places)
+        )
         return comparing.compare(tree, scenario, outcome_of(scenario, placements=given))
 
     assert not deviations("n0", "n1")  # which of them is on n1 does not matter
@@ -68,7 +80,9 @@ def test_forced_nodes_are_compared_as_a_multiset_and_others_are_not() -> None:
 
 
 def test_more_than_is_right_in_a_cycle_is_told() -> None:
-    tree = build.document(build.job("a", build.running()), expect=ENDED | {"per_cycle_at_most": {"evictions": 0}})
+    tree = build.document(
+        build.job("a", build.running()), expect=ENDED | {"per_cycle_at_most": {"evictions": 0}}
+    )
     tree["compare"] = []
     scenario = build.read(tree)
     ended = outcome_of(scenario, evictions=(eviction("a", plan.Rule.STALE),))
@@ -86,7 +100,8 @@ def test_a_gang_below_its_minimum_must_not_start() -> None:
 
 def test_nobody_yields_who_need_not_or_for_nobody() -> None:
     scenario = build.scenario(
-        build.job("a", build.running(gpu=1), preemptible=False), build.job("b", build.waiting(gpu=1))
+        build.job("a", build.running(gpu=1), preemptible=False),
+        build.job("b", build.waiting(gpu=1)),
     )
     reclaimed = eviction("a", plan.Rule.RECLAIMED, beneficiary=gang("b"))
     found = comparing.broken(scenario, outcome_of(scenario, evictions=(reclaimed,)))
@@ -94,16 +109,26 @@ def test_nobody_yields_who_need_not_or_for_nobody() -> None:
     assert "cannot be made to yield" in found[0]
     assert "not placed" in found[1]
     promised = plan.Nomination(pod=pod("b-0"), node="n0", gang=gang("b"))
-    found = comparing.broken(scenario, outcome_of(scenario, evictions=(reclaimed,), nominations=(promised,)))
+    found = comparing.broken(
+        scenario, outcome_of(scenario, evictions=(reclaimed,), nominations=(promised,))
+    )
     assert len(found) == 1
     stale = eviction("a", plan.Rule.STALE)
     assert not comparing.broken(scenario, outcome_of(scenario, evictions=(stale,)))
 
 
 def test_nodes_must_not_hold_or_promise_more_than_they_have() -> None:
-    scenario = build.scenario(build.job("a", build.running(gpu=2)), build.job("b", build.waiting(gpu=1, cpu=100)))
+    scenario = build.scenario(
+        build.job("a", build.running(gpu=2)), build.job("b", build.waiting(gpu=1, cpu=100))
+    )
     promised = plan.Nomination(pod=pod("b-0"), node="n0", gang=gang("b"))
     found = comparing.broken(scenario, outcome_of(scenario, nominations=(promised,)))
-    assert found == ["node n0 has 2 GPUs and promises 3", "node n0 has 100.0 cpu and promises 101.0"]
+    assert found == [
+        "node n0 has 2 GPUs and promises 3",
+        "node n0 has 100.0 cpu and promises 101.0",
+    ]
     bound = plan.Placement(pod=pod("b-0"), node="n0")
-    assert any("given away" in text for text in comparing.broken(scenario, outcome_of(scenario, placements=(bound,))))
+    assert any(
+        "overcommitted" in text
+        for text in comparing.broken(scenario, outcome_of(scenario, placements=(bound,)))
+    )

@@ -18,7 +18,9 @@ def written(folder: Path, *trees: build.Tree, name: str = "scenarios.jsonl") -> 
 
 
 def test_an_answer_a_line(tmp_path: Path) -> None:
-    tree = build.document(build.job("a", build.waiting(gpu=1)), build.job("b", build.running(gpu=1)))
+    tree = build.document(
+        build.job("a", build.waiting(gpu=1)), build.job("b", build.running(gpu=1))
+    )
     file = written(tmp_path, tree, tree | {"id": "again"}, name="scenarios.jsonl.gz")
     run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", "jsonl")
     assert run.code == 0, run.err
@@ -37,7 +39,9 @@ def test_an_answer_a_line(tmp_path: Path) -> None:
 
 
 def test_a_table_for_people(tmp_path: Path) -> None:
-    tree = build.document(build.job("a", build.waiting(gpu=1)), build.job("b", build.waiting(gpu=9)))
+    tree = build.document(
+        build.job("a", build.waiting(gpu=1)), build.job("b", build.waiting(gpu=9))
+    )
     run = running.inside(tmp_path, "decide", "--scenarios", written(tmp_path, tree))
     assert run.code == 0, run.err
     assert [line.split() for line in run.lines] == [
@@ -57,7 +61,10 @@ def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> No
 
 
 def test_where_nothing_is_answered_there_is_no_table(tmp_path: Path) -> None:
-    for file, said in ((str(tmp_path), "cannot be read: Is a directory"), (written(tmp_path), "no scenarios in it")):
+    for file, said in (
+        (str(tmp_path), "cannot be read: Is a directory"),
+        (written(tmp_path), "no scenarios in it"),
+    ):
         for form in ("table", "jsonl"):
             run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", form)
             assert (run.code, run.out) == (1, "")

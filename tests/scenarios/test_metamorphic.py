@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dovetail.cli import jsonlines
-from dovetail.sim.scenarios import reading, running, telling
+from dovetail.replay import json_lines
+from dovetail.replay.scenarios import run_scenario, scenario_format, scenario_outcome
 from tests.cli import running as commands
 from tests.scenarios import comparing, scoring, transforming
 from tests.scenarios.transforming import Change, Document
@@ -51,7 +51,7 @@ CHANGES = (*SAME_NODES, *OTHER_NODES)
 def public() -> list[Document]:
     """The public scenarios, but for the two large ones."""
     path = shared.data(scoring.PUBLIC)
-    found = [json.loads(line) for _, line in jsonlines.numbered(str(path))]
+    found = [json.loads(line) for _, line in json_lines.numbered(str(path))]
     return [one for one in found if len(one["jobs"]) <= MOST_JOBS]
 
 
@@ -69,14 +69,16 @@ def problems(document: Document, change: Change) -> list[str]:
     changed = change(document, random.Random(document["id"]))
     if changed is None:
         return []
-    scenario = reading.read(json.dumps(changed).encode(), place=change.__name__)
-    outcome = running.run(scenario)
+    scenario = scenario_format.read(json.dumps(changed).encode(), place=change.__name__)
+    outcome = run_scenario.run(scenario)
     found = [str(one) for one in comparing.compare(changed, scenario, outcome)]
     return [f"{document['id']}: {text}" for text in (*found, *comparing.broken(scenario, outcome))]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_another_way_of_writing_is_decided_as_before(public: list[Document], change: Change) -> None:
+def test_another_way_of_writing_is_decided_as_before(
+    public: list[Document], change: Change
+) -> None:
     asked = [*chosen(public, change, range(1))]
     assert asked
     assert not [text for one in asked for text in problems(one, change)]
@@ -85,13 +87,20 @@ def test_another_way_of_writing_is_decided_as_before(public: list[Document], cha
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_more_scenarios_are_decided_as_before(public: list[Document], change: Change) -> None:
-    assert not [text for one in chosen(public, change, range(1, 6)) for text in problems(one, change)]
+    assert not [
+        text for one in chosen(public, change, range(1, 6)) for text in problems(one, change)
+    ]
 
 
 def test_a_change_that_matters_is_seen(public: list[Document]) -> None:
     def without_gpus(document: Document, chance: random.Random) -> Document:
-        nodes = [one | {"gpu": {"count": 0}, "allocatable": {"cpu": 0}} for one in document["nodes"]]
-        jobs = [job | {"pods": [pod | {"state": "pending"} for pod in job["pods"]]} for job in document["jobs"]]
+        nodes = [
+            one | {"gpu": {"count": 0}, "allocatable": {"cpu": 0}} for one in document["nodes"]
+        ]
+        jobs = [
+            job | {"pods": [pod | {"state": "pending"} for pod in job["pods"]]}
+            for job in document["jobs"]
+        ]
         return document | {"nodes": nodes, "jobs": jobs, "claims": [], "device_slices": []}
 
     changing = [one for one in public if "no_change" not in one["tags"]][:10]
@@ -100,7 +109,11 @@ def test_a_change_that_matters_is_seen(public: list[Document]) -> None:
 
 def test_a_step_that_does_nothing_is_as_good_as_none(public: list[Document]) -> None:
     """Where a step alone changes nothing, another step after it does what it does alone."""
-    single = [one for one in public if one["run"]["mode"] == "single" and one["run"]["actions"] == ["reclaim"]]
+    single = [
+        one
+        for one in public
+        if one["run"]["mode"] == "single" and one["run"]["actions"] == ["reclaim"]
+    ]
     asked = 0
     for one in single[::6]:
         alone = told(one)
@@ -109,40 +122,62 @@ def test_a_step_that_does_nothing_is_as_good_as_none(public: list[Document]) -> 
             if sum(msgspec.to_builtins(first.per_cycle[0]).values()):
                 continue
             asked += 1
-            assert told(one | {"run": one["run"] | {"actions": [idle, "reclaim"]}}) == alone, (one["id"], idle)
+            assert told(one | {"run": one["run"] | {"actions": [idle, "reclaim"]}}) == alone, (
+                one["id"],
+                idle,
+            )
     assert asked > 10
 
 
-def told(document: Document) -> telling.Told:
-    scenario = reading.read(json.dumps(document).encode(), place="here")
-    return telling.told(scenario, running.run(scenario))
+def told(document: Document) -> scenario_outcome.ScenarioReport:
+    scenario = scenario_format.read(json.dumps(document).encode(), place="here")
+    return scenario_outcome.report(scenario, run_scenario.run(scenario))
 
 
-def test_packed_or_not_with_blank_lines_and_other_ends_of_lines(public: list[Document], tmp_path: Path) -> None:
+def test_packed_or_not_with_blank_lines_and_other_ends_of_lines(
+    public: list[Document], tmp_path: Path
+) -> None:
     lines = [json.dumps(one, ensure_ascii=at % 2 == 0) for at, one in enumerate(public[:4])]
     files = {
         "plain.jsonl": "\n".join(lines).encode(),  # the last line has no end
         "windows.jsonl": ("\r\n".join(lines) + "\r\n\r\n").encode(),
         "blank.jsonl": ("\n\n" + "\n \n".join(lines) + "\n").encode(),
         "packed": gzip.compress(("\n".join(lines) + "\n").encode()),
-        "twice.gz": gzip.compress((lines[0] + "\n").encode()) + gzip.compress("\n".join(lines[1:]).encode()),
+        "twice.gz": gzip.compress((lines[0] + "\n").encode())
+        + gzip.compress("\n".join(lines[1:]).encode()),
     }
     answers = set()
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-        run = commands.inside(tmp_path, "decide", "--scenarios", str(tmp_path / name), "-o", "jsonl")
+        run = commands.inside(
+            tmp_path, "decide", "--scenarios", str(tmp_path / name), "-o", "jsonl"
+        )
         assert (run.code, run.err) == (0, ""), name
         answers.add(run.out)
     assert len(answers) == 1
 
 
-def test_names_of_any_kind_are_given_back_as_they_came(public: list[Document], tmp_path: Path) -> None:
-    strange = ["x" * 5000, "ключ", "作業 7", 'quo"te\\', "tab\tnew\nline", "../..", "", "sha256-", "\u2028", "🚀"]
+def test_names_of_any_kind_are_given_back_as_they_came(
+    public: list[Document], tmp_path: Path
+) -> None:
+    strange = [
+        "x" * 5000,
+        "ключ",
+        "作業 7",
+        'quo"te\\',
+        "tab\tnew\nline",
+        "../..",
+        "",
+        "sha256-",
+        "\u2028",
+        "🚀",
+    ]
     document = public[0] | {"id": "i" * 10_000 + "🚀"}
     pod = {"state": "pending", "request": {"cpu": 1}}
     leaf = public[0]["jobs"][0]["queue"]
     document["jobs"] = [
-        {"name": name, "queue": leaf, "pods": [pod | {"name": f"{name}-{at}"}]} for at, name in enumerate(strange)
+        {"name": name, "queue": leaf, "pods": [pod | {"name": f"{name}-{at}"}]}
+        for at, name in enumerate(strange)
     ]
     (tmp_path / "f").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
     run = commands.inside(tmp_path, "decide", "--scenarios", str(tmp_path / "f"), "-o", "jsonl")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail import errors
-from dovetail.sim.scenarios import reading
+from dovetail.replay.scenarios import scenario_format
 from tests.scenarios import build
 
 
@@ -21,17 +21,29 @@ def test_what_is_expected_and_what_nobody_knows_is_left_alone() -> None:
         ({"nodes": [{"name": 7}]}, "$.nodes[0].name"),
         ({"run": {"mode": "forever"}}, "$.run.mode"),
         ({"nodes": [build.node("n0"), build.node("n0")]}, "nodes: two are named 'n0'"),
-        ({"jobs": [build.job("a", build.running("n9"))]}, "jobs[0].pods[0].node: a running pod needs a node"),
+        (
+            {"jobs": [build.job("a", build.running("n9"))]},
+            "jobs[0].pods[0].node: a running pod needs a node",
+        ),
         ({"jobs": [build.job("a", {**build.waiting(), "group": "g"})]}, "jobs[0].pods[0].group"),
-        ({"jobs": [build.job("a", {**build.waiting(), "state": "asleep"})]}, "$.jobs[0].pods[0].state"),
+        (
+            {"jobs": [build.job("a", {**build.waiting(), "state": "asleep"})]},
+            "$.jobs[0].pods[0].state",
+        ),
         ({"device_slices": [{"name": "s", "node": "n9", "pool": "p"}]}, "device_slices[0].node"),
         (
-            {"claims": [{"name": "c", "device_class": "t", "allocated": [{"pool": "p", "device": "0"}]}]},
+            {
+                "claims": [
+                    {"name": "c", "device_class": "t", "allocated": [{"pool": "p", "device": "0"}]}
+                ]
+            },
             "claims[0].all",
         ),
     ],
 )
-def test_a_line_that_is_no_scenario_is_refused_with_its_place_and_field(change: build.Tree, message: str) -> None:
+def test_a_line_that_is_no_scenario_is_refused_with_its_place_and_field(
+    change: build.Tree, message: str
+) -> None:
     with pytest.raises(errors.InputError) as refused:
         build.read(build.document() | change)
     assert str(refused.value).startswith("small.jsonl: line 1: ")
@@ -40,4 +52,4 @@ def test_a_line_that_is_no_scenario_is_refused_with_its_place_and_field(change: 
 
 def test_text_that_is_no_json_is_refused() -> None:
     with pytest.raises(errors.InputError, match="line 3: not JSON"):
-        reading.read(b"{", place="f: line 3")
+        scenario_format.read(b"{", place="f: line 3")

@@ -20,12 +20,18 @@ def test_what_is_held_back_is_not_counted_towards_a_minimum() -> None:
     gated = waiting(gpu=1) | {"state": "gated"}
     gang = job("a", waiting(gpu=1), gated, groups=[group("default", 2)])
     grows = job("b", waiting(gpu=1), gated, groups=[group("default", 1)])
-    assert states(gang, grows, run=ALLOCATE) == {"a": {"gated": 1, "pending": 1}, "b": {"bound": 1, "gated": 1}}
+    assert states(gang, grows, run=ALLOCATE) == {
+        "a": {"gated": 1, "pending": 1},
+        "b": {"bound": 1, "gated": 1},
+    }
 
 
 def test_what_is_bound_holds_its_room_and_its_charge() -> None:
     bound = job("a", build.running(gpu=2, state="bound"))
-    assert states(bound, job("b", waiting(gpu=1)), run=ALLOCATE) == {"a": {"bound": 1}, "b": {"pending": 1}}
+    assert states(bound, job("b", waiting(gpu=1)), run=ALLOCATE) == {
+        "a": {"bound": 1},
+        "b": {"pending": 1},
+    }
 
 
 def test_nobody_counts_on_the_end_of_a_pod_that_is_stuck() -> None:
@@ -45,14 +51,30 @@ def test_a_gang_with_one_nominated_pod_waits_together() -> None:
 
 
 def test_what_is_free_is_not_kept_for_those_who_fit_into_what_becomes_free() -> None:
-    ending = job("a", build.running(gpu=1, state="terminating"), build.running(gpu=1, state="terminating"), age_s=9)
+    ending = job(
+        "a",
+        build.running(gpu=1, state="terminating"),
+        build.running(gpu=1, state="terminating"),
+        age_s=9,
+    )
     large, small = job("b", waiting(gpu=3), age_s=8), job("c", waiting(gpu=1), age_s=7)
-    told = states(ending, large, small, nodes=[node("n0", gpus=4)], queues=[queue("q0", quota={})], run=ALLOCATE)
+    told = states(
+        ending,
+        large,
+        small,
+        nodes=[node("n0", gpus=4)],
+        queues=[queue("q0", quota={})],
+        run=ALLOCATE,
+    )
     assert told == {"a": {"terminating": 2}, "b": {"nominated": 1}, "c": {"bound": 1}}
 
 
 def test_pods_that_state_an_order_come_first_the_higher_the_earlier() -> None:
-    asked = [waiting(gpu=1), waiting(gpu=1) | {"order_priority": 1}, waiting(gpu=2) | {"order_priority": 2}]
+    asked = [
+        waiting(gpu=1),
+        waiting(gpu=1) | {"order_priority": 1},
+        waiting(gpu=2) | {"order_priority": 2},
+    ]
     told = answer(job("a", *asked), run=ALLOCATE)
     assert told.jobs["a"].states == {"bound": 1, "pending": 2}
     assert answer(job("a", *asked[:2]), run=ALLOCATE).jobs["a"].states == {"bound": 2}
@@ -63,7 +85,11 @@ def test_pods_that_state_an_order_come_first_the_higher_the_earlier() -> None:
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_a_limit_far_above_holds_for_a_batch_as_a_whole(least: int) -> None:
-    tree = [queue("top", quota={}, limit={"gpu": 1}), queue("mid", parent="top", quota={}), queue("q0", parent="mid")]
+    tree = [
+        queue("top", quota={}, limit={"gpu": 1}),
+        queue("mid", parent="top", quota={}),
+        queue("q0", parent="mid"),
+    ]
     gang = job("a", waiting(gpu=1), waiting(gpu=1), groups=[group("default", least)])
     assert states(gang, queues=tree, run=ALLOCATE)["a"] == (
         {"bound": 1, "pending": 1} if least == 1 else {"pending": 2}
@@ -88,7 +114,9 @@ def test_quotas_that_are_not_enforced_bind_nobody() -> None:
     shut = queue("q0", quota=NOTHING, limit=NOTHING)
     asked = job("a", waiting(gpu=1), preemptible=False)
     assert states(asked, queues=[shut], run=ALLOCATE)["a"] == {"pending": 1}
-    assert states(asked, queues=[shut], settings={"quota_enforced": False}, run=ALLOCATE)["a"] == {"bound": 1}
+    assert states(asked, queues=[shut], settings={"quota_enforced": False}, run=ALLOCATE)["a"] == {
+        "bound": 1
+    }
 
 
 def test_memory_of_a_gpu_is_priced_by_the_node_and_gated_by_the_largest() -> None:
@@ -98,20 +126,35 @@ def test_memory_of_a_gpu_is_priced_by_the_node_and_gated_by_the_largest() -> Non
     told = answer(job("a", asked), nodes=nodes, queues=[near], run=ALLOCATE)
     assert told.jobs["a"].nodes == ("large",)  # 150 of 400 is 0.38; of 200 it would be 0.75
     nearer = near | {"limit": {"gpu": 0.3}}
-    assert states(job("a", asked), nodes=nodes, queues=[nearer], run=ALLOCATE)["a"] == {"pending": 1}
+    assert states(job("a", asked), nodes=nodes, queues=[nearer], run=ALLOCATE)["a"] == {
+        "pending": 1
+    }
 
 
 def test_a_part_of_several_gpus_costs_that_part_of_each() -> None:
     tight = queue("q0", limit={"gpu": 0.9})
     two = waiting(gpu_fraction=0.5, gpu_devices=2)
     assert states(job("a", two), queues=[tight], run=ALLOCATE)["a"] == {"pending": 1}
-    assert states(job("a", two), queues=[queue("q0", limit={"gpu": 1})], run=ALLOCATE)["a"] == {"bound": 1}
+    assert states(job("a", two), queues=[queue("q0", limit={"gpu": 1})], run=ALLOCATE)["a"] == {
+        "bound": 1
+    }
 
 
 def test_slices_cost_their_compute_units_and_count_for_the_cluster() -> None:
-    cut = node("n0", gpus=0, mig="mixed", allocatable={"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 4})
+    cut = node(
+        "n0",
+        gpus=0,
+        mig="mixed",
+        allocatable={"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 4},
+    )
     three = waiting(mig={"nvidia.com/mig-3g.40gb": 1})
-    told = states(job("a", three), job("b", three), nodes=[cut], queues=[queue("q0", limit={"gpu": 5})], run=ALLOCATE)
+    told = states(
+        job("a", three),
+        job("b", three),
+        nodes=[cut],
+        queues=[queue("q0", limit={"gpu": 5})],
+        run=ALLOCATE,
+    )
     assert told == {"a": {"bound": 1}, "b": {"pending": 1}}
 
 
@@ -120,16 +163,27 @@ def test_slices_cost_their_compute_units_and_count_for_the_cluster() -> None:
 
 @pytest.mark.parametrize(
     ("mig", "whole", "part", "none", "sliced"),
-    [("none", True, True, True, False), ("single", True, False, True, False), ("mixed", False, False, True, True)],
+    [
+        ("none", True, True, True, False),
+        ("single", True, False, True, False),
+        ("mixed", False, False, True, True),
+    ],
 )
 def test_which_pods_a_node_takes_by_the_way_its_gpus_are_cut(
     mig: str, *, whole: bool, part: bool, none: bool, sliced: bool
 ) -> None:
     slices = {"nvidia.com/mig-1g.10gb": 1} if mig == "mixed" else {}
     cut = node("n0", gpus=1, mig=mig, allocatable=slices)
-    asked = (waiting(gpu=1), waiting(gpu_fraction=0.5), waiting(), waiting(mig={"nvidia.com/mig-1g.10gb": 1}))
+    asked = (
+        waiting(gpu=1),
+        waiting(gpu_fraction=0.5),
+        waiting(),
+        waiting(mig={"nvidia.com/mig-1g.10gb": 1}),
+    )
     for pod, starts in zip(asked, (whole, part, none, sliced), strict=True):
-        assert states(job("a", pod), nodes=[cut], run=ALLOCATE)["a"] == {"bound" if starts else "pending": 1}, pod
+        assert states(job("a", pod), nodes=[cut], run=ALLOCATE)["a"] == {
+            "bound" if starts else "pending": 1
+        }, pod
 
 
 def test_slices_of_old_are_never_placed_and_bar_new_ones_from_their_node() -> None:
@@ -137,9 +191,15 @@ def test_slices_of_old_are_never_placed_and_bar_new_ones_from_their_node() -> No
     one: dict[str, Any] = {"mig": {"nvidia.com/mig-1g.10gb": 1}}
     old = job("old", build.running(**one) | {"legacy_mig": True})
     new = job("new", waiting(**one))
-    assert states(old, new, nodes=[cut], run=ALLOCATE) == {"old": {"running": 1}, "new": {"pending": 1}}
+    assert states(old, new, nodes=[cut], run=ALLOCATE) == {
+        "old": {"running": 1},
+        "new": {"pending": 1},
+    }
     unplaced = job("old", waiting(**one) | {"legacy_mig": True})
-    assert states(unplaced, new, nodes=[cut], run=ALLOCATE) == {"old": {"pending": 1}, "new": {"bound": 1}}
+    assert states(unplaced, new, nodes=[cut], run=ALLOCATE) == {
+        "old": {"pending": 1},
+        "new": {"bound": 1},
+    }
 
 
 @pytest.mark.parametrize("missing", [True, 1, ["data"]])
@@ -162,10 +222,14 @@ def test_whoever_lacks_a_volume_claim_is_not_placed(missing: object) -> None:
 def test_only_guaranteed_pods_have_to_fit_a_zone_and_not_under_every_policy(
     policy: str, qos: str, *, starts: bool
 ) -> None:
-    zones = [{"id": f"zone-{at}", "allocatable": {"cpu": 4}, "available": {"cpu": 2}} for at in range(2)]
+    zones = [
+        {"id": f"zone-{at}", "allocatable": {"cpu": 4}, "available": {"cpu": 2}} for at in range(2)
+    ]
     aligned = node("n0", numa={"policy": policy, "scope": "pod", "zones": zones})
     pod = waiting(cpu=3) | {"qos": qos}
-    assert states(job("a", pod), nodes=[aligned], run=ALLOCATE)["a"] == {"bound" if starts else "pending": 1}
+    assert states(job("a", pod), nodes=[aligned], run=ALLOCATE)["a"] == {
+        "bound" if starts else "pending": 1
+    }
 
 
 def test_what_pods_that_are_not_aligned_hold_of_a_zone_is_not_free() -> None:
@@ -201,7 +265,9 @@ def with_claim(**claim: Any) -> dict[str, Any]:
         ({"allocated": [{"pool": "n0", "device": "0"}], "other_consumers": 256}, False),
     ],
 )
-def test_a_claim_is_used_by_its_queue_alone_and_by_so_many(claim: dict[str, Any], *, starts: bool) -> None:
+def test_a_claim_is_used_by_its_queue_alone_and_by_so_many(
+    claim: dict[str, Any], *, starts: bool
+) -> None:
     asked = job("a", waiting() | {"claims": ["c"]})
     told = states(asked, queues=[queue("q0"), queue("q1")], run=ALLOCATE, **with_claim(**claim))
     assert told["a"] == {"bound" if starts else "pending": 1}
@@ -233,7 +299,10 @@ def rack(name: str, zone: str, rack_: str | None, *, gpus: int = 1) -> build.Tre
 @pytest.mark.parametrize(
     ("wish", "starts"),
     [
-        ({"topology": "t", "required": "rack"}, False),  # racks of one name in two zones are two racks
+        (
+            {"topology": "t", "required": "rack"},
+            False,
+        ),  # racks of one name in two zones are two racks
         ({"topology": "t", "required": "zone"}, False),
         ({"topology": "t", "preferred": "rack"}, True),
         ({"topology": "nobody", "preferred": "rack"}, False),
@@ -241,7 +310,9 @@ def rack(name: str, zone: str, rack_: str | None, *, gpus: int = 1) -> build.Tre
         ({"topology": "t", "required": "row"}, False),
     ],
 )
-def test_domains_are_whole_paths_and_what_nobody_knows_cannot_be_met(wish: dict[str, str], *, starts: bool) -> None:
+def test_domains_are_whole_paths_and_what_nobody_knows_cannot_be_met(
+    wish: dict[str, str], *, starts: bool
+) -> None:
     nodes = [rack("a", "z1", "r"), rack("b", "z2", "r")]
     gang = job("j", waiting(gpu=1), waiting(gpu=1), groups=[group("default", 2)], topology=wish)
     told = states(gang, nodes=nodes, topologies=RACKS, run=ALLOCATE)
@@ -258,8 +329,13 @@ def test_a_node_that_lacks_a_level_is_in_no_domain() -> None:
 def test_what_comes_later_joins_the_domain_of_what_is_there() -> None:
     nodes = [rack("a", "z1", "r1"), rack("b", "z1", "r2", gpus=4)]
     wish = {"topology": "t", "required": "rack"}
-    grows = job("j", build.running("a", gpu=1), waiting(gpu=1), groups=[group("default", 1, topology=wish)])
-    assert states(grows, nodes=nodes, topologies=RACKS, run=ALLOCATE)["j"] == {"pending": 1, "running": 1}
+    grows = job(
+        "j", build.running("a", gpu=1), waiting(gpu=1), groups=[group("default", 1, topology=wish)]
+    )
+    assert states(grows, nodes=nodes, topologies=RACKS, run=ALLOCATE)["j"] == {
+        "pending": 1,
+        "running": 1,
+    }
 
 
 # Order
@@ -267,14 +343,22 @@ def test_what_comes_later_joins_the_domain_of_what_is_there() -> None:
 
 def test_queues_of_higher_priority_are_due_what_is_over_before_others() -> None:
     queues = [queue("q0", quota=NOTHING, priority=1), queue("q1", quota=NOTHING, priority=2)]
-    told = states(job("a", waiting(gpu=2)), job("b", waiting(gpu=2), queue="q1"), queues=queues, run=ALLOCATE)
+    told = states(
+        job("a", waiting(gpu=2)), job("b", waiting(gpu=2), queue="q1"), queues=queues, run=ALLOCATE
+    )
     assert told == {"a": {"pending": 1}, "b": {"bound": 1}}
 
 
 def test_the_last_unit_is_for_the_older_queue() -> None:
     for first, second in ((0, 1), (1, 0)):
-        queues = [queue(f"q{at}", quota=NOTHING, creation_order=age) for at, age in enumerate((first, second))]
-        jobs = [job(f"j{at}", *[runs(gpu=1)] * 3 if at else [waiting(gpu=1)] * 2, queue=f"q{at}") for at in (0, 1)]
+        queues = [
+            queue(f"q{at}", quota=NOTHING, creation_order=age)
+            for at, age in enumerate((first, second))
+        ]
+        jobs = [
+            job(f"j{at}", *[runs(gpu=1)] * 3 if at else [waiting(gpu=1)] * 2, queue=f"q{at}")
+            for at in (0, 1)
+        ]
         told = states(*jobs, nodes=[node("n0", gpus=3)], queues=queues, run=RECLAIM)
         lost = told["j1"].get("terminating", 0)
         assert lost == (2 if first == 0 else 1), (first, told)
@@ -286,9 +370,13 @@ def test_in_a_queue_the_important_then_the_old_then_the_name_comes_first() -> No
         ({"priority": 50, "age_s": 60.5}, {"priority": 50, "age_s": 60.4}),
         ({"priority": 50, "age_s": 60}, {"priority": 50, "age_s": 60}),
     ):
-        told = states(job("b", waiting(gpu=2), **other), job("a", waiting(gpu=2), **one), run=ALLOCATE)
+        told = states(
+            job("b", waiting(gpu=2), **other), job("a", waiting(gpu=2), **one), run=ALLOCATE
+        )
         assert told == {"a": {"bound": 1}, "b": {"pending": 1}}
-    told = states(job("b", waiting(gpu=2), age_s=61), job("a", waiting(gpu=2), age_s=60), run=ALLOCATE)
+    told = states(
+        job("b", waiting(gpu=2), age_s=61), job("a", waiting(gpu=2), age_s=60), run=ALLOCATE
+    )
     assert told["b"] == {"bound": 1}
 
 
@@ -301,7 +389,9 @@ def test_binpack_and_spread_choose_the_fuller_and_the_emptier_node() -> None:
     for strategy, chosen in (("binpack", "n1"), ("spread", "n0")):
         settings = {"node_strategy": {"gpu": strategy, "cpu": strategy}}
         asked = job("b", waiting(gpu=1))
-        assert answer(holds, asked, nodes=nodes, settings=settings, run=ALLOCATE).jobs["b"].nodes == (chosen,)
+        assert answer(holds, asked, nodes=nodes, settings=settings, run=ALLOCATE).jobs[
+            "b"
+        ].nodes == (chosen,)
 
 
 def test_pods_without_gpus_keep_off_nodes_that_have_some() -> None:
@@ -319,5 +409,7 @@ def test_room_now_is_liked_better_than_room_later() -> None:
 def test_a_gpu_that_is_shared_already_is_liked_better_than_a_fresh_one() -> None:
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     sharer = job("a", build.running("n0", gpu_fraction=0.5, devices=("0",)))
-    told = answer(sharer, job("b", waiting(gpu_fraction=0.5)), job("c", waiting(gpu=1), age_s=9), nodes=nodes)
+    told = answer(
+        sharer, job("b", waiting(gpu_fraction=0.5)), job("c", waiting(gpu=1), age_s=9), nodes=nodes
+    )
     assert told.jobs["b"].nodes == ("n0",)

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from tests.scenarios import build
-from tests.scenarios.asking import ALLOCATE, CONSOLIDATE, NOTHING, PREEMPT, RECLAIM, STALE, answer, group, runs, states
+from tests.scenarios.asking import (
+    ALLOCATE,
+    CONSOLIDATE,
+    NOTHING,
+    PREEMPT,
+    RECLAIM,
+    STALE,
+    answer,
+    group,
+    runs,
+    states,
+)
 from tests.scenarios.build import job, node, queue, waiting
 
 # Yielding
@@ -15,13 +26,18 @@ from tests.scenarios.build import job, node, queue, waiting
 
 def two_queues(**more: Any) -> list[build.Tree]:
     """One that is due both GPUs, and one that is due none."""
-    return [queue("q0", quota={"gpu": 2}), queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}, **more)]
+    return [
+        queue("q0", quota={"gpu": 2}),
+        queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}, **more),
+    ]
 
 
 @pytest.mark.parametrize(("age", "state"), [(599, "pending"), (600, "nominated")])
 def test_before_a_certain_age_a_job_makes_nobody_yield(age: int, state: str) -> None:
     asked = job("a", waiting(gpu=1), age_s=age, may_evict_after_s=600)
-    assert states(asked, job("b", runs(gpu=2), queue="q1"), queues=two_queues(), run=RECLAIM)["a"] == {state: 1}
+    assert states(asked, job("b", runs(gpu=2), queue="q1"), queues=two_queues(), run=RECLAIM)[
+        "a"
+    ] == {state: 1}
     low = job("b", runs(gpu=2), priority=1)
     assert states(asked, low, run=PREEMPT)["a"] == {state: 1}
     assert states(asked, run=ALLOCATE)["a"] == {"bound": 1}
@@ -33,17 +49,26 @@ def test_whoever_started_a_short_while_ago_is_safe(least: int, lost: int) -> Non
     asked = job("a", waiting(gpu=1))
     for where in ("q0", "top"):
         top = queue("top", quota={}) | ({"preempt_min_runtime_s": least} if where == "top" else {})
-        leaf = queue("q0", parent="top") | ({"preempt_min_runtime_s": least} if where == "q0" else {})
+        leaf = queue("q0", parent="top") | (
+            {"preempt_min_runtime_s": least} if where == "q0" else {}
+        )
         told = states(asked, victim, queues=[top, leaf], run=PREEMPT)
         assert told["b"].get("terminating", 0) == lost, where
-    told = states(asked, victim | {"queue": "q1"}, queues=two_queues(reclaim_min_runtime_s=least), run=RECLAIM)
+    told = states(
+        asked, victim | {"queue": "q1"}, queues=two_queues(reclaim_min_runtime_s=least), run=RECLAIM
+    )
     assert told["b"].get("terminating", 0) == lost
 
 
 def test_the_nearest_shortest_runtime_that_is_set_counts() -> None:
-    tree = [queue("top", quota={}, preempt_min_runtime_s=1000), queue("q0", parent="top", preempt_min_runtime_s=30)]
+    tree = [
+        queue("top", quota={}, preempt_min_runtime_s=1000),
+        queue("q0", parent="top", preempt_min_runtime_s=30),
+    ]
     victim = job("b", runs(gpu=2), priority=1, started_s_ago=60)
-    assert states(job("a", waiting(gpu=1)), victim, queues=tree, run=PREEMPT)["b"] == {"terminating": 1}
+    assert states(job("a", waiting(gpu=1)), victim, queues=tree, run=PREEMPT)["b"] == {
+        "terminating": 1
+    }
 
 
 @pytest.mark.parametrize(("set_on", "lost"), [("d1", 0), ("q1", 1), ("d0", 1)])
@@ -54,7 +79,9 @@ def test_between_unrelated_trees_the_victims_root_alone_protects(set_on: str, lo
         queue("d1", quota=NOTHING, over_quota_weight={"gpu": 0}),
         queue("q1", parent="d1", quota=NOTHING),
     ]
-    tree = [one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree]
+    tree = [
+        one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree
+    ]
     victim = job("b", runs(gpu=2), queue="q1", started_s_ago=60)
     told = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
     assert told["b"].get("terminating", 0) == lost
@@ -69,7 +96,9 @@ def test_in_one_tree_protection_begins_below_where_both_meet(set_on: str, lost: 
         queue("d1", parent="top", quota=NOTHING, over_quota_weight={"gpu": 0}),
         queue("q1", parent="d1", quota=NOTHING),
     ]
-    tree = [one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree]
+    tree = [
+        one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree
+    ]
     victim = job("b", runs(gpu=2), queue="q1", started_s_ago=60)
     told = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
     assert told["b"].get("terminating", 0) == lost
@@ -101,7 +130,11 @@ def test_consolidation_moves_no_more_than_it_may(most: int | None, moved: int) -
         job("z", build.running("n1", gpu=2)),
     ]
     told = answer(
-        job("a", waiting(gpu=2)), *held, nodes=nodes, run=CONSOLIDATE, settings={"consolidation_max_victims": most}
+        job("a", waiting(gpu=2)),
+        *held,
+        nodes=nodes,
+        run=CONSOLIDATE,
+        settings={"consolidation_max_victims": most},
     )
     assert told.per_cycle[0].evictions == moved
     assert told.jobs["a"].states == {"nominated" if moved else "pending": 1}
@@ -110,7 +143,10 @@ def test_consolidation_moves_no_more_than_it_may(most: int | None, moved: int) -
 def test_whoever_cannot_yield_is_not_moved_for_and_does_not_move() -> None:
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     asked, held = job("a", waiting(gpu=2)), job("x", build.running("n0", gpu=1))
-    assert states(asked, held, nodes=nodes, run=CONSOLIDATE) == {"a": {"nominated": 1}, "x": {"nominated": 1}}
+    assert states(asked, held, nodes=nodes, run=CONSOLIDATE) == {
+        "a": {"nominated": 1},
+        "x": {"nominated": 1},
+    }
     for one, other in (({"preemptible": False}, {}), ({}, {"preemptible": False})):
         told = states(asked | one, held | other, nodes=nodes, run=CONSOLIDATE)
         assert told == {"a": {"pending": 1}, "x": {"running": 1}}
@@ -121,12 +157,21 @@ def test_victims_of_a_reclaim_move_where_that_is_allowed(may_move: object, state
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     victim = job("b", build.running("n0", gpu=1), queue="q1")
     settings = {"reclaim_may_move_victims": may_move}
-    told = states(job("a", waiting(gpu=2)), victim, nodes=nodes, queues=two_queues(), run=RECLAIM, settings=settings)
+    told = states(
+        job("a", waiting(gpu=2)),
+        victim,
+        nodes=nodes,
+        queues=two_queues(),
+        run=RECLAIM,
+        settings=settings,
+    )
     assert told == {"a": {"nominated": 1}, "b": {state: 1}}
 
 
 @pytest.mark.parametrize(("multiplier", "lost"), [(1, 0), (0.5, 2), (2, 0)])
-def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(multiplier: float, lost: int) -> None:
+def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(
+    multiplier: float, lost: int
+) -> None:
     """Afterwards both trees would have twice what they are due; the multiplier says how that is compared."""
     tree = [
         queue("d0", quota={"gpu": 1}, over_quota_weight={"gpu": 0}),
@@ -137,7 +182,12 @@ def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(multiplier: flo
     victim = job("v", *[runs(gpu=1)] * 4, queue="q1")
     settings = {"reclaim_saturation_multiplier": multiplier}
     told = states(
-        job("x", waiting(gpu=2)), victim, nodes=[node("n0", gpus=4)], queues=tree, run=RECLAIM, settings=settings
+        job("x", waiting(gpu=2)),
+        victim,
+        nodes=[node("n0", gpus=4)],
+        queues=tree,
+        run=RECLAIM,
+        settings=settings,
     )
     assert told["v"].get("terminating", 0) == lost
 
@@ -151,17 +201,28 @@ def test_nobody_is_evicted_for_room_that_is_free(actions: dict[str, list[str]]) 
 
 def test_room_that_one_victim_leaves_is_given_to_the_next_who_may_ask() -> None:
     nodes = [node("n0", gpus=3)]
-    queues = [queue("q0", quota={"gpu": 3}), queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0})]
+    queues = [
+        queue("q0", quota={"gpu": 3}),
+        queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}),
+    ]
     held = [job("b", runs(gpu=2), queue="q1", age_s=1), job("c", runs(gpu=1), queue="q1", age_s=9)]
     asked = [job("x", waiting(gpu=1), age_s=5), job("y", waiting(gpu=1), age_s=4)]
     told = states(*held, *asked, nodes=nodes, queues=queues, run=RECLAIM)
-    assert told == {"b": {"terminating": 1}, "c": {"running": 1}, "x": {"nominated": 1}, "y": {"nominated": 1}}
+    assert told == {
+        "b": {"terminating": 1},
+        "c": {"running": 1},
+        "x": {"nominated": 1},
+        "y": {"nominated": 1},
+    }
 
 
 def test_surplus_pods_go_in_turn_from_the_group_that_has_most() -> None:
     pods = [runs(gpu=1) | {"group": name} for name in "aaabbb"]
     victim = job("v", *pods, queue="q1", min_groups=2, groups=[group("a"), group("b")])
-    queues = [queue("q0", quota={"gpu": 6}), queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0})]
+    queues = [
+        queue("q0", quota={"gpu": 6}),
+        queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}),
+    ]
     asked = job("x", waiting(gpu=2), age_s=5)
     told = answer(victim, asked, nodes=[node("n0", gpus=6)], queues=queues, run=RECLAIM)
     lost = {name: one.states.get("terminating", 0) for name, one in told.jobs["v"].groups.items()}
@@ -171,8 +232,13 @@ def test_surplus_pods_go_in_turn_from_the_group_that_has_most() -> None:
 def test_a_gang_that_may_do_with_fewer_groups_loses_a_whole_one_before_the_rest() -> None:
     pods = [runs(gpu=1) | {"group": name} for name in "aabb"]
     victim = job("v", *pods, queue="q1", min_groups=1, groups=[group("a", 2), group("b", 2)])
-    queues = [queue("q0", quota={"gpu": 4}), queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0})]
-    told = answer(victim, job("x", waiting(gpu=1)), nodes=[node("n0", gpus=4)], queues=queues, run=RECLAIM)
+    queues = [
+        queue("q0", quota={"gpu": 4}),
+        queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}),
+    ]
+    told = answer(
+        victim, job("x", waiting(gpu=1)), nodes=[node("n0", gpus=4)], queues=queues, run=RECLAIM
+    )
     assert told.jobs["v"].groups["a"].states == {"running": 2}
     assert told.jobs["v"].groups["b"].states == {"terminating": 2}
 
@@ -182,7 +248,14 @@ def test_a_gang_that_may_do_with_fewer_groups_loses_a_whole_one_before_the_rest(
 
 @pytest.mark.parametrize(
     ("own", "setting", "stale_for", "lost"),
-    [(None, 60, 61, 1), (None, 60, 59, 0), (10, 60, 11, 1), (-1, 0, 1000, 0), (None, -1, 1000, 0), (None, 0, None, 1)],
+    [
+        (None, 60, 61, 1),
+        (None, 60, 59, 0),
+        (10, 60, 11, 1),
+        (-1, 0, 1000, 0),
+        (None, -1, 1000, 0),
+        (None, 0, None, 1),
+    ],
 )
 def test_a_gang_below_its_minimum_is_taken_back_after_its_grace(
     own: int | None, setting: int, stale_for: int | None, lost: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dovetail.model import plan
-from dovetail.sim.scenarios import running, standing, telling
-from dovetail.sim.scenarios.reading import State
-from dovetail.sim.scenarios.standing import Standing
+from dovetail.replay.scenarios import run_scenario, scenario_outcome, scenario_state
+from dovetail.replay.scenarios.scenario_format import State
+from dovetail.replay.scenarios.scenario_state import PodState
 from tests.scenarios import build
 
 GANG = plan.GangRef("default", "gang/a")
@@ -29,7 +29,7 @@ def test_a_plan_binds_promises_ends_and_moves() -> None:
         evictions=(eviction("a-0"), eviction("a-1", moves_to="n1")),
         nominations=(plan.Nomination(pod=pod("b-1"), node="n0", gang=GANG),),
     )
-    after = running.carried_out(scenario, standing.begin(scenario), decided)
+    after = run_scenario.apply_plan(scenario, scenario_state.begin(scenario), decided)
     assert {name: (one.state, one.node) for name, one in after.pods.items()} == {
         "a-0": (State.TERMINATING, "n0"),
         "a-1": (State.NOMINATED, "n1"),
@@ -43,14 +43,16 @@ def test_a_plan_binds_promises_ends_and_moves() -> None:
 def test_between_cycles_what_is_bound_runs_and_what_ended_waits_or_stays() -> None:
     scenario = build.scenario(
         build.job("a", build.running(gpu=1, state="terminating")),
-        build.job("b", build.running(gpu=1, state="terminating"), after_eviction="stays_terminating"),
+        build.job(
+            "b", build.running(gpu=1, state="terminating"), after_eviction="stays_terminating"
+        ),
         build.job("c", build.running(state="terminating_stuck")),
         build.job("d", build.waiting(gpu=1)),
         mode="cycles",
         run={"cycles_until": 2, "cycles_stable": 2, "actions": ["allocate"]},
         nodes=[build.node("n0", gpus=3)],
     )
-    outcome = running.run(scenario)
+    outcome = run_scenario.run(scenario)
     assert len(outcome.per_cycle) == 4
     assert len(outcome.compared) == 3
     assert [pod.state for pod in outcome.end.pods.values()] == [
@@ -65,32 +67,32 @@ def test_between_cycles_what_is_bound_runs_and_what_ended_waits_or_stays() -> No
 
 def test_what_goes_back_and_forth_is_told() -> None:
     scenario = build.scenario(build.job("a", build.waiting()))
-    waits = standing.Situation({"a-0": Standing(State.PENDING)}, {})
-    runs = standing.Situation({"a-0": Standing(State.RUNNING, "n0")}, {})
-    outcome = running.Outcome(waits, (), (), (), (runs, waits, runs), ())
-    assert telling.told(scenario, outcome).oscillates
+    waits = scenario_state.ScenarioState({"a-0": PodState(State.PENDING)}, {})
+    runs = scenario_state.ScenarioState({"a-0": PodState(State.RUNNING, "n0")}, {})
+    outcome = run_scenario.Outcome(waits, (), (), (), (runs, waits, runs), ())
+    assert scenario_outcome.report(scenario, outcome).oscillates
 
 
 def test_changes_are_told_from_the_beginning_to_the_end() -> None:
-    runs, waits = Standing(State.RUNNING, "n0"), Standing(State.PENDING)
-    assert telling.change(waits, Standing(State.BOUND, "n0")) == "starts"
-    assert telling.change(waits, Standing(State.NOMINATED, "n0")) == "nominated"
-    assert telling.change(waits, waits) == "waits"
-    assert telling.change(runs, runs) == "stays"
-    assert telling.change(runs, Standing(State.RUNNING, "n1")) == "moves"
-    assert telling.change(runs, Standing(State.NOMINATED, "n0")) == "moves"
-    assert telling.change(runs, Standing(State.TERMINATING, "n0")) == "evicted"
-    assert telling.change(runs, waits) == "evicted"
-    ending = Standing(State.TERMINATING, "n0")
-    assert telling.change(ending, ending) == "unchanged"
-    assert telling.change(ending, waits) == "waits"
+    runs, waits = PodState(State.RUNNING, "n0"), PodState(State.PENDING)
+    assert scenario_outcome.change(waits, PodState(State.BOUND, "n0")) == "starts"
+    assert scenario_outcome.change(waits, PodState(State.NOMINATED, "n0")) == "nominated"
+    assert scenario_outcome.change(waits, waits) == "waits"
+    assert scenario_outcome.change(runs, runs) == "stays"
+    assert scenario_outcome.change(runs, PodState(State.RUNNING, "n1")) == "moves"
+    assert scenario_outcome.change(runs, PodState(State.NOMINATED, "n0")) == "moves"
+    assert scenario_outcome.change(runs, PodState(State.TERMINATING, "n0")) == "evicted"
+    assert scenario_outcome.change(runs, waits) == "evicted"
+    ending = PodState(State.TERMINATING, "n0")
+    assert scenario_outcome.change(ending, ending) == "unchanged"
+    assert scenario_outcome.change(ending, waits) == "waits"
 
 
 def test_an_answer_counts_pods_by_job_and_by_group_where_there_are_several() -> None:
     groups = [{"name": name, "min": 0} for name in ("x", "y")]
     members = [{**build.waiting(gpu=1), "group": name} for name in ("x", "y", "y")]
     scenario = build.scenario(build.job("a", *members, groups=groups, min_groups=0))
-    told = telling.told(scenario, running.run(scenario))
+    told = scenario_outcome.report(scenario, run_scenario.run(scenario))
     job = told.jobs["a"]
     assert sum(job.states.values()) == 3
     assert job.states.get("bound", 0) == len(job.nodes) == told.per_cycle[0].binds
@@ -98,6 +100,10 @@ def test_an_answer_counts_pods_by_job_and_by_group_where_there_are_several() -> 
 
 
 def test_the_same_scenario_gives_the_same_answer() -> None:
-    scenario = build.scenario(*(build.job(f"j{number}", build.waiting(gpu_fraction=0.5)) for number in range(3)))
-    first, second = (telling.told(scenario, running.run(scenario)) for _ in range(2))
+    scenario = build.scenario(
+        *(build.job(f"j{number}", build.waiting(gpu_fraction=0.5)) for number in range(3))
+    )
+    first, second = (
+        scenario_outcome.report(scenario, run_scenario.run(scenario)) for _ in range(2)
+    )
     assert first == second

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.cli import jsonlines
-from dovetail.sim.scenarios import reading, running
+from dovetail.replay import json_lines
+from dovetail.replay.scenarios import run_scenario, scenario_format
 from tests.scenarios import comparing, scoring, second_reading
 from tests.support import shared
 
@@ -42,7 +42,10 @@ def drawn(seed: int, run: Document) -> Document:
     leaves = [queue["name"] for queue in queues if queue["parent"] is not None]
     free = list(sizes)
     count, most = chance.randint(4, 8), 3 if seed % 2 else 1
-    jobs = [job(chance, place, free, leaves, most=most, runs=place < count // 2) for place in range(count)]
+    jobs = [
+        job(chance, place, free, leaves, most=most, runs=place < count // 2)
+        for place in range(count)
+    ]
     ages = chance.sample(range(60, 600, 60), count)
     jobs = [one | {"age_s": age} for one, age in zip(jobs, ages, strict=True)]
     return {
@@ -59,21 +62,32 @@ def drawn(seed: int, run: Document) -> Document:
 
 def node(name: str, gpus: int) -> Document:
     room = {"cpu": 1000, "memory": 10**12, "pods": 110, "nvidia.com/gpu": gpus}
-    return {"name": name, "labels": {}, "allocatable": room, "gpu": {"count": gpus, "memory_mib": 100, "mig": "none"}}
+    return {
+        "name": name,
+        "labels": {},
+        "allocatable": room,
+        "gpu": {"count": gpus, "memory_mib": 100, "mig": "none"},
+    }
 
 
 def queues_of(chance: random.Random, gpus: int) -> list[Document]:
     found = []
     for tree in range(chance.choice((1, 1, 2))):
         is_free = chance.random() < 0.6
-        found.append(queue(chance, f"d{tree}", None, tree, quota=None if is_free else chance.randint(0, gpus)))
+        found.append(
+            queue(
+                chance, f"d{tree}", None, tree, quota=None if is_free else chance.randint(0, gpus)
+            )
+        )
         for leaf in range(chance.randint(1, 3)):
             quota = chance.choice((0, 1, 1, 2, 2, 3, None))
             found.append(queue(chance, f"d{tree}-{leaf}", f"d{tree}", leaf, quota=quota))
     return found
 
 
-def queue(chance: random.Random, name: str, parent: str | None, age: int, *, quota: int | None) -> Document:
+def queue(
+    chance: random.Random, name: str, parent: str | None, age: int, *, quota: int | None
+) -> Document:
     limit = chance.choice((None, None, None, 2, 4))
     cpu = chance.choice((None, None, None, None, 0, 2))
     return {
@@ -82,14 +96,20 @@ def queue(chance: random.Random, name: str, parent: str | None, age: int, *, quo
         "priority": chance.choice((100, 100, 100, 101)),
         "creation_order": age,
         "quota": {"gpu": quota, "cpu": cpu, "memory": None},
-        "limit": {"gpu": None if limit is None or quota is None else max(limit, quota), "cpu": None, "memory": None},
+        "limit": {
+            "gpu": None if limit is None or quota is None else max(limit, quota),
+            "cpu": None,
+            "memory": None,
+        },
         "over_quota_weight": {"gpu": chance.choice((0, 1, 1, 2)), "cpu": 1, "memory": 1},
         "reclaim_min_runtime_s": chance.choice((0, 0, 0, 0, 0, 0, 30, 90)),
         "preempt_min_runtime_s": chance.choice((0, 0, 0, 0, 0, 0, 30, 90)),
     }
 
 
-def job(chance: random.Random, number: int, free: list[int], leaves: list[str], *, most: int, runs: bool) -> Document:
+def job(
+    chance: random.Random, number: int, free: list[int], leaves: list[str], *, most: int, runs: bool
+) -> Document:
     """One that runs as a whole, or waits as a whole, so that no half of it can be made to yield."""
     priority = chance.choice((50, 50, 75) if runs else (50, 75, 100, 125))
     count, gpus = chance.choice((1, 1, 2, 3)), chance.randint(0, most) or chance.randint(0, most)
@@ -153,11 +173,13 @@ def as_one_node(document: Document) -> Document:
 
 def deviation(document: Document) -> str:
     """What the engine and the second reading say, where they differ, or a rule that always holds and was broken."""
-    scenario = reading.read(json.dumps(document).encode(), place=document["id"])
-    outcome = running.run(scenario)
+    scenario = scenario_format.read(json.dumps(document).encode(), place=document["id"])
+    outcome = run_scenario.run(scenario)
     engine = tally(document, {name: str(one.state) for name, one in outcome.end.pods.items()})
     second = tally(document, second_reading.states(as_one_node(document)))
-    differs = {key: (dict(engine[key]), dict(second[key])) for key in engine if engine[key] != second[key]}
+    differs = {
+        key: (dict(engine[key]), dict(second[key])) for key in engine if engine[key] != second[key]
+    }
     broken = comparing.broken(scenario, outcome)
     return f"{document['id']}: {differs} {broken}" if differs or broken else ""
 
@@ -177,22 +199,24 @@ def test_drawn_clusters_are_worth_deciding() -> None:
     """In many of them something happens, and of every kind."""
     seen: Counter[str] = Counter()
     for seed in range(60):
-        scenario = reading.read(json.dumps(drawn(seed, RUNS["all"])).encode(), place="")
-        for word, much in running.run(scenario).per_cycle[0]._asdict().items():
+        scenario = scenario_format.read(json.dumps(drawn(seed, RUNS["all"])).encode(), place="")
+        for word, much in run_scenario.run(scenario).per_cycle[0]._asdict().items():
             seen[word] += bool(much)
     assert min(seen["binds"], seen["evictions"], seen["nominations"]) >= 10, seen
 
 
 def test_the_second_reading_agrees_with_public_scenarios() -> None:
     asked = 0
-    for _, line in jsonlines.numbered(str(shared.data(scoring.PUBLIC))):
+    for _, line in json_lines.numbered(str(shared.data(scoring.PUBLIC))):
         document = json.loads(line)
         if not second_reading.is_understood(document) or len(document["jobs"]) > 30:
             continue
         asked += 1
         told = tally(document, second_reading.states(document))
         for name, wanted in document["expect"]["jobs"].items():
-            if name in document["expect"].get("unchecked_jobs", ()) or not wanted.get("complete", True):
+            if name in document["expect"].get("unchecked_jobs", ()) or not wanted.get(
+                "complete", True
+            ):
                 continue
             found = sum((one for (owner, _), one in told.items() if owner == name), Counter[str]())
             assert dict(found) == wanted["states"], (document["id"], name)

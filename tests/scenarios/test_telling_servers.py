@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.kubetypes.workloads import owners
 from dovetail.model import gangs
-from dovetail.model.workloads import owners
-from dovetail.model.workloads import reading as workloads
-from dovetail.sim.scenarios import building, reading, standing
+from dovetail.model.workloads import owner_gangs
+from dovetail.replay.scenarios import build_scenario, scenario_format, scenario_state
 from tests.e2e.batch import asking, choosing
 from tests.scenarios import build
 from tests.support import shared
@@ -27,10 +27,14 @@ def documents() -> list[choosing.Document]:
     return list(shared.lines(choosing.PUBLIC))
 
 
-def test_a_fifth_of_each_area_is_chosen_whatever_their_order(documents: list[choosing.Document]) -> None:
+def test_a_fifth_of_each_area_is_chosen_whatever_their_order(
+    documents: list[choosing.Document],
+) -> None:
     chosen = choosing.choice(documents)
     mixed = random.Random(1).sample(documents, len(documents))
-    assert [one.scenario.id for one in choosing.choice(mixed).stories] == [one.scenario.id for one in chosen.stories]
+    assert [one.scenario.id for one in choosing.choice(mixed).stories] == [
+        one.scenario.id for one in chosen.stories
+    ]
     assert len(chosen.stories) + len(chosen.left_out) >= len(documents) / 5
     assert {one.scenario.area for one in chosen.stories} == {one["area"] for one in documents}
     assert len(chosen.left_out) <= len(chosen.stories) / 20
@@ -52,7 +56,10 @@ def test_what_owners_say_is_what_the_scenarios_mean(documents: list[choosing.Doc
         scenario = choosing.told(document).scenario
         if not asking.problem(scenario):
             for job in scenario.jobs:
-                assert facts(said(job, scenario)) == facts(meant(job, scenario)), (scenario.id, job.name)
+                assert facts(said(job, scenario)) == facts(meant(job, scenario)), (
+                    scenario.id,
+                    job.name,
+                )
 
 
 def test_groups_no_owner_has_are_a_problem() -> None:
@@ -62,18 +69,18 @@ def test_groups_no_owner_has_are_a_problem() -> None:
     assert asking.problem(build.scenario(build.job("even", build.waiting()))) == ""
 
 
-def said(job: reading.Job, scenario: reading.Scenario) -> gangs.Gang:
+def said(job: scenario_format.Job, scenario: scenario_format.Scenario) -> gangs.Gang:
     """The gang as it is read off the object that owns its pods."""
     (plural, tree), *_ = asking.told(job, scenario).objects
-    gang = workloads.gang_of(msgspec.convert(tree, KINDS[plural]))
+    gang = owner_gangs.gang_of(msgspec.convert(tree, KINDS[plural]))
     assert gang is not None
     return gang
 
 
-def meant(job: reading.Job, scenario: reading.Scenario) -> gangs.Gang:
+def meant(job: scenario_format.Job, scenario: scenario_format.Scenario) -> gangs.Gang:
     """The gang of a run on paper."""
-    found = building.objects(scenario, standing.begin(scenario))
-    name = building.gang_ref(job).name
+    found = build_scenario.objects(scenario, scenario_state.begin(scenario))
+    name = build_scenario.gang_ref(job).name
     return next(one for one in found if isinstance(one, gangs.Gang) and one.metadata.name == name)
 
 
@@ -86,6 +93,8 @@ def facts(gang: gangs.Gang) -> dict[str, Any]:
         "min_groups": gang.min_groups,
         "topology": gang.topology,
         "leaves": sorted((group.min, str(group.topology)) for group in leaves),
-        "inner": sorted((group.min, str(group.topology)) for group in gang.groups if group.holds_groups),
+        "inner": sorted(
+            (group.min, str(group.topology)) for group in gang.groups if group.holds_groups
+        ),
         "problems": gang.problems,
     }

@@ -23,13 +23,18 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def names_in_order(document: Document, chance: random.Random) -> Document | None:
     """Everybody is called differently, and stands in the same order by name."""
-    return renamed(document, {kind: _ordered(old, chance) for kind, old in _names(document).items()})
+    return renamed(
+        document, {kind: _ordered(old, chance) for kind, old in _names(document).items()}
+    )
 
 
 def names_at_random(document: Document, chance: random.Random) -> Document | None:
     """Nodes, queues, topologies and claims are called anything: no rule decides by these names."""
     free = ("nodes", "queues", "topologies", "claims")
-    return renamed(document, {kind: _drawn(old, chance) for kind, old in _names(document).items() if kind in free})
+    return renamed(
+        document,
+        {kind: _drawn(old, chance) for kind, old in _names(document).items() if kind in free},
+    )
 
 
 def names_beyond_labels(document: Document, chance: random.Random) -> Document | None:
@@ -76,7 +81,10 @@ def _rename_job(job: Document, new: Callable[[str, Any], Any]) -> None:
         if one.get("topology"):
             one["topology"]["topology"] = new("topologies", one["topology"].get("topology"))
     for group in job["groups"]:
-        group["name"], group["parent"] = new("groups", group["name"]), new("groups", group.get("parent"))
+        group["name"], group["parent"] = (
+            new("groups", group["name"]),
+            new("groups", group.get("parent")),
+        )
     for pod in job["pods"]:
         pod["name"], pod["group"] = new("pods", pod["name"]), new("groups", pod["group"])
         for key in ("node",):
@@ -103,17 +111,23 @@ def _renamed_expectation(expect: Document, new: Callable[[str, Any], Any]) -> Do
 
 
 def _names(document: Document) -> dict[str, list[str]]:
-    found = {kind: [one["name"] for one in document.get(kind, ())] for kind in ("nodes", "queues", "topologies")}
+    found = {
+        kind: [one["name"] for one in document.get(kind, ())]
+        for kind in ("nodes", "queues", "topologies")
+    }
     found["claims"] = [one["name"] for one in document.get("claims", ())]
     found["jobs"] = [job["name"] for job in document["jobs"]]
-    found["groups"] = list(dict.fromkeys(group["name"] for job in document["jobs"] for group in job["groups"]))
+    found["groups"] = list(
+        dict.fromkeys(group["name"] for job in document["jobs"] for group in job["groups"])
+    )
     found["pods"] = [pod["name"] for job in document["jobs"] for pod in job["pods"]]
     return found
 
 
 def _ordered(old: Iterable[str], chance: random.Random) -> dict[str, str]:
     return {
-        name: f"{_LETTERS[place // 260]}{place % 260:03d}-{_word(chance)}" for place, name in enumerate(sorted(old))
+        name: f"{_LETTERS[place // 260]}{place % 260:03d}-{_word(chance)}"
+        for place, name in enumerate(sorted(old))
     }
 
 
@@ -131,7 +145,15 @@ def _word(chance: random.Random) -> str:
 def shuffled(document: Document, chance: random.Random) -> Document | None:
     """Lists and keys in another order, wherever the order says nothing."""
     found = copy.deepcopy(document)
-    for kind in ("nodes", "topologies", "device_classes", "device_slices", "claims", "queues", "jobs"):
+    for kind in (
+        "nodes",
+        "topologies",
+        "device_classes",
+        "device_slices",
+        "claims",
+        "queues",
+        "jobs",
+    ):
         chance.shuffle(found.get(kind, []))
     for job in found["jobs"]:
         chance.shuffle(job["groups"])
@@ -161,7 +183,11 @@ def numbers_as_fractions(document: Document, chance: random.Random) -> Document 
             return {key: told(one) for key, one in value.items()}
         if isinstance(value, list):
             return [told(one) for one in value]
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) and value < 2**53 else value
+        return (
+            float(value)
+            if isinstance(value, int) and not isinstance(value, bool) and value < 2**53
+            else value
+        )
 
     return {key: told(value) if key != "expect" else value for key, value in document.items()}
 
@@ -169,14 +195,22 @@ def numbers_as_fractions(document: Document, chance: random.Random) -> Document 
 def defaults_left_out(document: Document, chance: random.Random) -> Document | None:
     """Without what is as it would be anyway."""
     found = copy.deepcopy(document)
-    _leave_out(found["settings"], {"consolidation_max_victims": None, "reclaim_may_move_victims": True})
-    _leave_out(found["settings"], {"reclaim_saturation_multiplier": 1, "usage_weight_k": 1, "quota_enforced": True})
+    _leave_out(
+        found["settings"], {"consolidation_max_victims": None, "reclaim_may_move_victims": True}
+    )
+    _leave_out(
+        found["settings"],
+        {"reclaim_saturation_multiplier": 1, "usage_weight_k": 1, "quota_enforced": True},
+    )
     _leave_out(found["settings"], {"stale_grace_s": 0, "device_strategy": "binpack"})
     for queue in found["queues"]:
         for name in ("quota", "limit"):
             _leave_out(queue[name], {"gpu": None, "cpu": None, "memory": None})
         _leave_out(queue["over_quota_weight"], {"gpu": 1, "cpu": 1, "memory": 1})
-        _leave_out(queue, {"parent": None, "reclaim_min_runtime_s": 0, "preempt_min_runtime_s": 0, "quota": {}})
+        _leave_out(
+            queue,
+            {"parent": None, "reclaim_min_runtime_s": 0, "preempt_min_runtime_s": 0, "quota": {}},
+        )
         _leave_out(queue, {"limit": {}, "over_quota_weight": {}, "creation_order": 0})
     for job in found["jobs"]:
         _leave_out(job, {"preemptible": True, "after_eviction": "requeued", "min_groups": 1})
@@ -200,7 +234,9 @@ def nothings_written_out(document: Document, chance: random.Random) -> Document 
         for group in job["groups"]:
             _write_out(group, ("topology",))
         for pod in job["pods"]:
-            _write_out(pod, ("node", "allowed_nodes", "affinity", "anti_affinity", "order_priority"))
+            _write_out(
+                pod, ("node", "allowed_nodes", "affinity", "anti_affinity", "order_priority")
+            )
             _write_out(pod["request"], ("gpu_fraction", "gpu_memory_mib"))
             pod["mood"] = "hopeful"
     for node in found["nodes"]:
@@ -211,7 +247,11 @@ def nothings_written_out(document: Document, chance: random.Random) -> Document 
 
 def _leave_out(one: Document, defaults: Mapping[str, Any]) -> None:
     for key, value in defaults.items():
-        if key in one and one[key] == value and isinstance(one[key], bool) == isinstance(value, bool):
+        if (
+            key in one
+            and one[key] == value
+            and isinstance(one[key], bool) == isinstance(value, bool)
+        ):
             del one[key]
 
 
@@ -235,7 +275,10 @@ def queue_without_jobs(document: Document, chance: random.Random) -> Document | 
     """Another queue that wants nothing, wherever it stands and whatever it is due."""
     amounts = {name: chance.choice((0, 1, None)) for name in ("gpu", "cpu", "memory")}
     leaves = {job["queue"] for job in document["jobs"]}
-    parents = [None, *(queue["name"] for queue in document["queues"] if queue["name"] not in leaves)]
+    parents = [
+        None,
+        *(queue["name"] for queue in document["queues"] if queue["name"] not in leaves),
+    ]
     added = {
         "name": f"{_word(chance)}-empty",
         "parent": chance.choice(parents),
@@ -252,7 +295,9 @@ def job_that_is_over(document: Document, chance: random.Random) -> Document | No
     """Another job, all of whose pods ended."""
     if not document["nodes"]:
         return None
-    return _with_job(document, chance, states=("succeeded", "failed"), node=document["nodes"][0]["name"])
+    return _with_job(
+        document, chance, states=("succeeded", "failed"), node=document["nodes"][0]["name"]
+    )
 
 
 def job_that_may_not_start(document: Document, chance: random.Random) -> Document | None:
@@ -260,7 +305,9 @@ def job_that_may_not_start(document: Document, chance: random.Random) -> Documen
     return _with_job(document, chance, states=("gated",), node=None)
 
 
-def _with_job(document: Document, chance: random.Random, *, states: tuple[str, ...], node: str | None) -> Document:
+def _with_job(
+    document: Document, chance: random.Random, *, states: tuple[str, ...], node: str | None
+) -> Document:
     name = f"{_word(chance)}-apart"
     leaves = sorted({job["queue"] for job in document["jobs"]})
     request = {"cpu": 1, "memory": 1000, "gpu": chance.randint(0, 2)}

@@ -7,8 +7,11 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import claims, classes, nodes, objects, plan, pods, slices, taintrules
-from dovetail.schedule import cycle
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.core import nodes, pods
+from dovetail.kubetypes.resource import claims, device_classes, slices, taint_rules
+from dovetail.model import plan
+from dovetail.schedule import decide
 from dovetail.world.events import Changed, Object
 from dovetail.world.world import World
 
@@ -18,22 +21,26 @@ KINDS: dict[str, type] = {
     "Pod": pods.Pod,
     "Node": nodes.Node,
     "ResourceClaim": claims.ResourceClaim,
-    "DeviceClass": classes.DeviceClass,
+    "DeviceClass": device_classes.DeviceClass,
     "ResourceSlice": slices.ResourceSlice,
 }
 
 
 def struct(kind: str, tree: TREE) -> Any:
     """An object as the API would decode it."""
-    version = "v1" if kind in ("Pod", "Node", "Namespace") else objects.RESOURCE_V1
-    return objects.decode({"apiVersion": version, "kind": kind, **tree}).struct
+    version = "v1" if kind in ("Pod", "Node", "Namespace") else registry.RESOURCE_V1
+    return codec.decode({"apiVersion": version, "kind": kind, **tree}).struct
 
 
 def node(name: str, **facts: Any) -> nodes.Node:
     """A node of 64 cpus and 256Gi, unless told otherwise."""
     allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"} | facts.pop("allocatable", {})
     labels = {"kubernetes.io/hostname": name} | facts.pop("labels", {})
-    tree = {"metadata": {"name": name, "labels": labels}, "spec": facts, "status": {"allocatable": allocatable}}
+    tree = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": facts,
+        "status": {"allocatable": allocatable},
+    }
     return struct("Node", tree)  # type: ignore[no-any-return]
 
 
@@ -62,14 +69,18 @@ def gpu_pool(name: str, devices: list[TREE], **more: Any) -> slices.ResourceSlic
     return struct("ResourceSlice", {"metadata": {"name": f"{name}-slice"}, "spec": spec})  # type: ignore[no-any-return]
 
 
-def gpu_class(name: str = "gpu", *, when: str = f'device.driver == "{DRIVER}"', **spec: Any) -> classes.DeviceClass:
+def gpu_class(
+    name: str = "gpu", *, when: str = f'device.driver == "{DRIVER}"', **spec: Any
+) -> device_classes.DeviceClass:
     """The class of all GPUs."""
     metadata = {"name": name} | spec.pop("metadata", {})
     spec = {"selectors": [{"cel": {"expression": when}}]} | spec
     return struct("DeviceClass", {"metadata": metadata, "spec": spec})  # type: ignore[no-any-return]
 
 
-def taint_rule(name: str, *, effect: str = "NoSchedule", **selector: str) -> taintrules.DeviceTaintRule:
+def taint_rule(
+    name: str, *, effect: str = "NoSchedule", **selector: str
+) -> taint_rules.DeviceTaintRule:
     """A rule that taints devices of ours; without a selector, all of them."""
     chosen = {"driver": DRIVER, **selector}
     spec = {"deviceSelector": chosen, "taint": {"key": f"{name}.example.com", "effect": effect}}
@@ -84,12 +95,16 @@ def claim(name: str, count: int = 1, *, when: str = "", **facts: Any) -> claims.
     devices: TREE = {"requests": facts.pop("requests", [{"name": "gpus", "exactly": exactly}])}
     if "constraints" in facts:
         devices["constraints"] = facts.pop("constraints")
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-claim-{name}"} | facts.pop("metadata", {})
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-claim-{name}"} | facts.pop(
+        "metadata", {}
+    )
     tree = {"metadata": metadata, "spec": {"devices": devices}, **facts}
     return struct("ResourceClaim", tree)  # type: ignore[no-any-return]
 
 
-def pod(name: str, *, uses: tuple[str, ...] = (), cpu: str = "1", priority: int = 0, **spec: Any) -> pods.Pod:
+def pod(
+    name: str, *, uses: tuple[str, ...] = (), cpu: str = "1", priority: int = 0, **spec: Any
+) -> pods.Pod:
     """A pod with one container, and the claims it uses by name."""
     metadata = {
         "name": name,
@@ -138,7 +153,9 @@ def carry_out(made: World, placement: plan.Placement) -> None:
     found = made.pods[placement.pod.uid]
     status = found.status
     if placement.made is not None:
-        told = pods.PodExtendedResourceClaimStatus(request_mappings=placement.made.mappings, resource_claim_name=claim)
+        told = pods.PodExtendedResourceClaimStatus(
+            request_mappings=placement.made.mappings, resource_claim_name=claim
+        )
         status = msgspec.structs.replace(status, extended_resource_claim_status=told)
     spec = msgspec.structs.replace(found.spec, node_name=placement.node)
     made.apply(Changed(msgspec.structs.replace(found, spec=spec, status=status)))
@@ -157,17 +174,19 @@ def write_claims(made: World, placement: plan.Placement) -> str:
     return name
 
 
-def create_claim(made: World, wanted: plan.MadeClaim) -> str:
+def create_claim(made: World, wanted: plan.ExtendedResourceClaim) -> str:
     """Writes the claim for a pod's extended resources, as yet without devices, unless it is there; its name."""
     name = made_name(wanted)
     if wanted.existing is None:
-        made.apply(Changed(replaced(wanted.claim, metadata=replaced(wanted.claim.metadata, name=name))))
+        made.apply(
+            Changed(replaced(wanted.claim, metadata=replaced(wanted.claim.metadata, name=name)))
+        )
     return name
 
 
-def made_name(wanted: plan.MadeClaim) -> str:
+def made_name(wanted: plan.ExtendedResourceClaim) -> str:
     """The name of a claim for extended resources: the same for the same pod and requests."""
-    asked = zlib.crc32(objects.encode_struct(wanted.claim.spec))
+    asked = zlib.crc32(codec.encode_struct(wanted.claim.spec))
     return wanted.claim.metadata.name or f"{wanted.claim.metadata.generate_name}{asked:08x}"
 
 
@@ -186,7 +205,7 @@ def assume(made: World, placement: plan.Placement) -> None:
 
 def decided(made: World, **options: Any) -> plan.Plan:
     """The plan."""
-    return cycle.decide(made, **options)
+    return decide.decide(made, **options)
 
 
 def nodes_of(done: plan.Plan) -> dict[str, str]:

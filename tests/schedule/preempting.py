@@ -12,10 +12,11 @@ import collections
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dovetail.loops import budgets, evicting
-from dovetail.model import objects, plan, policy
-from dovetail.model.budgets import PodDisruptionBudget, covers
-from dovetail.schedule import cycle, order
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core.disruption_budgets import PodDisruptionBudget, covers
+from dovetail.live.evict import disruption_limits, evictor
+from dovetail.model import plan, policy
+from dovetail.schedule import decide, pod_order
 from dovetail.world.events import Changed, Deleted, pod_id
 from dovetail.world.world import World
 from tests.generators.preemptions import NAMESPACE, Case
@@ -47,7 +48,9 @@ class Tally:
     def __init__(self) -> None:
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.victims = 0
-        self.heard_late = 0  # another choice, because a budget was heard of only when a pod was asked for
+        self.heard_late = (
+            0  # another choice, because a budget was heard of only when a pod was asked for
+        )
         self.differences: list[Difference] = []
 
 
@@ -74,7 +77,9 @@ def compared(both: Both, pod: Tree, ours: Outcome, tally: Tally) -> None:
     tally.outcomes[kind] += 1
     if is_agreed:
         tally.victims += len(ours.victims)
-    elif (safe := both.protected()) and _agreement(both.ours([pod], spared=safe)[pod["metadata"]["uid"]], answer)[0]:
+    elif (safe := both.protected()) and _agreement(
+        both.ours([pod], spared=safe)[pod["metadata"]["uid"]], answer
+    )[0]:
         tally.heard_late += 1
     else:
         tally.differences.append(Difference(pod, ours, theirs, both.picture()))
@@ -90,8 +95,14 @@ def _agreement(ours: Outcome, answer: Tree) -> tuple[bool, str, str]:
     if not found["node"]:
         return ours.kind == "waits", "waits", f"waits: {found['why']}"
     theirs = Outcome("preempts", found["node"], tuple(found["victims"]))
-    if found["violations"]:  # it would exceed a budget, as no node would do without; ours never does
-        return ours.kind == "waits", "a budget protects", f"exceeds {found['violations']} budgets: {theirs}"
+    if found[
+        "violations"
+    ]:  # it would exceed a budget, as no node would do without; ours never does
+        return (
+            ours.kind == "waits",
+            "a budget protects",
+            f"exceeds {found['violations']} budgets: {theirs}",
+        )
     return ours == theirs, "preempts", str(theirs)
 
 
@@ -105,23 +116,25 @@ class Both:
         self._budgets = [_struct(one) for one in begin if one["kind"] == "PodDisruptionBudget"]
         for one in begin:
             if one["kind"] != "PodDisruptionBudget":
-                self._world.apply(Changed(objects.decode(one).struct))
+                self._world.apply(Changed(codec.decode(one).struct))
         self._asked({"op": "filters", "objects": list(begin)})
 
     def protected(self) -> set[str]:
         """Running pods that no budget lets go."""
         shut = [one for one in self._budgets if not one.status.disruptions_allowed]
-        return {id_ for id_, pod in self._world.pods.items() if any(covers(one, pod) for one in shut)}
+        return {
+            id_ for id_, pod in self._world.pods.items() if any(covers(one, pod) for one in shut)
+        }
 
     def ours(self, waiting: Sequence[Tree], spared: Collection[str] = ()) -> dict[str, Outcome]:
         """What ours decides, by pod; whoever a budget protects is spared, as the evictor does."""
-        structs = [objects.decode(pod).struct for pod in waiting]
+        structs = [codec.decode(pod).struct for pod in waiting]
         for one in structs:
             self._world.apply(Changed(one))
         among = [pod_id(one) for one in structs]
         safe = set(spared)
         while True:
-            decided = cycle.decide(self._world, policy.DEFAULT, among=among, spared=safe)
+            decided = decide.decide(self._world, policy.DEFAULT, among=among, spared=safe)
             refused = self._refused(decided)
             if not refused:
                 break
@@ -131,15 +144,15 @@ class Both:
         return dict(_outcomes(decided, among))
 
     def _refused(self, decided: plan.Plan) -> set[str]:
-        limits = budgets.Budgets({NAMESPACE: self._budgets})
+        limits = disruption_limits.Budgets({NAMESPACE: self._budgets})
         found: set[str] = set()
-        for evictions in evicting.by_beneficiary(decided.evictions).values():
+        for evictions in evictor.by_beneficiary(decided.evictions).values():
             going = [self._world.pods[one.pod.uid] for one in evictions]
-            beyond = limits.beyond(going)
+            beyond = limits.over_limit(going)
             found.update(pod.metadata.uid for pod in beyond)
             if not beyond:
                 for pod in going:
-                    limits.went(pod)
+                    limits.record_eviction(pod)
         return found
 
     def theirs(self, pod: Tree) -> Tree:
@@ -150,15 +163,19 @@ class Both:
         """Victims are gone, and the pod runs."""
         gone = [self._known.pop(("Pod", *name.split("/"))) for name in outcome.victims]
         for one in gone:
-            self._world.apply(Deleted(objects.decode(one).struct))
+            self._world.apply(Deleted(codec.decode(one).struct))
         there: list[Tree] = []
         if outcome.node:
             started = {"phase": "Running", "startTime": pod["metadata"]["creationTimestamp"]}
-            there.append({**pod, "spec": {**pod["spec"], "nodeName": outcome.node}, "status": started})
+            there.append(
+                {**pod, "spec": {**pod["spec"], "nodeName": outcome.node}, "status": started}
+            )
         for one in there:
             self._known[_key(one)] = one
-            self._world.apply(Changed(objects.decode(one).struct))
-        self._asked({"op": "filters", "gone": gone})  # first: upstream gives up a port for all who hold it
+            self._world.apply(Changed(codec.decode(one).struct))
+        self._asked(
+            {"op": "filters", "gone": gone}
+        )  # first: upstream gives up a port for all who hold it
         self._asked({"op": "filters", "changed": there})
 
     def picture(self) -> list[Tree]:
@@ -174,12 +191,15 @@ class Both:
 def _outcomes(decided: plan.Plan, among: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
     placed = {one.pod.uid: one.node for one in decided.placements}
     nominated = {one.pod.uid: one for one in decided.nominations}
-    victims = evicting.by_beneficiary(decided.evictions)
+    victims = evictor.by_beneficiary(decided.evictions)
     for uid in among:
         if uid in placed:
             yield uid, Outcome("starts", placed[uid])
         elif uid in nominated:
-            gone = sorted(f"{one.pod.namespace}/{one.pod.name}" for one in victims.get(nominated[uid].gang, ()))
+            gone = sorted(
+                f"{one.pod.namespace}/{one.pod.name}"
+                for one in victims.get(nominated[uid].gang, ())
+            )
             yield uid, Outcome("preempts" if gone else "starts", nominated[uid].node, tuple(gone))
         else:
             yield uid, Outcome("waits")
@@ -187,11 +207,14 @@ def _outcomes(decided: plan.Plan, among: Iterable[str]) -> Iterator[tuple[str, O
 
 def _ordered(waiting: Sequence[Tree]) -> list[Tree]:
     by_id = {pod["metadata"]["uid"]: pod for pod in waiting}
-    return [by_id[one.metadata.uid] for one in order.waiting(objects.decode(pod).struct for pod in waiting)]
+    return [
+        by_id[one.metadata.uid]
+        for one in pod_order.waiting(codec.decode(pod).struct for pod in waiting)
+    ]
 
 
 def _struct(tree: Tree) -> PodDisruptionBudget:
-    return objects.decode_struct(PodDisruptionBudget, objects.encode_tree(tree))
+    return codec.decode_struct(PodDisruptionBudget, codec.encode_tree(tree))
 
 
 def _key(one: Tree) -> tuple[str, str, str]:

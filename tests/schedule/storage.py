@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import objects, pods, volumes
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.storage import volumes
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 from tests.schedule import build
@@ -18,19 +20,30 @@ DRIVER = "disk.example.com"
 def storage(kind: str, tree: dict[str, Any]) -> Any:
     """An object as the API would decode it."""
     version = "v1" if kind.startswith("Persistent") else "storage.k8s.io/v1"
-    return objects.decode({"apiVersion": version, "kind": kind, **tree}).struct
+    return codec.decode({"apiVersion": version, "kind": kind, **tree}).struct
 
 
-def storage_class(name: str = LOCAL, *, provisioner: str = volumes.NO_PROVISIONER, **more: Any) -> Any:
+def storage_class(
+    name: str = LOCAL, *, provisioner: str = volumes.NO_PROVISIONER, **more: Any
+) -> Any:
     """A class whose claims wait for their first consumer."""
-    whole = {"provisioner": provisioner, "volumeBindingMode": volumes.WAIT_FOR_FIRST_CONSUMER} | more
+    whole = {
+        "provisioner": provisioner,
+        "volumeBindingMode": volumes.WAIT_FOR_FIRST_CONSUMER,
+    } | more
     return storage("StorageClass", {"metadata": {"name": name}, **whole})
 
 
-def volume(name: str, *, on: str = "", size: str = "10Gi", **facts: Any) -> volumes.PersistentVolume:
+def volume(
+    name: str, *, on: str = "", size: str = "10Gi", **facts: Any
+) -> volumes.PersistentVolume:
     """A volume nobody has, on one node or, without any, within reach of all."""
     metadata = {"name": name, "uid": f"uid-of-volume-{name}"} | facts.pop("metadata", {})
-    spec: dict[str, Any] = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": LOCAL}
+    spec: dict[str, Any] = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": LOCAL,
+    }
     if on:
         spec["nodeAffinity"] = near(HOSTNAME, on)
     status = {"phase": facts.pop("phase", "Available")}
@@ -46,10 +59,17 @@ def near(label: str, *values: str) -> dict[str, Any]:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [test]}]}}
 
 
-def claim(name: str, *, volume: str = "", size: str = "5Gi", **facts: Any) -> volumes.PersistentVolumeClaim:
+def claim(
+    name: str, *, volume: str = "", size: str = "5Gi", **facts: Any
+) -> volumes.PersistentVolumeClaim:
     """A claim, with the volume it is bound to if it is."""
     annotations = facts.pop("annotations", {}) | ({volumes.BIND_COMPLETED: "yes"} if volume else {})
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-volume-claim-{name}", "annotations": annotations}
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-of-volume-claim-{name}",
+        "annotations": annotations,
+    }
     metadata |= facts.pop("metadata", {})
     status = {"phase": facts.pop("phase", "Bound" if volume else "Pending")}
     spec = {
@@ -78,13 +98,18 @@ def csi_node(name: str, **limits: int | None) -> volumes.CSINode:
         | ({"allocatable": {"count": count}} if count is not None else {})
         for driver, count in limits.items()
     ]
-    found: volumes.CSINode = storage("CSINode", {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+    found: volumes.CSINode = storage(
+        "CSINode", {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+    )
     return found
 
 
 def pod(name: str, *claims: str, **spec: Any) -> pods.Pod:
     """A pod that uses these claims."""
-    listed = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": one}} for n, one in enumerate(claims)]
+    listed = [
+        {"name": f"v{n}", "persistentVolumeClaim": {"claimName": one}}
+        for n, one in enumerate(claims)
+    ]
     return build.pod(name, volumes=[*listed, *spec.pop("volumes", [])], **spec)
 
 

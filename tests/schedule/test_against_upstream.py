@@ -48,7 +48,10 @@ def test_a_pod_only_one_side_knows_is_noticed() -> None:
     both.forget(unknown)
     for step in story.steps:
         upstream.compare(both, step.pod or {}, tally)
-    assert {one.why.split(",")[0] for one in tally.disagreements} >= {"we accept", "we place where upstream refuses"}
+    assert {one.why.split(",")[0] for one in tally.disagreements} >= {
+        "we accept",
+        "we place where upstream refuses",
+    }
 
 
 def _story(seed: int) -> constraints.Story:

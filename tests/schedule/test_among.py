@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from dovetail.model import gangs, plan, policy
-from dovetail.schedule import cycle, order
+from dovetail.schedule import decide, pod_order
 from dovetail.world.events import pod_id
 from dovetail.world.world import World
-from tests.batch import living, worlds
+from tests.batch import random_clusters, simulated_cluster
 from tests.schedule import build
 from tests.schedule.test_properties import random_world
 
@@ -26,7 +26,7 @@ def spoken(done: plan.Plan) -> Counter[str]:
 
 
 def waiting(world: World) -> set[str]:
-    return {pod_id(pod) for pod in order.waiting(world.pending())}
+    return {pod_id(pod) for pod in pod_order.waiting(world.pending())}
 
 
 def crowded(seed: int) -> World:
@@ -41,10 +41,12 @@ def crowded(seed: int) -> World:
             metadata = {"labels": {gangs.GANG_LABEL: rng.choice("ab"), gangs.MIN_LABEL: least}}
         spec = {"schedulingGates": [{"name": "later"}]} if rng.random() < 0.15 else {}
         cpu = rng.choice(("1", "2", "60", "9999"))
-        pod = build.pod(f"p{number}", cpu=cpu, priority=rng.choice((0, 0, 10, 1000)), metadata=metadata, **spec)
+        pod = build.pod(
+            f"p{number}", cpu=cpu, priority=rng.choice((0, 0, 10, 1000)), metadata=metadata, **spec
+        )
         build.put(world, pod)
         if rng.random() < 0.4 and cpu != "9999" and not spec and not metadata:
-            done = cycle.decide(world, among=[pod_id(pod)])
+            done = decide.decide(world, among=[pod_id(pod)])
             if done.placements:
                 build.carry_out(world, done.placements[0])
     return world
@@ -58,13 +60,13 @@ def check(world: World, rng: random.Random, now: datetime.datetime) -> None:
     there = waiting(world)
     asked = some_of(rng, there)
     spared = some_of(rng, {*world.running()})
-    done = cycle.decide(world, policy.DEFAULT, now, policy.UNLIMITED, among=asked, spared=spared)
+    done = decide.decide(world, policy.DEFAULT, now, policy.UNLIMITED, among=asked, spared=spared)
     assert spoken(done) == Counter(asked)
     evicted = Counter(one.pod.uid for one in done.evictions)
     assert all(count == 1 for count in evicted.values())
     assert not evicted.keys() & {*spared}
     assert evicted.keys() <= {*world.running()}
-    everything = cycle.decide(world, policy.DEFAULT, now, policy.UNLIMITED)
+    everything = decide.decide(world, policy.DEFAULT, now, policy.UNLIMITED)
     assert spoken(everything) == Counter(there)
 
 
@@ -80,5 +82,5 @@ def test_worlds_with_claims_and_constraints(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_queues_and_gangs(seed: int) -> None:
-    cluster = worlds.seeded(seed)
-    check(cluster.world, random.Random(seed), living.EPOCH)
+    cluster = random_clusters.seeded(seed)
+    check(cluster.world, random.Random(seed), simulated_cluster.EPOCH)

@@ -9,14 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.answer import course, when
-from dovetail.model import durations, gangs, pods, policy, queues, wishes
-from dovetail.model.workloads import owners, reading
-from dovetail.schedule import cycle
-from dovetail.schedule.gangs import staleness
+from dovetail.answer import simulate, when
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.workloads import owners
+from dovetail.model import gangs, policy, workload_annotations
+from dovetail.model.workloads import owner_gangs
+from dovetail.quantity import durations
+from dovetail.schedule import decide
+from dovetail.schedule.gang import staleness
 from dovetail.world.events import Changed, Object
 from dovetail.world.world import World
-from tests.batch import living, worlds
+from tests.batch import random_clusters, simulated_cluster
 from tests.schedule import build
 
 LARGE = (2**31, 3 * 10**11, 2**62, 2**63 - 1)
@@ -31,7 +35,7 @@ MOMENTS = (
     "9999-12-31T23:59:59.999999-12:00",
     "2030-02-30T00:00:00Z",
 )
-NOWS = (living.EPOCH, living.EPOCH, durations.FIRST, durations.LAST)
+NOWS = (simulated_cluster.EPOCH, simulated_cluster.EPOCH, durations.FIRST, durations.LAST)
 
 
 def odd_pod(rng: random.Random, pod: pods.Pod) -> pods.Pod:
@@ -42,9 +46,11 @@ def odd_pod(rng: random.Random, pod: pods.Pod) -> pods.Pod:
 
     annotations = dict(pod.metadata.annotations)
     if rng.random() < 0.3:
-        annotations[wishes.LAST_CHECKPOINT] = moment()
+        annotations[workload_annotations.LAST_CHECKPOINT] = moment()
     if rng.random() < 0.3:
-        annotations[rng.choice((wishes.MAX_RUNTIME, wishes.EXPECTED_RUNTIME))] = f"{rng.choice(SECONDS)}s"
+        annotations[
+            rng.choice((workload_annotations.MAX_RUNTIME, workload_annotations.EXPECTED_RUNTIME))
+        ] = f"{rng.choice(SECONDS)}s"
     metadata = msgspec.structs.replace(
         pod.metadata,
         creation_timestamp=rng.choice((pod.metadata.creation_timestamp, moment())),
@@ -83,7 +89,9 @@ def odd_queue(rng: random.Random, queue: queues.Queue) -> queues.Queue:
         preempt_min_runtime_seconds=rng.choice((None, *SECONDS)),
         reclaim_min_runtime_seconds=rng.choice((None, *SECONDS)),
     )
-    status = msgspec.structs.replace(queue.status, usage_time=rng.choice(("", *MOMENTS)), usage={"gpu": "5"})
+    status = msgspec.structs.replace(
+        queue.status, usage_time=rng.choice(("", *MOMENTS)), usage={"gpu": "5"}
+    )
     metadata = msgspec.structs.replace(queue.metadata, creation_timestamp=rng.choice(MOMENTS))
     return msgspec.structs.replace(queue, spec=spec, status=status, metadata=metadata)
 
@@ -100,26 +108,34 @@ def odd(rng: random.Random, found: Object) -> Object:
 
 
 def facts_of(rng: random.Random, seed: int) -> list[Object]:
-    cluster = worlds.seeded(seed, worlds.Size(nodes=3, works=8, ends=True))
+    cluster = random_clusters.seeded(seed, random_clusters.Size(nodes=3, works=8, ends=True))
     return [odd(rng, one) for one in cluster.facts()]
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_decision_is_made_whatever_times_objects_carry(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "MOST_TURNS", 12)  # work that may run for no time at all begins over and over
+def test_every_decision_is_made_whatever_times_objects_carry(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        simulate, "MOST_TURNS", 12
+    )  # work that may run for no time at all begins over and over
     rng = random.Random(seed)
     facts = facts_of(rng, seed)
     now = rng.choice(NOWS)
-    batch = policy.Batch(usage_weight=rng.choice((0.0, 1.0)), age_saturation_seconds=rng.choice((0, *SECONDS[:5])))
+    batch = policy.Batch(
+        usage_weight=rng.choice((0.0, 1.0)), age_saturation_seconds=rng.choice((0, *SECONDS[:5]))
+    )
     policy_ = policy.Policy(batch=batch)
     world = World()
     for one in facts:
         world.apply(Changed(one))
     staleness.note(world, now)
     for _ in range(2):
-        done = cycle.decide(world, policy_, now)
-        world.promise(done.promises)
-        waiting = {pod.metadata.uid for pod in world.pending() if pod.metadata.deletion_timestamp is None}
+        done = decide.decide(world, policy_, now)
+        world.set_promises(done.promises)
+        waiting = {
+            pod.metadata.uid for pod in world.pending() if pod.metadata.deletion_timestamp is None
+        }
         spoken = {one.pod.uid for one in (*done.placements, *done.nominations, *done.refusals)}
         assert spoken == waiting
     assert isinstance(when.when(facts, policy_, now), tuple)
@@ -127,19 +143,26 @@ def test_every_decision_is_made_whatever_times_objects_carry(seed: int, monkeypa
 
 @pytest.mark.parametrize("seconds", LARGE)
 def test_deadlines_are_read_with_a_bound(seconds: int) -> None:
-    spec = {"activeDeadlineSeconds": seconds, "template": {"spec": {"activeDeadlineSeconds": seconds}}}
+    spec = {
+        "activeDeadlineSeconds": seconds,
+        "template": {"spec": {"activeDeadlineSeconds": seconds}},
+    }
     job = msgspec.convert({"metadata": {"name": "a", "namespace": "b"}, "spec": spec}, owners.Job)
-    gang = reading.gang_of(job)
+    gang = owner_gangs.gang_of(job)
     assert gang is not None
     assert gang.max_runtime == min(seconds, durations.LONGEST_SECONDS)
-    implied = gangs.implied(build.pod("a", activeDeadlineSeconds=seconds))
+    implied = gangs.gang_of_pod(build.pod("a", activeDeadlineSeconds=seconds))
     assert implied.max_runtime == min(seconds, durations.LONGEST_SECONDS)
 
 
 def test_moments_stop_where_the_calendar_does() -> None:
-    assert durations.later(living.EPOCH, 60) == living.EPOCH + datetime.timedelta(minutes=1)
-    assert durations.earlier(living.EPOCH, 60) == living.EPOCH - datetime.timedelta(minutes=1)
+    assert durations.later(
+        simulated_cluster.EPOCH, 60
+    ) == simulated_cluster.EPOCH + datetime.timedelta(minutes=1)
+    assert durations.earlier(
+        simulated_cluster.EPOCH, 60
+    ) == simulated_cluster.EPOCH - datetime.timedelta(minutes=1)
     for seconds in LARGE[1:]:
-        assert durations.later(living.EPOCH, seconds) == durations.LAST
-        assert durations.earlier(living.EPOCH, seconds) == durations.FIRST
-        assert durations.later(living.EPOCH, -seconds) == durations.FIRST
+        assert durations.later(simulated_cluster.EPOCH, seconds) == durations.LAST
+        assert durations.earlier(simulated_cluster.EPOCH, seconds) == durations.FIRST
+        assert durations.later(simulated_cluster.EPOCH, -seconds) == durations.FIRST

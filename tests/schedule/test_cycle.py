@@ -59,7 +59,9 @@ def test_pods_fill_a_node_before_they_open_another() -> None:
 
 
 def test_the_fuller_node_is_chosen_even_if_its_name_comes_later() -> None:
-    world = build.world(build.claim("a"), build.pod("first", uses=("a",), nodeSelector={"pick": "me"}), nodes=2)
+    world = build.world(
+        build.claim("a"), build.pod("first", uses=("a",), nodeSelector={"pick": "me"}), nodes=2
+    )
     build.put(world, build.node("n1", labels={"pick": "me"}))
     build.carried_out(world, build.decided(world))
     build.put(world, build.claim("b"), build.pod("second", uses=("b",)))
@@ -75,7 +77,9 @@ def test_a_pod_without_devices_leaves_gpu_nodes_alone() -> None:
 
 
 def test_cpu_runs_out_before_gpus_do() -> None:
-    given = [(build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",), cpu="30")) for i in range(3)]
+    given = [
+        (build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",), cpu="30")) for i in range(3)
+    ]
     world = build.world(*(one for pair in given for one in pair), nodes=1)
     plan = build.decided(world)
     assert len(plan.placements) == 2
@@ -88,7 +92,12 @@ def test_obstacles_are_counted_over_nodes_the_most_common_first() -> None:
     for index in range(4):
         build.put(world, build.node(f"slow-{index}"))
     build.put(world, build.node("small", labels={"disk": "ssd"}))
-    build.put(world, build.node("tainted", taints=[{"key": "x", "effect": "NoSchedule"}], labels={"disk": "ssd"}))
+    build.put(
+        world,
+        build.node(
+            "tainted", taints=[{"key": "x", "effect": "NoSchedule"}], labels={"disk": "ssd"}
+        ),
+    )
     build.put(world, build.node("closed", unschedulable=True, labels={"disk": "ssd"}))
     assert build.summary_of(build.decided(world), "picky") == (
         "7 nodes: 4 lack the labels the pod asks for, 1 has taint x:NoSchedule that the pod does not tolerate, "
@@ -137,18 +146,24 @@ def test_an_allocated_claim_binds_its_pod_to_the_node_and_is_not_allocated_again
 
 def test_a_claim_made_from_a_template_is_found_through_the_pods_status() -> None:
     owner = {
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-of-p", "controller": True}]
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-of-p", "controller": True}
+        ]
     }
     entry = [{"name": "gpu", "resourceClaimTemplateName": "mould"}]
     world = build.world(
-        build.claim("made", metadata=owner), build.pod("p", resourceClaims=entry, status=TEMPLATE_STATUS), nodes=1
+        build.claim("made", metadata=owner),
+        build.pod("p", resourceClaims=entry, status=TEMPLATE_STATUS),
+        nodes=1,
     )
     assert build.devices_of(build.decided(world), "p") == ["n0/gpu-0"]
 
 
 def test_a_claim_made_for_another_pod_is_not_used() -> None:
     entry = [{"name": "gpu", "resourceClaimTemplateName": "mould"}]
-    world = build.world(build.claim("made"), build.pod("p", resourceClaims=entry, status=TEMPLATE_STATUS), nodes=1)
+    world = build.world(
+        build.claim("made"), build.pod("p", resourceClaims=entry, status=TEMPLATE_STATUS), nodes=1
+    )
     assert codes(world, "p") == [ReasonCode.CLAIM_NOT_OURS]
 
 
@@ -159,8 +174,14 @@ def test_what_keeps_a_pod_from_its_claims_is_said_claim_by_claim() -> None:
         {"name": "later", "resourceClaimTemplateName": "mould"},
     ]
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x.example.com/keep"]}
-    world = build.world(build.claim("going", metadata=leaving), build.pod("p", resourceClaims=entries), nodes=1)
-    assert codes(world, "p") == [ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_DELETING, ReasonCode.CLAIM_NOT_MADE]
+    world = build.world(
+        build.claim("going", metadata=leaving), build.pod("p", resourceClaims=entries), nodes=1
+    )
+    assert codes(world, "p") == [
+        ReasonCode.CLAIM_MISSING,
+        ReasonCode.CLAIM_DELETING,
+        ReasonCode.CLAIM_NOT_MADE,
+    ]
 
 
 def test_an_entry_whose_status_names_no_claim_needs_none() -> None:
@@ -172,7 +193,13 @@ def test_an_entry_whose_status_names_no_claim_needs_none() -> None:
 
 def test_a_claim_has_at_most_256_users() -> None:
     users = [{"resource": "pods", "name": f"u{i}", "uid": f"u{i}"} for i in range(255)]
-    allocated = {"devices": {"results": [{"request": "gpus", "driver": build.DRIVER, "pool": "n0", "device": "gpu-0"}]}}
+    allocated = {
+        "devices": {
+            "results": [
+                {"request": "gpus", "driver": build.DRIVER, "pool": "n0", "device": "gpu-0"}
+            ]
+        }
+    }
     full = build.claim("c", status={"allocation": allocated, "reservedFor": users})
     world = build.world(full, build.pod("a", uses=("c",)), build.pod("b", uses=("c",)), nodes=1)
     plan = build.decided(world)
@@ -182,8 +209,16 @@ def test_a_claim_has_at_most_256_users() -> None:
 
 def test_a_pod_already_listed_is_not_reserved_again() -> None:
     users = [{"resource": "pods", "name": "a", "uid": "uid-of-a"}]
-    allocated = {"devices": {"results": [{"request": "gpus", "driver": build.DRIVER, "pool": "n0", "device": "gpu-0"}]}}
-    world = build.world(build.claim("c", status={"allocation": allocated, "reservedFor": users}), nodes=1)
+    allocated = {
+        "devices": {
+            "results": [
+                {"request": "gpus", "driver": build.DRIVER, "pool": "n0", "device": "gpu-0"}
+            ]
+        }
+    }
+    world = build.world(
+        build.claim("c", status={"allocation": allocated, "reservedFor": users}), nodes=1
+    )
     build.put(world, build.pod("a", uses=("c",)))
     assert build.decided(world).placements[0].reservations == ()
 
@@ -195,14 +230,26 @@ def test_gates_keep_a_pod_waiting() -> None:
 
 def test_the_world_is_left_as_it_was_found() -> None:
     world = build.world(build.claim("one"), build.pod("train", uses=("one",)), nodes=2)
-    before = (world.free("n0"), world.view("n0").pools[0].used, len(world.pending()), dict(world.assumed))
+    before = (
+        world.free("n0"),
+        world.view("n0").pools[0].used,
+        len(world.pending()),
+        dict(world.assumed),
+    )
     first = build.decided(world)
-    assert (world.free("n0"), world.view("n0").pools[0].used, len(world.pending()), dict(world.assumed)) == before
+    assert (
+        world.free("n0"),
+        world.view("n0").pools[0].used,
+        len(world.pending()),
+        dict(world.assumed),
+    ) == before
     assert build.decided(world) == first
 
 
 def test_what_was_assumed_before_is_respected() -> None:
-    world = build.world(build.claim("a"), build.claim("b"), build.pod("first", uses=("a",)), nodes=1, gpus=1)
+    world = build.world(
+        build.claim("a"), build.claim("b"), build.pod("first", uses=("a",)), nodes=1, gpus=1
+    )
     [placement] = build.decided(world).placements
     found = {("default", "a"): placement.allocations[0].result}
     world.assume(next(iter(world.pods.values())), placement.node, found)
@@ -216,14 +263,17 @@ def test_a_budget_of_pods_leaves_the_rest_undecided_and_counted() -> None:
     world = build.world(build.pod("a"), build.pod("b"), build.pod("c"), nodes=1)
     plan = build.decided(world, budget=policy.Budget(pods=1))
     assert (len(plan.placements), plan.undecided) == (1, 2)
-    assert {obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles} == {
-        ReasonCode.TO_BE_CONTINUED
-    }
+    assert {
+        obstacle.reason.code for refusal in plan.refusals for obstacle in refusal.obstacles
+    } == {ReasonCode.TO_BE_CONTINUED}
 
 
 def test_only_the_pods_asked_about_are_decided_by_rank_not_in_the_order_given() -> None:
     world = build.world(
-        build.pod("a"), build.pod("b"), build.pod("c", priority=5), build.node("n", allocatable={"cpu": "1"})
+        build.pod("a"),
+        build.pod("b"),
+        build.pod("c", priority=5),
+        build.node("n", allocatable={"cpu": "1"}),
     )
     plan = build.decided(world, among=["uid-of-b", "uid-of-c"])
     assert build.nodes_of(plan) == {"c": "n"}
@@ -232,7 +282,9 @@ def test_only_the_pods_asked_about_are_decided_by_rank_not_in_the_order_given() 
 
 
 def test_pods_that_do_not_wait_are_passed_over() -> None:
-    world = build.world(build.pod("a"), build.pod("bound", nodeName="n0"), build.pod("assumed"), nodes=1)
+    world = build.world(
+        build.pod("a"), build.pod("bound", nodeName="n0"), build.pod("assumed"), nodes=1
+    )
     world.assume(world.pods["uid-of-assumed"], "n0")
     asked = ["uid-of-assumed", "uid-of-bound", "uid-of-nobody", "uid-of-a", "uid-of-a"]
     plan = build.decided(world, among=asked)
@@ -242,13 +294,23 @@ def test_pods_that_do_not_wait_are_passed_over() -> None:
 
 def test_devices_that_must_be_prepared_come_with_their_conditions_in_the_plan() -> None:
     devices = [
-        {"name": "gpu-0", "bindsToNode": True, "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+        {
+            "name": "gpu-0",
+            "bindsToNode": True,
+            "bindingConditions": ["Ready"],
+            "bindingFailureConditions": ["Broken"],
+        }
     ]
-    world = build.world(build.claim("c"), build.pod("p", uses=("c",)), build.node("n"), build.gpu_pool("n", devices))
+    world = build.world(
+        build.claim("c"), build.pod("p", uses=("c",)), build.node("n"), build.gpu_pool("n", devices)
+    )
     for options in ({}, {"policy": policy.Policy(memo=False)}):
         [placement] = build.decided(world, **options).placements
         [result] = placement.allocations[0].result.devices.results
-        assert (result.binding_conditions, result.binding_failure_conditions) == (("Ready",), ("Broken",))
+        assert (result.binding_conditions, result.binding_failure_conditions) == (
+            ("Ready",),
+            ("Broken",),
+        )
         selector = placement.allocations[0].result.node_selector
         assert selector is not None
         assert selector.node_selector_terms[0].match_fields[0].values == ("n",)

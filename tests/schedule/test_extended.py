@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model import plan, pods, requests
+from dovetail.kubetypes.core import pods
+from dovetail.model import plan, pod_requests
 from dovetail.model.reasons import ReasonCode
-from dovetail.schedule import extended
+from dovetail.schedule.node import extended_resources
 from dovetail.world.world import World
 from tests.schedule import build
 
@@ -35,26 +36,34 @@ def wanting(name: str = "p", gpus: int = 1, **more: Any) -> pods.Pod:
 
 def cluster(*given: Any, nodes: int = 2, gpus: int = 4) -> World:
     """Nodes whose GPUs a class offers under a resource's name."""
-    return build.put(build.world(nodes=nodes, gpus=gpus), build.gpu_class(extendedResourceName=GPU), *given)
+    return build.put(
+        build.world(nodes=nodes, gpus=gpus), build.gpu_class(extendedResourceName=GPU), *given
+    )
 
 
 def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
     """Requests of the claim: name -> class and count."""
-    found = extended.built(pod.spec, BACKED, names or (GPU, NIC)).requests
-    return {one.name: (one.exactly.device_class_name, one.exactly.count) for one in found if one.exactly}
+    found = extended_resources.requests_for(pod.spec, BACKED, names or (GPU, NIC)).requests
+    return {
+        one.name: (one.exactly.device_class_name, one.exactly.count) for one in found if one.exactly
+    }
 
 
 def mapped(pod: pods.Pod) -> set[tuple[str, str, str]]:
     """Container, resource and request."""
-    found = extended.built(pod.spec, BACKED, (GPU, NIC)).mappings
+    found = extended_resources.requests_for(pod.spec, BACKED, (GPU, NIC)).mappings
     return {(one.container_name, one.resource_name, one.request_name) for one in found}
 
 
 # What a claim asks for: cases after those of kube-scheduler's own tests.
 
 
-def test_requests_are_named_after_the_container_and_the_place_of_the_name_among_all_its_resources() -> None:
-    pod = build.pod("p", containers=[container("a", cpu="1", gpu="2"), container("b", gpu="1", nic="3")])
+def test_requests_are_named_after_the_container_and_the_place_of_the_name_among_all_its_resources() -> (
+    None
+):
+    pod = build.pod(
+        "p", containers=[container("a", cpu="1", gpu="2"), container("b", gpu="1", nic="3")]
+    )
     assert asked(pod) == {
         "container-0-request-1": ("gpu", 2),  # "cpu" sorts before
         "container-1-request-0": ("gpu", 1),
@@ -73,9 +82,14 @@ def test_only_resources_that_devices_serve_are_asked_for() -> None:
 
 
 def test_init_containers_count_before_the_others() -> None:
-    pod = build.pod("p", containers=[container("main", gpu="1")], initContainers=[container("init", nic="2")])
+    pod = build.pod(
+        "p", containers=[container("main", gpu="1")], initContainers=[container("init", nic="2")]
+    )
     assert asked(pod) == {"container-0-request-0": ("nic", 2), "container-1-request-0": ("gpu", 1)}
-    assert mapped(pod) == {("init", NIC, "container-0-request-0"), ("main", GPU, "container-1-request-0")}
+    assert mapped(pod) == {
+        ("init", NIC, "container-0-request-0"),
+        ("main", GPU, "container-1-request-0"),
+    }
 
 
 def test_init_containers_share_the_request_of_the_hungriest() -> None:
@@ -94,7 +108,9 @@ def test_init_containers_share_the_request_of_the_hungriest() -> None:
 
 def test_an_init_container_uses_what_later_containers_will_use() -> None:
     pod = build.pod(
-        "p", containers=[container("a", gpu="1"), container("b", gpu="1")], initContainers=[container("i", gpu="2")]
+        "p",
+        containers=[container("a", gpu="1"), container("b", gpu="1")],
+        initContainers=[container("i", gpu="2")],
     )
     assert asked(pod) == {"container-1-request-0": ("gpu", 1), "container-2-request-0": ("gpu", 1)}
     assert {one for one in mapped(pod) if one[0] == "i"} == {
@@ -104,9 +120,14 @@ def test_an_init_container_uses_what_later_containers_will_use() -> None:
 
 
 def test_what_later_containers_lack_an_init_container_asks_for_itself() -> None:
-    pod = build.pod("p", containers=[container("a", gpu="1")], initContainers=[container("i", gpu="3")])
+    pod = build.pod(
+        "p", containers=[container("a", gpu="1")], initContainers=[container("i", gpu="3")]
+    )
     assert asked(pod) == {"container-0-request-0": ("gpu", 2), "container-1-request-0": ("gpu", 1)}
-    assert {one[2] for one in mapped(pod) if one[0] == "i"} == {"container-0-request-0", "container-1-request-0"}
+    assert {one[2] for one in mapped(pod) if one[0] == "i"} == {
+        "container-0-request-0",
+        "container-1-request-0",
+    }
 
 
 def test_a_sidecar_keeps_its_devices_and_only_earlier_init_containers_may_use_them() -> None:
@@ -137,11 +158,13 @@ def test_the_newest_class_stands_behind_a_resource_then_the_first_by_name() -> N
     def behind(**created: str) -> str:
         known = {
             name: build.gpu_class(
-                name, extendedResourceName=GPU, metadata={"creationTimestamp": f"2026-01-{day}T00:00:00Z"}
+                name,
+                extendedResourceName=GPU,
+                metadata={"creationTimestamp": f"2026-01-{day}T00:00:00Z"},
             )
             for name, day in created.items()
         }
-        return extended.classes_by_resource(known)[GPU]
+        return extended_resources.classes_by_resource(known)[GPU]
 
     assert behind(a="01", b="02") == "b"
     assert behind(a="02", b="01") == "a"
@@ -149,7 +172,7 @@ def test_the_newest_class_stands_behind_a_resource_then_the_first_by_name() -> N
 
 
 def test_every_class_stands_behind_the_resource_of_its_own_name() -> None:
-    found = extended.classes_by_resource({"gpu": build.gpu_class()})
+    found = extended_resources.classes_by_resource({"gpu": build.gpu_class()})
     assert found == {"deviceclass.resource.kubernetes.io/gpu": "gpu"}
 
 
@@ -162,20 +185,28 @@ def test_a_pod_gets_devices_through_a_claim_made_for_it() -> None:
     assert made is not None
     assert (made.existing, placement.allocations, placement.reservations) == (None, (), ())
     metadata = made.claim.metadata
-    assert (metadata.name, metadata.generate_name, metadata.namespace) == ("", "p-extended-resources-", "default")
+    assert (metadata.name, metadata.generate_name, metadata.namespace) == (
+        "",
+        "p-extended-resources-",
+        "default",
+    )
     assert metadata.uid == ""
-    assert metadata.annotations == {extended.ANNOTATION: "true"}
+    assert metadata.annotations == {extended_resources.ANNOTATION: "true"}
     [owner] = metadata.owner_references
     assert (owner.api_version, owner.kind, owner.name, owner.uid, owner.controller) == (
         "v1", "Pod", "p", "uid-of-p", True,
     )  # fmt: skip
-    assert {(one.pool, one.request) for one in made.result.devices.results} == {("n0", "container-0-request-1")}
+    assert {(one.pool, one.request) for one in made.result.devices.results} == {
+        ("n0", "container-0-request-1")
+    }
     assert len(made.result.devices.results) == 2
     assert [(one.container_name, one.resource_name) for one in made.mappings] == [("main", GPU)]
 
 
 def test_a_class_is_asked_for_by_its_own_name_too() -> None:
-    named = container() | {"resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}}
+    named = container() | {
+        "resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}
+    }
     [placement] = build.decided(build.world(build.pod("p", containers=[named]), nodes=1)).placements
     assert placement.made is not None
     assert placement.made.mappings[0].resource_name == "deviceclass.resource.kubernetes.io/gpu"
@@ -203,7 +234,9 @@ def test_a_plugin_that_has_given_everything_away_is_not_helped_out_by_devices() 
 
 def test_on_each_node_devices_serve_what_its_plugins_do_not() -> None:
     world = cluster(nodes=0)
-    nic = build.gpu_class("nic", when='device.driver == "net.example.com"', extendedResourceName=NIC)
+    nic = build.gpu_class(
+        "nic", when='device.driver == "net.example.com"', extendedResourceName=NIC
+    )
     build.put(world, nic, build.node("n0", allocatable={NIC: "1"}), build.gpu_slice("n0", 2))
     build.put(world, build.pod("p", containers=[container(gpu="1", nic="1")]))
     [placement] = build.decided(world).placements
@@ -221,7 +254,9 @@ def test_devices_of_made_claims_are_given_once() -> None:
         for one in placement.made.result.devices.results
     ]
     assert len(taken) == len(set(taken)) == 4
-    assert build.summary_of(plan_, "p4") == (f"2 nodes: 2 cannot serve resource {GPU}: 2 tolerated -> 0 free (needs 1)")
+    assert build.summary_of(plan_, "p4") == (
+        f"2 nodes: 2 cannot serve resource {GPU}: 2 tolerated -> 0 free (needs 1)"
+    )
 
 
 def test_a_claim_of_its_own_and_an_extended_resource_do_not_get_the_same_device() -> None:
@@ -236,13 +271,18 @@ def test_a_claim_of_its_own_and_an_extended_resource_do_not_get_the_same_device(
 
 def test_a_resource_nobody_offers_is_lacking() -> None:
     world = build.world(wanting(), nodes=1)
-    assert build.summary_of(build.decided(world), "p") == f"1 node: 1 lacks {GPU} (needs 1, at most 0 free)"
+    assert (
+        build.summary_of(build.decided(world), "p")
+        == f"1 node: 1 lacks {GPU} (needs 1, at most 0 free)"
+    )
 
 
 def test_shares_for_two_pods_have_ids_of_their_own() -> None:
     memory = {"value": "24Gi", "requestPolicy": {"default": "6Gi"}}
     shared = [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}]
-    world = build.put(cluster(nodes=0), build.node("n0"), build.gpu_pool("n0", shared), wanting("a"), wanting("b"))
+    world = build.put(
+        cluster(nodes=0), build.node("n0"), build.gpu_pool("n0", shared), wanting("a"), wanting("b")
+    )
     made = [one.made for one in build.decided(world).placements]
     ids = [one.result.devices.results[0].share_id for one in made if one is not None]
     assert len(set(ids)) == 2
@@ -269,7 +309,7 @@ def test_a_pod_served_by_a_plugin_is_taken_of_the_node() -> None:
     [placement] = build.decided(world).placements
     build.assume(world, placement)
     assert world.free("n0").scalars == ()
-    assert requests.pod_request(world.pods["uid-of-p"]).scalars == ((GPU, 2),)
+    assert pod_requests.pod_request(world.pods["uid-of-p"]).scalars == ((GPU, 2),)
 
 
 # Claims made before a crash
@@ -317,7 +357,11 @@ def test_a_claim_that_asks_for_something_else_is_left_alone_and_a_new_one_made()
     world, before = interrupted(with_devices=False)
     build.put(
         world,
-        build.gpu_class("newer", extendedResourceName=GPU, metadata={"creationTimestamp": "2026-02-01T00:00:00Z"}),
+        build.gpu_class(
+            "newer",
+            extendedResourceName=GPU,
+            metadata={"creationTimestamp": "2026-02-01T00:00:00Z"},
+        ),
     )
     [again] = build.decided(world).placements
     assert again.made is not None
@@ -329,7 +373,9 @@ def test_a_claim_that_asks_for_something_else_is_left_alone_and_a_new_one_made()
 def test_only_a_claim_marked_and_owned_is_the_pods(field: str) -> None:
     world, _ = interrupted(with_devices=False)
     [claim] = world.claims.values()
-    other = msgspec.structs.replace(claim.metadata, **{field: type(getattr(claim.metadata, field))()})
+    other = msgspec.structs.replace(
+        claim.metadata, **{field: type(getattr(claim.metadata, field))()}
+    )
     build.put(world, msgspec.structs.replace(claim, metadata=other))
     [again] = build.decided(world).placements
     assert again.made is not None

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import requests
-from dovetail.schedule import fit
+from dovetail.model import pod_requests
+from dovetail.schedule.node import node_fit
 from tests.schedule import build
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
 def cause(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
-    found = fit.node_misfit(build.pod("p", **pod), build.node("n", **node))
+    found = node_fit.node_misfit(build.pod("p", **pod), build.node("n", **node))
     return None if found is None else found.cause.value
 
 
@@ -69,14 +69,16 @@ def test_every_taint_must_be_tolerated_and_a_soft_one_never_forbids() -> None:
     only_one = {"tolerations": [{"key": "team", "operator": "Exists"}]}
     assert cause(only_one, {"taints": [TAINT, other]}) == "taint"
     assert cause({}, {"taints": [{"key": "x", "effect": "PreferNoSchedule"}]}) is None
-    found = fit.node_misfit(build.pod("p", **only_one), build.node("n", taints=[TAINT, other]))
+    found = node_fit.node_misfit(build.pod("p", **only_one), build.node("n", taints=[TAINT, other]))
     assert found is not None
     assert found.what == "gpu:NoExecute"
 
 
 def test_the_node_selector_needs_every_label() -> None:
     assert cause({"nodeSelector": {"zone": "z"}}, {"labels": {"zone": "z"}}) is None
-    assert cause({"nodeSelector": {"zone": "z", "disk": "ssd"}}, {"labels": {"zone": "z"}}) == "labels"
+    assert (
+        cause({"nodeSelector": {"zone": "z", "disk": "ssd"}}, {"labels": {"zone": "z"}}) == "labels"
+    )
 
 
 def test_affinity_needs_one_term_and_selector_and_affinity_both_hold() -> None:
@@ -105,12 +107,12 @@ def test_a_term_nobody_can_read_does_not_hide_one_that_holds() -> None:
 
 
 def test_every_resource_that_lacks_is_named() -> None:
-    need = requests.Resources(2000, 100, 0, 1, (("nvidia.com/gpu", 2),))
-    left = requests.Resources(1000, 50, 0, 5, (("nvidia.com/gpu", 1),))
-    got = fit.room_misfits(need, left)
+    need = pod_requests.Resources(2000, 100, 0, 1, (("nvidia.com/gpu", 2),))
+    left = pod_requests.Resources(1000, 50, 0, 5, (("nvidia.com/gpu", 1),))
+    got = node_fit.room_misfits(need, left)
     assert [(one.what, one.need, one.have) for one in got] == [
         ("cpu", 2000, 1000),
         ("memory", 100, 50),
         ("nvidia.com/gpu", 2, 1),
     ]
-    assert fit.room_misfits(need, need) == ()
+    assert node_fit.room_misfits(need, need) == ()

@@ -15,7 +15,9 @@ def allocated(name: str, node: str, *users: dict[str, str], device: str = "gpu-0
     """A claim with a device of one node."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     allocation = {
-        "devices": {"results": [{"request": "gpus", "driver": build.DRIVER, "pool": node, "device": device}]},
+        "devices": {
+            "results": [{"request": "gpus", "driver": build.DRIVER, "pool": node, "device": device}]
+        },
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
     }
     return build.claim(name, status={"allocation": allocation, "reservedFor": list(users)})
@@ -32,7 +34,9 @@ def full(node: str) -> Any:
 
 def test_a_claim_on_a_full_node_is_held_for_nothing() -> None:
     for users in ((), (ME,)):
-        world = build.world(allocated("c", "n0", *users), build.pod("p", uses=("c",), cpu="2"), nodes=2)
+        world = build.world(
+            allocated("c", "n0", *users), build.pod("p", uses=("c",), cpu="2"), nodes=2
+        )
         build.put(world, full("n0"))
         assert holding(world) == ["c"]
 
@@ -43,12 +47,16 @@ def test_a_claim_on_a_node_that_is_gone_is_held_for_nothing() -> None:
 
 
 def test_claims_on_different_nodes_cannot_be_used_together() -> None:
-    world = build.world(allocated("a", "n0"), allocated("b", "n1"), build.pod("p", uses=("a", "b")), nodes=2)
+    world = build.world(
+        allocated("a", "n0"), allocated("b", "n1"), build.pod("p", uses=("a", "b")), nodes=2
+    )
     assert holding(world) == ["a", "b"]
 
 
 def test_a_claim_somebody_else_uses_stays_where_it_is() -> None:
-    world = build.world(allocated("c", "n0", ME, OTHER), build.pod("p", uses=("c",), cpu="2"), nodes=2)
+    world = build.world(
+        allocated("c", "n0", ME, OTHER), build.pod("p", uses=("c",), cpu="2"), nodes=2
+    )
     build.put(world, full("n0"))
     assert holding(world) == []
 
@@ -75,7 +83,9 @@ def test_a_claim_of_ones_own_is_given_up_to_join_a_shared_one() -> None:
 
 def test_nothing_is_given_up_where_no_other_node_would_do() -> None:
     pinned = {"nodeSelector": {"kubernetes.io/hostname": "n0"}}
-    world = build.world(allocated("c", "n0", ME), build.pod("p", uses=("c",), cpu="2", **pinned), nodes=2)
+    world = build.world(
+        allocated("c", "n0", ME), build.pod("p", uses=("c",), cpu="2", **pinned), nodes=2
+    )
     build.put(world, full("n0"))
     assert holding(world) == []
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.model import nodes, plan, policy
+from dovetail.kubetypes.core import nodes
+from dovetail.model import plan, policy
 from dovetail.world import dump
 from dovetail.world.world import World
 from tests.schedule import build
@@ -50,7 +51,13 @@ def spread(name: str, *rules: TREE, **spec: Any) -> Any:
 def rule(key: str = ZONE, *, hard: bool = True, skew: int = 1, **more: Any) -> TREE:
     how = "DoNotSchedule" if hard else "ScheduleAnyway"
     selector = more.pop("labelSelector", {"matchLabels": {"app": "web"}})
-    return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": how, "labelSelector": selector, **more}
+    return {
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": how,
+        "labelSelector": selector,
+        **more,
+    }
 
 
 def refused(done: plan.Plan, name: str) -> str:
@@ -58,15 +65,22 @@ def refused(done: plan.Plan, name: str) -> str:
 
 
 def test_a_pod_goes_where_the_pods_it_wants_to_be_near_are() -> None:
-    made = build.world(*zoned("a0", "b0"), running("there", "b0"), wishing("new", "podAffinity", term()))
+    made = build.world(
+        *zoned("a0", "b0"), running("there", "b0"), wishing("new", "podAffinity", term())
+    )
     assert nodes_of(decided(made)) == {"new": "b0"}
 
 
-def test_the_first_of_a_group_that_wants_to_be_together_may_go_anywhere_and_the_others_follow() -> None:
+def test_the_first_of_a_group_that_wants_to_be_together_may_go_anywhere_and_the_others_follow() -> (
+    None
+):
     pods = [wishing(f"p{i}", "podAffinity", term(), cpu="40") for i in range(3)]
     made = build.world(*zoned("a0", "a1", "b0"), *pods)
     placed = nodes_of(decided(made))
-    assert sorted(placed.values()) == ["a0", "a1"]  # the third finds no room in the zone of the first
+    assert sorted(placed.values()) == [
+        "a0",
+        "a1",
+    ]  # the third finds no room in the zone of the first
 
 
 def test_a_pod_that_wants_others_who_are_nowhere_waits() -> None:
@@ -75,9 +89,14 @@ def test_a_pod_that_wants_others_who_are_nowhere_waits() -> None:
 
 
 def test_one_pod_has_to_meet_all_terms() -> None:
-    both = (term(app="web"), {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"tier": "front"}}})
+    both = (
+        term(app="web"),
+        {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"tier": "front"}}},
+    )
     apart = [running("one", "a0"), running("two", "b0", metadata={"labels": {"tier": "front"}})]
-    made = build.world(*zoned("a0", "b0"), *apart, wishing("new", "podAffinity", *both, app="other"))
+    made = build.world(
+        *zoned("a0", "b0"), *apart, wishing("new", "podAffinity", *both, app="other")
+    )
     assert not decided(made).placements
 
 
@@ -87,13 +106,17 @@ def test_a_node_without_the_topology_label_is_no_place() -> None:
 
 
 def test_a_pod_stays_away_from_those_it_avoids() -> None:
-    made = build.world(*zoned("a0", "a1", "b0"), running("there", "a0"), wishing("new", "podAntiAffinity", term()))
+    made = build.world(
+        *zoned("a0", "a1", "b0"), running("there", "a0"), wishing("new", "podAntiAffinity", term())
+    )
     assert nodes_of(decided(made)) == {"new": "b0"}
 
 
 def test_those_who_are_there_keep_others_away_who_ask_for_nothing() -> None:
     hermit = wishing("hermit", "podAntiAffinity", term(app="noisy"), app="quiet", nodeName="a0")
-    made = build.world(*zoned("a0", "b0"), hermit, build.pod("new", metadata={"labels": {"app": "noisy"}}))
+    made = build.world(
+        *zoned("a0", "b0"), hermit, build.pod("new", metadata={"labels": {"app": "noisy"}})
+    )
     assert nodes_of(decided(made)) == {"new": "b0"}
 
 
@@ -105,7 +128,11 @@ def test_pods_decided_in_one_cycle_see_each_other() -> None:
 
 
 def test_a_pod_that_is_being_deleted_still_keeps_others_away() -> None:
-    gone = running("gone", "a0", metadata={"labels": {"app": "web"}, "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    gone = running(
+        "gone",
+        "a0",
+        metadata={"labels": {"app": "web"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+    )
     made = build.world(*zoned("a0"), gone, wishing("new", "podAntiAffinity", term()))
     assert not decided(made).placements
 
@@ -127,7 +154,9 @@ def test_namespaces_are_chosen_by_name_by_label_or_all() -> None:
 
 def test_preferences_about_neighbours_outrank_packing() -> None:
     given = [*zoned("a0", "b0"), running("there", "b0"), running("filler", "a0", app="x", cpu="30")]
-    assert nodes_of(decided(build.world(*given, build.pod("new"))))["new"] == "a0"  # the fuller node
+    assert (
+        nodes_of(decided(build.world(*given, build.pod("new"))))["new"] == "a0"
+    )  # the fuller node
     near = preferring("new", "podAffinity", 10, term())
     assert nodes_of(decided(build.world(*given, near)))["new"] == "b0"
     away = preferring("new", "podAntiAffinity", 10, term())
@@ -136,7 +165,9 @@ def test_preferences_about_neighbours_outrank_packing() -> None:
 
 def test_what_those_there_would_rather_have_counts_too() -> None:
     there = preferring("there", "podAffinity", 50, term(app="new"), nodeName="b0")
-    made = build.world(*zoned("a0", "b0"), there, build.pod("new", cpu="1", metadata={"labels": {"app": "new"}}))
+    made = build.world(
+        *zoned("a0", "b0"), there, build.pod("new", cpu="1", metadata={"labels": {"app": "new"}})
+    )
     assert nodes_of(decided(made)) == {"new": "b0"}
 
 
@@ -147,9 +178,15 @@ def test_pods_are_spread_over_zones() -> None:
 
 
 def test_a_pod_waits_where_it_would_be_too_uneven() -> None:
-    given = [*zoned("a0"), build.node("b0", labels={ZONE: "b"}, unschedulable=True), running("there", "a0")]
+    given = [
+        *zoned("a0"),
+        build.node("b0", labels={ZONE: "b"}, unschedulable=True),
+        running("there", "a0"),
+    ]
     done = decided(build.world(*given, spread("new", rule())))
-    assert "1 would spread such pods over topology.kubernetes.io/zone by more than 1" in refused(done, "new")
+    assert "1 would spread such pods over topology.kubernetes.io/zone by more than 1" in refused(
+        done, "new"
+    )
 
 
 def test_too_few_domains_count_as_empty_ones() -> None:
@@ -163,12 +200,21 @@ def test_nodes_that_the_pod_cannot_use_count_only_if_it_says_so() -> None:
     given = [build.node("a0", labels={ZONE: "a", "pool": "mine"}), far, running("there", "a0")]
     mine = {"nodeSelector": {"pool": "mine"}}
     assert nodes_of(decided(build.world(*given, spread("new", rule(), **mine)))) == {"new": "a0"}
-    assert not decided(build.world(*given, spread("new", rule(nodeAffinityPolicy="Ignore"), **mine))).placements
+    assert not decided(
+        build.world(*given, spread("new", rule(nodeAffinityPolicy="Ignore"), **mine))
+    ).placements
 
 
 def test_pods_of_another_revision_do_not_count() -> None:
-    old = [running(f"old{i}", "a0", metadata={"labels": {"app": "web", "rev": "1"}}) for i in range(3)]
-    new = spread("new", rule(matchLabelKeys=["rev"]), metadata={"labels": {"app": "web", "rev": "2"}}, cpu="1")
+    old = [
+        running(f"old{i}", "a0", metadata={"labels": {"app": "web", "rev": "1"}}) for i in range(3)
+    ]
+    new = spread(
+        "new",
+        rule(matchLabelKeys=["rev"]),
+        metadata={"labels": {"app": "web", "rev": "2"}},
+        cpu="1",
+    )
     given = [*zoned("a0", "b0"), *old, running("busy", "b0", app="x", metadata={"labels": {}})]
     assert decided(build.world(*given, new)).placements
 
@@ -207,17 +253,31 @@ def test_ports_differ_by_protocol_and_address() -> None:
 def test_a_node_is_kept_for_a_nominated_pod_that_is_not_less_important() -> None:
     def nominated(priority: int) -> World:
         expected = build.pod(
-            "big", cpu="60", priority=priority, schedulerName="other", status={"nominatedNodeName": "n0"}
+            "big",
+            cpu="60",
+            priority=priority,
+            schedulerName="other",
+            status={"nominatedNodeName": "n0"},
         )
-        return build.world(expected, build.pod("new", cpu="10", priority=5, schedulerName="mine"), nodes=1, gpus=0)
+        return build.world(
+            expected, build.pod("new", cpu="10", priority=5, schedulerName="mine"), nodes=1, gpus=0
+        )
 
     mine = policy.Policy(scheduler_names=("mine",))
-    assert "kept for nominated pods such as default/big" in refused(decided(nominated(5), policy=mine), "new")
+    assert "kept for nominated pods such as default/big" in refused(
+        decided(nominated(5), policy=mine), "new"
+    )
     assert nodes_of(decided(nominated(4), policy=mine)) == {"new": "n0"}
 
 
 def test_a_nominated_pod_is_a_neighbour_on_its_node() -> None:
-    kept = wishing("kept", "podAntiAffinity", term(HOST), schedulerName="other", status={"nominatedNodeName": "a0"})
+    kept = wishing(
+        "kept",
+        "podAntiAffinity",
+        term(HOST),
+        schedulerName="other",
+        status={"nominatedNodeName": "a0"},
+    )
     new = wishing("new", "podAntiAffinity", term(HOST), schedulerName="mine")
     mine = policy.Policy(scheduler_names=("mine",))
     made = build.world(*zoned("a0", "b0"), kept, new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from dovetail.schedule import order
+from dovetail.schedule import pod_order
 from tests.schedule import build
 
 
@@ -19,21 +19,27 @@ def test_priority_then_age_then_uid_whatever_the_order_they_came_in() -> None:
     ]
     wanted = ["important", "old", "new", "new-twin", "unborn", "humble"]
     for shuffled in itertools.permutations(given):
-        assert [pod.metadata.name for pod in order.waiting(shuffled)] == wanted
+        assert [pod.metadata.name for pod in pod_order.waiting(shuffled)] == wanted
 
 
 def test_age_is_a_moment_not_a_text() -> None:
     later = build.pod("later", created="2026-01-01T00:30:00Z")
     earlier = build.pod("earlier", created="2026-01-01T01:00:00+01:00")
-    assert [pod.metadata.name for pod in order.waiting([later, earlier])] == ["earlier", "later"]
+    assert [pod.metadata.name for pod in pod_order.waiting([later, earlier])] == [
+        "earlier",
+        "later",
+    ]
 
 
 def test_pods_on_their_way_out_do_not_wait() -> None:
     leaving = build.pod("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    assert order.waiting([leaving, build.pod("stays")]) == [build.pod("stays")]
+    assert pod_order.waiting([leaving, build.pod("stays")]) == [build.pod("stays")]
 
 
 def test_only_pods_of_the_named_schedulers_count() -> None:
-    ours, theirs = build.pod("ours", schedulerName="dovetail"), build.pod("theirs", schedulerName="default-scheduler")
-    assert order.waiting([ours, theirs], scheduler_names=("dovetail",)) == [ours]
-    assert len(order.waiting([ours, theirs])) == 2
+    ours, theirs = (
+        build.pod("ours", schedulerName="dovetail"),
+        build.pod("theirs", schedulerName="default-scheduler"),
+    )
+    assert pod_order.waiting([ours, theirs], scheduler_names=("dovetail",)) == [ours]
+    assert len(pod_order.waiting([ours, theirs])) == 2

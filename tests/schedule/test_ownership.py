@@ -75,7 +75,9 @@ def test_devices_nobody_marked_are_out_of_bounds_whatever_a_claim_tolerates() ->
             "tolerations": [{"operator": "Exists"}],
         },
     }
-    world = build.world(build.claim("c", requests=[brave]), build.pod("p", uses=("c",)), nodes=1, gpus=4)
+    world = build.world(
+        build.claim("c", requests=[brave]), build.pod("p", uses=("c",)), nodes=1, gpus=4
+    )
     for device in ("gpu-0", "gpu-2"):
         build.put(world, build.taint_rule(f"ours-{device}", device=device))
     [refusal] = decided(world, device_rules=("ours-gpu-0", "ours-gpu-2")).refusals
@@ -94,7 +96,9 @@ def test_a_taint_from_another_rule_on_our_device_still_counts() -> None:
 
 def test_all_devices_cannot_be_had_where_some_are_others() -> None:
     every = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
-    world = build.world(build.claim("c", requests=[every]), build.pod("p", uses=("c",)), nodes=1, gpus=2)
+    world = build.world(
+        build.claim("c", requests=[every]), build.pod("p", uses=("c",)), nodes=1, gpus=2
+    )
     build.put(world, build.taint_rule("ours", device="gpu-0"))
     assert decided(world, device_rules=("ours",)).placements == ()
     build.put(world, build.taint_rule("ours"))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import nodes, policy
+from dovetail.kubetypes.core import nodes
+from dovetail.model import policy
 from tests.schedule import build
 
 POOL = "kubernetes.azure.com/agentpool"
@@ -40,8 +41,9 @@ def test_where_it_is_about_every_node_pools_tell_nothing() -> None:
 def test_nodes_of_no_pool_are_counted_without_one() -> None:
     found = [build.node("bare", **TAINTED), *of_pool("h100", 1, **TAINTED), build.node("small")]
     world = build.world(*found, build.pod("p", cpu="100"))
-    assert "2 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 1)" in build.summary_of(
-        build.decided(world), "p"
+    assert (
+        "2 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 1)"
+        in build.summary_of(build.decided(world), "p")
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import policy, quantity, requests
+from dovetail.model import pod_requests, policy
+from dovetail.quantity import quantity
 from dovetail.world.events import Object
 from dovetail.world.world import World
 from tests.schedule import build
@@ -31,7 +32,9 @@ def random_world(seed: int) -> World:
     rng = random.Random(seed)
     world = build.put(build.world(), nic_class())
     if rng.random() < 0.5:
-        ports: list[dict[str, Any]] = [{"name": f"port-{index}"} for index in range(rng.randint(1, 3))]
+        ports: list[dict[str, Any]] = [
+            {"name": f"port-{index}"} for index in range(rng.randint(1, 3))
+        ]
         build.put(world, nic_pool("fabric", ports, allNodes=True))
     if rng.random() < 0.3:
         build.put(world, taint_rule(rng.choice(["n0", "n2"]), rng.choice(["gpu-0", "gpu-1"])))
@@ -39,7 +42,9 @@ def random_world(seed: int) -> World:
         name = f"n{index}"
         build.put(world, *random_node(rng, name))
         if rng.random() < 0.4:
-            build.put(world, nic_pool(name, [nic(name, place) for place in range(2)], nodeName=name))
+            build.put(
+                world, nic_pool(name, [nic(name, place) for place in range(2)], nodeName=name)
+            )
     given = [one for index in range(rng.randint(3, 22)) for one in random_pod(rng, index)]
     rng.shuffle(given)
     return build.put(world, *given)
@@ -52,7 +57,10 @@ def nic_class() -> Object:
 
 def nic(name: str, index: int) -> dict[str, Any]:
     """Behind the same PCIe roots as the node's GPUs."""
-    return {"name": f"nic-{index}", "attributes": {f"{build.DRIVER}/root": {"string": f"{name}-root-{index}"}}}
+    return {
+        "name": f"nic-{index}",
+        "attributes": {f"{build.DRIVER}/root": {"string": f"{name}-root-{index}"}},
+    }
 
 
 def nic_pool(name: str, devices: list[dict[str, Any]], **place: Any) -> Object:
@@ -92,7 +100,10 @@ def random_node(rng: random.Random, name: str) -> list[Object]:
         model = {"string": rng.choice(["H100", "A100"])}
         return [build.node(name, **facts), build.gpu_slice(name, rng.choice([2, 4]), model=model)]
     if kind == "shared":
-        return [build.node(name, **facts), build.gpu_pool(name, [shareable(name, index) for index in range(2)])]
+        return [
+            build.node(name, **facts),
+            build.gpu_pool(name, [shareable(name, index) for index in range(2)]),
+        ]
     return [build.node(name, **facts), *mig_slices(name)]
 
 
@@ -110,9 +121,15 @@ def mig_slices(name: str) -> list[Object]:
     devices = [
         {
             "name": f"part-{size}-{start}",
-            "attributes": {"uuid": {"string": f"{name}-{size}-{start}"}, "model": {"string": f"part-{size}"}},
+            "attributes": {
+                "uuid": {"string": f"{name}-{size}-{start}"},
+                "model": {"string": f"part-{size}"},
+            },
             "consumesCounters": [
-                {"counterSet": "set", "counters": {f"slice-{i}": {"value": "1"} for i in range(start, start + size)}}
+                {
+                    "counterSet": "set",
+                    "counters": {f"slice-{i}": {"value": "1"} for i in range(start, start + size)},
+                }
             ],
         }
         for size in (1, 2, 4)
@@ -140,7 +157,10 @@ def mig_slices(name: str) -> list[Object]:
 
 
 def random_pod(rng: random.Random, index: int) -> list[Object]:
-    facts: dict[str, Any] = {"cpu": rng.choice(["1", "1", "4", "12"]), "priority": rng.choice([0, 0, 5])}
+    facts: dict[str, Any] = {
+        "cpu": rng.choice(["1", "1", "4", "12"]),
+        "priority": rng.choice([0, 0, 5]),
+    }
     if rng.random() < 0.25:
         facts["nodeSelector"] = {"zone": rng.choice("ab")}
     if rng.random() < 0.2:
@@ -152,7 +172,9 @@ def random_pod(rng: random.Random, index: int) -> list[Object]:
         return [build.pod(f"p{index}", uses=("shared",), **facts), build.claim("shared")]
     extra: dict[str, Any] = gpu_and_nic(rng) if rng.random() < 0.25 else {}
     if not extra and rng.random() < 0.3:
-        extra["constraints"] = [{"matchAttribute": f"{build.DRIVER}/{rng.choice(['root', 'uuid'])}"}]
+        extra["constraints"] = [
+            {"matchAttribute": f"{build.DRIVER}/{rng.choice(['root', 'uuid'])}"}
+        ]
     count = rng.choice([1, 1, 1, 2, 3])
     made = build.claim(f"c{index}", count=count, when=rng.choice(SELECTORS), **extra)
     return [made, build.pod(f"p{index}", uses=(f"c{index}",), **facts)]
@@ -175,7 +197,9 @@ def test_nothing_is_given_twice_and_no_node_is_overfull(seed: int) -> None:
     exclusive: collections.Counter[tuple[str, str]] = collections.Counter()
     memory: collections.Counter[tuple[str, str]] = collections.Counter()
     for placement in done.placements:
-        for result in (one for allocation in placement.allocations for one in allocation.result.devices.results):
+        for result in (
+            one for allocation in placement.allocations for one in allocation.result.devices.results
+        ):
             assert result.pool in (placement.node, "fabric")
             if result.share_id is None:
                 exclusive[f"{result.driver}/{result.pool}", result.device] += 1
@@ -186,7 +210,7 @@ def test_nothing_is_given_twice_and_no_node_is_overfull(seed: int) -> None:
     build.carried_out(world, done)
     for name, node in world.nodes.items():
         held = [pod for pod in world.pods.values() if pod.spec.node_name == name]
-        wanted = sum(requests.pod_request(pod).milli_cpu for pod in held)
+        wanted = sum(pod_requests.pod_request(pod).milli_cpu for pod in held)
         assert wanted <= node.status.allocatable["cpu"].milli_value()
 
 
@@ -195,7 +219,9 @@ def test_who_was_refused_is_refused_again_after_the_plan_is_carried_out(seed: in
     world = random_world(seed)
     first = build.decided(world)
     again = build.decided(build.carried_out(world, first))
-    assert [refusal.pod for refusal in again.refusals] == [refusal.pod for refusal in first.refusals]
+    assert [refusal.pod for refusal in again.refusals] == [
+        refusal.pod for refusal in first.refusals
+    ]
     assert again.placements == ()
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model import claims, policy
+from dovetail.kubetypes.resource import claims
+from dovetail.model import policy
 from dovetail.world import dump
 from dovetail.world.events import Changed, Deleted, Object
 from dovetail.world.world import World
@@ -51,7 +52,9 @@ class History:
     def new_node(self, name: str) -> None:
         made = properties.random_node(self.rng, name)
         if self.rng.random() < 0.2:
-            made[0] = build.node(name, allocatable={RESOURCE: "2"}, labels={"zone": self.rng.choice("ab")})
+            made[0] = build.node(
+                name, allocatable={RESOURCE: "2"}, labels={"zone": self.rng.choice("ab")}
+            )
         self.put(*made)
 
     def new_pods(self) -> None:
@@ -66,7 +69,19 @@ class History:
         """One thing of those that happen to clusters."""
         rng = self.rng
         match rng.choice(
-            ("pods", "pods", "node", "relabel", "taint", "delete", "class", "rule", "end", "slice", "hold")
+            (
+                "pods",
+                "pods",
+                "node",
+                "relabel",
+                "taint",
+                "delete",
+                "class",
+                "rule",
+                "end",
+                "slice",
+                "hold",
+            )
         ):
             case "pods":
                 self.new_pods()
@@ -93,13 +108,21 @@ class History:
     def relabel(self) -> None:
         if (node := self.any_of("Node")) is not None:
             labels = node.metadata.labels | {"zone": self.rng.choice("ab")}
-            self.put(msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=labels)))
+            self.put(
+                msgspec.structs.replace(
+                    node, metadata=msgspec.structs.replace(node.metadata, labels=labels)
+                )
+            )
 
     def taint(self) -> None:
         node = self.any_of("Node")
         if node is not None:
-            tree = build.node("x", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]).spec
-            spec = self.rng.choice([tree, build.node("x").spec, build.node("x", unschedulable=True).spec])
+            tree = build.node(
+                "x", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]
+            ).spec
+            spec = self.rng.choice(
+                [tree, build.node("x").spec, build.node("x", unschedulable=True).spec]
+            )
             self.put(msgspec.structs.replace(node, spec=spec))
 
     def delete(self) -> None:
@@ -108,7 +131,9 @@ class History:
             self.drop(one)
 
     def change_class(self) -> None:
-        when = self.rng.choice(["device.driver != ''", f'{properties.ATTRIBUTE}.model == "H100"', "false"])
+        when = self.rng.choice(
+            ["device.driver != ''", f'{properties.ATTRIBUTE}.model == "H100"', "false"]
+        )
         name = self.rng.choice(["gpu", "gpu", "other"])
         resource = self.rng.choice([RESOURCE, RESOURCE, None])
         extra = {} if resource is None else {"extendedResourceName": resource}
@@ -125,7 +150,11 @@ class History:
         pod = self.any_of("Pod")
         if pod is None:
             return
-        self.put(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
+        self.put(
+            msgspec.structs.replace(
+                pod, status=msgspec.structs.replace(pod.status, phase="Succeeded")
+            )
+        )
         for entry in pod.spec.resource_claims:
             claim = self.facts.get(("ResourceClaim", "default", entry.resource_claim_name or ""))
             if claim is not None and entry.resource_claim_name != "shared":
@@ -133,7 +162,9 @@ class History:
 
     def hold(self) -> None:
         result = claims.DeviceRequestAllocationResult(
-            driver=build.DRIVER, pool=f"n{self.rng.randint(0, 3)}", device=self.rng.choice(["gpu-0", "part-1-0"])
+            driver=build.DRIVER,
+            pool=f"n{self.rng.randint(0, 3)}",
+            device=self.rng.choice(["gpu-0", "part-1-0"]),
         )
         held = claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(result,)))
         name = f"hold-{self.rng.randint(0, 2)}"
@@ -174,8 +205,17 @@ class History:
 
 def extended_pod(rng: random.Random, name: str) -> Any:
     amounts = {"cpu": "1", RESOURCE: str(rng.choice([1, 1, 2]))}
-    containers = [{"name": rng.choice(["main", "other"]), "resources": {"requests": amounts, "limits": amounts}}]
-    return build.pod(name, containers=containers, **({"nodeSelector": {"zone": "a"}} if rng.random() < 0.3 else {}))
+    containers = [
+        {
+            "name": rng.choice(["main", "other"]),
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+    ]
+    return build.pod(
+        name,
+        containers=containers,
+        **({"nodeSelector": {"zone": "a"}} if rng.random() < 0.3 else {}),
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -208,9 +248,23 @@ def test_histories_reach_what_they_are_meant_to_reach() -> None:
             for one in plan.placements:
                 if one.made is not None:
                     is_held = one.made.claim.status.allocation is not None
-                    seen.add("made" if one.made.existing is None else "followed" if is_held else "adopted")
+                    seen.add(
+                        "made"
+                        if one.made.existing is None
+                        else "followed"
+                        if is_held
+                        else "adopted"
+                    )
             seen |= {str(one.reason.code) for refusal in plan.refusals for one in refusal.obstacles}
             seen |= {"holding" for refusal in plan.refusals if refusal.holding}
             history.carry_on(settings)
-    meant = {"made", "adopted", "followed", "holding", "NotOwned", "DevicesTainted", "TooLittleRoom"}
+    meant = {
+        "made",
+        "adopted",
+        "followed",
+        "holding",
+        "NotOwned",
+        "DevicesTainted",
+        "TooLittleRoom",
+    }
     assert meant | {"ClaimAllocatedElsewhere", "InvalidInput", "DevicesInUse"} <= seen

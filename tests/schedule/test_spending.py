@@ -6,12 +6,13 @@ import itertools
 
 import pytest
 
-from dovetail.allocate import matching
+from dovetail.allocate.index import selector_matches
 from dovetail.cel import selectors
 from dovetail.cel.effort import EVALUATION_UNITS
-from dovetail.model import claims, plan, policy
+from dovetail.kubetypes.resource import claims
+from dovetail.model import plan, policy
 from dovetail.model.reasons import ReasonCode
-from dovetail.schedule import refuse
+from dovetail.schedule import refusal_summary
 from dovetail.world.world import World
 from tests.schedule import build
 
@@ -24,7 +25,7 @@ MOST_DECISIONS = 2_000
 @pytest.fixture(autouse=True)
 def nothing_is_remembered() -> None:
     selectors.forget()
-    matching.forget()
+    selector_matches.forget()
 
 
 def looping(rounds: int, tag: str) -> str:
@@ -59,14 +60,16 @@ def wanting(name: str, texts: list[str], *, priority: int = 0) -> tuple[build.Ob
     return claim(name, texts), build.pod(name, uses=(name,), priority=priority)
 
 
-def decisions(world: World, budget: policy.Budget, *, forgets: bool = False, memo: bool = True) -> list[plan.Plan]:
+def decisions(
+    world: World, budget: policy.Budget, *, forgets: bool = False, memo: bool = True
+) -> list[plan.Plan]:
     """Decides until nothing is to be continued, as the live loop does."""
     made: list[plan.Plan] = []
-    while not made or any(map(refuse.is_to_be_continued, made[-1].refusals)):
+    while not made or any(map(refusal_summary.is_to_be_continued, made[-1].refusals)):
         assert len(made) < MOST_DECISIONS, "there is no end to it"
         if forgets:
             selectors.forget()
-            matching.forget()
+            selector_matches.forget()
         made.append(build.decided(world, budget=budget, policy=policy.Policy(memo=memo)))
     return made
 
@@ -77,12 +80,14 @@ def code_of(made: plan.Plan, name: str) -> ReasonCode:
 
 
 @pytest.mark.parametrize("memo", [True, False])
-def test_what_is_too_much_for_one_decision_is_answered_by_several_and_the_answer_is_the_same(memo: bool) -> None:
+def test_what_is_too_much_for_one_decision_is_answered_by_several_and_the_answer_is_the_same(
+    memo: bool,
+) -> None:
     texts = [looping(60, f"n{number}-0") for number in range(5)]
     given = [*wanting("dear", texts), *wanting("picky", [*texts, f"{UUID} == 'n7-3'"])]
     whole = build.decided(build.world(*given, nodes=8))
     selectors.forget()
-    matching.forget()
+    selector_matches.forget()
     cut = decisions(build.world(*given, nodes=8), SMALL, memo=memo)
     assert len(cut) > 5
     assert {one.pod.name for one in cut[0].refusals} == {"dear", "picky"}
@@ -93,7 +98,9 @@ def test_what_is_too_much_for_one_decision_is_answered_by_several_and_the_answer
 
 def test_a_decision_evaluates_no_more_than_its_budget() -> None:
     given = [
-        one for number in range(20) for one in wanting(f"p{number}", [f"{UUID} != 'p{number}-{n}'" for n in range(4)])
+        one
+        for number in range(20)
+        for one in wanting(f"p{number}", [f"{UUID} != 'p{number}-{n}'" for n in range(4)])
     ]
     world = build.world(*given, nodes=16)
     most = (SMALL.cel_cost_total or 0) + (SMALL.cel_cost or 0)
@@ -107,7 +114,11 @@ def test_a_decision_evaluates_no_more_than_its_budget() -> None:
 
 
 def test_a_cheap_pod_behind_many_expensive_ones_is_placed_in_the_first_decisions() -> None:
-    hostile = [one for number in range(60) for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)]
+    hostile = [
+        one
+        for number in range(60)
+        for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
+    ]
     honest = wanting("honest", [f"{UUID} != 'me'"])
     world = build.world(*hostile, *honest, nodes=8)
     made = [build.decided(world, budget=policy.LIVE) for _ in range(4)]
@@ -115,7 +126,11 @@ def test_a_cheap_pod_behind_many_expensive_ones_is_placed_in_the_first_decisions
 
 
 def test_a_cheap_pod_whose_selectors_are_known_is_placed_in_the_same_decision() -> None:
-    hostile = [one for number in range(60) for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)]
+    hostile = [
+        one
+        for number in range(60)
+        for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
+    ]
     first, second = wanting("first", [f"{UUID} != 'me'"]), wanting("second", [f"{UUID} != 'me'"])
     world = build.world(*first, nodes=8)
     decisions(world, policy.LIVE)
@@ -166,14 +181,18 @@ def test_nodes_stay_judged_where_nothing_else_is_remembered() -> None:
 
 
 def test_a_claim_that_fits_into_no_memory_is_refused_in_the_end() -> None:
-    texts = [looping(100, f"{number}") for number in range(40)]  # one node alone is more than one decision
+    texts = [
+        looping(100, f"{number}") for number in range(40)
+    ]  # one node alone is more than one decision
     budget = policy.Budget(cel_cost=8_000, cel_cost_total=16_000, cel_cost_ever=100_000)
     made = decisions(build.world(*wanting("dear", texts), nodes=2), budget, forgets=True)
     assert code_of(made[-1], "dear") is ReasonCode.SELECTOR_COST
 
 
 def test_long_texts_are_compiled_one_after_the_other() -> None:
-    texts = [f"{UUID} != '{'x' * 400}{number}'" for number in range(30)]  # ten thousand units each to compile
+    texts = [
+        f"{UUID} != '{'x' * 400}{number}'" for number in range(30)
+    ]  # ten thousand units each to compile
     world = build.world(*wanting("dear", texts), nodes=1)
     before = 0
     for _ in range(30):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.model import migration, plan, volumes
+from dovetail.kubetypes.storage import csi_translation, volumes
+from dovetail.model import plan
 from dovetail.model.reasons import ReasonCode
 from dovetail.world import dump
 from dovetail.world.events import Changed, Deleted
@@ -41,7 +42,9 @@ def steps(placement: plan.Placement) -> dict[str, str]:
 
 
 def test_a_pod_follows_its_bound_volume() -> None:
-    world = store.world(store.volume("v", on="n1", **store.given_to("data")), store.claim("data", volume="v"))
+    world = store.world(
+        store.volume("v", on="n1", **store.given_to("data")), store.claim("data", volume="v")
+    )
     build.put(world, store.pod("a", "data"))
     found = placed(world)
     assert found.node == "n1"
@@ -49,7 +52,9 @@ def test_a_pod_follows_its_bound_volume() -> None:
 
 
 def test_a_volume_nobody_can_reach_keeps_the_pod_waiting() -> None:
-    world = store.world(store.volume("v", on="gone", **store.given_to("data")), store.claim("data", volume="v"))
+    world = store.world(
+        store.volume("v", on="gone", **store.given_to("data")), store.claim("data", volume="v")
+    )
     build.put(world, store.pod("a", "data"))
     codes, summary = refused(world)
     assert codes == [ReasonCode.VOLUME_NODE]
@@ -61,13 +66,21 @@ def test_names_of_nodes_in_the_affinity_of_a_volume_count_for_nothing() -> None:
     field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     affinity = {"required": {"nodeSelectorTerms": [field]}}
     world = store.world(store.volume("v", nodeAffinity=affinity, **store.given_to("data")))
-    build.put(world, store.claim("data", volume="v"), store.pod("a", "data", nodeSelector={store.HOSTNAME: "n0"}))
+    build.put(
+        world,
+        store.claim("data", volume="v"),
+        store.pod("a", "data", nodeSelector={store.HOSTNAME: "n0"}),
+    )
     assert placed(world).node == "n0"
 
 
 def test_zones_in_labels_of_old_volumes_count() -> None:
     world = build.world(gpus=0)
-    build.put(world, build.node("east", labels={store.ZONE: "e"}), build.node("west", labels={store.ZONE: "w"}))
+    build.put(
+        world,
+        build.node("east", labels={store.ZONE: "e"}),
+        build.node("west", labels={store.ZONE: "w"}),
+    )
     labels = {"failure-domain.beta.kubernetes.io/zone": "w__v"}
     build.put(world, store.volume("v", metadata={"labels": labels}, **store.given_to("data")))
     build.put(world, store.claim("data", volume="v"), store.pod("a", "data"))
@@ -75,7 +88,9 @@ def test_zones_in_labels_of_old_volumes_count() -> None:
 
 
 def test_a_node_without_any_zone_suits_a_volume_with_one() -> None:
-    world = store.world(store.volume("v", metadata={"labels": {store.ZONE: "w"}}, **store.given_to("data")), nodes=1)
+    world = store.world(
+        store.volume("v", metadata={"labels": {store.ZONE: "w"}}, **store.given_to("data")), nodes=1
+    )
     build.put(world, store.claim("data", volume="v"), store.pod("a", "data"))
     assert placed(world).node == "n0"
 
@@ -87,9 +102,17 @@ def test_a_node_without_any_zone_suits_a_volume_with_one() -> None:
     ("claim", "code", "words"),
     [
         (None, ReasonCode.VOLUME_MISSING, "volume claim data: does not exist"),
-        (store.claim("data", volume="v", phase="Lost"), ReasonCode.VOLUME_MISSING, "has lost its volume v"),
+        (
+            store.claim("data", volume="v", phase="Lost"),
+            ReasonCode.VOLUME_MISSING,
+            "has lost its volume v",
+        ),
         (store.claim("data", volume="v"), ReasonCode.VOLUME_MISSING, "its volume v does not exist"),
-        (store.claim("data", volumeName="v"), ReasonCode.VOLUME_UNBOUND, "is not bound to a volume yet"),
+        (
+            store.claim("data", volumeName="v"),
+            ReasonCode.VOLUME_UNBOUND,
+            "is not bound to a volume yet",
+        ),
         (store.claim("data", storageClassName="other"), ReasonCode.VOLUME_UNBOUND, "is not bound"),
         (store.claim("data", storageClassName=""), ReasonCode.VOLUME_UNBOUND, "is not bound"),
         (
@@ -120,7 +143,10 @@ def test_the_claim_of_an_ephemeral_volume_must_be_the_pods_own() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     world = store.world(store.volume("v", on="n1"))
     build.put(world, store.pod("a", volumes=[scratch]))
-    assert refused(world) == ([ReasonCode.VOLUME_MISSING], "volume claim a-scratch: is not made yet")
+    assert refused(world) == (
+        [ReasonCode.VOLUME_MISSING],
+        "volume claim a-scratch: is not made yet",
+    )
     build.put(world, store.claim("a-scratch"))
     assert refused(world)[0] == [ReasonCode.VOLUME_NOT_OURS]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "uid-of-a", "controller": True}
@@ -171,7 +197,11 @@ def test_the_smallest_volume_that_fits_is_taken() -> None:
 
 def test_a_volume_of_one_place_competes_with_those_of_any_place() -> None:
     for here, anywhere, winner in (("6Gi", "7Gi", "here"), ("7Gi", "6Gi", "anywhere")):
-        world = store.world(store.volume("here", on="n0", size=here), store.volume("anywhere", size=anywhere), nodes=1)
+        world = store.world(
+            store.volume("here", on="n0", size=here),
+            store.volume("anywhere", size=anywhere),
+            nodes=1,
+        )
         build.put(world, store.claim("data"), store.pod("a", "data"))
         assert steps(placed(world)) == {"data": winner}
 
@@ -191,7 +221,9 @@ def test_a_volume_of_one_place_competes_with_those_of_any_place() -> None:
     ],
 )
 def test_a_volume_that_does_not_fit_is_left_alone(unfit: dict[str, Any]) -> None:
-    world = store.world(store.volume("v", on="n0", **unfit), store.claim("data"), store.pod("a", "data"))
+    world = store.world(
+        store.volume("v", on="n0", **unfit), store.claim("data"), store.pod("a", "data")
+    )
     codes, summary = refused(world)
     assert codes == [ReasonCode.VOLUME_NONE]
     assert summary == "2 nodes: 2 have no free volume that fits volume claim data"
@@ -202,15 +234,26 @@ def test_a_claim_may_choose_volumes_by_their_labels() -> None:
         store.volume("slow", on="n0", metadata={"labels": {"disk": "slow"}}),
         store.volume("fast", on="n1", metadata={"labels": {"disk": "fast"}}),
     )
-    build.put(world, store.claim("data", selector={"matchLabels": {"disk": "fast"}}), store.pod("a", "data"))
+    build.put(
+        world,
+        store.claim("data", selector={"matchLabels": {"disk": "fast"}}),
+        store.pod("a", "data"),
+    )
     assert (placed(world).node, steps(placed(world))) == ("n1", {"data": "fast"})
 
 
 def test_two_claims_of_a_pod_need_two_volumes_of_one_node() -> None:
     world = store.world(
-        store.volume("v0", on="n0"), store.volume("v1", on="n1", size="20Gi"), store.volume("v2", on="n1", size="6Gi")
+        store.volume("v0", on="n0"),
+        store.volume("v1", on="n1", size="20Gi"),
+        store.volume("v2", on="n1", size="6Gi"),
     )
-    build.put(world, store.claim("big", size="15Gi"), store.claim("small", size="5Gi"), store.pod("a", "big", "small"))
+    build.put(
+        world,
+        store.claim("big", size="15Gi"),
+        store.claim("small", size="5Gi"),
+        store.pod("a", "big", "small"),
+    )
     found = placed(world)
     assert (found.node, steps(found)) == ("n1", {"big": "v1", "small": "v2"})
 
@@ -225,20 +268,29 @@ def test_two_pods_of_one_cycle_do_not_get_the_same_volume() -> None:
 
 def test_pods_that_share_a_claim_follow_the_volume_decided_for_it() -> None:
     world = store.world(store.volume("v", on="n1"), store.volume("w", on="n0"), store.claim("data"))
-    build.put(world, store.pod("a", "data", nodeSelector={store.HOSTNAME: "n1"}), store.pod("b", "data"))
+    build.put(
+        world, store.pod("a", "data", nodeSelector={store.HOSTNAME: "n1"}), store.pod("b", "data")
+    )
     assert build.nodes_of(build.decided(world)) == {"a": "n1", "b": "n1"}
 
 
 def test_a_volume_meant_for_the_claim_goes_before_all_others() -> None:
     meant = {"claimRef": {"namespace": "default", "name": "data"}}
-    world = store.world(store.volume("meant", on="n1", size="50Gi", **meant), store.volume("free", on="n0"))
+    world = store.world(
+        store.volume("meant", on="n1", size="50Gi", **meant), store.volume("free", on="n0")
+    )
     build.put(world, store.claim("data"), store.pod("a", "data"))
     assert (placed(world).node, steps(placed(world))) == ("n1", {"data": "meant"})
 
 
 def test_a_volume_meant_for_an_older_claim_of_that_name_is_not_ours() -> None:
-    old: dict[str, Any] = {"claimRef": {"namespace": "default", "name": "data", "uid": "older"}, "phase": "Released"}
-    world = store.world(store.volume("v", on="n0", **old), store.claim("data"), store.pod("a", "data"))
+    old: dict[str, Any] = {
+        "claimRef": {"namespace": "default", "name": "data", "uid": "older"},
+        "phase": "Released",
+    }
+    world = store.world(
+        store.volume("v", on="n0", **old), store.claim("data"), store.pod("a", "data")
+    )
     assert refused(world)[0] == [ReasonCode.VOLUME_NONE]
 
 
@@ -251,7 +303,9 @@ def dynamic(**more: Any) -> volumes.StorageClass:
 
 
 def test_a_class_with_a_provisioner_makes_the_volume_where_the_pod_goes() -> None:
-    world = store.world(dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data"))
+    world = store.world(
+        dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data")
+    )
     assert steps(placed(world)) == {"data": ""}
 
 
@@ -264,39 +318,52 @@ def test_a_volume_that_is_there_is_taken_before_one_is_made() -> None:
 
 def test_the_node_that_was_chosen_for_a_claim_stays_chosen() -> None:
     chosen = {volumes.SELECTED_NODE: "n1"}
-    world = store.world(dynamic(), store.claim("data", storageClassName="dynamic", annotations=chosen))
+    world = store.world(
+        dynamic(), store.claim("data", storageClassName="dynamic", annotations=chosen)
+    )
     build.put(world, store.pod("a", "data"))
     found = placed(world)
     assert (found.node, steps(found)) == ("n1", {"data": ""})
     world.apply(Deleted(world.nodes["n1"]))
     codes, summary = refused(world)
     assert codes == [ReasonCode.VOLUME_NODE]
-    assert "is to be provisioned for node n1" in summary
+    assert "will be provisioned for node n1" in summary
 
 
 def test_pods_that_share_a_claim_follow_the_node_decided_for_it() -> None:
     world = store.world(dynamic(), store.claim("data", storageClassName="dynamic"))
-    build.put(world, store.pod("a", "data", nodeSelector={store.HOSTNAME: "n1"}), store.pod("b", "data"))
+    build.put(
+        world, store.pod("a", "data", nodeSelector={store.HOSTNAME: "n1"}), store.pod("b", "data")
+    )
     assert build.nodes_of(build.decided(world)) == {"a": "n1", "b": "n1"}
 
 
 def test_a_class_may_make_volumes_in_some_places_only() -> None:
     terms = [{"matchLabelExpressions": [{"key": store.HOSTNAME, "values": ["n1", "n7"]}]}]
-    world = store.world(dynamic(allowedTopologies=terms), store.claim("data", storageClassName="dynamic"))
+    world = store.world(
+        dynamic(allowedTopologies=terms), store.claim("data", storageClassName="dynamic")
+    )
     build.put(world, store.pod("a", "data"))
     assert placed(world).node == "n1"
 
 
 def test_storage_that_drivers_say_is_used_up_counts() -> None:
-    driver = store.storage("CSIDriver", {"metadata": {"name": store.DRIVER}, "spec": {"storageCapacity": True}})
-    world = store.world(dynamic(), driver, store.claim("data", storageClassName="dynamic"), store.pod("a", "data"))
+    driver = store.storage(
+        "CSIDriver", {"metadata": {"name": store.DRIVER}, "spec": {"storageCapacity": True}}
+    )
+    world = store.world(
+        dynamic(), driver, store.claim("data", storageClassName="dynamic"), store.pod("a", "data")
+    )
     assert refused(world) == (
         [ReasonCode.VOLUME_SPACE],
         "2 nodes: 2 have too little storage left for volume claim data",
     )
     for name, node, largest in (("low", "n0", "4Gi"), ("enough", "n1", "5Gi")):
         topology = {"matchLabels": {store.HOSTNAME: node}}
-        tree = {"metadata": {"name": name, "namespace": "kube-system"}, "storageClassName": "dynamic"}
+        tree = {
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "storageClassName": "dynamic",
+        }
         sizes = {"capacity": "100Gi", "maximumVolumeSize": largest, "nodeTopology": topology}
         build.put(world, store.storage("CSIStorageCapacity", {**tree, **sizes}))
     assert placed(world).node == "n1"
@@ -317,11 +384,18 @@ def attached(name: str, node: str) -> list[Any]:
 
 def test_a_node_takes_no_more_volumes_than_its_driver_says() -> None:
     limits = {store.DRIVER.replace(".", "_"): 2}
-    world = store.world(store.csi_node("n0", **limits), *attached("x", "n0"), *attached("y", "n0"), nodes=1)
-    build.put(world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data"))
+    world = store.world(
+        store.csi_node("n0", **limits), *attached("x", "n0"), *attached("y", "n0"), nodes=1
+    )
+    build.put(
+        world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data")
+    )
     codes, summary = refused(world)
     assert codes == [ReasonCode.VOLUME_LIMIT]
-    assert summary == "1 node: 1 can attach too few volumes of CSI driver disk.example.com (needs 1, at most 0 more)"
+    assert (
+        summary
+        == "1 node: 1 can attach too few volumes of CSI driver disk.example.com (needs 1, at most 0 more)"
+    )
     build.put(world, store.pod("b", "x"))
     assert placed(world, "b").node == "n0", "a volume that is there already counts once"
 
@@ -331,8 +405,12 @@ def test_a_volume_that_is_still_attached_counts() -> None:
     csi = {"driver": store.DRIVER, "volumeHandle": "left"}
     spec = {"attacher": store.DRIVER, "nodeName": "n0", "source": {"persistentVolumeName": "left"}}
     attachment = store.storage("VolumeAttachment", {"metadata": {"name": "left"}, "spec": spec})
-    world = store.world(store.csi_node("n0", **limits), store.volume("left", csi=csi), attachment, nodes=1)
-    build.put(world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data"))
+    world = store.world(
+        store.csi_node("n0", **limits), store.volume("left", csi=csi), attachment, nodes=1
+    )
+    build.put(
+        world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data")
+    )
     assert refused(world)[0] == [ReasonCode.VOLUME_LIMIT]
     world.apply(Deleted(attachment))
     assert placed(world)
@@ -342,7 +420,9 @@ def test_a_driver_may_keep_pods_from_nodes_that_do_not_run_it() -> None:
     spec = {"preventPodSchedulingIfMissing": True}
     driver = store.storage("CSIDriver", {"metadata": {"name": store.DRIVER}, "spec": spec})
     world = store.world(driver, store.csi_node("n1", **{store.DRIVER.replace(".", "_"): None}))
-    build.put(world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data"))
+    build.put(
+        world, dynamic(), store.claim("data", storageClassName="dynamic"), store.pod("a", "data")
+    )
     assert placed(world).node == "n1"
     world.apply(Deleted(world.storage.nodes["n1"]))
     assert refused(world)[1] == "2 nodes: 2 do not run CSI driver disk.example.com"
@@ -354,23 +434,33 @@ def test_a_driver_may_keep_pods_from_nodes_that_do_not_run_it() -> None:
 def test_a_node_that_serves_old_volumes_by_csi_sees_them_by_the_drivers_zone() -> None:
     world = build.world(gpus=0)
     build.put(
-        world, build.node("old", labels={store.ZONE: "z"}), build.node("new", labels={"topology.gke.io/zone": "z"})
+        world,
+        build.node("old", labels={store.ZONE: "z"}),
+        build.node("new", labels={"topology.gke.io/zone": "z"}),
     )
     old = store.volume(
-        "v", gcePersistentDisk={"pdName": "d"}, nodeAffinity=store.near(store.ZONE, "z"), **store.given_to("data")
+        "v",
+        gcePersistentDisk={"pdName": "d"},
+        nodeAffinity=store.near(store.ZONE, "z"),
+        **store.given_to("data"),
     )
     build.put(world, old, store.claim("data", volume="v"), store.pod("a", "data"))
     assert placed(world).node == "old"
     for name in ("old", "new"):
-        metadata = {"name": name, "annotations": {migration.MIGRATED_PLUGINS: migration.GCE.name}}
+        metadata = {
+            "name": name,
+            "annotations": {csi_translation.MIGRATED_PLUGINS: csi_translation.GCE.name},
+        }
         build.put(world, store.storage("CSINode", {"metadata": metadata, "spec": {"drivers": []}}))
     assert placed(world).node == "new"
 
 
 def test_old_volumes_count_against_the_limit_of_the_driver_that_serves_them() -> None:
-    limits = {migration.GCE.driver.replace(".", "_"): 1}
+    limits = {csi_translation.GCE.driver.replace(".", "_"): 1}
     disk = {"name": "disk", "gcePersistentDisk": {"pdName": "d"}}
-    world = store.world(store.csi_node("n0", **limits), store.pod("there", volumes=[disk], nodeName="n0"), nodes=1)
+    world = store.world(
+        store.csi_node("n0", **limits), store.pod("there", volumes=[disk], nodeName="n0"), nodes=1
+    )
     old = store.volume("v", gcePersistentDisk={"pdName": "e"}, **store.given_to("data"))
     build.put(world, old, store.claim("data", volume="v"), store.pod("a", "data"))
     assert refused(world)[0] == [ReasonCode.VOLUME_LIMIT]
@@ -392,14 +482,21 @@ def test_old_volumes_count_against_the_limit_of_the_driver_that_serves_them() ->
         ({"rbd": {"monitors": ["m"], "image": "i", "pool": "p"}}, False, False),
     ],
 )
-def test_disks_are_shared_by_readers_only(source: dict[str, Any], read_only: bool, is_shared: bool) -> None:
+def test_disks_are_shared_by_readers_only(
+    source: dict[str, Any], read_only: bool, is_shared: bool
+) -> None:
     [(kind, fields)] = source.items()
     disk = {"name": "disk", kind: fields | {"readOnly": read_only}}
-    world = store.world(store.pod("there", volumes=[disk], nodeName="n0"), store.pod("a", volumes=[disk]), nodes=1)
+    world = store.world(
+        store.pod("there", volumes=[disk], nodeName="n0"), store.pod("a", volumes=[disk]), nodes=1
+    )
     if is_shared:
         assert placed(world).node == "n0"
     else:
-        assert refused(world) == ([ReasonCode.VOLUME_IN_USE], "1 node: 1 has a pod that uses the same disk")
+        assert refused(world) == (
+            [ReasonCode.VOLUME_IN_USE],
+            "1 node: 1 has a pod that uses the same disk",
+        )
 
 
 # What holds whatever happens
@@ -412,13 +509,24 @@ def crowded(draw: st.DrawFn) -> World:
     for index in range(draw(st.integers(0, 4))):
         place = draw(st.sampled_from(["", "n0", "n1"]))
         owner = draw(st.sampled_from([{}, {}, store.given_to(f"c{index}")]))
-        size, class_ = draw(st.sampled_from(["4Gi", "6Gi"])), draw(st.sampled_from([store.LOCAL, "dynamic"]))
-        made.append(store.volume(f"v{index}", on=place, size=size, storageClassName=class_, **owner))
+        size, class_ = (
+            draw(st.sampled_from(["4Gi", "6Gi"])),
+            draw(st.sampled_from([store.LOCAL, "dynamic"])),
+        )
+        made.append(
+            store.volume(f"v{index}", on=place, size=size, storageClassName=class_, **owner)
+        )
     for index in range(draw(st.integers(0, 4))):
         class_ = draw(st.sampled_from([store.LOCAL, "dynamic"]))
-        made.append(store.claim(f"c{index}", storageClassName=class_, size=draw(st.sampled_from(["3Gi", "5Gi"]))))
+        made.append(
+            store.claim(
+                f"c{index}", storageClassName=class_, size=draw(st.sampled_from(["3Gi", "5Gi"]))
+            )
+        )
     for index in range(draw(st.integers(1, 4))):
-        used = draw(st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_size=2, unique=True))
+        used = draw(
+            st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_size=2, unique=True)
+        )
         made.append(store.pod(f"p{index}", *used))
     world = build.world(nodes=2, gpus=0)
     for one in draw(st.permutations(made)):
@@ -427,13 +535,15 @@ def crowded(draw: st.DrawFn) -> World:
 
 
 @given(crowded())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_deciding_leaves_the_storage_as_it_was_and_gives_no_volume_twice(world: World) -> None:
     before = dump.dump(world)
     first, second = build.decided(world), build.decided(world)
     assert first == second
     assert dump.dump(world) == before
-    given_away = {(one.claim, one.volume) for found in first.placements for one in found.volumes if one.volume}
+    given_away = {
+        (one.claim, one.volume) for found in first.placements for one in found.volumes if one.volume
+    }
     assert len({volume for _, volume in given_away}) == len(given_away)
     for found in first.placements:
         for one in found.volumes:
@@ -443,7 +553,7 @@ def test_deciding_leaves_the_storage_as_it_was_and_gives_no_volume_twice(world: 
 
 
 @given(crowded())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_assumed_and_forgotten_leaves_no_trace(world: World) -> None:
     before = dump.dump(world)
     decided = build.decided(world)

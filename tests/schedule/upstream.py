@@ -10,8 +10,11 @@ import collections
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from dovetail.model import objects, plan, pods, policy
-from dovetail.schedule import cycle, order
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
+from dovetail.model import plan, policy
+from dovetail.schedule import decide as cycle
+from dovetail.schedule import pod_order
 from dovetail.world.events import Changed, Deleted, pod_id
 from dovetail.world.world import World
 from tests.generators import constraints, constraints_nodes, constraints_pods, constraints_volumes
@@ -61,9 +64,15 @@ class Tally:
         self.placed = 0
         self.nodes_asked = 0
         self.refused_by_the_api = 0
-        self.refusals: collections.Counter[str] = collections.Counter()  # nodes, by upstream's plugin
-        self.carried: collections.Counter[str] = collections.Counter()  # pods, by kind of constraint
-        self.refused: collections.Counter[str] = collections.Counter()  # pods whose constraint kept them off a node
+        self.refusals: collections.Counter[str] = (
+            collections.Counter()
+        )  # nodes, by upstream's plugin
+        self.carried: collections.Counter[str] = (
+            collections.Counter()
+        )  # pods, by kind of constraint
+        self.refused: collections.Counter[str] = (
+            collections.Counter()
+        )  # pods whose constraint kept them off a node
         self.disagreements: list[Disagreement] = []
 
 
@@ -108,7 +117,9 @@ def compare(both: Both, pod: Tree, tally: Tally) -> None:
     kinds = constraints_pods.kinds_of(pod)
     tally.carried.update(kinds)
     refusing = set(said.plugins.values())
-    tally.refused.update(kind for kind in kinds if refusing & set(PLUGINS.get(kind.partition(":")[0], ())))
+    tally.refused.update(
+        kind for kind in kinds if refusing & set(PLUGINS.get(kind.partition(":")[0], ()))
+    )
     for why, node, ours, theirs in disagreements(said):
         tally.disagreements.append(Disagreement(why, node, ours, theirs, pod, both.picture()))
     for placement in said.plan.placements:
@@ -121,7 +132,11 @@ def disagreements(said: Verdicts) -> Iterable[tuple[str, str, str, str]]:
     for node, theirs in said.theirs.items():
         ours = said.ours[node]
         if (ours is None) != (theirs is None):
-            why = f"we accept, {said.plugins[node]} refuses" if ours is None else "we refuse, upstream accepts"
+            why = (
+                f"we accept, {said.plugins[node]} refuses"
+                if ours is None
+                else "we refuse, upstream accepts"
+            )
             yield why, node, str(ours), str(theirs)
     if said.plan != said.afresh:
         yield "what we remember changes the plan", "", str(said.afresh), str(said.plan)
@@ -152,7 +167,7 @@ def compare_together(both: Both, waiting: list[Tree], tally: Tally) -> None:
     by_id = {pod["metadata"]["uid"]: pod for pod in waiting}
     decided = both.decide(waiting)
     placed = {one.pod.uid: one for one in decided.placements}
-    for struct in order.waiting([_struct(pod) for pod in waiting]):
+    for struct in pod_order.waiting([_struct(pod) for pod in waiting]):
         pod, placement = by_id[struct.metadata.uid], placed.get(struct.metadata.uid)
         theirs, plugins = both.upstream(pod)
         tally.pods += 1
@@ -161,13 +176,20 @@ def compare_together(both: Both, waiting: list[Tree], tally: Tally) -> None:
         if placement is None:
             fits = [node for node, why in theirs.items() if why is None]
             if fits:
-                why = next(one.summary for one in decided.refusals if one.pod.uid == struct.metadata.uid)
+                why = next(
+                    one.summary for one in decided.refusals if one.pod.uid == struct.metadata.uid
+                )
                 found = ("we place nowhere, upstream could", fits[0], why, "accepted")
                 tally.disagreements.append(Disagreement(*found, pod, both.picture()))
             continue
         tally.placed += 1
         if theirs[placement.node] is not None:
-            found = ("we place where upstream refuses", placement.node, "placed", str(theirs[placement.node]))
+            found = (
+                "we place where upstream refuses",
+                placement.node,
+                "placed",
+                str(theirs[placement.node]),
+            )
             tally.disagreements.append(Disagreement(*found, pod, both.picture()))
         both.assume(pod, placement)
     for one in decided.placements:
@@ -187,7 +209,11 @@ class Both:
 
     def change(self, changed: Iterable[Tree], gone: Iterable[Tree] = ()) -> None:
         """Something happened. A pod that is gone already stays gone."""
-        there = [one for one in changed if one["kind"] != "Pod" or _key(one) in self._known or not _is_bound(one)]
+        there = [
+            one
+            for one in changed
+            if one["kind"] != "Pod" or _key(one) in self._known or not _is_bound(one)
+        ]
         left = [one for one in gone if _key(one) in self._known]
         if not there and not left:
             return
@@ -203,7 +229,9 @@ class Both:
         struct = _struct(pod)
         self._world.apply(Changed(struct))
         decided = cycle.decide(self._world, policy.Policy(steps=FILTERING), among=[pod_id(struct)])
-        afresh = cycle.decide(self._world, policy.Policy(memo=False, steps=FILTERING), among=[pod_id(struct)])
+        afresh = cycle.decide(
+            self._world, policy.Policy(memo=False, steps=FILTERING), among=[pod_id(struct)]
+        )
         ours = {node: self._alone(struct, node) for node in theirs}
         self._world.apply(Deleted(struct))
         return Verdicts(ours, theirs, plugins, decided, afresh)
@@ -213,7 +241,10 @@ class Both:
         answer = self._asked({"op": "filters", "pod": pod})
         refused = answer["refused"]
         theirs: dict[str, str | None] = dict.fromkeys(answer["accepted"])
-        theirs |= {node: f"{one['plugin']}: {'; '.join(one['reasons'] or ())}" for node, one in refused.items()}
+        theirs |= {
+            node: f"{one['plugin']}: {'; '.join(one['reasons'] or ())}"
+            for node, one in refused.items()
+        }
         return theirs, {node: one["plugin"] for node, one in refused.items()}
 
     def decide(self, waiting: list[Tree]) -> plan.Plan:
@@ -221,7 +252,9 @@ class Both:
         structs = [_struct(pod) for pod in waiting]
         for one in structs:
             self._world.apply(Changed(one))
-        decided = cycle.decide(self._world, policy.Policy(steps=FILTERING), among=[pod_id(one) for one in structs])
+        decided = cycle.decide(
+            self._world, policy.Policy(steps=FILTERING), among=[pod_id(one) for one in structs]
+        )
         for one in structs:
             self._world.apply(Deleted(one))
         return decided
@@ -254,7 +287,9 @@ class Both:
         """Why the pod cannot run on the node, all others being somebody else's. Nodes without a mark are not ours."""
         if constraints_nodes.OWN not in self._known["Node", "", node]["metadata"].get("labels", {}):
             return "not asked"
-        only = policy.Policy(ownership=policy.Ownership(node_labels={constraints_nodes.OWN: node}), steps=FILTERING)
+        only = policy.Policy(
+            ownership=policy.Ownership(node_labels={constraints_nodes.OWN: node}), steps=FILTERING
+        )
         decided = cycle.decide(self._world, only, among=[pod_id(pod)])
         return None if decided.placements else decided.refusals[0].summary
 
@@ -278,7 +313,9 @@ class Both:
     def _assumed_volume(self, step: plan.VolumeStep, node: str) -> Tree:
         claim = self._known["PersistentVolumeClaim", step.claim.namespace, step.claim.name]
         if step.volume:
-            return constraints_volumes.promised(self._known["PersistentVolume", "", step.volume], claim)
+            return constraints_volumes.promised(
+                self._known["PersistentVolume", "", step.volume], claim
+            )
         return constraints_volumes.destined(claim, node)
 
     def _provisioned(self, claim: Tree, node: str) -> Tree:
@@ -296,7 +333,7 @@ def _running(pod: Tree, node: str) -> Tree:
 
 
 def _struct(tree: Tree) -> Any:
-    return objects.decode(tree).struct
+    return codec.decode(tree).struct
 
 
 def _key(one: Tree) -> Key:

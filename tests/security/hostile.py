@@ -40,7 +40,21 @@ WORDS: Final = (
     b'"\t"', b"'a'", b"{,}", b"[,]", b"[1,]",
     b'{"a"}', b'{"a":1,"a":2}', b"/* */ 1", b"\xef\xbb\xbf1", b"\x00",
 )  # fmt: skip
-BYTES: Final = (b"\xff", b"\x00", b"\xc0\x80", b"\xed\xa0\x80", b"\n", b"\r", b'"', b"\\", b"{", b"}", b"[", b"]", b",")
+BYTES: Final = (
+    b"\xff",
+    b"\x00",
+    b"\xc0\x80",
+    b"\xed\xa0\x80",
+    b"\n",
+    b"\r",
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+)
 _VALUE: Final = re.compile(rb'(?<=:)(?:"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null)')
 
 
@@ -90,7 +104,11 @@ def pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
     """The stream cut anywhere, also inside of characters; if it is short even byte by byte, with empty pieces."""
     at = 0
     widest = rng.choice(
-        (1, 7, 64) if len(stream) < 3_000 else (64, 1500, 65536) if len(stream) < 50_000 else (1 << 16,)
+        (1, 7, 64)
+        if len(stream) < 3_000
+        else (64, 1500, 65536)
+        if len(stream) < 50_000
+        else (1 << 16,)
     )
     while at < len(stream):
         size = rng.randrange(widest + 1)
@@ -142,7 +160,9 @@ def _wrong(rng: random.Random) -> Any:
     if roll < 0.9:
         return rng.choice((True, False, None))
     if roll < 0.9995:
-        return rng.choice(([], {}, [[]], [None], {"": ""}, {"a": {"b": [{}]}}, ["a", 1, None], {"a": None}))
+        return rng.choice(
+            ([], {}, [[]], [None], {"": ""}, {"a": {"b": [{}]}}, ["a", 1, None], {"a": None})
+        )
     return "y" * HUGE_BYTES
 
 
@@ -152,7 +172,9 @@ def _doubled_key(document: bytes, rng: random.Random) -> bytes:
     if not opening:
         return document * 2
     at = rng.choice(opening) + 1
-    name = rng.choice((b"metadata", b"spec", b"name", b"uid", b"kind", b"status", b"resourceVersion", b"x"))
+    name = rng.choice(
+        (b"metadata", b"spec", b"name", b"uid", b"kind", b"status", b"resourceVersion", b"x")
+    )
     value = rng.choice((b"{}", b"[]", b'"a"', b"1", b"null"))
     rest = document[at:]
     comma = b"" if rest.lstrip().startswith(b"}") else b","
@@ -172,7 +194,11 @@ def _word(rng: random.Random) -> bytes:
     if rng.random() < 0.8:
         return rng.choice(WORDS)
     levels = rng.choice(DEPTHS)
-    return deep(levels) if rng.random() < 0.6 else deep(levels, b'{"":', b"}").replace(b":}", b":1}", 1)
+    return (
+        deep(levels)
+        if rng.random() < 0.6
+        else deep(levels, b'{"":', b"}").replace(b":}", b":1}", 1)
+    )
 
 
 def copied(document: bytes) -> Tree:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from dovetail.allocate import matching
-from dovetail.cel import effort, program, selectors
+from dovetail.allocate.index import selector_matches
+from dovetail.cel import effort, selectors
+from dovetail.cel.evaluate import program
 from dovetail.errors import ExpressionError
-from dovetail.model import kinds, plan, policy
-from dovetail.schedule import cycle
+from dovetail.kubetypes import registry
+from dovetail.model import plan, policy
+from dovetail.schedule import decide as cycle
 from tests.cel import test_hostile
-from tests.loops.stage import Stage, play
+from tests.live.live_scheduler import Stage, play
 from tests.schedule import build
 
 LIMIT = 1_000_000  # CELSelectorExpressionMaxCost, resource.k8s.io/v1
@@ -35,7 +37,11 @@ def test_evaluation_ends_within_the_cost_upstream_allows(expression: str) -> Non
 
 def test_a_pattern_is_matched_in_linear_time_by_re2() -> None:
     text, pattern = "a" * 9_000, "(a+)+$" * 20
-    outcome = program.compile_stored(f"'{text}b'.matches('{pattern}')").evaluate(test_hostile.DEVICE).outcome
+    outcome = (
+        program.compile_stored(f"'{text}b'.matches('{pattern}')")
+        .evaluate(test_hostile.DEVICE)
+        .outcome
+    )
     assert str(outcome) == "no-match"
 
 
@@ -51,7 +57,9 @@ def test_compiled_expressions_are_remembered_up_to_a_number() -> None:
     """A user who sends a new expression with every claim fills no memory."""
     for number in range(5000):
         selectors.problem(f"device.driver == 'driver-{number}'")
-    remembered = [found.cache_info() for found in vars(selectors).values() if hasattr(found, "cache_info")]
+    remembered = [
+        found.cache_info() for found in vars(selectors).values() if hasattr(found, "cache_info")
+    ]
     assert remembered
     assert all(info.maxsize is not None and info.currsize <= info.maxsize for info in remembered)
 
@@ -70,15 +78,21 @@ def test_steps_that_cost_nothing_are_counted_where_effort_is_bounded() -> None:
 def test_everything_that_is_remembered_of_selectors_has_one_bound() -> None:
     """Texts that are new each time and read what every device has of its own, on many devices."""
     selectors.forget()
-    matching.forget()
+    selector_matches.forget()
     world = build.world(nodes=64)
     pools = [*world.published()]
     for number in range(300):
         for devices in pools:
-            matching.verdict(devices, f"device.attributes['{build.DRIVER}'].uuid != 'x{number}'")
+            selector_matches.verdict(
+                devices, f"device.attributes['{build.DRIVER}'].uuid != 'x{number}'"
+            )
     texts, nodes, verdicts = selectors.remembered()
     assert 0 < verdicts <= selectors.MOST_VERDICTS
-    assert 0 < matching.remembered() <= matching.MOST_VERDICTS + matching.MOST_SELECTED
+    assert (
+        0
+        < selector_matches.remembered()
+        <= selector_matches.MOST_VERDICTS + selector_matches.MOST_SELECTED
+    )
     assert texts == 300, "what is compiled stays"
     assert nodes <= selectors.MOST_NODES
 
@@ -140,7 +154,7 @@ def test_pods_whose_claims_carry_bombs_wait_with_a_reason_and_others_start(has_q
             stage.queue("all", resources={"gpu": {"quota": "64"}})
         for number, expression in enumerate(BOMBS.values()):
             texts = [unique(expression, f"{number}-{place}") for place in range(4)]
-            stage.api.shelf.put(kinds.CLAIM, claim_tree(f"bomb-{number}", texts))
+            stage.api.shelf.put(registry.CLAIM, claim_tree(f"bomb-{number}", texts))
             stage.pod(f"bomb-{number}", named=(f"bomb-{number}",), priority=1000, labels=labels)
         stage.claim("plain")
         stage.pod("honest", named=("plain",), labels=labels)
@@ -153,7 +167,9 @@ def test_pods_whose_claims_carry_bombs_wait_with_a_reason_and_others_start(has_q
         assert stage.ended is None
         assert stage.node_of("honest-too")
         assert stage.node_of("bomb-0") == ""
-        (told,) = [one for one in stage.the_pod("bomb-0").status.conditions if one.type == "PodScheduled"]
+        (told,) = [
+            one for one in stage.the_pod("bomb-0").status.conditions if one.type == "PodScheduled"
+        ]
         assert "its selectors are too expensive" in told.message
         assert told.message.isprintable()
         assert len(told.message) < 5_000

@@ -18,7 +18,9 @@ FILES = 300
 @pytest.mark.parametrize("door", doors_given.DOORS)
 def test_no_broken_file_ends_in_anything_but_words(door: str) -> None:
     tally, counts = Tally("doors", folder=None), Counter[str]()
-    doors.run(None, doors.cases(random.Random(11), FILES, (door,)), tally=tally, seed=11, counts=counts)
+    doors.run(
+        None, doors.cases(random.Random(11), FILES, (door,)), tally=tally, seed=11, counts=counts
+    )
     assert tally.counts == {AGREE: FILES}, [one.ours for one in tally.findings]
     assert counts[f"{door}: exit 0"] > 5  # some come through: the others would prove little
     assert counts[f"{door}: exit 1"] > 5
@@ -40,7 +42,12 @@ COMMAND = ("get", "pods")
         (doors.Ending(3, "", "no", ""), "exit code"),
         (doors.Ending(-11, "", "", ""), "exit code"),
         (doors.Ending(1, "", f"error: {main.DEFECT}: KeyError: 'a'\n", ""), "defect"),
-        (doors.Ending(1, "", "error: the engine failed, which is a defect of it: KeyError\n", ""), "defect"),
+        (
+            doors.Ending(
+                1, "", "error: the engine failed, which is a defect of it: KeyError\n", ""
+            ),
+            "defect",
+        ),
         (doors.Ending(1, "", " \n", ""), "silent"),
         (doors.Ending(0, "a\x1b[31m\n", "", ""), "steers"),
         (doors.Ending(1, "é", "a\x9b", ""), "steers"),
@@ -61,11 +68,15 @@ def test_the_fuzzer_takes_a_good_ending_for_one(code: int) -> None:
 
 def test_a_finding_is_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a whole file only what the problem needs is kept."""
-    door = doors_given.DOORS["fleet"]._replace(content=lambda rng: b"name: x\n" * 100 + b"!" + b"pools: []\n" * 100)
+    door = doors_given.DOORS["fleet"]._replace(
+        content=lambda rng: b"name: x\n" * 100 + b"!" + b"pools: []\n" * 100
+    )
     monkeypatch.setitem(doors_given.DOORS, "fleet", door)
     handing = doors.Handing(tmp_path)
 
-    def tried(case: doors.Case, content: bytes, rng: random.Random | None = None) -> str | doors.Problem:
+    def tried(
+        case: doors.Case, content: bytes, rng: random.Random | None = None
+    ) -> str | doors.Problem:
         return doors.Problem("raised", "x\nKeyError") if b"!" in content else "exit 1"
 
     monkeypatch.setattr(handing, "tried", tried)

@@ -12,15 +12,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import config, decode, history, transport, watch
-from dovetail.loops import claiming, consistency, picture, settle
-from dovetail.model import claims, kinds, objects, pods
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kube.watching import decode, watch, watch_history
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.resource import claims
+from dovetail.live.bind import claim_patches, write_retry
+from dovetail.live.informer import consistency, informer
 from dovetail.ports import failures
 from dovetail.world import events
 from dovetail.world.world import World
 from tests.fuzz import findings
 from tests.fuzz import objects as fuzz
-from tests.loops.stage import Stage, play
+from tests.live.live_scheduler import Stage, play
 from tests.schedule import build
 from tests.security import hostile
 
@@ -33,16 +38,27 @@ def line(kind: str, document: bytes) -> bytes:
 
 
 def sound(name: str, version: int) -> bytes:
-    return objects.encode_tree({"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}})
+    return codec.encode_tree(
+        {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}}
+    )
 
 
 def deep_claim(name: str, version: int, levels: int = DEPTH) -> bytes:
     """A claim as anybody may create it, with parameters nested so deep."""
     tree = {
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": str(version)},
-        "spec": {"devices": {"config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"a": 0}}}]}},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+        },
+        "spec": {
+            "devices": {
+                "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"a": 0}}}]
+            }
+        },
     }
-    return objects.encode_tree(tree).replace(b'"a":0', b'"a":' + hostile.deep(levels))
+    return codec.encode_tree(tree).replace(b'"a":0', b'"a":' + hostile.deep(levels))
 
 
 @pytest.fixture
@@ -58,7 +74,7 @@ class Wire(transport.Transport):
     """One list, then these lines, then the list again, then the end."""
 
     def __init__(self, page: bytes, lines: Sequence[bytes]) -> None:
-        super().__init__(config.Connection(server="http://127.0.0.1:1"))
+        super().__init__(client_config.Connection(server="http://127.0.0.1:1"))
         self._pages = [page, page]
         self._lines: list[bytes] | None = list(lines)
 
@@ -99,13 +115,15 @@ class Sink:
         self.unread.append(f"{name}: {problem}")
 
 
-def told(page: bytes, *lines: bytes, kind: kinds.Kind = kinds.NODE) -> Sink:
+def told(page: bytes, *lines: bytes, kind: registry.Kind = registry.NODE) -> Sink:
     """What a sink hears of a list and a watch."""
     sink = Sink()
 
     async def main() -> None:
         try:
-            await watch.follow(Wire(page, lines), kind, sink, clock=fuzz.Still(), randomness=random.Random(1))
+            await watch.follow(
+                Wire(page, lines), kind, sink, clock=fuzz.Still(), randomness=random.Random(1)
+            )
         except fuzz.Over:
             return
 
@@ -134,7 +152,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("document", BROKEN.values(), ids=BROKEN)
 def test_a_broken_object_hides_no_other_in_a_list_or_a_watch(document: bytes) -> None:
-    sink = told(page(sound("a", 5), document, sound("b", 6)), line("ADDED", document), line("ADDED", sound("c", 12)))
+    sink = told(
+        page(sound("a", 5), document, sound("b", 6)),
+        line("ADDED", document),
+        line("ADDED", sound("c", 12)),
+    )
     assert {"a", "b", "c"} <= sink.objects
     assert sink.broke == []
 
@@ -154,16 +176,18 @@ def test_parameters_as_deep_as_a_server_takes_hide_nothing(any_depth: None) -> N
         page(sound("a", 5), deep, sound("b", 7)),
         line("MODIFIED", deep_claim("deep", 11)),
         line("ADDED", sound("c", 12)),
-        kind=kinds.CLAIM,
+        kind=registry.CLAIM,
     )
     assert sink.objects == {"a", "deep", "b", "c"}
     assert sink.unread == sink.broke == []
 
 
 def test_the_deepest_document_go_reads_is_read_and_written(any_depth: None) -> None:
-    found, problem = decode.attempted(kinds.CLAIM, deep_claim("deep", 6, decode.DEEPEST - 10))
+    found, problem = decode.decode_or_problem(
+        registry.CLAIM, deep_claim("deep", 6, decode.DEEPEST - 10)
+    )
     assert isinstance(found, claims.ResourceClaim), problem
-    assert objects.encode_tree(objects.tree_of(found)).count(b"[") > decode.DEEPEST - 20
+    assert codec.encode_tree(codec.tree_of(found)).count(b"[") > decode.DEEPEST - 20
 
 
 def test_deeper_than_that_is_a_failure_with_a_name_and_not_a_crash() -> None:
@@ -187,7 +211,9 @@ def test_whoever_speaks_to_a_server_reads_all_depths() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_halves_of_characters_are_mended_as_go_mends_them_and_nothing_else_is_touched(seed: int) -> None:
+def test_halves_of_characters_are_mended_as_go_mends_them_and_nothing_else_is_touched(
+    seed: int,
+) -> None:
     rng = random.Random(seed)
     parts = (
         r"\ud800",
@@ -204,13 +230,13 @@ def test_halves_of_characters_are_mended_as_go_mends_them_and_nothing_else_is_to
         "\U0001f600",
     )
     text = '"' + "".join(rng.choice(parts) for _ in range(60)) + '"'
-    whole = decode.mended(text.encode())
+    whole = decode.replace_lone_surrogates(text.encode())
     assert msgspec.json.decode(whole) == json.loads(whole)
     assert json.loads(whole) == "".join(
         one if not "\ud800" <= one <= "\udfff" else "\ufffd" for one in json.loads(text)
     )
     plain = json.dumps(json.loads(whole)).encode()
-    assert decode.mended(plain) == plain
+    assert decode.replace_lone_surrogates(plain) == plain
 
 
 @pytest.mark.parametrize("escape", [r"\n", r"\ud83d\ude00", r"\ud800", "\\\\", r"\u0041"])
@@ -226,10 +252,12 @@ def _calls_to_mend(document: bytes) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    decode.mended(document)  # what is remembered of the expression is remembered by now
+    decode.replace_lone_surrogates(
+        document
+    )  # what is remembered of the expression is remembered by now
     sys.setprofile(count)
     try:
-        decode.mended(document)
+        decode.replace_lone_surrogates(document)
     finally:
         sys.setprofile(None)
     return calls
@@ -237,14 +265,21 @@ def _calls_to_mend(document: bytes) -> int:
 
 @pytest.mark.parametrize("version", ["9" * 5000, "-1", "1e5", "٣", " 7", "0x10", ""])
 def test_a_version_that_is_no_number_is_not_compared(version: str) -> None:
-    assert history.number_of(version) is None
-    assert picture.number_of(version) == 0
-    assert history.number_of(str(2**64 - 1)) == 2**64 - 1
+    assert watch_history.number_of(version) is None
+    assert informer.number_of(version) == 0
+    assert watch_history.number_of(str(2**64 - 1)) == 2**64 - 1
 
 
 def test_a_line_of_ten_megabytes_passes_and_the_next_one_too() -> None:
-    big = objects.encode_tree(
-        {"metadata": {"name": "big", "uid": "u", "resourceVersion": "11", "annotations": {"a": "x" * 10_000_000}}}
+    big = codec.encode_tree(
+        {
+            "metadata": {
+                "name": "big",
+                "uid": "u",
+                "resourceVersion": "11",
+                "annotations": {"a": "x" * 10_000_000},
+            }
+        }
     )
     assert told(page(), line("ADDED", big), line("ADDED", sound("c", 12))).objects == {"big", "c"}
 
@@ -282,8 +317,16 @@ def test_a_pod_of_the_size_of_what_etcd_takes_is_placed_like_any_other() -> None
 
 
 def test_a_claim_of_all_requests_and_thousands_of_selectors_ends_and_others_start() -> None:
-    selectors = [{"cel": {"expression": f"device.attributes['x'].a{number} == 'v{number}'"}} for number in range(100)]
-    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": selectors}
+    selectors = [
+        {"cel": {"expression": f"device.attributes['x'].a{number} == 'v{number}'"}}
+        for number in range(100)
+    ]
+    exactly = {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": selectors,
+    }
     requests = [{"name": f"r{number}", "exactly": exactly} for number in range(32)]
     world = build.world(
         build.claim("big", requests=requests), build.pod("greedy", uses=("big",)),
@@ -295,11 +338,15 @@ def test_a_claim_of_all_requests_and_thousands_of_selectors_ends_and_others_star
 
 
 def test_a_pod_with_thousands_of_tolerations_and_terms_ends_and_others_start() -> None:
-    expressions = [{"key": f"k{n}", "operator": "NotIn", "values": [f"v{n}"] * 10} for n in range(2000)]
+    expressions = [
+        {"key": f"k{n}", "operator": "NotIn", "values": [f"v{n}"] * 10} for n in range(2000)
+    ]
     terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     tolerations = [{"key": f"k{n}", "operator": "Exists"} for n in range(5000)]
-    world = build.world(build.pod("wordy", affinity=affinity, tolerations=tolerations), build.pod("b"), nodes=3)
+    world = build.world(
+        build.pod("wordy", affinity=affinity, tolerations=tolerations), build.pod("b"), nodes=3
+    )
     assert build.nodes_of(build.decided(world)).keys() == {"wordy", "b"}
 
 
@@ -308,11 +355,26 @@ def test_a_device_that_no_search_could_finish_leaves_time_for_others() -> None:
 
     async def story() -> None:
         stage = Stage(nodes=2, gpus=8)
-        spread = [{"distinctAttribute": "gpu.nvidia.com/productName", "requests": [f"r{n}" for n in range(8)]}]
-        requests = [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}} for n in range(8)]
+        spread = [
+            {
+                "distinctAttribute": "gpu.nvidia.com/productName",
+                "requests": [f"r{n}" for n in range(8)],
+            }
+        ]
+        requests = [
+            {"name": f"r{n}", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}
+            for n in range(8)
+        ]
         tree = {"devices": {"requests": requests, "constraints": spread}}
         metadata = {"name": "knot", "namespace": "default"}
-        stage.api.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": tree})
+        stage.api.put(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": metadata,
+                "spec": tree,
+            }
+        )
         stage.pod("knotted", named=("knot",))
         stage.template("one")
         stage.pod("plain", templates=("one",))
@@ -323,23 +385,28 @@ def test_a_device_that_no_search_could_finish_leaves_time_for_others() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("parameters", [b'{"b":1.0, "a":"<\\u00e9>"}', b'{"a":"\xff"}', b'{"a":1e999}'], ids=repr)
+@pytest.mark.parametrize(
+    "parameters", [b'{"b":1.0, "a":"<\\u00e9>"}', b'{"a":"\xff"}', b'{"a":1e999}'], ids=repr
+)
 def test_parameters_of_drivers_are_passed_on_letter_by_letter(parameters: bytes) -> None:
-    found, _ = decode.attempted(kinds.CLAIM, deep_claim("c", 6, 1).replace(b'{"a":[]}', parameters))
+    found, _ = decode.decode_or_problem(
+        registry.CLAIM, deep_claim("c", 6, 1).replace(b'{"a":[]}', parameters)
+    )
     assert found is not None
     user = claims.ResourceClaimConsumerReference(resource="pods", name="p", uid="u")
     config = tuple(
-        claims.DeviceAllocationConfiguration(source="FromClaim", opaque=one.opaque) for one in found.spec.devices.config
+        claims.DeviceAllocationConfiguration(source="FromClaim", opaque=one.opaque)
+        for one in found.spec.devices.config
     )
     result = claims.AllocationResult(devices=claims.DeviceAllocationResult(config=config))
-    step = claiming.reserve("uid-c", result, user, expected=None)
+    step = claim_patches.reserve("uid-c", result, user, expected=None)
     first = step(found)
-    assert isinstance(first, settle.Patch)
+    assert isinstance(first, write_retry.Patch)
     assert not first.adds, "a strategic patch would have the server write the parameters anew"
     protected = first.after
     assert protected is not None
     second = step(protected)
-    assert isinstance(second, settle.Patch)
+    assert isinstance(second, write_retry.Patch)
     assert parameters in second.patch
     world = World()
     world.apply(events.Changed(found))
@@ -348,7 +415,9 @@ def test_parameters_of_drivers_are_passed_on_letter_by_letter(parameters: bytes)
 
 @pytest.mark.slow
 def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> None:
-    one = objects.encode_tree({"metadata": {"name": "NAME", "namespace": "default"}, "spec": {"containers": []}})
+    one = codec.encode_tree(
+        {"metadata": {"name": "NAME", "namespace": "default"}, "spec": {"containers": []}}
+    )
     items = [msgspec.Raw(one.replace(b"NAME", b"p%d" % number)) for number in range(100_000)]
     turns = 0
 
@@ -361,7 +430,9 @@ def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> N
     async def main() -> list[pods.Pod]:
         running = asyncio.create_task(others())
         try:
-            return await decode.structs(kinds.POD, items, unreadable=lambda name, why: pytest.fail(why))
+            return await decode.structs(
+                registry.POD, items, unreadable=lambda name, why: pytest.fail(why)
+            )
         finally:
             running.cancel()
 
@@ -372,12 +443,24 @@ def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [900_001, 900_002])
-def test_mutated_objects_crash_nothing_hide_nothing_and_are_never_applied_in_part(seed: int) -> None:
+def test_mutated_objects_crash_nothing_hide_nothing_and_are_never_applied_in_part(
+    seed: int,
+) -> None:
     tally, seen = findings.Tally("objects", folder=None), fuzz.Seen()
     for number in range(10):
-        fuzz.run(None, fuzz.cases(random.Random(seed + number), 200), tally=tally, seed=seed + number, seen=seen)
+        fuzz.run(
+            None,
+            fuzz.cases(random.Random(seed + number), 200),
+            tally=tally,
+            seed=seed + number,
+            seen=seen,
+        )
     assert not tally.disagreements, tally.findings[0].ours
-    for counted in ("apply: batches applied", "apply: batches refused, nothing changed", "watch: streams"):
+    for counted in (
+        "apply: batches applied",
+        "apply: batches refused, nothing changed",
+        "watch: streams",
+    ):
         assert seen.counts[counted] > 20, seen.counts
 
 

@@ -11,15 +11,17 @@ import msgspec
 import pytest
 
 from dovetail.boot import logs
-from dovetail.kube import failures_of
-from dovetail.loops import picture, tell
-from dovetail.model import eventing, kinds
+from dovetail.kube.http import status_errors
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.core import api_events
+from dovetail.live.informer import informer
+from dovetail.live.report import recorder
 from dovetail.model.reasons import ReasonCode
-from dovetail.sim import clock
+from dovetail.sim import virtual_clock
 from dovetail.telemetry import metrics
 from dovetail.world.world import World
-from tests.loops import test_tell
-from tests.loops.stage import Stage, play
+from tests.live import test_tell
+from tests.live.live_scheduler import Stage, play
 from tests.security import hostile
 
 STEERING = [text for text in hostile.TEXTS if not text.isprintable()]
@@ -68,7 +70,7 @@ def test_a_megabyte_in_a_message_or_a_field_is_cut(form: logging.Formatter) -> N
 
 @pytest.mark.parametrize("text", [FORGED, *STEERING], ids=ascii)
 def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: str) -> None:
-    async def story(stage: Stage, teller: tell.Teller) -> None:
+    async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
         teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}"))
         await stage.pass_time(1)
@@ -80,13 +82,13 @@ def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: s
 
 
 def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
-    async def story(stage: Stage, teller: tell.Teller) -> None:
+    async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
         teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
-        assert len(event.note.encode()) <= eventing.MAX_NOTE_BYTES
-        assert len(test_tell.condition(stage).message.encode()) <= tell.MAX_MESSAGE_BYTES
+        assert len(event.note.encode()) <= api_events.MAX_NOTE_BYTES
+        assert len(test_tell.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
 
     test_tell.told(story)
 
@@ -94,7 +96,7 @@ def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
 @pytest.mark.parametrize("document", [{"message": MEGABYTE, "reason": "Forbidden"}, MEGABYTE])
 def test_what_a_server_or_a_webhook_says_is_cut(document: object) -> None:
     body = msgspec.json.encode(document) if isinstance(document, dict) else str(document).encode()
-    failure = failures_of.failure_of(403, body, doing="create pods a/b")
+    failure = status_errors.failure_of(403, body, doing="create pods a/b")
     assert len(str(failure)) < 5_000
     assert "create pods a/b" in str(failure)
 
@@ -102,16 +104,20 @@ def test_what_a_server_or_a_webhook_says_is_cut(document: object) -> None:
 def test_names_of_objects_are_no_labels_of_metrics() -> None:
     """Else anybody who may create objects could make as many time series as they like."""
     made = metrics.Metrics()
-    feed = picture.Feed(
+    feed = informer.Feed(
         _picture(),
-        kinds.POD,
+        registry.POD,
         trouble=lambda kind, why: made.count(
             "dovetail_watch_restarts_total", kind=kind, reason=why.partition(":")[0][:40]
         ),
     )
     for number in range(500):
         feed.unreadable(f"team/pod-{number}", "spec.containers: expected a list")
-    lines = [line for line in made.text().decode().splitlines() if line.startswith("dovetail_watch_restarts_total{")]
+    lines = [
+        line
+        for line in made.text().decode().splitlines()
+        if line.startswith("dovetail_watch_restarts_total{")
+    ]
     assert len(lines) == 1
     assert "pod-" not in lines[0]
     assert lines[0].endswith(" 500.0")
@@ -119,7 +125,7 @@ def test_names_of_objects_are_no_labels_of_metrics() -> None:
 
 def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
     said: list[str] = []
-    feed = picture.Feed(_picture(), kinds.POD, trouble=lambda kind, why: said.append(why))
+    feed = informer.Feed(_picture(), registry.POD, trouble=lambda kind, why: said.append(why))
     for _ in range(100):
         feed.unreadable("team/a", "spec: expected a mapping")
     feed.unreadable("team/a", "metadata: expected a mapping")
@@ -129,20 +135,20 @@ def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
         "unreadable: team/a: metadata: expected a mapping",
         "unreadable: team/b: spec: expected a mapping",
     ]
-    for number in range(5 * picture.MOST_REMEMBERED):
+    for number in range(5 * informer.MAX_REMEMBERED):
         feed.unreadable(f"team/{number}", "x")
-    assert len(feed._told) <= picture.MOST_REMEMBERED
+    assert len(feed._reported) <= informer.MAX_REMEMBERED
 
 
 def test_a_pod_with_a_hostile_name_of_everything_is_told_about_in_one_line() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.pod("a")
-        tree = stage.api.tree(kinds.POD, "a", namespace="default")
+        tree = stage.api.tree(registry.POD, "a", namespace="default")
         tree["metadata"]["annotations"] = {f"x{number}": FORGED for number in range(20)}
         tree["spec"]["nodeSelector"] = {"zone": FORGED}
         tree["spec"]["tolerations"] = [{"key": FORGED, "operator": FORGED}]
-        stage.api.shelf.put(kinds.POD, tree)
+        stage.api.shelf.put(registry.POD, tree)
         with written(logs.JsonLines()) as lines:
             async with stage.scheduling():
                 await stage.pass_time(5)
@@ -154,5 +160,5 @@ def test_a_pod_with_a_hostile_name_of_everything_is_told_about_in_one_line() -> 
     play(story)
 
 
-def _picture() -> picture.Picture:
-    return picture.Picture(World(), clock.VirtualClock())
+def _picture() -> informer.Informer:
+    return informer.Informer(World(), virtual_clock.VirtualClock())

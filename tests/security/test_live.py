@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.scene import Scene, exactly, node_of, scene
+from tests.e2e.namespace_scene import Scene, exactly, node_of, scene
 from tests.security import hostile
 from tests.support import cluster as planes
 from tests.support import live
@@ -50,7 +50,9 @@ class Place(NamedTuple):
             if entry["user"]["username"] == live.SERVICE_ACCOUNT:
                 about = entry.get("objectRef", {})
                 parts = (about.get("resource", ""), about.get("subresource", ""))
-                what = "/".join(one for one in parts if one) or entry["requestURI"].partition("?")[0]
+                what = (
+                    "/".join(one for one in parts if one) or entry["requestURI"].partition("?")[0]
+                )
                 found.add((entry["verb"], what))
         return found
 
@@ -102,7 +104,13 @@ def held(story: Scene) -> list[str]:
     """The devices that claims hold, read by kubectl: Python's own reader chokes on these claims, too."""
     template = '{range .items[*].status.allocation.devices.results[*]}{.pool}/{.device}{"\\n"}{end}'
     return planes.kubectl(
-        story.live.plane, "get", "resourceclaims", "-n", story.namespace, "-o", f"jsonpath={template}"
+        story.live.plane,
+        "get",
+        "resourceclaims",
+        "-n",
+        story.namespace,
+        "-o",
+        f"jsonpath={template}",
     ).split()
 
 
@@ -112,7 +120,8 @@ def test_claims_a_server_takes_and_others_choke_on_stop_nobody(place: Place) -> 
     with scene(cluster) as story:
         story.fleet(nodes=2, gpus=len(PARAMETERS))
         statuses = {
-            name: post(story, "resourceclaims", claim_with(story, name, PARAMETERS[name])) for name in PARAMETERS
+            name: post(story, "resourceclaims", claim_with(story, name, PARAMETERS[name]))
+            for name in PARAMETERS
         }
         assert set(statuses.values()) == {201}, statuses
         for name in PARAMETERS:
@@ -143,20 +152,31 @@ def test_only_what_is_needed_is_asked_for_and_secrets_never(place: Place) -> Non
     with scene(cluster) as story:
         story.rest.create(
             "secrets",
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": SECRET}},
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "keys"},
+                "stringData": {"token": SECRET},
+            },
             story.namespace,
         )
         story.fleet()
         story.template()
         env = [{"name": "TOKEN", "value": SECRET}]
         story.pod("a", templates=["gpu"], annotations={"note": SECRET})
-        story.pod("waits", containers=[{"name": "m", "image": "x", "env": env}], nodeSelector={"nowhere": "x"})
+        story.pod(
+            "waits",
+            containers=[{"name": "m", "image": "x", "env": env}],
+            nodeSelector={"nowhere": "x"},
+        )
         story.wait_running("a")
         story.wait_refused("waits", "node")
     granted = set()
     for role in live.rights():
         for rule in role.get("rules", ()):
-            granted |= {(verb, resource) for verb in rule["verbs"] for resource in rule["resources"]}
+            granted |= {
+                (verb, resource) for verb in rule["verbs"] for resource in rule["resources"]
+            }
     # Rights that Kubernetes wants for the same write, and those about paths and groups, are no resources of requests.
     asked = place.asked()
     resources = {(verb, what) for verb, what in asked if not what.startswith("/")}
@@ -165,7 +185,9 @@ def test_only_what_is_needed_is_asked_for_and_secrets_never(place: Place) -> Non
     assert not [one for one in asked if "secret" in one[1].lower()]
     paths = {what for _, what in asked if what.startswith("/")}
     assert all(path.startswith(("/apis", "/api", "/version")) for path in paths), paths
-    said = cluster.log() + "".join(cluster.ask(path) for path in ("/metrics", "/configz", "/debug/consistent"))
+    said = cluster.log() + "".join(
+        cluster.ask(path) for path in ("/metrics", "/configz", "/debug/consistent")
+    )
     assert SECRET not in said
     assert cluster.token not in said
     assert cluster.plane.token not in said

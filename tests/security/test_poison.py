@@ -7,24 +7,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.loops import deciding
-from dovetail.model import durations, kinds
-from dovetail.model.workloads import owners
-from dovetail.schedule import placement
-from tests.loops.stage import Stage, play
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.workloads import owners
+from dovetail.live.cycle import fault_isolation
+from dovetail.quantity import durations
+from dovetail.schedule.node import find_node
+from tests.live.live_scheduler import Stage, play
 
 
 @pytest.fixture
 def _trips(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine makes a mistake about pods of this name, in the middle of a trial."""
-    find = placement.Search.find
+    find = find_node.NodeSearch.find
 
     def found(self: Any, pod: Any, *given: Any, **more: Any) -> Any:
         if pod.metadata.name.startswith("poison"):
             raise IndexError("a mistake of ours")
         return find(self, pod, *given, **more)
 
-    monkeypatch.setattr(placement.Search, "find", found)
+    monkeypatch.setattr(find_node.NodeSearch, "find", found)
 
 
 @pytest.mark.usefixtures("_trips")
@@ -41,9 +42,15 @@ def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) 
             await stage.pass_time(5)
             assert all(stage.node_of(f"a-{number}") for number in range(6))
             assert stage.node_of("poison-0") == stage.node_of("poison-1") == ""
-            (told,) = [one for one in stage.the_pod("poison-0").status.conditions if one.type == "PodScheduled"]
-            assert (told.reason, told.message) == ("SchedulerError", deciding.SAID)
-            assert len(stage.events("FailedScheduling")) == 2, "each is told once, however often it is tried"
+            (told,) = [
+                one
+                for one in stage.the_pod("poison-0").status.conditions
+                if one.type == "PodScheduled"
+            ]
+            assert (told.reason, told.message) == ("SchedulerError", fault_isolation.MESSAGE)
+            assert len(stage.events("FailedScheduling")) == 2, (
+                "each is told once, however often it is tried"
+            )
             assert len(stage.devices()) == len(set(stage.devices())) == 6
             assert stage.differences() == ()
         assert stage.ended is None
@@ -57,17 +64,26 @@ BEYOND = 300_000_000_000  # seconds: no calendar holds the end of it
 def job(stage: Stage, name: str, **spec: Any) -> None:
     """The scheduler hears of a Job; the stage makes its pods."""
     metadata = {"name": name, "namespace": "default", "uid": name}
-    stage.book.changed(kinds.JOB, msgspec.convert({"metadata": metadata, "spec": spec}, owners.Job))
+    stage.book.changed(
+        registry.JOB, msgspec.convert({"metadata": metadata, "spec": spec}, owners.Job)
+    )
 
 
 @pytest.mark.parametrize("has_queue", [False, True])
-def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(has_queue: bool) -> None:
+def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
+    has_queue: bool,
+) -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         if has_queue:
             stage.queue("team", maxRuntimeSeconds=durations.LONGEST_SECONDS)
         for name in ("one", "two"):
-            stage.pod(name, job=name, activeDeadlineSeconds=BEYOND, resources={"requests": {"cpu": "9999"}})
+            stage.pod(
+                name,
+                job=name,
+                activeDeadlineSeconds=BEYOND,
+                resources={"requests": {"cpu": "9999"}},
+            )
         stage.gang("tie", 2)
         async with stage.scheduling():
             for name in ("one", "two"):
@@ -77,7 +93,11 @@ def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
             await stage.pass_time(5)
             assert all(stage.node_of(f"honest-{number}") for number in range(4))
             assert all(map(stage.node_of, ("tie-0", "tie-1")))
-            assert not [one for one in stage.events("FailedScheduling") if one.note == deciding.SAID]
+            assert not [
+                one
+                for one in stage.events("FailedScheduling")
+                if one.note == fault_isolation.MESSAGE
+            ]
         assert stage.ended is None
 
     play(story)
@@ -97,7 +117,11 @@ def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobod
                 stage.pod(f"honest-{number}")
             await stage.pass_time(5)
             assert all(stage.node_of(f"honest-{number}") for number in range(4))
-            assert not [one for one in stage.events("FailedScheduling") if one.note == deciding.SAID]
+            assert not [
+                one
+                for one in stage.events("FailedScheduling")
+                if one.note == fault_isolation.MESSAGE
+            ]
         assert stage.ended is None
 
     play(story)

@@ -12,11 +12,14 @@ import pytest
 from aiohttp import web
 
 from dovetail import errors
-from dovetail.boot import logs, snapshot
-from dovetail.boot import serving as endpoints
-from dovetail.kube import config, decode, transport
-from dovetail.model import configuration, kinds, snapshots
+from dovetail.boot import http_server, logs
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kube.watching import decode
+from dovetail.kubetypes import registry
+from dovetail.model import configuration
 from dovetail.ports import failures
+from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
 from tests.kube import serving
 from tests.security import hostile
 from tests.security.test_injection import written
@@ -40,18 +43,24 @@ def test_the_rights_name_every_resource_and_no_secret() -> None:
     named = {resource for rule in rules for resource in rule["resources"]}
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     groups = {group for rule in rules for group in rule["apiGroups"]}
-    assert not [one for one in named if "*" in one or "secret" in one or "configmap" in one or "exec" in one]
+    assert not [
+        one for one in named if "*" in one or "secret" in one or "configmap" in one or "exec" in one
+    ]
     assert "*" not in verbs | groups
     assert not verbs & {"deletecollection", "impersonate", "bind", "escalate"}
-    assert {name for rule in rules if "delete" in rule["verbs"] for name in rule["resources"]} == {"intents"}
-    assert {name for rule in rules if "update" in rule["verbs"] for name in rule["resources"]} == {"resourceclaims"}
+    assert {name for rule in rules if "delete" in rule["verbs"] for name in rule["resources"]} == {
+        "intents"
+    }
+    assert {name for rule in rules if "update" in rule["verbs"] for name in rule["resources"]} == {
+        "resourceclaims"
+    }
     for rule in rules:
         if set(rule["verbs"]) & {"create", "patch"} and "pods" in rule["resources"]:
             pytest.fail("a scheduler writes no pods, only their status, binding and eviction")
 
 
 def test_no_kind_we_watch_or_save_carries_secrets() -> None:
-    kept = {kind.plural for kind in (*kinds.WATCHED, *snapshots.KINDS)}
+    kept = {kind.plural for kind in (*registry.WATCHED, *snapshot_format.KINDS)}
     assert not kept & {"secrets", "configmaps", "serviceaccounts"}
 
 
@@ -60,9 +69,16 @@ def test_a_token_is_in_no_failure_and_no_log(status: int) -> None:
     async def main() -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
             assert request.headers["Authorization"] == f"Bearer {TOKEN}"
-            return serving.refusal(status, "Because", "no") if status != 200 else web.Response(body=b"nonsense")
+            return (
+                serving.refusal(status, "Because", "no")
+                if status != 200
+                else web.Response(body=b"nonsense")
+            )
 
-        async with serving.serving(handle) as url, transport.Transport(serving.connection(url, token=TOKEN)) as over:
+        async with (
+            serving.serving(handle) as url,
+            transport.Transport(serving.connection(url, token=TOKEN)) as over,
+        ):
             answer = await over.request("GET", "/api/v1/pods")
             with pytest.raises(failures.ApiFailure) as failure:
                 await _fails(over, answer)
@@ -83,24 +99,32 @@ async def _fails(over: transport.Transport, answer: transport.Answer) -> None:
 
 
 def test_a_kubeconfig_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
-    for text in (KUBECONFIG, KUBECONFIG.replace("username: [", "username: [a]"), f"token: {TOKEN}\n\t{PLANTED}: ["):
+    for text in (
+        KUBECONFIG,
+        KUBECONFIG.replace("username: [", "username: [a]"),
+        f"token: {TOKEN}\n\t{PLANTED}: [",
+    ):
         (tmp_path / "config").write_text(text)
         with pytest.raises(errors.InputError) as refusal:
-            config.load(str(tmp_path / "config"))
+            client_config.load(str(tmp_path / "config"))
         assert TOKEN not in str(refusal.value)
         assert PLANTED not in str(refusal.value)
 
 
 def test_the_configuration_that_is_served_holds_no_field_that_says_it_is_secret() -> None:
-    tree = dict.fromkeys(("token", "bearerToken", "client_secret", "PASSWORD", "tls-private-key", "keyData"), PLANTED)
-    shown = endpoints.without_secrets({"a": [tree, {"b": tree}], **tree, "name": "kept"})
+    tree = dict.fromkeys(
+        ("token", "bearerToken", "client_secret", "PASSWORD", "tls-private-key", "keyData"), PLANTED
+    )
+    shown = http_server.without_secrets({"a": [tree, {"b": tree}], **tree, "name": "kept"})
     assert PLANTED not in str(shown)
     assert shown["name"] == "kept"
-    fields = {field.encode_name for field in msgspec.structs.fields(configuration.SchedulerConfiguration)}
+    fields = {
+        field.encode_name for field in msgspec.structs.fields(configuration.SchedulerConfiguration)
+    }
     assert fields, "what is served is this struct: a secret in it would have to be named as one"
 
 
-def planted_objects() -> dict[kinds.Kind, list[bytes]]:
+def planted_objects() -> dict[registry.Kind, list[bytes]]:
     """Objects with the secret wherever their owners put such things."""
     container: dict[str, Any] = {
         "name": "main",
@@ -115,25 +139,40 @@ def planted_objects() -> dict[kinds.Kind, list[bytes]]:
         "namespace": "team",
         "uid": "uid-a",
         "labels": {"note": PLANTED},
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": f'{{"password":"{PLANTED}"}}'},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": f'{{"password":"{PLANTED}"}}'
+        },
         "managedFields": [{"manager": PLANTED}],
     }
-    spec = {"containers": [container], "imagePullSecrets": [{"name": PLANTED}], "serviceAccountName": PLANTED}
+    spec = {
+        "containers": [container],
+        "imagePullSecrets": [{"name": PLANTED}],
+        "serviceAccountName": PLANTED,
+    }
     spec["volumes"] = [{"name": "v", "secret": {"secretName": PLANTED}}]
-    status = {"message": PLANTED, "conditions": [{"type": "Ready", "status": "False", "message": PLANTED}]}
+    status = {
+        "message": PLANTED,
+        "conditions": [{"type": "Ready", "status": "False", "message": PLANTED}],
+    }
     opaque = {"driver": "gpu.example.com", "parameters": {"license": PLANTED}}
     config_ = {"devices": {"requests": [], "config": [{"opaque": opaque}]}}
     return {
-        kinds.POD: [msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})],
-        kinds.CLAIM: [msgspec.json.encode({"metadata": metadata, "spec": config_})],
-        kinds.NODE: [msgspec.json.encode({"metadata": metadata | {"namespace": ""}, "spec": {"providerID": PLANTED}})],
+        registry.POD: [msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})],
+        registry.CLAIM: [msgspec.json.encode({"metadata": metadata, "spec": config_})],
+        registry.NODE: [
+            msgspec.json.encode(
+                {"metadata": metadata | {"namespace": ""}, "spec": {"providerID": PLANTED}}
+            )
+        ],
     }
 
 
-def saved(directory: Path, documents: dict[kinds.Kind, list[bytes]]) -> str:
+def saved(directory: Path, documents: dict[registry.Kind, list[bytes]]) -> str:
     """Every byte of a redacted snapshot of these objects."""
-    facts = snapshots.Facts(taken_at="2026-01-01T00:00:00Z", cluster=PLANTED)
-    with snapshot.Draft(directory, is_forced=False, redacts=True, say=lambda text: None) as draft:
+    facts = snapshot_format.Facts(taken_at="2026-01-01T00:00:00Z", cluster=PLANTED)
+    with snapshot_files.Draft(
+        directory, is_forced=False, redacts=True, say=lambda text: None
+    ) as draft:
         for kind, found in documents.items():
             for document in found:
                 draft.put(kind, document)
@@ -149,11 +188,13 @@ def test_a_redacted_snapshot_holds_nothing_of_planted_secrets(tmp_path: Path) ->
 
 def test_a_hostile_object_does_not_keep_a_snapshot_from_being_taken(tmp_path: Path) -> None:
     documents = planted_objects()
-    documents[kinds.POD] += [
+    documents[registry.POD] += [
         b'{"metadata":{"name":"deep"},"x":' + hostile.deep(3000) + b"}",
         b'{"metadata":{"name":"../../../../elsewhere/x","namespace":"../.."}}',
         b"[]",
     ]
     saved(tmp_path / "snapshot", documents)
-    assert [one.name for one in tmp_path.iterdir()] == ["snapshot"], "names of objects make no paths"
-    assert len(snapshot.read(tmp_path / "snapshot").manifest.files) > 0
+    assert [one.name for one in tmp_path.iterdir()] == ["snapshot"], (
+        "names of objects make no paths"
+    )
+    assert len(local_snapshot.read(tmp_path / "snapshot").manifest.files) > 0

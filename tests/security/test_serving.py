@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.boot import serving
+from dovetail.boot import http_server
 from tests.boot.test_serving import OUTSIDE, Asker, Warden, served, story
 
 TRAVERSALS = (
@@ -37,7 +37,9 @@ def test_no_path_leads_to_a_file(path: str) -> None:
             said = await ask(path, method=method)
             assert "root:" not in said.text
             assert said.status in (200, 404, 405)
-        assert said.status != 200 or said.text == '{"path": "snapshots/1"}', "where it is written is not the caller's"
+        assert said.status != 200 or said.text == '{"path": "snapshots/1"}', (
+            "where it is written is not the caller's"
+        )
 
     story(tell, snapshot=snapshot)
 
@@ -52,7 +54,9 @@ def test_no_path_leads_to_a_file(path: str) -> None:
     ],
     ids=["query", "path", "header", "headers"],
 )
-def test_requests_larger_than_any_honest_one_are_refused(path: str, options: dict[str, Any]) -> None:
+def test_requests_larger_than_any_honest_one_are_refused(
+    path: str, options: dict[str, Any]
+) -> None:
     async def tell(ask: Asker) -> None:
         assert (await ask(path, **options)).status == 400
         assert (await ask("/healthz")).status == 200
@@ -72,7 +76,9 @@ def test_a_body_is_neither_read_nor_kept() -> None:
     story(tell, snapshot=snapshot)
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/configz", "/debug/consistent", "/debug/snapshot", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/configz", "/debug/consistent", "/debug/snapshot", "/nothing"]
+)
 def test_strangers_beyond_this_machine_hear_nothing_but_health(path: str) -> None:
     warden = Warden()
 
@@ -80,7 +86,12 @@ def test_strangers_beyond_this_machine_hear_nothing_but_health(path: str) -> Non
         return {}
 
     async def tell(ask: Asker) -> None:
-        for headers in ({}, {"Authorization": "Basic cmVhZGVy"}, {"Authorization": "Bearer "}, {"Authorization": "x"}):
+        for headers in (
+            {},
+            {"Authorization": "Basic cmVhZGVy"},
+            {"Authorization": "Bearer "},
+            {"Authorization": "x"},
+        ):
             assert (await ask(path, headers=dict(headers))).status == 401
         assert (await ask(path, token="wrong")).status == 403
         assert (await ask(path, token="x" * 5_000)).status == 403
@@ -100,9 +111,13 @@ def test_a_header_cannot_pretend_to_be_this_machine() -> None:
 
     async def main() -> None:
         async with served(address=OUTSIDE, authorise=yes, snapshot=snapshot) as ask:
-            headers = {"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1", "Host": "localhost"}
+            headers = {
+                "X-Forwarded-For": "127.0.0.1",
+                "Forwarded": "for=127.0.0.1",
+                "Host": "localhost",
+            }
             assert (await ask("/metrics", headers=headers)).status == 401
 
     asyncio.run(main())
-    assert not serving.is_loopback("10.0.0.1")
-    assert not serving.is_loopback("127.0.0.1.example.com")
+    assert not http_server.is_loopback("10.0.0.1")
+    assert not http_server.is_loopback("127.0.0.1.example.com")

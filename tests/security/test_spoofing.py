@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dovetail.loops import carry
-from dovetail.model import kinds, policy
-from dovetail.schedule import extended
-from tests.loops.stage import NAME, Stage, play
+from dovetail.kubetypes import registry
+from dovetail.live.bind import binder
+from dovetail.model import policy
+from dovetail.schedule.node import extended_resources
+from tests.live.live_scheduler import NAME, Stage, play
 from tests.schedule import build
 from tests.schedule.test_extended import GPU, cluster, wanting
 
@@ -33,7 +34,9 @@ def decided(world: Any) -> Any:
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_a_pod_that_labels_itself_as_ours_opens_no_node_that_is_not(field: str) -> None:
-    world = build.world(build.claim("c"), build.pod("p", uses=("c",), metadata={field: CLAIMED}), nodes=2)
+    world = build.world(
+        build.claim("c"), build.pod("p", uses=("c",), metadata={field: CLAIMED}), nodes=2
+    )
     done = decided(world)
     assert done.placements == ()
     assert "belong to another scheduler" in build.summary_of(done, "p")
@@ -50,20 +53,24 @@ def test_labels_of_queues_pools_and_nodes_on_a_pod_change_nothing_about_where_it
 
 
 def test_a_claim_that_labels_itself_gets_no_device_that_is_not_ours() -> None:
-    world = build.world(build.claim("c", metadata={"labels": CLAIMED}), build.pod("p", uses=("c",)), nodes=1)
+    world = build.world(
+        build.claim("c", metadata={"labels": CLAIMED}), build.pod("p", uses=("c",)), nodes=1
+    )
     ours = policy.Policy(ownership=policy.Ownership(device_rules=("ours",)))
     assert build.decided(world, policy=ours).placements == ()
 
 
-@pytest.mark.parametrize("name", ["", "default-scheduler", "Dovetail", "dovetail ", "dovetail\n", "dоvetail"])
+@pytest.mark.parametrize(
+    "name", ["", "default-scheduler", "Dovetail", "dovetail ", "dovetail\n", "dоvetail"]
+)
 def test_a_pod_of_another_scheduler_is_nobodys_whatever_its_name_looks_like(name: str) -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.template("one")
         stage.pod("theirs", templates=("one",))
-        tree = stage.api.tree(kinds.POD, "theirs", namespace="default")
+        tree = stage.api.tree(registry.POD, "theirs", namespace="default")
         tree["spec"]["schedulerName"] = name
-        stage.api.shelf.put(kinds.POD, tree)
+        stage.api.shelf.put(registry.POD, tree)
         stage.pod("ours", templates=("one",))
         async with stage.scheduling():
             await stage.pass_time()
@@ -74,34 +81,48 @@ def test_a_pod_of_another_scheduler_is_nobodys_whatever_its_name_looks_like(name
 
 
 def test_a_pod_that_names_us_gains_no_more_than_any_other_pod_of_ours() -> None:
-    world = build.world(build.pod("p", schedulerName=NAME, tolerations=[{"operator": "Exists"}]), nodes=1)
+    world = build.world(
+        build.pod("p", schedulerName=NAME, tolerations=[{"operator": "Exists"}]), nodes=1
+    )
     assert decided(world).placements == (), "the node carries no label of ours"
 
 
 @pytest.mark.parametrize(
     "owner",
     [
-        {"namespace": "elsewhere"},  # right owner, wrong namespace: an owner reference is anybody's to write
+        {
+            "namespace": "elsewhere"
+        },  # right owner, wrong namespace: an owner reference is anybody's to write
         {"uid": "uid-of-another"},
         {"controller": False},
     ],
 )
-def test_a_claim_is_not_adopted_for_resources_on_the_word_of_its_annotation(owner: dict[str, Any]) -> None:
+def test_a_claim_is_not_adopted_for_resources_on_the_word_of_its_annotation(
+    owner: dict[str, Any],
+) -> None:
     victim = wanting("victim")
-    reference = {"apiVersion": "v1", "kind": "Pod", "name": "victim", "uid": "uid-of-victim", "controller": True}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "victim",
+        "uid": "uid-of-victim",
+        "controller": True,
+    }
     namespace = owner.get("namespace", "default")
     reference |= {key: value for key, value in owner.items() if key != "namespace"}
     planted = build.claim(
         "planted",
-        requests=[{"name": "container-0-request-1", "exactly": {"deviceClassName": "gpu", "count": 1}}],
+        requests=[
+            {"name": "container-0-request-1", "exactly": {"deviceClassName": "gpu", "count": 1}}
+        ],
         metadata={
             "namespace": namespace,
-            "annotations": {extended.ANNOTATION: "true"},
+            "annotations": {extended_resources.ANNOTATION: "true"},
             "ownerReferences": [reference],
         },
     )
     world = cluster(victim, planted)
-    assert extended.made_before(world, victim) == ()
+    assert extended_resources.existing_claims(world, victim) == ()
     (placement,) = build.decided(world).placements
     assert placement.made is not None
     assert placement.made.existing is None, "it gets a claim of its own"
@@ -111,16 +132,21 @@ def test_a_claim_under_the_name_ours_will_have_is_left_alone_and_the_pod_told() 
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.pod("victim", resources={"limits": {"nvidia.com/gpu": "1"}})
-        world = build.put(build.world(), *(one for kind in kinds.WATCHED for one in stage.api.all(kind)))
+        world = build.put(
+            build.world(), *(one for kind in registry.WATCHED for one in stage.api.all(kind))
+        )
         (placement,) = build.decided(world).placements
-        _, name = carry.made_key(placement)
+        _, name = binder.extended_claim_key(placement)
         stage.claim(name)  # a neighbour who knows how names are made was first
         async with stage.scheduling():
             await stage.pass_time()
             (planted,) = stage.claims()
             assert (planted.status.allocation, planted.status.reserved_for) == (None, ())
             assert stage.node_of("victim") == ""
-            assert any("belongs to another pod" in one.message for one in stage.the_pod("victim").status.conditions)
+            assert any(
+                "belongs to another pod" in one.message
+                for one in stage.the_pod("victim").status.conditions
+            )
             stage.pod("other", resources={"limits": {"nvidia.com/gpu": "1"}})
             await stage.pass_time()
             assert stage.node_of("other")
@@ -139,7 +165,9 @@ def test_a_claim_reserved_for_a_pod_that_never_asked_for_it_binds_the_pod_to_not
             await stage.pass_time(5)
             assert stage.node_of("victim") == "n-0"
             held = next(one for one in stage.claims() if one.metadata.name == "planted")
-            assert held.status.allocation is not None, "who wrote it answers for it: it is not ours to take back"
+            assert held.status.allocation is not None, (
+                "who wrote it answers for it: it is not ours to take back"
+            )
             assert stage.devices() == sorted({*stage.devices()})
             assert stage.differences() == ()
 
@@ -148,7 +176,8 @@ def test_a_claim_reserved_for_a_pod_that_never_asked_for_it_binds_the_pod_to_not
 
 def test_a_claim_that_somebody_elses_template_made_is_not_used() -> None:
     stolen = build.claim(
-        "stolen", metadata={"ownerReferences": [{"kind": "Pod", "uid": "uid-of-b", "controller": True}]}
+        "stolen",
+        metadata={"ownerReferences": [{"kind": "Pod", "uid": "uid-of-b", "controller": True}]},
     )
     entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "stolen"}]}
@@ -160,8 +189,12 @@ def test_a_claim_that_somebody_elses_template_made_is_not_used() -> None:
 
 def test_a_class_behind_a_resource_cannot_be_made_by_who_may_only_write_pods_and_claims() -> None:
     """What `nvidia.com/gpu` means is said by DeviceClasses, which are cluster-scoped; labels on claims say nothing."""
-    planted = build.claim("c", metadata={"annotations": {"extendedResourceName": GPU}, "labels": {"gpu": "true"}})
+    planted = build.claim(
+        "c", metadata={"annotations": {"extendedResourceName": GPU}, "labels": {"gpu": "true"}}
+    )
     world = build.world(
-        planted, build.pod("p", containers=[{"name": "m", "resources": {"limits": {GPU: "1"}}}]), nodes=1
+        planted,
+        build.pod("p", containers=[{"name": "m", "resources": {"limits": {GPU: "1"}}}]),
+        nodes=1,
     )
     assert build.decided(world).placements == ()

@@ -50,7 +50,11 @@ def test_a_package_without_a_hash_or_a_version_is_noticed() -> None:
 
 
 def test_installations_from_the_locks_demand_the_hashes() -> None:
-    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line and ".lock" in line]
+    lines = [
+        line
+        for line in (ROOT / "Makefile").read_text().splitlines()
+        if "pip install" in line and ".lock" in line
+    ]
     assert lines
     assert all("--require-hashes" in line for line in lines)
 
@@ -65,15 +69,22 @@ def test_every_go_tool_pins_its_modules_by_sum() -> None:
 
 
 def test_the_bill_of_materials_names_every_package_of_the_runtime_lock() -> None:
-    done = subprocess.run([sys.executable, "tools/sbom.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "tools/sbom.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     made = json.loads(done.stdout)
     assert (made["bomFormat"], made["specVersion"], made["version"]) == ("CycloneDX", "1.5", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", made["serialNumber"])
     locked = sbom.packages((ROOT / "requirements" / "run.lock").read_text(encoding="utf-8"))
-    assert [(one["name"], one["version"]) for one in made["components"]] == [(one.name, one.version) for one in locked]
+    assert [(one["name"], one["version"]) for one in made["components"]] == [
+        (one.name, one.version) for one in locked
+    ]
     refs = [one["bom-ref"] for one in made["components"]]
     assert len(set(refs)) == len(refs)
-    assert made["dependencies"][0] == {"ref": made["metadata"]["component"]["bom-ref"], "dependsOn": refs}
+    assert made["dependencies"][0] == {
+        "ref": made["metadata"]["component"]["bom-ref"],
+        "dependsOn": refs,
+    }
     for one in made["components"]:
         assert one["purl"].startswith("pkg:pypi/")
         assert all(re.fullmatch(r"[0-9a-f]{64}", entry["content"]) for entry in one["hashes"])
@@ -97,7 +108,10 @@ RANGES = [
     (events(("introduced", "6.0.2")), True),
     (events(("introduced", "6.0.2.post1")), False),
     (events(("introduced", "6.0.10")), False),  # numbers, not letters
-    (events(("introduced", "0"), ("fixed", "6.0.2rc1")), False),  # a candidate comes before its release
+    (
+        events(("introduced", "0"), ("fixed", "6.0.2rc1")),
+        False,
+    ),  # a candidate comes before its release
     (events(("introduced", "0"), ("fixed", "6.0.2.post1")), True),
     (events(("introduced", "6.1"), ("fixed", "6.2"), ("introduced", "0"), ("fixed", "5.4")), False),
     (events(("introduced", "0"), ("fixed", "5.4"), ("introduced", "6.0"), ("fixed", "6.1")), True),
@@ -139,7 +153,9 @@ def test_a_hit_says_what_and_where_it_is_fixed_and_names_are_compared_as_indexes
     assert str(hit) == "py_yaml 6.0.2: MADE-UP-1, CVE-0000-1: bad things (fixed in 6.0.10, 7.1)"
 
 
-def test_the_program_tells_hits_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_tells_hits_by_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lock = tmp_path / "a.lock"
     lock.write_text(f"pyyaml==6.0.2 \\\n    --hash=sha256:{'0' * 64}\n")
     folder = tmp_path / "advisories"
@@ -170,8 +186,14 @@ def test_a_range_nobody_can_read_is_an_error() -> None:
 
 
 def test_run_as_a_program_it_reads_the_locks_of_the_checkout(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(advisory("msgspec", ranges=events(("introduced", "0")))))
+    (tmp_path / "a.json").write_text(
+        json.dumps(advisory("msgspec", ranges=events(("introduced", "0"))))
+    )
     done = subprocess.run(
-        [sys.executable, "tools/advisories.py", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "tools/advisories.py", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout.startswith("msgspec ")) == (1, True), done.stderr

@@ -26,7 +26,9 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 def raw_signs(text: str) -> list[str]:
     """What of a text would steer a terminal, apart from line breaks, tabs and our own colours."""
-    return sorted({ascii(sign) for sign in SGR.sub("", text) if not sign.isprintable() and sign not in "\n\t"})
+    return sorted(
+        {ascii(sign) for sign in SGR.sub("", text) if not sign.isprintable() and sign not in "\n\t"}
+    )
 
 
 def harmless(done: running.Run) -> None:
@@ -87,7 +89,14 @@ def harmless(done: running.Run) -> None:
         ("install", "--dry-run", "-f", ARGUMENT),
         ("install", "--dry-run", "--set", ARGUMENT),
         ("install", "--dry-run", "--set", f"image.repository={ARGUMENT}"),
-        ("install", "--dry-run", "--set", "image.repository=a", "--set", f"podAnnotations.a={json.dumps(ARGUMENT)}"),
+        (
+            "install",
+            "--dry-run",
+            "--set",
+            "image.repository=a",
+            "--set",
+            f"podAnnotations.a={json.dumps(ARGUMENT)}",
+        ),
         ("install", "--dry-run", "--set", "image.repository=a", "--name", ARGUMENT),
         ("install", "--dry-run", "--set", "image.repository=a", "--namespace", ARGUMENT),
         ("upgrade", "--context", ARGUMENT),
@@ -127,7 +136,10 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "label name", pod | {"metadata": {"name": "a", "labels": {EVIL: "a"}}}
     yield "name", pod | {"metadata": {"name": EVIL}}
     yield "namespace", pod | {"metadata": {"name": "a", "namespace": EVIL}}
-    yield "annotation", pod | {"metadata": {"name": "a", "annotations": {"dovetail.dev/max-runtime": EVIL}}}
+    yield (
+        "annotation",
+        pod | {"metadata": {"name": "a", "annotations": {"dovetail.dev/max-runtime": EVIL}}},
+    )
     yield "kind", pod | {"kind": EVIL}
     yield "version", pod | {"apiVersion": EVIL}
     yield "field", pod | {EVIL: 1}
@@ -147,14 +159,27 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(
     "command",
-    [("apply", "-f"), ("migrate", "kueue", "-f"), ("migrate", "kai", "-f"), ("cel", "eval", "true", "-f")],
+    [
+        ("apply", "-f"),
+        ("migrate", "kueue", "-f"),
+        ("migrate", "kai", "-f"),
+        ("cel", "eval", "true", "-f"),
+    ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("tree", [tree for _, tree in documents()], ids=[name for name, _ in documents()])
-def test_a_manifest_is_quoted_without_its_power(tmp_path: Path, command: tuple[str, ...], tree: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "tree", [tree for _, tree in documents()], ids=[name for name, _ in documents()]
+)
+def test_a_manifest_is_quoted_without_its_power(
+    tmp_path: Path, command: tuple[str, ...], tree: dict[str, Any]
+) -> None:
     state = tmp_path / "state"
     running.inside(state, "up", "--empty")
-    for content in (json.dumps(tree), json.dumps(tree, ensure_ascii=False), yaml.safe_dump(tree, allow_unicode=True)):
+    for content in (
+        json.dumps(tree),
+        json.dumps(tree, ensure_ascii=False),
+        yaml.safe_dump(tree, allow_unicode=True),
+    ):
         file = tmp_path / "given.yaml"
         file.write_text(content, encoding="utf-8")
         harmless(running.inside(state, *command, str(file)))
@@ -166,7 +191,12 @@ def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(tmp_path: Path) -> N
     file = tmp_path / "given.yaml"
     for content in (EVIL, f"a: {EVIL}", f"&{EVIL} a: *{EVIL}", f"!{EVIL} a", f"a: b: {EVIL}"):
         file.write_text(content, encoding="utf-8")
-        for command in (("apply", "-f"), ("up", "--fleet"), ("scheduler", "--config"), ("when", "--kubeconfig")):
+        for command in (
+            ("apply", "-f"),
+            ("up", "--fleet"),
+            ("scheduler", "--config"),
+            ("when", "--kubeconfig"),
+        ):
             done = running.inside(tmp_path / "state", *command, str(file))
             harmless(done)
             assert done.code == 1
@@ -178,7 +208,19 @@ def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(tmp_path: Path) -> N
         {"name": EVIL, "pools": []},
         {"name": "x", EVIL: 1, "pools": []},
         {"name": "x", "driverVersion": EVIL, "pools": []},
-        {"name": "x", "pools": [{"name": EVIL, "count": 1, "gpu": EVIL, "rack": EVIL, "clique": EVIL, "memory": EVIL}]},
+        {
+            "name": "x",
+            "pools": [
+                {
+                    "name": EVIL,
+                    "count": 1,
+                    "gpu": EVIL,
+                    "rack": EVIL,
+                    "clique": EVIL,
+                    "memory": EVIL,
+                }
+            ],
+        },
         {"name": "x", "pools": [{"name": "a", "count": 1, "gpu": "L4", "labels": {EVIL: EVIL}}]},
         {"name": "x", "pools": [{"name": "a", "count": 1, "gpu": "L4", "machine": EVIL}]},
     ],
@@ -201,12 +243,16 @@ def test_a_fleet_is_quoted_without_its_power(tmp_path: Path, fleet: dict[str, An
         {"apiVersion": EVIL},
     ],
 )
-def test_a_configuration_is_quoted_without_its_power(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_configuration_is_quoted_without_its_power(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     tree = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "SchedulerConfiguration"} | change
     file, kubeconfig = tmp_path / "config.json", tmp_path / "kubeconfig"
     file.write_text(json.dumps(tree), encoding="utf-8")
     kubeconfig.write_text("{}", encoding="utf-8")
-    done = running.inside(tmp_path, "scheduler", "--config", str(file), "--kubeconfig", str(kubeconfig))
+    done = running.inside(
+        tmp_path, "scheduler", "--config", str(file), "--kubeconfig", str(kubeconfig)
+    )
     harmless(done)
     assert done.code == 1
 
@@ -221,7 +267,9 @@ def kubeconfig_of(user: dict[str, Any], **cluster: Any) -> dict[str, Any]:
     }
 
 
-def test_a_kubeconfig_and_what_its_plugin_says_are_quoted_without_their_power(tmp_path: Path) -> None:
+def test_a_kubeconfig_and_what_its_plugin_says_are_quoted_without_their_power(
+    tmp_path: Path,
+) -> None:
     plugin = tmp_path / "plugin"
     plugin.write_bytes(b"#!/bin/sh\nprintf '%s' '" + EVIL.encode() + b"' >&2\nexit 3\n")
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
@@ -284,14 +332,22 @@ def test_what_is_stored_is_shown_without_its_power(tmp_path: Path, form: str) ->
     state = poisoned(tmp_path)
     stored = json.loads((state / "cluster.json").read_bytes())
     names = {entry["name"] for entry in stored["objects"]}
-    for resource in get.LISTINGS:
-        arguments = ("get", resource, "-o", form, *(("-A",) if resource in get.NAMESPACED else ()))
+    for resource in get.TABLES:
+        arguments = (
+            "get",
+            resource,
+            "-o",
+            form,
+            *(("-A",) if get.TABLES[resource].is_namespaced else ()),
+        )
         done = running.inside(state, *arguments)
         harmless(done)
         assert done.code == 0, done.err
         if form in ("json", "yaml"):
-            read = json.loads(done.out) if form == "json" else yaml.safe_load(done.out)
-            metadata = [one["metadata"] for one in read["items"] if "metadata" in one]  # pools have none
+            read = json.loads(done.out) if form == "json" else running.yaml_tree(done.out)
+            metadata = [
+                one["metadata"] for one in read["items"] if "metadata" in one
+            ]  # pools have none
             assert {one["name"] for one in metadata} <= names
             assert all(one["labels"][EVIL] == EVIL for one in metadata)
     harmless(running.inside(state, "up"))
@@ -308,8 +364,16 @@ def test_what_is_stored_is_shown_without_its_power(tmp_path: Path, form: str) ->
 def test_lines_of_json_keep_their_meaning(tmp_path: Path) -> None:
     """Worlds, scenarios and cases come back under the names they were given."""
     lines = {
-        ("allocate", "--worlds"): {"id": EVIL, "nodes": [{"metadata": {"name": EVIL}}], "claims": []},
-        ("decide", "--scenarios"): {"id": EVIL, "run": {"mode": "single"}, "nodes": [{"name": "n"}]},
+        ("allocate", "--worlds"): {
+            "id": EVIL,
+            "nodes": [{"metadata": {"name": EVIL}}],
+            "claims": [],
+        },
+        ("decide", "--scenarios"): {
+            "id": EVIL,
+            "run": {"mode": "single"},
+            "nodes": [{"name": "n"}],
+        },
         ("cel", "eval", "--cases"): {"id": EVIL, "expression": "true", "device": {"driver": EVIL}},
     }
     file = tmp_path / "lines"
@@ -339,14 +403,16 @@ def test_the_live_picture_shows_names_without_their_power(tmp_path: Path) -> Non
 
     import rich.console
 
-    from dovetail.cli import live
-    from dovetail.sim import store
+    from dovetail.cli import live_picture
+    from dovetail.sim.local import state_store
 
-    cluster = store.Store(poisoned(tmp_path)).load()
+    cluster = state_store.Store(poisoned(tmp_path)).load()
     assert cluster is not None
     drawn = io.StringIO()
-    console = rich.console.Console(file=drawn, width=4_000, force_terminal=True, color_system="standard")
-    console.print(live.drawing(cluster, note=EVIL))
+    console = rich.console.Console(
+        file=drawn, width=4_000, force_terminal=True, color_system="standard"
+    )
+    console.print(live_picture.drawing(cluster, note=EVIL))
     assert raw_signs(drawn.getvalue()) == []
     assert "pwned" in drawn.getvalue()
 
@@ -363,18 +429,26 @@ def test_only_one_module_of_the_command_line_writes() -> None:
             match node:
                 case ast.Call(func=ast.Name(id="print")):
                     writing.add(file.name)
-                case ast.Attribute(value=ast.Name(id="click"), attr="echo" | "secho" | "echo_via_pager"):
+                case ast.Attribute(
+                    value=ast.Name(id="click"), attr="echo" | "secho" | "echo_via_pager"
+                ):
                     writing.add(file.name)
-                case ast.Attribute(value=ast.Attribute(value=ast.Name(id="sys")), attr="write" | "buffer"):
+                case ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id="sys")), attr="write" | "buffer"
+                ):
                     writing.add(file.name)
     assert writing == set()
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", r"\xe9\u4e00"), ("utf-8", "é\u4e00")])
-def test_signs_an_encoding_lacks_are_written_as_escapes(tmp_path: Path, encoding: str, shown: str) -> None:
+def test_signs_an_encoding_lacks_are_written_as_escapes(
+    tmp_path: Path, encoding: str, shown: str
+) -> None:
     file = tmp_path / "scenarios"
     file.write_text(json.dumps({"id": "é\u4e00", "run": {"mode": "single"}}), encoding="utf-8")
-    done = running.outside(tmp_path, "decide", "--scenarios", str(file), PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    done = running.outside(
+        tmp_path, "decide", "--scenarios", str(file), PYTHONIOENCODING=encoding, PYTHONUTF8="0"
+    )
     assert (done.code, done.err) == (0, "")
     assert done.lines[1].endswith(shown)
 

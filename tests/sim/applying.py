@@ -5,20 +5,19 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dovetail.boot import local
-from dovetail.sim import cluster as clusters
-from dovetail.sim import control
+from dovetail import timestamps
+from dovetail.sim.local import local_cluster, state_dir
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def applied(cluster: clusters.Cluster, *trees: dict[str, Any]) -> clusters.Cluster:
+def applied(cluster: local_cluster.Cluster, *trees: dict[str, Any]) -> local_cluster.Cluster:
     """The cluster with these objects in it."""
-    outcome = clusters.apply(
+    outcome = local_cluster.apply(
         cluster,
-        [clusters.Given(tree) for tree in trees],
-        now=control.timestamp(NOW),
-        check_selector=local.check_selector,
+        [local_cluster.Given(tree) for tree in trees],
+        now=timestamps.to_text(NOW),
+        check_selector=state_dir.check_selector,
     )
-    assert isinstance(outcome, clusters.Applied), outcome
+    assert isinstance(outcome, local_cluster.Applied), outcome
     return outcome.cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dovetail.sim.clock import BEGINNING, VirtualClock
+from dovetail.sim.virtual_clock import BEGINNING, VirtualClock
 
 
 def test_time_passes_only_when_told() -> None:
@@ -29,7 +29,10 @@ def test_sleepers_wake_in_order_each_at_its_own_time() -> None:
             await clock.sleep(seconds)
             woken.append((name, clock.monotonic()))
 
-        tasks = [asyncio.create_task(sleeper(name, at)) for name, at in (("c", 3), ("a", 1), ("b", 1), ("d", 9))]
+        tasks = [
+            asyncio.create_task(sleeper(name, at))
+            for name, at in (("c", 3), ("a", 1), ("b", 1), ("d", 9))
+        ]
         await clock.advance(3)
         assert woken == [("a", 1), ("b", 1), ("c", 3)]
         assert clock.sleeping == 1

@@ -7,38 +7,43 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model.validation import fields
-from dovetail.sim import cluster as clusters
-from dovetail.sim import merge
+from dovetail.kubetypes import field_errors
+from dovetail.sim.local import local_cluster
+from dovetail.sim.server import merge
 
 NOON = "2026-03-01T12:00:00Z"
 LATER = "2026-03-01T13:00:00Z"
-EMPTY = clusters.Cluster("test")
+EMPTY = local_cluster.Cluster("test")
 
 
-def no_objection(expression: str) -> fields.ExpressionFault | None:
-    return fields.ExpressionFault("does not compile") if expression == "broken" else None
+def no_objection(expression: str) -> field_errors.ExpressionFault | None:
+    return field_errors.ExpressionFault("does not compile") if expression == "broken" else None
 
 
 def put(
-    cluster: clusters.Cluster, *trees: dict[str, Any], now: str = NOON, namespace: str = "default"
-) -> clusters.Applied | clusters.Refused:
-    given = [clusters.Given(tree, f"file:{index}") for index, tree in enumerate(trees)]
-    return clusters.apply(cluster, given, now=now, check_selector=no_objection, namespace=namespace)
+    cluster: local_cluster.Cluster,
+    *trees: dict[str, Any],
+    now: str = NOON,
+    namespace: str = "default",
+) -> local_cluster.Applied | local_cluster.Refused:
+    given = [local_cluster.Given(tree, f"file:{index}") for index, tree in enumerate(trees)]
+    return local_cluster.apply(
+        cluster, given, now=now, check_selector=no_objection, namespace=namespace
+    )
 
 
-def taken(outcome: clusters.Applied | clusters.Refused) -> clusters.Cluster:
-    assert isinstance(outcome, clusters.Applied), outcome
+def taken(outcome: local_cluster.Applied | local_cluster.Refused) -> local_cluster.Cluster:
+    assert isinstance(outcome, local_cluster.Applied), outcome
     return outcome.cluster
 
 
-def outcomes(outcome: clusters.Applied | clusters.Refused) -> list[str]:
-    assert isinstance(outcome, clusters.Applied), outcome
+def outcomes(outcome: local_cluster.Applied | local_cluster.Refused) -> list[str]:
+    assert isinstance(outcome, local_cluster.Applied), outcome
     return [change.outcome for change in outcome.changes]
 
 
-def refusals(outcome: clusters.Applied | clusters.Refused) -> list[tuple[str, str]]:
-    assert isinstance(outcome, clusters.Refused), outcome
+def refusals(outcome: local_cluster.Applied | local_cluster.Refused) -> list[tuple[str, str]]:
+    assert isinstance(outcome, local_cluster.Refused), outcome
     return [(problem.subject, problem.field) for problem in outcome.problems]
 
 
@@ -65,8 +70,10 @@ def device_class(name: str, *expressions: str) -> dict[str, Any]:
     }
 
 
-def tree_of(cluster: clusters.Cluster, kind: str, name: str, *, space: str = "default") -> dict[str, Any]:
-    found = clusters.get(cluster, clusters.Key(kind, space, name))
+def tree_of(
+    cluster: local_cluster.Cluster, kind: str, name: str, *, space: str = "default"
+) -> dict[str, Any]:
+    found = local_cluster.get(cluster, local_cluster.Key(kind, space, name))
     assert found is not None
     return found.tree
 
@@ -120,12 +127,14 @@ def test_a_changed_spec_counts_a_generation() -> None:
 
 def test_the_spec_of_a_claim_cannot_change() -> None:
     once = taken(put(READY, claim("a")))
-    assert refusals(put(once, claim("a", device_class="mig.nvidia.com"))) == [("ResourceClaim default/a", "spec")]
+    assert refusals(put(once, claim("a", device_class="mig.nvidia.com"))) == [
+        ("ResourceClaim default/a", "spec")
+    ]
 
 
 def test_a_recreated_object_is_another_one() -> None:
     once = taken(put(READY, claim("a")))
-    gone = clusters.delete(once, clusters.Key("ResourceClaim", "default", "a"))
+    gone = local_cluster.delete(once, local_cluster.Key("ResourceClaim", "default", "a"))
     assert gone is not None
     again = taken(put(gone, claim("a")))
     old, new = (tree_of(one, "ResourceClaim", "a")["metadata"]["uid"] for one in (once, again))
@@ -133,7 +142,7 @@ def test_a_recreated_object_is_another_one() -> None:
 
 
 def test_deleting_what_is_not_there_says_so() -> None:
-    assert clusters.delete(READY, clusters.Key("Pod", "default", "nope")) is None
+    assert local_cluster.delete(READY, local_cluster.Key("Pod", "default", "nope")) is None
 
 
 def test_one_bad_object_keeps_all_others_out_and_every_problem_is_named() -> None:
@@ -149,7 +158,7 @@ def test_one_bad_object_keeps_all_others_out_and_every_problem_is_named() -> Non
         ("DeviceClass odd", "spec.selectors[0].cel.expression"),
         ("Node UPPER", "metadata.name"),
     ]
-    assert isinstance(outcome, clusters.Refused)
+    assert isinstance(outcome, local_cluster.Refused)
     assert str(outcome.problems[0]).startswith("file:1: ResourceClaim default/bad: spec.devices")
 
 
@@ -161,7 +170,7 @@ def test_a_namespace_must_exist_or_come_along() -> None:
 
 def test_objects_without_a_namespace_go_where_the_caller_says() -> None:
     outcome = put(READY, namespace("train"), claim("a"), namespace="train")
-    assert clusters.get(taken(outcome), clusters.Key("ResourceClaim", "train", "a"))
+    assert local_cluster.get(taken(outcome), local_cluster.Key("ResourceClaim", "train", "a"))
 
 
 def test_admin_access_needs_the_label_of_the_namespace() -> None:
@@ -172,12 +181,14 @@ def test_admin_access_needs_the_label_of_the_namespace() -> None:
     labelled = namespace("ops", **{"resource.kubernetes.io/admin-access": "true"})
     outcome = put(READY, wanted, labelled)  # the order in a file does not matter
     assert outcomes(outcome) == ["created", "created"]
-    assert isinstance(outcome, clusters.Applied)
+    assert isinstance(outcome, local_cluster.Applied)
     assert [change.key.kind for change in outcome.changes] == ["ResourceClaim", "Namespace"]
 
 
 def test_the_same_object_twice_is_refused() -> None:
-    assert refusals(put(READY, claim("a"), claim("a"))) == [("ResourceClaim default/a", "metadata.name")]
+    assert refusals(put(READY, claim("a"), claim("a"))) == [
+        ("ResourceClaim default/a", "metadata.name")
+    ]
 
 
 def test_an_object_needs_a_name_of_its_own() -> None:
@@ -208,12 +219,20 @@ def test_kinds_nobody_reads_are_kept_whole() -> None:
     }
     cluster = taken(put(READY, deployment))
     assert tree_of(cluster, "Deployment", "web")["spec"] == deployment["spec"]
-    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}
-    assert clusters.get(taken(put(cluster, storage)), clusters.Key("StorageClass", "", "fast"))
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+    }
+    assert local_cluster.get(
+        taken(put(cluster, storage)), local_cluster.Key("StorageClass", "", "fast")
+    )
 
 
 def test_a_manifest_cannot_write_a_claims_status_nor_wipe_it() -> None:
-    written = claim("a") | {"status": {"reservedFor": [{"resource": "pods", "name": "x", "uid": "u"}]}}
+    written = claim("a") | {
+        "status": {"reservedFor": [{"resource": "pods", "name": "x", "uid": "u"}]}
+    }
     cluster = taken(put(READY, written))
     assert not tree_of(cluster, "ResourceClaim", "a").get("status")
     held = with_status(cluster, {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]})
@@ -221,19 +240,26 @@ def test_a_manifest_cannot_write_a_claims_status_nor_wipe_it() -> None:
     assert tree_of(after, "ResourceClaim", "a")["status"]["reservedFor"][0]["name"] == "p"
 
 
-def with_status(cluster: clusters.Cluster, status: dict[str, Any]) -> clusters.Cluster:
+def with_status(cluster: local_cluster.Cluster, status: dict[str, Any]) -> local_cluster.Cluster:
     """The cluster after somebody else, such as a scheduler, wrote claim a's status."""
-    key = clusters.Key("ResourceClaim", "default", "a")
+    key = local_cluster.Key("ResourceClaim", "default", "a")
     tree = tree_of(cluster, "ResourceClaim", "a") | {"status": status}
-    record = msgspec.structs.replace(cluster.records[key], document=msgspec.Raw(msgspec.json.encode(tree)))
+    record = msgspec.structs.replace(
+        cluster.records[key], document=msgspec.Raw(msgspec.json.encode(tree))
+    )
     return msgspec.structs.replace(cluster, records=cluster.records | {key: record})
 
 
 def test_listing_goes_by_namespace_and_name() -> None:
     cluster = taken(put(READY, namespace("b"), claim("z"), claim("a"), claim("m", namespace="b")))
-    everywhere = [one.struct.metadata.name for one in clusters.listed(cluster, "ResourceClaim")]
+    everywhere = [
+        one.struct.metadata.name for one in local_cluster.listed(cluster, "ResourceClaim")
+    ]
     assert everywhere == ["m", "a", "z"]
-    here = [one.struct.metadata.name for one in clusters.listed(cluster, "ResourceClaim", namespace="default")]
+    here = [
+        one.struct.metadata.name
+        for one in local_cluster.listed(cluster, "ResourceClaim", namespace="default")
+    ]
     assert here == ["a", "z"]
 
 
@@ -246,7 +272,12 @@ def test_listing_goes_by_namespace_and_name() -> None:
         ({"a": 1, "b": 2}, {}, {"a": 3}, {"a": 3, "b": 2}),  # others' fields stay
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1}, {"a": 1}),  # ours, no longer said, goes
         ({"x": {"a": 1, "c": 9}}, {"x": {"a": 1}}, {"x": {"b": 2}}, {"x": {"b": 2, "c": 9}}),
-        ({"l": [1, 2]}, {"l": [1]}, {"l": [1]}, {"l": [1, 2]}),  # an unchanged list keeps what was filled in
+        (
+            {"l": [1, 2]},
+            {"l": [1]},
+            {"l": [1]},
+            {"l": [1, 2]},
+        ),  # an unchanged list keeps what was filled in
         ({"l": [1, 2]}, {"l": [1]}, {"l": [3]}, {"l": [3]}),
         ({"l": [1]}, {}, {"l": {"a": 1}}, {"l": {"a": 1}}),
         ({}, {"gone": 1}, {}, {}),

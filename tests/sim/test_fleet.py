@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail import errors
-from dovetail.model import gpus, objects
-from dovetail.model.validation import admission, fields
-from dovetail.sim import fleet, inventory, publish
+from dovetail import errors, gpus
+from dovetail.admission import admit
+from dovetail.kubetypes import codec, field_errors
+from dovetail.sim.fleet import device_publisher, fleet_objects, fleet_spec
 from tests.support import oracle
 
 PCI = "resource.kubernetes.io/pciBusID"
@@ -29,7 +29,7 @@ pools:
 
 
 def made(text: str = SMALL) -> list[dict[str, Any]]:
-    return inventory.objects_of(fleet.read(text, file="fleet.yaml"))
+    return fleet_objects.objects_of(fleet_spec.read(text, file="fleet.yaml"))
 
 
 def of_kind(trees: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -37,7 +37,9 @@ def of_kind(trees: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 def slices_of(trees: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
-    return [tree["spec"] for tree in of_kind(trees, "ResourceSlice") if tree["spec"]["nodeName"] == node]
+    return [
+        tree["spec"] for tree in of_kind(trees, "ResourceSlice") if tree["spec"]["nodeName"] == node
+    ]
 
 
 def devices_of(trees: list[dict[str, Any]], node: str) -> list[dict[str, Any]]:
@@ -49,7 +51,7 @@ def amount(tree: dict[str, Any]) -> str:
 
 
 def test_the_sample_has_dgx_a100_with_mig_and_one_nvl72_rack() -> None:
-    trees = inventory.objects_of(fleet.sample())
+    trees = fleet_objects.objects_of(fleet_spec.sample())
     labels = [node["metadata"]["labels"] for node in of_kind(trees, "Node")]
     assert Counter(label["nvidia.com/gpu.product"] for label in labels) == {
         "NVIDIA-H100-80GB-HBM3": 4,
@@ -59,19 +61,26 @@ def test_the_sample_has_dgx_a100_with_mig_and_one_nvl72_rack() -> None:
     cliques = Counter(label.get("nvidia.com/gpu.clique") for label in labels)
     assert sorted(cliques.values()) == [8, 18]
     assert len(devices_of(trees, "h100-0")) == 8
-    assert {device["attributes"]["type"]["string"] for device in devices_of(trees, "a100-0")} == {"mig"}
-    assert [d["name"] for d in devices_of(trees, "gb200-07")][:4] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    assert {device["attributes"]["type"]["string"] for device in devices_of(trees, "a100-0")} == {
+        "mig"
+    }
+    assert [d["name"] for d in devices_of(trees, "gb200-07")][:4] == [
+        "gpu-0",
+        "gpu-1",
+        "gpu-2",
+        "gpu-3",
+    ]
 
 
 @pytest.mark.parametrize("text", [SMALL, ""])
 def test_two_runs_make_the_same_objects_and_another_fleet_other_ids(text: str) -> None:
-    described = fleet.read(text, file="f") if text else fleet.sample()
-    assert inventory.objects_of(described) == inventory.objects_of(described)
+    described = fleet_spec.read(text, file="f") if text else fleet_spec.sample()
+    assert fleet_objects.objects_of(described) == fleet_objects.objects_of(described)
     renamed = msgspec.structs.replace(described, name="another")
     ours, theirs = (
         {
             device["attributes"]["uuid"]["string"]
-            for tree in of_kind(inventory.objects_of(one), "ResourceSlice")
+            for tree in of_kind(fleet_objects.objects_of(one), "ResourceSlice")
             for device in tree["spec"].get("devices", [])
             if "uuid" in device["attributes"]
         }
@@ -83,7 +92,7 @@ def test_two_runs_make_the_same_objects_and_another_fleet_other_ids(text: str) -
 
 @pytest.mark.parametrize("text", [SMALL, ""])
 def test_every_gpu_has_its_own_uuid_and_address(text: str) -> None:
-    trees = made(text) if text else inventory.objects_of(fleet.sample())
+    trees = made(text) if text else fleet_objects.objects_of(fleet_spec.sample())
     uuids: Counter[str] = Counter()
     for node in of_kind(trees, "Node"):
         name = node["metadata"]["name"]
@@ -153,7 +162,9 @@ def test_ampere_offers_partitions_only_and_more_than_eight_gpus_need_two_counter
     specs = slices_of(made(), "a-0")
     assert [len(spec.get("sharedCounters", [])) for spec in specs][:3] == [8, 2, 0]
     assert len(specs) == 12
-    assert {device["attributes"]["type"]["string"] for device in devices_of(made(), "a-0")} == {"mig"}
+    assert {device["attributes"]["type"]["string"] for device in devices_of(made(), "a-0")} == {
+        "mig"
+    }
     assert len(specs[2]["devices"]) == 13
 
 
@@ -167,7 +178,9 @@ def test_partitions_carry_parent_and_profile_but_no_uuid_and_names_parse_back() 
     }
     seen = set()
     for device in devices_of(made(), "h-0"):
-        if device["attributes"]["type"]["string"] != "mig" or not device["name"].startswith("gpu-1-"):
+        if device["attributes"]["type"]["string"] != "mig" or not device["name"].startswith(
+            "gpu-1-"
+        ):
             continue
         assert "uuid" not in device["attributes"]
         parts = MIG_NAME.fullmatch(device["name"])
@@ -180,7 +193,9 @@ def test_partitions_carry_parent_and_profile_but_no_uuid_and_names_parse_back() 
 
 def test_superchips_are_arm_have_address_translation_and_a_clique_per_rack() -> None:
     trees = made()
-    nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in of_kind(trees, "Node")}
+    nodes = {
+        node["metadata"]["name"]: node["metadata"]["labels"] for node in of_kind(trees, "Node")
+    }
     grace = [nodes[f"g-{index}"] for index in range(4)]
     assert {labels["kubernetes.io/arch"] for labels in grace} == {"arm64"}
     assert [labels["dovetail.dev/rack"] for labels in grace] == ["row-0", "row-0", "row-1", "row-1"]
@@ -198,17 +213,19 @@ def test_a_driver_version_loses_leading_zeros_as_a_semantic_version() -> None:
     attributes = devices_of(trees, "l-0")[0]["attributes"]
     assert attributes["driverVersion"] == {"version": "580.95.5"}
     assert attributes["cudaDriverVersion"] == {"version": "12.8.0"}
-    labels = next(n for n in of_kind(trees, "Node") if n["metadata"]["name"] == "l-0")["metadata"]["labels"]
+    labels = next(n for n in of_kind(trees, "Node") if n["metadata"]["name"] == "l-0")["metadata"][
+        "labels"
+    ]
     assert labels["nvidia.com/cuda.driver-version.full"] == "580.95.05"
     assert labels["nvidia.com/cuda.runtime-version.minor"] == "8"
 
 
 @pytest.mark.parametrize("text", [SMALL, ""])
 def test_every_object_passes_our_own_rules(text: str) -> None:
-    terms = fields.Terms(check_selector=lambda expression: None, now="2026-01-02T03:04:05Z")
-    trees = made(text) if text else inventory.objects_of(fleet.sample())
+    terms = field_errors.Terms(check_selector=lambda expression: None, now="2026-01-02T03:04:05Z")
+    trees = made(text) if text else fleet_objects.objects_of(fleet_spec.sample())
     for tree in trees:
-        verdict = admission.create(objects.decode(tree).struct, terms)
+        verdict = admit.create(codec.decode(tree).struct, terms)
         assert (tree["metadata"]["name"], verdict.problems) == (tree["metadata"]["name"], ())
 
 
@@ -216,7 +233,7 @@ def test_every_object_passes_our_own_rules(text: str) -> None:
 def test_every_published_object_passes_upstream_validation() -> None:
     trees = [
         tree
-        for tree in [*made(), *inventory.objects_of(fleet.sample())]
+        for tree in [*made(), *fleet_objects.objects_of(fleet_spec.sample())]
         if tree["kind"] in ("ResourceSlice", "DeviceClass")
     ]
     answers = oracle.session().ask_many({"op": "validate", "object": tree} for tree in trees)
@@ -229,7 +246,7 @@ def test_every_published_object_passes_upstream_validation() -> None:
 
 
 def test_device_classes_are_those_of_the_chart() -> None:
-    classes = {tree["metadata"]["name"]: tree["spec"] for tree in publish.device_classes()}
+    classes = {tree["metadata"]["name"]: tree["spec"] for tree in device_publisher.device_classes()}
     assert set(classes) == {
         "gpu.nvidia.com",
         "mig.nvidia.com",
@@ -237,7 +254,9 @@ def test_device_classes_are_those_of_the_chart() -> None:
         "compute-domain-daemon.nvidia.com",
         "compute-domain-default-channel.nvidia.com",
     }
-    assert [name for name, spec in classes.items() if "extendedResourceName" in spec] == ["gpu.nvidia.com"]
+    assert [name for name, spec in classes.items() if "extendedResourceName" in spec] == [
+        "gpu.nvidia.com"
+    ]
 
 
 # Refusals ---------------------------------------------------------------------------------------------------
@@ -248,17 +267,35 @@ def test_device_classes_are_those_of_the_chart() -> None:
     [
         ("name: x\npools: [{name: a, count: 0, gpu: L4}]", "pools[0].count"),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, gpusPerNode: 17}]", "pools[0].gpusPerNode"),
-        ("name: x\npools: [{name: a, count: 1, gpu: L4, gpuCount: 2}]", "pools[0]: it contains unknown field gpuCount"),
-        ("name: x\npools: [{name: a, count: 1, gpu: H1000}]", 'pools[0].gpu: unknown board "H1000"; known: T4'),
-        ("name: x\npools: [{name: a, count: 1, gpu: L4, mig: true}]", "pools[0].mig: L4 has no MIG"),
-        ("name: x\npools: [{name: a, count: 1, gpu: GB200, mig: true}]", "pools[0].mig: the memory and engines"),
-        ("name: x\npools: [{name: a, count: 1, gpu: H200-NVL-141GB}]", "pools[0].gpu: H200-NVL-141GB: the memory"),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: L4, gpuCount: 2}]",
+            "pools[0]: it contains unknown field gpuCount",
+        ),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: H1000}]",
+            'pools[0].gpu: unknown board "H1000"; known: T4',
+        ),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: L4, mig: true}]",
+            "pools[0].mig: L4 has no MIG",
+        ),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: GB200, mig: true}]",
+            "pools[0].mig: the memory and engines",
+        ),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: H200-NVL-141GB}]",
+            "pools[0].gpu: H200-NVL-141GB: the memory",
+        ),
         (
             "name: x\ndriverVersion: 520.61.05\npools: [{name: a, count: 1, gpu: H100-SXM5-80GB, mig: true}]",
             "needs driver 525.85.12 or later",
         ),
         ("name: x\npools: [{name: A_b, count: 1, gpu: L4}]", "pools[0].name"),
-        ("name: x\npools: [{name: a, count: 1, gpu: L4}, {name: a, count: 1, gpu: L4}]", "pools[1].name"),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: L4}, {name: a, count: 1, gpu: L4}]",
+            "pools[1].name",
+        ),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, memory: lots}]", "pools[0].memory"),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, cpu: '0'}]", "pools[0].cpu"),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, clique: rack1}]", "pools[0].clique"),
@@ -273,6 +310,6 @@ def test_device_classes_are_those_of_the_chart() -> None:
 )
 def test_a_wrong_fleet_is_refused_with_its_field(text: str, expected: str) -> None:
     with pytest.raises(errors.InputError) as refused:
-        fleet.read(text, file="my/fleet.yaml")
+        fleet_spec.read(text, file="my/fleet.yaml")
     assert str(refused.value).startswith("my/fleet.yaml: ")
     assert expected in str(refused.value)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dovetail.model import objects, plan
-from dovetail.sim import cluster as clusters
-from dovetail.sim import control, fleet, inventory, owners, yielding
+from dovetail import timestamps
+from dovetail.kubetypes import codec
+from dovetail.model import plan
+from dovetail.sim.fleet import fleet_objects, fleet_spec
+from dovetail.sim.local import control, local_cluster, local_evictions, local_gangs
 from dovetail.world.world import World
 from tests.sim.applying import NOW, applied
 from tests.sim.test_control import of_kind
@@ -22,46 +24,58 @@ KEY = ("default", "podgroup/pg")
 
 
 def told(world: World) -> int:
-    found = world.gangs.told(KEY)
+    found = world.gangs.declared(KEY)
     return 0 if found is None else found.groups[0].min
 
 
 def test_a_group_is_read_when_it_comes_differs_and_goes() -> None:
     world = World()
-    seen = owners.Owners(world)
-    seen.seen(objects.decode(GROUP))
+    seen = local_gangs.Owners(world)
+    seen.seen(codec.decode(GROUP))
     assert told(world) == 3
     smaller: dict[str, Any] = GROUP | {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
-    seen.seen(objects.decode(smaller | {"apiVersion": "scheduling.k8s.io/v1alpha2"}))
+    seen.seen(codec.decode(smaller | {"apiVersion": "scheduling.k8s.io/v1alpha2"}))
     assert told(world) == 2
-    seen.gone(objects.decode(GROUP))
+    seen.gone(codec.decode(GROUP))
     assert told(world) == 0
 
 
 def test_what_cannot_be_read_is_passed_over() -> None:
     world = World()
-    seen = owners.Owners(world)
-    seen.seen(objects.decode(GROUP))
-    seen.seen(objects.decode(GROUP | {"spec": {"priority": "high"}}))
+    seen = local_gangs.Owners(world)
+    seen.seen(codec.decode(GROUP))
+    seen.seen(codec.decode(GROUP | {"spec": {"priority": "high"}}))
     assert told(world) == 0
-    seen.seen(objects.decode(GROUP | {"apiVersion": "example.com/v1"}))  # another's kind of the same name
+    seen.seen(
+        codec.decode(GROUP | {"apiVersion": "example.com/v1"})
+    )  # another's kind of the same name
     assert told(world) == 0
 
 
 def test_pods_of_an_applied_group_start_when_enough_are_there() -> None:
     def pod(name: str) -> dict[str, Any]:
-        spec = {"schedulingGroup": {"podGroupName": "pg"}, "containers": [{"name": "main", "image": "x"}]}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        spec = {
+            "schedulingGroup": {"podGroupName": "pg"},
+            "containers": [{"name": "main", "image": "x"}],
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": spec,
+        }
 
-    def running(found: clusters.Cluster) -> int:
+    def running(found: local_cluster.Cluster) -> int:
         return sum(one.status.phase == "Running" for one in of_kind(found, "Pod"))
 
-    pool = fleet.Pool(name="n", count=1, gpu="L4")
-    nodes = inventory.objects_of(fleet.Fleet(name="f", pools=(pool,)))
-    empty = applied(clusters.Cluster("f"), *nodes, GROUP)
+    pool = fleet_spec.Pool(name="n", count=1, gpu="L4")
+    nodes = fleet_objects.objects_of(fleet_spec.Fleet(name="f", pools=(pool,)))
+    empty = applied(local_cluster.Cluster("f"), *nodes, GROUP)
     two = control.turn(applied(empty, pod("a"), pod("b")), now=NOW)
     assert running(two) == 0
-    assert running(control.turn(applied(two, pod("c")), now=NOW + datetime.timedelta(minutes=5))) == 3
+    assert (
+        running(control.turn(applied(two, pod("c")), now=NOW + datetime.timedelta(minutes=5))) == 3
+    )
 
 
 SHARED = {"name": "gpu", "resourceClaimTemplateName": "two"}
@@ -69,21 +83,38 @@ TEMPLATE = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceClaimTemplate",
     "metadata": {"name": "two", "namespace": "default"},
-    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+            }
+        }
+    },
 }
 
 
 def sharing(name: str, *, of: str = "pg") -> dict[str, Any]:
     container = {"name": "main", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}
-    spec = {"schedulingGroup": {"podGroupName": of}, "containers": [container], "resourceClaims": [SHARED]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    spec = {
+        "schedulingGroup": {"podGroupName": of},
+        "containers": [container],
+        "resourceClaims": [SHARED],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
 
 
 def test_pods_of_an_applied_group_share_its_claim_until_all_have_gone() -> None:
-    pool = fleet.Pool(name="n", count=1, gpu="L4")
-    nodes = inventory.objects_of(fleet.Fleet(name="f", pools=(pool,)))
-    group = GROUP | {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": [SHARED]}}
-    empty = applied(clusters.Cluster("f"), *nodes, TEMPLATE, group)
+    pool = fleet_spec.Pool(name="n", count=1, gpu="L4")
+    nodes = fleet_objects.objects_of(fleet_spec.Fleet(name="f", pools=(pool,)))
+    group = GROUP | {
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": [SHARED]}
+    }
+    empty = applied(local_cluster.Cluster("f"), *nodes, TEMPLATE, group)
     made = control.turn(applied(empty, sharing("a"), sharing("b")), now=NOW)
     (claim,) = of_kind(made, "ResourceClaim")
     assert [(one.resource, one.name) for one in claim.status.reserved_for] == [("podgroups", "pg")]
@@ -91,11 +122,16 @@ def test_pods_of_an_applied_group_share_its_claim_until_all_have_gone() -> None:
     assert control.turn(made, now=NOW) == made
     ref = [plan.pod_ref(one) for one in of_kind(made, "Pod")]
     first, second = (
-        plan.Eviction(pod=one, gang=plan.GangRef("default", "podgroup/pg"), rule=plan.Rule.PREEMPTED) for one in ref
+        plan.Eviction(
+            pod=one, gang=plan.GangRef("default", "podgroup/pg"), rule=plan.Rule.PREEMPTED
+        )
+        for one in ref
     )
-    half = yielding.evicted(made, [first], now=control.timestamp(NOW))
+    half = local_evictions.evicted(made, [first], now=timestamps.to_text(NOW))
     assert of_kind(half, "ResourceClaim")[0].status.allocation is not None
-    (free,) = of_kind(yielding.evicted(half, [second], now=control.timestamp(NOW)), "ResourceClaim")
+    (free,) = of_kind(
+        local_evictions.evicted(half, [second], now=timestamps.to_text(NOW)), "ResourceClaim"
+    )
     assert (free.status.allocation, free.status.reserved_for) == (None, ())
 
 
@@ -110,11 +146,13 @@ def test_an_applied_tree_of_groups_starts_as_a_whole() -> None:
         "metadata": {"name": "all", "namespace": "default"},
         "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 2}}},
     }
-    pool = fleet.Pool(name="n", count=1, gpu="L4", gpus_per_node=1)
-    nodes = inventory.objects_of(fleet.Fleet(name="f", pools=(pool,)))
-    empty = applied(clusters.Cluster("f"), *nodes, TEMPLATE, below("left"), below("right"))
+    pool = fleet_spec.Pool(name="n", count=1, gpu="L4", gpus_per_node=1)
+    nodes = fleet_objects.objects_of(fleet_spec.Fleet(name="f", pools=(pool,)))
+    empty = applied(local_cluster.Cluster("f"), *nodes, TEMPLATE, below("left"), below("right"))
     pair = applied(empty, sharing("a", of="left"), sharing("b", of="right"))
-    assert {one.status.phase for one in of_kind(control.turn(pair, now=NOW), "Pod")} == {"Pending"}  # no parent
+    assert {one.status.phase for one in of_kind(control.turn(pair, now=NOW), "Pod")} == {
+        "Pending"
+    }  # no parent
     tied = control.turn(applied(pair, root), now=NOW)
     assert {one.status.phase for one in of_kind(tied, "Pod")} == {"Pending"}  # one GPU for two
     loose = root | {"spec": {"schedulingPolicy": {"basic": {}}}}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dovetail import errors
-from dovetail.boot import certificates, devcluster, kubeflags, processes
-from dovetail.sim import private_files
+from dovetail.devcluster import certificates, dev_cluster, kube_flags, processes
+from dovetail.files import private_files
 from tests.cli import running
 
 
@@ -31,11 +31,16 @@ def test_up_makes_its_directories_and_files_for_the_owner_alone(tmp_path: Path) 
     state = tmp_path / "above" / "state"
     assert running.inside(state, "up", "--empty").code == 0
     assert [mode(state.parent), mode(state)] == [0o700, 0o700]
-    assert {file.name: mode(file) for file in state.iterdir()} == {"cluster.json": 0o600, "lock": 0o600}
+    assert {file.name: mode(file) for file in state.iterdir()} == {
+        "cluster.json": 0o600,
+        "lock": 0o600,
+    }
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o1777])
-def test_a_directory_others_may_write_to_is_refused_and_left_alone(tmp_path: Path, bits: int) -> None:
+def test_a_directory_others_may_write_to_is_refused_and_left_alone(
+    tmp_path: Path, bits: int
+) -> None:
     state = tmp_path / "state"
     state.mkdir()
     state.chmod(bits)
@@ -54,14 +59,19 @@ def test_a_directory_others_may_only_read_will_do(tmp_path: Path) -> None:
     assert mode(state / "cluster.json") == 0o600
 
 
-def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     done = running.inside(state, "up", "--empty")
     assert (done.code, done.out) == (1, "")
-    assert f"belongs to another user (uid {owner}); name a directory of your own with --state" in done.err
+    assert (
+        f"belongs to another user (uid {owner}); name a directory of your own with --state"
+        in done.err
+    )
     assert list(state.iterdir()) == []
 
 
@@ -79,7 +89,9 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["cluster.json.new", "cluster.json"])
-def test_a_link_where_state_is_written_is_replaced_not_followed(tmp_path: Path, state: Path, name: str) -> None:
+def test_a_link_where_state_is_written_is_replaced_not_followed(
+    tmp_path: Path, state: Path, name: str
+) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes((state / "cluster.json").read_bytes())
     before = victim.read_bytes()
@@ -117,12 +129,16 @@ def test_secrets_of_a_control_plane_are_the_owners_alone(tmp_path: Path) -> None
     pair = authority.client("admin", ["system:masters"])
     assert mode(pki) == 0o700
     assert [mode(authority.pair.key), mode(pair.key)] == [0o600, 0o600]
-    kubeconfig, tokens, roster = (tmp_path / name for name in ("kubeconfig", "tokens", "roster.json"))
+    kubeconfig, tokens, roster = (
+        tmp_path / name for name in ("kubeconfig", "tokens", "roster.json")
+    )
     for file in (kubeconfig, tokens, roster):
         file.symlink_to(victim)
-    kubeflags.write_kubeconfig(kubeconfig, port=1, ca=authority.pair.certificate, user="a", token="secret")
-    kubeflags.write_tokens(tokens, [])
-    processes.Roster(roster)._write({})
+    kube_flags.write_kubeconfig(
+        kubeconfig, port=1, ca=authority.pair.certificate, user="a", token="secret"
+    )
+    kube_flags.write_tokens(tokens, [])
+    processes.ProcessRecords(roster)._write({})
     assert [mode(file) for file in (kubeconfig, tokens, roster)] == [0o600] * 3
     assert victim.read_bytes() == b"untouched"
 
@@ -132,8 +148,8 @@ def test_a_cluster_is_not_started_in_a_directory_others_may_write_to(tmp_path: P
     place.mkdir()
     place.chmod(0o777)
     with pytest.raises(errors.StateError, match=r"others may write to it .* with --dir"):
-        devcluster.up(place, devcluster.sized_fleet(1), version="none", say=lambda _: None)
+        dev_cluster.up(place, dev_cluster.sized_fleet(1), version="none", say=lambda _: None)
     assert list(place.iterdir()) == []
     made = tmp_path / "made"
-    devcluster._claim(made)
-    assert [mode(made), mode(made / devcluster.STATE)] == [0o700, 0o600]
+    dev_cluster._claim(made)
+    assert [mode(made), mode(made / dev_cluster.STATE)] == [0o700, 0o600]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dovetail.model import objects, volumes
-from dovetail.sim import cluster as clusters
-from dovetail.sim import control
-from dovetail.sim import volumes as controllers
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.storage import volumes
+from dovetail.sim.local import control, local_cluster
+from dovetail.sim.server import volume_controllers
 
 NOW = datetime.datetime(2026, 11, 2, 8, tzinfo=datetime.UTC)
 STAMP = "2026-11-02T08:00:00Z"
@@ -19,8 +19,14 @@ def settled(*given: Tree) -> dict[tuple[str, str], Tree]:
     """Everything after the controllers did all they can, by kind and name."""
     known = {(one["kind"], one["metadata"]["name"]): one for one in given}
     while True:
-        listed = {kind: [one for (k, _), one in known.items() if k == kind] for kind in controllers.KINDS}
-        after = known | {(one["kind"], one["metadata"]["name"]): one for one in controllers.changes(listed)}
+        listed = {
+            kind: [one for (k, _), one in known.items() if k == kind]
+            for kind in volume_controllers.KINDS
+        }
+        after = known | {
+            (one["kind"], one["metadata"]["name"]): one
+            for one in volume_controllers.changes(listed)
+        }
         if after == known:
             return known
         known = after
@@ -32,17 +38,38 @@ def storage_class(name: str, provisioner: str, *, waits: bool = True) -> Tree:
     return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **body}
 
 
-def volume(name: str, class_: str = "c", *, node: str = "", size: str = "10Gi", **spec: Any) -> Tree:
-    whole: Tree = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": class_, **spec}
+def volume(
+    name: str, class_: str = "c", *, node: str = "", size: str = "10Gi", **spec: Any
+) -> Tree:
+    whole: Tree = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": class_,
+        **spec,
+    }
     if node:
         test = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
         whole["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [test]}]}}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": whole}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": whole,
+    }
 
 
 def claim(name: str, class_: str = "c", **annotations: str) -> Tree:
-    spec = {"resources": {"requests": {"storage": "5Gi"}}, "accessModes": ["ReadWriteOnce"], "storageClassName": class_}
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": annotations}
+    spec = {
+        "resources": {"requests": {"storage": "5Gi"}},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": class_,
+    }
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "annotations": annotations,
+    }
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
@@ -58,21 +85,34 @@ def test_a_class_that_waits_binds_nothing_by_itself() -> None:
 
 def test_a_class_that_does_not_wait_binds_the_smallest() -> None:
     immediate = storage_class("c", volumes.NO_PROVISIONER, waits=False)
-    after = settled(immediate, volume("large", size="20Gi"), volume("small", size="6Gi"), volume("tiny", size="1Gi"))
+    after = settled(
+        immediate,
+        volume("large", size="20Gi"),
+        volume("small", size="6Gi"),
+        volume("tiny", size="1Gi"),
+    )
     after = settled(*after.values(), claim("data"), claim("more"), claim("left"))
-    have = {name: after["PersistentVolumeClaim", name]["spec"].get("volumeName") for name in ("data", "more", "left")}
+    have = {
+        name: after["PersistentVolumeClaim", name]["spec"].get("volumeName")
+        for name in ("data", "more", "left")
+    }
     assert have == {"data": "small", "more": "large", "left": None}
 
 
 def test_a_claim_whose_time_stands_still_is_left_alone() -> None:
     immediate, data = storage_class("c", "disk.example.com", waits=False), claim("data")
-    listed = {"StorageClass": [immediate], "PersistentVolumeClaim": [data], "PersistentVolume": [], "Pod": []}
-    assert list(controllers.changes(listed, still={("default", "data")})) == []
-    assert list(controllers.changes(listed)) != []
+    listed = {
+        "StorageClass": [immediate],
+        "PersistentVolumeClaim": [data],
+        "PersistentVolume": [],
+        "Pod": [],
+    }
+    assert list(volume_controllers.changes(listed, still={("default", "data")})) == []
+    assert list(volume_controllers.changes(listed)) != []
 
 
 def test_a_claim_gets_the_volume_that_names_it() -> None:
-    given = controllers.given(volume("v"), claim("data"))
+    given = volume_controllers.with_claim_ref(volume("v"), claim("data"))
     after = settled(storage_class("c", volumes.NO_PROVISIONER), given, claim("data"))
     bound = after["PersistentVolumeClaim", "data"]
     assert (phase(bound), bound["spec"]["volumeName"]) == ("Bound", "v")
@@ -83,14 +123,14 @@ def test_a_claim_gets_the_volume_that_names_it() -> None:
 def test_a_volume_is_made_for_the_node_that_was_chosen() -> None:
     dynamic = storage_class("c", "disk.example.com")
     assert not [key for key in settled(dynamic, claim("data")) if key[0] == "PersistentVolume"]
-    after = settled(dynamic, controllers.selected(claim("data"), "n1"))
+    after = settled(dynamic, volume_controllers.with_selected_node(claim("data"), "n1"))
     made = after["PersistentVolume", "pvc-uid-data"]
     assert "n1" in str(made["spec"]["nodeAffinity"])
     assert phase(after["PersistentVolumeClaim", "data"]) == "Bound"
 
 
 def test_a_volume_whose_claim_is_gone_is_not_given_to_the_next_of_that_name() -> None:
-    given = controllers.given(volume("v"), claim("data"))
+    given = volume_controllers.with_claim_ref(volume("v"), claim("data"))
     again = claim("data")
     again["metadata"]["uid"] = "another"
     after = settled(storage_class("c", volumes.NO_PROVISIONER), given, again)
@@ -131,16 +171,19 @@ def test_a_local_cluster_places_pods_where_their_volumes_are() -> None:
         claim("data"),
         pod,
     ]
-    applied = clusters.apply(
-        clusters.Cluster(name="test"), [clusters.Given(one) for one in given], now=STAMP, check_selector=lambda _: None
+    applied = local_cluster.apply(
+        local_cluster.Cluster(name="test"),
+        [local_cluster.Given(one) for one in given],
+        now=STAMP,
+        check_selector=lambda _: None,
     )
-    assert isinstance(applied, clusters.Applied), applied
+    assert isinstance(applied, local_cluster.Applied), applied
     after = control.turn(applied.cluster, now=NOW)
-    found = clusters.get(after, clusters.Key("Pod", "default", "a"))
+    found = local_cluster.get(after, local_cluster.Key("Pod", "default", "a"))
     assert found is not None
     assert found.tree["spec"]["nodeName"] == "n1"
     for name in ("data", "a-scratch"):
-        held = clusters.get(after, clusters.Key("PersistentVolumeClaim", "default", name))
+        held = local_cluster.get(after, local_cluster.Key("PersistentVolumeClaim", "default", name))
         assert held is not None
         assert isinstance(held.struct, volumes.PersistentVolumeClaim)
-        assert held.struct.is_bound, objects.tree_of(held.struct)
+        assert held.struct.is_bound, codec.tree_of(held.struct)

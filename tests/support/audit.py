@@ -44,7 +44,11 @@ class Notes:
     def writes(self) -> list[Write]:
         """All writes so far, in the order they ended."""
         text = self._log.read_text(encoding="utf-8") if self._log.exists() else ""
-        return [_write(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return [
+            _write(json.loads(line))
+            for line in text.splitlines(keepends=True)
+            if line.endswith("\n")
+        ]
 
 
 @contextlib.contextmanager

@@ -10,36 +10,47 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
 
-from dovetail.boot import certificates, controlplane, gobuild, kubeparts, processes
+from dovetail.devcluster import certificates, go_build, kube_binaries, processes
+from dovetail.devcluster import control_plane as controlplane
 from tests.support import real
+from tests.support.waiting import wait_until
 
-VERSIONS = kubeparts.VERSIONS
+# The one place that decides which tests need which version: `make test` runs on the newest pinned Kubernetes alone,
+# `make test-skew` runs what is marked `skew`, on the others.
+NEWEST: Final = kube_binaries.DEFAULT
+OLDER: Final = kube_binaries.VERSIONS[-1]
+EACH_VERSION: Final = tuple(
+    version
+    if version == NEWEST
+    else pytest.param(version, marks=(pytest.mark.slow, pytest.mark.skew))
+    for version in kube_binaries.VERSIONS
+)
 # Every test process may bring these users besides the admin: they have no rights until a test grants some.
 TESTER = controlplane.Bearer("tester-token", "tester", ("testers",))
 
 _running: dict[str, tuple[controlplane.ControlPlane, tempfile.TemporaryDirectory[str]]] = {}
 
 
-def parts(version: str = kubeparts.DEFAULT) -> kubeparts.Parts:
+def parts(version: str = kube_binaries.DEFAULT) -> kube_binaries.Parts:
     """The programs of a version. Skips, or fails under REQUIRE_REAL=1, where they cannot be had."""
+    real.refuse_unbuilt(f"kubernetes-{version}")
     try:
-        return kubeparts.binaries(version)
-    except kubeparts.PartsMissing as missing:
+        return kube_binaries.binaries(version)
+    except kube_binaries.PartsMissing as missing:
         real.missing(str(missing))
-    except gobuild.BuildFailed as failed:
+    except go_build.BuildFailed as failed:
         pytest.fail(str(failed), pytrace=False)
 
 
-def control_plane(version: str = kubeparts.DEFAULT) -> controlplane.ControlPlane:
+def control_plane(version: str = kube_binaries.DEFAULT) -> controlplane.ControlPlane:
     """The control plane of this version that all tests of this process share."""
     if version not in _running:
         scratch = tempfile.TemporaryDirectory(prefix="dovetail-plane-", ignore_cleanup_errors=True)
@@ -60,9 +71,13 @@ def stop_all() -> None:
 
 
 @contextlib.contextmanager
-def private_plane(version: str = kubeparts.DEFAULT, **options: Any) -> Iterator[controlplane.ControlPlane]:
+def private_plane(
+    version: str = kube_binaries.DEFAULT, **options: Any
+) -> Iterator[controlplane.ControlPlane]:
     """A control plane that only this test uses, and may break. `options` are those of `controlplane.start`."""
-    with tempfile.TemporaryDirectory(prefix="dovetail-plane-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="dovetail-plane-", ignore_cleanup_errors=True
+    ) as scratch:
         plane = _started(version, Path(scratch), **options)
         try:
             yield plane
@@ -78,10 +93,16 @@ def kubectl(plane: controlplane.ControlPlane, *arguments: str, input: str | None
 
 
 def run_kubectl(
-    plane: controlplane.ControlPlane, *arguments: str, input: str | None = None, kubeconfig: Path | None = None
+    plane: controlplane.ControlPlane,
+    *arguments: str,
+    input: str | None = None,
+    kubeconfig: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """kubectl as the admin or as whoever the kubeconfig means, however it ends."""
-    common = [f"--kubeconfig={kubeconfig or plane.kubeconfig}", f"--cache-dir={plane.directory / 'kubectl-cache'}"]
+    common = [
+        f"--kubeconfig={kubeconfig or plane.kubeconfig}",
+        f"--cache-dir={plane.directory / 'kubectl-cache'}",
+    ]
     return subprocess.run(
         [plane.parts.kubectl, *common, *arguments],
         input=input,
@@ -93,11 +114,23 @@ def run_kubectl(
 
 
 def apply(
-    plane: controlplane.ControlPlane, objects: Sequence[Mapping[str, Any]], *, namespace: str = "default"
+    plane: controlplane.ControlPlane,
+    objects: Sequence[Mapping[str, Any]],
+    *,
+    namespace: str = "default",
 ) -> None:
     """Creates or changes objects given as trees."""
     listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    kubectl(plane, "apply", "--server-side", "-n", namespace, "-f", "-", input=msgspec.json.encode(listed).decode())
+    kubectl(
+        plane,
+        "apply",
+        "--server-side",
+        "-n",
+        namespace,
+        "-f",
+        "-",
+        input=msgspec.json.encode(listed).decode(),
+    )
 
 
 def get(plane: controlplane.ControlPlane, *arguments: str) -> Any:
@@ -112,14 +145,11 @@ def fresh_namespace(plane: controlplane.ControlPlane) -> str:
     return name
 
 
-def wait_until_gone(process: processes.Recorded, *, seconds: float) -> bool:
-    """Whether the process ended in time."""
-    deadline = time.monotonic() + seconds
-    while processes.is_alive(process):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def wait_until_gone(process: processes.ProcessRecord) -> None:
+    """Waits until the process has ended."""
+    wait_until(
+        lambda: not processes.is_alive(process), f"the end of {process.name}, process {process.pid}"
+    )
 
 
 def _started(version: str, directory: Path, **options: Any) -> controlplane.ControlPlane:

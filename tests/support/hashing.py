@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from dovetail.model import plan, quantity
+from dovetail.model import plan
+from dovetail.quantity import quantity
 
 
 def as_text(done: plan.Plan) -> str:

@@ -23,6 +23,7 @@ GO_MISSING = 3  # exit code of the build driver
 @functools.cache
 def program() -> Path:
     """Helm itself; skips, or fails under REQUIRE_REAL=1, where it cannot be built."""
+    real.refuse_unbuilt("helm")
     build = ROOT / "tools" / "helm" / "build.py"
     done = subprocess.run([sys.executable, build], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode == GO_MISSING:
@@ -38,7 +39,11 @@ def run(*arguments: str, kubeconfig: Path | None = None) -> subprocess.Completed
         own = {f"HELM_{name}_HOME": scratch for name in ("CACHE", "CONFIG", "DATA")}
         own["KUBECONFIG"] = str(kubeconfig or Path(scratch) / "none")
         return subprocess.run(
-            [str(program()), *arguments], env={**os.environ, **own}, capture_output=True, text=True, check=False
+            [str(program()), *arguments],
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
 

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -23,10 +22,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from dovetail.boot import chart, controlplane, kubeparts, ports
-from dovetail.sim import fleet as fleets
+from dovetail.devcluster import control_plane, free_ports, kube_binaries
+from dovetail.install import chart
+from dovetail.sim.fleet import fleet_spec
 from tests.support import cluster as planes
 from tests.support import rest
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "live"
@@ -40,7 +41,7 @@ RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBi
 class Live:
     """One cluster with hollow nodes, and the schedulers a test starts on it."""
 
-    def __init__(self, plane: controlplane.ControlPlane, directory: Path) -> None:
+    def __init__(self, plane: control_plane.ControlPlane, directory: Path) -> None:
         self.plane = plane
         self.directory = directory
         self.rest = rest.Rest(plane)
@@ -48,7 +49,13 @@ class Live:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         planes.apply(plane, rights(), namespace=RELEASE.namespace)
         self.token = planes.kubectl(
-            plane, "create", "token", "dovetail-scheduler", "-n", RELEASE.namespace, "--duration=24h"
+            plane,
+            "create",
+            "token",
+            "dovetail-scheduler",
+            "-n",
+            RELEASE.namespace,
+            "--duration=24h",
         ).strip()
 
     def play(self, *arguments: str) -> None:
@@ -58,7 +65,7 @@ class Live:
             *TETHER,
             sys.executable,
             "-m",
-            "dovetail.boot.player",
+            "dovetail.boot.hollow_nodes",
             "--kubeconfig",
             str(self.plane.kubeconfig),
             *arguments,
@@ -78,9 +85,13 @@ class Live:
         configuration: dict[str, Any] | None = None,
         arguments: Sequence[str] = (),
         token: str = "",
+        through: int = 0,
     ) -> subprocess.Popen[bytes]:
-        """Starts a scheduler as the chart's service account, with exactly the chart's rights."""
-        port = ports.reserve()
+        """Starts a scheduler as the chart's service account, with exactly the chart's rights.
+
+        `through` is the port of a proxy its requests go to instead of the API server.
+        """
+        port = free_ports.reserve()
         self.ports[name] = port
         given: dict[str, Any] = {
             "apiVersion": "dovetail.dev/v1alpha1",
@@ -91,7 +102,19 @@ class Live:
         file = self.directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump(given), encoding="utf-8")
         kubeconfig = self.plane.write_kubeconfig(name, token=token or self.token)
-        command = [*TETHER, sys.executable, "-m", "dovetail.boot.scheduler", "--kubeconfig", str(kubeconfig)]
+        if through:
+            direct, detour = f"127.0.0.1:{self.plane.port}", f"127.0.0.1:{through}"
+            kubeconfig.write_text(
+                kubeconfig.read_text(encoding="utf-8").replace(direct, detour), encoding="utf-8"
+            )
+        command = [
+            *TETHER,
+            sys.executable,
+            "-m",
+            "dovetail.boot.scheduler",
+            "--kubeconfig",
+            str(kubeconfig),
+        ]
         command += ["--config", str(file), *arguments]
         with (self.directory / f"{name}.log").open("ab") as sink:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink, cwd=ROOT)
@@ -122,7 +145,9 @@ class Live:
 
     def ask(self, path: str, name: str = "dovetail") -> str:
         """What the scheduler serves under a path."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.ports[name]}{path}", timeout=60
+        ) as answer:
             text: str = answer.read().decode()
             return text
 
@@ -138,9 +163,15 @@ class Live:
         """The sum of a metric's samples with these labels; 0 where there is none."""
         wanted = [f'{name}="{value}"' for name, value in labels.items()]
         lines = [
-            line for line in self.ask("/metrics", of).splitlines() if line.startswith((f"{metric}{{", f"{metric} "))
+            line
+            for line in self.ask("/metrics", of).splitlines()
+            if line.startswith((f"{metric}{{", f"{metric} "))
         ]
-        return sum(float(line.rpartition(" ")[2]) for line in lines if all(label in line for label in wanted))
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if all(label in line for label in wanted)
+        )
 
     def consistent(self, name: str = "dovetail") -> dict[str, Any]:
         """Whether the scheduler's picture equals one made of a fresh list."""
@@ -172,16 +203,19 @@ class Live:
         return list(planes.get(self.plane, "resourceclaims", "-n", namespace)["items"])
 
     def wait_for(
-        self, what: str, is_so: Callable[[], Any], *, seconds: float = PATIENCE_SECONDS, pause: float = 0.2
+        self,
+        what: str,
+        is_so: Callable[[], Any],
+        *,
+        seconds: float = PATIENCE_SECONDS,
+        pause: float = 0.2,
     ) -> Any:
         """Waits for a condition; its value. Fails with the scheduler's last words."""
-        deadline = time.monotonic() + seconds
-        while not (found := is_so()):
-            if time.monotonic() > deadline:
-                logs = "\n".join(f"{name}: {self.log(name)[-1500:]}" for name in self.ports)
-                raise AssertionError(f"waited {seconds:.0f} s for {what}\n{logs}")
-            time.sleep(pause)
-        return found
+
+        def last_words() -> str:
+            return "\n".join(f"{name}: {self.log(name)[-1500:]}" for name in self.ports)
+
+        return wait_until(is_so, what, at_most=seconds, pause=pause, so_far=last_words)
 
     def wait_running(self, namespace: str, count: int) -> list[dict[str, Any]]:
         """Waits until so many pods of the namespace run."""
@@ -195,7 +229,9 @@ class Live:
 
     def delete_namespace(self, namespace: str) -> None:
         """Deletes a namespace without waiting."""
-        planes.kubectl(self.plane, "delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
+        planes.kubectl(
+            self.plane, "delete", "namespace", namespace, "--wait=false", "--ignore-not-found"
+        )
 
 
 def installed() -> list[dict[str, Any]]:
@@ -216,7 +252,7 @@ def devices_of(claim: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 @contextlib.contextmanager
-def private(version: str = kubeparts.DEFAULT, **options: Any) -> Iterator[Live]:
+def private(version: str = kube_binaries.DEFAULT, **options: Any) -> Iterator[Live]:
     """A cluster only this test uses; nothing plays or schedules on it yet."""
     with (
         planes.private_plane(version, **options) as plane,
@@ -232,9 +268,13 @@ def private(version: str = kubeparts.DEFAULT, **options: Any) -> Iterator[Live]:
 _SHARED = contextlib.ExitStack()
 
 
-@functools.cache
-def cluster(version: str = kubeparts.DEFAULT) -> Live:
+def cluster(version: str = kube_binaries.DEFAULT) -> Live:
     """The sample fleet with our scheduler, shared by all tests of this process."""
+    return _cluster(version)
+
+
+@functools.cache  # by version; on `cluster` itself it would tell a default from the same version named
+def _cluster(version: str) -> Live:
     live = _SHARED.enter_context(private(version))
     live.play("--fleet", str(sample_file(live.directory)))
     live.schedule()
@@ -245,7 +285,7 @@ def cluster(version: str = kubeparts.DEFAULT) -> Live:
 def stop_all() -> None:
     """Ends what `cluster` started."""
     _SHARED.close()
-    cluster.cache_clear()
+    _cluster.cache_clear()
 
 
 def fleet_file(directory: Path, **pool: Any) -> Path:
@@ -259,7 +299,7 @@ def fleet_file(directory: Path, **pool: Any) -> Path:
 def sample_file(directory: Path) -> Path:
     """The sample fleet, as a file."""
     file = directory / "sample.json"
-    file.write_bytes(msgspec.json.encode(fleets.sample()))
+    file.write_bytes(msgspec.json.encode(fleet_spec.sample()))
     return file
 
 

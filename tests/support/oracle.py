@@ -36,13 +36,18 @@ class Oracle:
     """One running oracle. `ask` and `ask_many` are for one thread at a time."""
 
     def __init__(self, binary: Path) -> None:
-        self._process = subprocess.Popen([str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            [str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def __enter__(self) -> Oracle:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -53,7 +58,9 @@ class Oracle:
     def ask_many(self, requests: Iterable[Message]) -> list[Message]:
         """The answers in request order. Writing and reading go on side by side, so no pipe can fill up."""
         if self._process.poll() is not None:
-            raise OracleDied(f"the oracle has already ended with exit code {self._process.returncode}")
+            raise OracleDied(
+                f"the oracle has already ended with exit code {self._process.returncode}"
+            )
         lines = [msgspec.json.encode(request) + b"\n" for request in requests]
         writer = threading.Thread(target=self._write, args=(lines,), daemon=True)
         writer.start()
@@ -86,7 +93,9 @@ class Oracle:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise OracleDied(f"the oracle ended with exit code {self._process.wait()} before it answered")
+            raise OracleDied(
+                f"the oracle ended with exit code {self._process.wait()} before it answered"
+            )
         return msgspec.json.decode(line, type=Message)
 
 
@@ -98,11 +107,16 @@ def start() -> Oracle:
 @functools.cache
 def binary() -> Path:
     """The built program. Skips, or fails under REQUIRE_REAL=1, where there is no Go."""
-    built = subprocess.run([sys.executable, str(BUILD)], stdout=subprocess.PIPE, text=True, check=False)
+    real.refuse_unbuilt("oracle")
+    built = subprocess.run(
+        [sys.executable, str(BUILD)], stdout=subprocess.PIPE, text=True, check=False
+    )
     if built.returncode == GO_MISSING:
         real.missing("a Go toolchain, to build the upstream oracle")
     if built.returncode != 0:
-        pytest.fail("the upstream oracle does not build; its build output is on stderr", pytrace=False)
+        pytest.fail(
+            "the upstream oracle does not build; its build output is on stderr", pytrace=False
+        )
     return Path(built.stdout.strip())
 
 

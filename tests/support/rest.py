@@ -15,7 +15,7 @@ import time
 import urllib.parse
 from typing import Any, NamedTuple
 
-from dovetail.boot import controlplane
+from dovetail.devcluster import control_plane
 
 RESOURCE = "apis/resource.k8s.io/v1"
 PREFIXES = {
@@ -68,7 +68,7 @@ class Seen(NamedTuple):
 class Rest:
     """Asks one control plane."""
 
-    def __init__(self, plane: controlplane.ControlPlane, *, token: str = "") -> None:
+    def __init__(self, plane: control_plane.ControlPlane, *, token: str = "") -> None:
         """As the admin, or as the user whose token is given."""
         self._port = plane.port
         self._headers = {"Authorization": f"Bearer {token or plane.token}"}
@@ -97,7 +97,9 @@ class Rest:
         made: Tree = self.ask("POST", _path(plural, namespace), tree)
         return made
 
-    def patch(self, plural: str, name: str, patch: Tree, namespace: str = "", subresource: str = "") -> Tree:
+    def patch(
+        self, plural: str, name: str, patch: Tree, namespace: str = "", subresource: str = ""
+    ) -> Tree:
         """A JSON merge patch."""
         changed: Tree = self.ask("PATCH", _path(plural, namespace, name, subresource), patch)
         return changed
@@ -118,7 +120,9 @@ class Rest:
         for is_last in (False, True):
             connection = self._connection()
             try:
-                connection.request(method, path, body=sent, headers=self._headers | {"Content-Type": kind})
+                connection.request(
+                    method, path, body=sent, headers=self._headers | {"Content-Type": kind}
+                )
                 answer = connection.getresponse()
                 said = answer.read()
                 break
@@ -138,13 +142,17 @@ class Rest:
 
     def stream(self, path: str) -> http.client.HTTPSConnection:
         """A connection of its own with a request under way."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=SECONDS * 60, context=self._trust)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, timeout=SECONDS * 60, context=self._trust
+        )
         connection.request("GET", path, headers=self._headers)
         return connection
 
     def _connection(self) -> http.client.HTTPSConnection:
         if not hasattr(self._own, "connection"):
-            made = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=SECONDS, context=self._trust)
+            made = http.client.HTTPSConnection(
+                "127.0.0.1", self._port, timeout=SECONDS, context=self._trust
+            )
             self._own.connection = made
             self._open.append(made)
         connection: http.client.HTTPSConnection = self._own.connection
@@ -158,7 +166,9 @@ class Recording:
         now = time.monotonic()
         self.seen: list[Seen] = [Seen("ADDED", one, now) for one in listed["items"] or ()]
         version = listed["metadata"]["resourceVersion"]
-        self._connection = rest.stream(f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600")
+        self._connection = rest.stream(
+            f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600"
+        )
         assert self._connection.sock is not None
         self._socket = self._connection.sock
         self._answer = self._connection.getresponse()
@@ -171,7 +181,9 @@ class Recording:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread's read; closing alone would wait for it
+        self._socket.shutdown(
+            socket.SHUT_RDWR
+        )  # ends the thread's read; closing alone would wait for it
         self._thread.join()
         self._answer.close()
         self._connection.close()

@@ -1,4 +1,8 @@
-"""The shared data beside the checkout, read in place. `DOVETAIL_SHARED` names another folder."""
+"""The recorded data beside the checkout, read in place. `DOVETAIL_SHARED` names another folder.
+
+Recorded data is no real part: where it is absent its tests skip, whatever REQUIRE_REAL says, and the closing summary
+names what was absent (`tests/support/closing.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
-from tests.support import real
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+ABSENT = "recorded data is not there: "  # how the reason of such a skip begins
 
 
 def data(name: str) -> Path:
-    """The path of one shared file; the test is skipped (or fails, REQUIRE_REAL=1) when it is not there."""
-    path = Path(os.environ.get("DOVETAIL_SHARED", ROOT.parent / "shared")) / name
+    """The path of one recorded file; the test is skipped when it is not there."""
+    path = folder() / name
     if not path.exists():
-        real.missing(f"shared data {name} (set DOVETAIL_SHARED to its folder)")
+        pytest.skip(f"{ABSENT}{name}")
     return path
+
+
+def folder() -> Path:
+    """Where recorded data is looked for."""
+    return Path(os.environ.get("DOVETAIL_SHARED", ROOT.parent / "shared"))
 
 
 def document(name: str, *, now: str | None = None) -> Any:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import parser
 
-from dovetail.boot import kubeparts
+from dovetail.devcluster import kube_binaries
 from dovetail.ports import meter
 from dovetail.telemetry import metrics
-from tests.support import real
+from tests.support import cluster, real
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}
@@ -57,7 +57,10 @@ def test_what_is_reported_comes_out() -> None:
 
 def test_known_series_are_there_at_zero_from_the_start() -> None:
     found = samples(metrics.Metrics())
-    assert {queue: found[f"scheduler_pending_pods{{queue={queue}}}"] for queue in ("active", "backoff", "gated")} == {
+    assert {
+        queue: found[f"scheduler_pending_pods{{queue={queue}}}"]
+        for queue in ("active", "backoff", "gated")
+    } == {
         "active": 0,
         "backoff": 0,
         "gated": 0,
@@ -93,7 +96,11 @@ def test_names_without_end_end_in_one_series() -> None:
         made.count("dovetail_fields_dropped_total", field=f"spec.f{number}")
     made.count("dovetail_fields_dropped_total", field="spec.f0")
     found = samples(made)
-    mine = {name: value for name, value in found.items() if name.startswith("dovetail_fields_dropped_total")}
+    mine = {
+        name: value
+        for name, value in found.items()
+        if name.startswith("dovetail_fields_dropped_total")
+    }
     assert len(mine) == metrics.MAX_SERIES + 1
     assert mine["dovetail_fields_dropped_total{field=other}"] == 50
     assert mine["dovetail_fields_dropped_total{field=spec.f0}"] == 2
@@ -131,10 +138,16 @@ def reports(path: Path) -> list[tuple[str, str, set[str]]]:
     """Names of metrics in a file; with kind and labels where the meter itself is called."""
     found: list[tuple[str, str, set[str]]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.func, ast.Attribute):
+        if (
+            not isinstance(node, ast.Call)
+            or not node.args
+            or not isinstance(node.func, ast.Attribute)
+        ):
             continue
         first = node.args[0]
-        if not isinstance(first, ast.Constant) or not re.fullmatch(r"(dovetail|scheduler)_\w+", str(first.value)):
+        if not isinstance(first, ast.Constant) or not re.fullmatch(
+            r"(dovetail|scheduler)_\w+", str(first.value)
+        ):
             continue
         labels = {keyword.arg or "**" for keyword in node.keywords} - {"amount", "value"}
         if "count" in node.func.attr or node.func.attr in KINDS:
@@ -146,31 +159,37 @@ def test_every_metric_is_on_the_metrics_page() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     missing = []
     for metric in metrics.DECLARED:
-        shown = f"`{metric.name}{{{','.join(metric.labels)}}}`" if metric.labels else f"`{metric.name}`"
+        shown = (
+            f"`{metric.name}{{{','.join(metric.labels)}}}`" if metric.labels else f"`{metric.name}`"
+        )
         if shown not in page:
             missing.append(shown)
     assert not missing, missing
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", kubeparts.VERSIONS)
+@pytest.mark.parametrize("version", cluster.EACH_VERSION)
 def test_names_and_labels_of_kube_scheduler_are_its_own(version: str) -> None:
     upstream = upstream_metrics(version)
     ours = [metric for metric in metrics.DECLARED if metric.name.startswith("scheduler_")]
     assert ours
     for metric in ours:
-        assert upstream.get(metric.name) == (metric.kind, metric.labels, metric.buckets), metric.name
+        assert upstream.get(metric.name) == (metric.kind, metric.labels, metric.buckets), (
+            metric.name
+        )
 
 
 def upstream_metrics(version: str) -> dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]]:
     """Name to kind, labels and buckets, read from kube-scheduler's source in the module cache."""
     if shutil.which("go") is None:
         real.missing("go")
-    cache = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
-    module = Path(cache) / f"k8s.io/kubernetes@{kubeparts.pinned(version)}"
+    cache = subprocess.run(
+        ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    module = Path(cache) / f"k8s.io/kubernetes@{kube_binaries.pinned(version)}"
     source = module / "pkg/scheduler/metrics/metrics.go"
     if not source.is_file():
-        real.missing(f"the source of Kubernetes {kubeparts.pinned(version)}")
+        real.missing(f"the source of Kubernetes {kube_binaries.pinned(version)}")
     made = re.compile(
         r"metrics\.New(?P<kind>Counter|Gauge|Histogram)(?:Vec)?\(.*?Name:\s*\"(?P<name>\w+)\".*?\n\t\t?\}"
         r",?\s*(?:\[\]string\{(?P<labels>[^}]*)\})?",
@@ -188,4 +207,4 @@ def upstream_metrics(version: str) -> dict[str, tuple[str, tuple[str, ...], tupl
 
 def buckets(source: str) -> tuple[float, ...]:
     found = re.search(r"ExponentialBuckets\(([\d.]+), 2, (\d+)\)", source)
-    return metrics.doubling(float(found[1]), int(found[2])) if found else ()
+    return metrics.doubling_buckets(float(found[1]), int(found[2])) if found else ()

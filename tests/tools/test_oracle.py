@@ -39,7 +39,10 @@ def environment(recorded: str) -> Message:
     """Reads "NewExpressions listTypeAttributes=true consumableCapacity=false"."""
     name, *gates = recorded.split()
     features = {key: value == "true" for key, value in (gate.split("=") for gate in gates)}
-    return {"env": {"NewExpressions": "new", "StoredExpressions": "stored"}[name], "features": features}
+    return {
+        "env": {"NewExpressions": "new", "StoredExpressions": "stored"}[name],
+        "features": features,
+    }
 
 
 def with_empty_lists(device: Message) -> Message:
@@ -53,7 +56,8 @@ def test_recorded_expressions_evaluate_as_recorded(oracle: upstream.Oracle) -> N
     cases = table["cases"]
     assert len(cases) == 557
     requests = [
-        {"op": "cel", "expression": case["expression"], "device": table["devices"][case["device"]]} for case in cases
+        {"op": "cel", "expression": case["expression"], "device": table["devices"][case["device"]]}
+        for case in cases
     ]
     differing = [
         (request, case)
@@ -75,7 +79,9 @@ def tries(oracle: upstream.Oracle, request: Message) -> list[Message]:
 
 def test_recorded_expressions_validate_as_recorded(oracle: upstream.Oracle) -> None:
     cases = shared.document("conformance/dra/cel_extra.json.gz")["cases"]
-    answers = oracle.ask_many({"op": "cel", "expression": case["expression"], "env": "new"} for case in cases)
+    answers = oracle.ask_many(
+        {"op": "cel", "expression": case["expression"], "env": "new"} for case in cases
+    )
     for case, answer in zip(cases, answers, strict=True):
         seen = cost_as_number(answer)
         assert seen.get("compileError") == case.get("validationCompileError"), case["expression"]
@@ -90,7 +96,11 @@ def test_upstream_selector_table_agrees_in_every_environment(oracle: upstream.Or
         for run in selector["runs"]:
             for recorded in run["env"]:
                 asked.append(
-                    {"op": "cel", "expression": selector["expression"], "device": selector["device"]}
+                    {
+                        "op": "cel",
+                        "expression": selector["expression"],
+                        "device": selector["device"],
+                    }
                     | environment(recorded)
                 )
                 expected.append({key: value for key, value in run.items() if key != "env"})
@@ -99,7 +109,9 @@ def test_upstream_selector_table_agrees_in_every_environment(oracle: upstream.Or
 
 def test_derived_attributes_compile_as_recorded(oracle: upstream.Oracle) -> None:
     for case in shared.document("conformance/dra/cel_table.json.gz")["derivedCompile"]:
-        mode = environment(f"{case['env']} listTypeAttributes={str(case['listTypeAttributes']).lower()}")
+        mode = environment(
+            f"{case['env']} listTypeAttributes={str(case['listTypeAttributes']).lower()}"
+        )
         answer = oracle.ask({"op": "cel", "expression": case["expression"], "derived": True} | mode)
         assert answer.get("compileError") == case.get("compileError"), case["name"]
         assert answer.get("outputType") == case.get("outputType"), case["name"]
@@ -126,10 +138,13 @@ def test_many_devices_in_one_request_answer_like_one_each(oracle: upstream.Oracl
     devices = list(table["devices"].values())
     expression = table["cases"][0]["expression"]
     bulk = oracle.ask({"op": "cel", "expression": expression, "devices": devices})
-    single = oracle.ask_many({"op": "cel", "expression": expression, "device": device} for device in devices)
+    single = oracle.ask_many(
+        {"op": "cel", "expression": expression, "device": device} for device in devices
+    )
     compilation = {"estimatedCost", "outputType"}
     assert bulk["results"] == [
-        {key: value for key, value in without_id(answer).items() if key not in compilation} for answer in single
+        {key: value for key, value in without_id(answer).items() if key not in compilation}
+        for answer in single
     ]
 
 
@@ -137,7 +152,9 @@ def test_many_devices_in_one_request_answer_like_one_each(oracle: upstream.Oracl
     ("op", "singles", "pairs"),
     [("quantity", "quantity", "quantityPairs"), ("semver", "semver", "semverPairs")],
 )
-def test_quantities_and_versions_read_as_recorded(oracle: upstream.Oracle, op: str, singles: str, pairs: str) -> None:
+def test_quantities_and_versions_read_as_recorded(
+    oracle: upstream.Oracle, op: str, singles: str, pairs: str
+) -> None:
     table = shared.document("conformance/dra/quantity_semver.json.gz")
     answers = oracle.ask_many({"op": op, "a": entry["input"]} for entry in table[singles])
     for entry, answer in zip(table[singles], answers, strict=True):
@@ -150,7 +167,10 @@ def test_quantities_and_versions_read_as_recorded(oracle: upstream.Oracle, op: s
 def test_a_quantity_that_upstream_would_never_finish_is_refused(oracle: upstream.Oracle) -> None:
     assert "exponent" in oracle.ask({"op": "quantity", "a": "1e2147483648"})["failure"]
     hidden = 'device.capacity["a"].b.isLessThan(quantity("1e2147483648"))'
-    assert "exponent" in oracle.ask({"op": "cel", "expression": hidden, "device": {"driver": "a"}})["failure"]
+    assert (
+        "exponent"
+        in oracle.ask({"op": "cel", "expression": hidden, "device": {"driver": "a"}})["failure"]
+    )
     assert oracle.ask({"op": "quantity", "a": "1e99"})["ok"] is True
 
 
@@ -195,17 +215,22 @@ def test_objects_are_judged_and_stored_as_recorded(oracle: upstream.Oracle) -> N
     assert len(vectors) == 261
     inputs = ("object", "oldObject", "namespaceHasAdminLabel")
     answers = oracle.ask_many(
-        {"op": "validate", "operation": vector["op"]} | {key: vector[key] for key in inputs if key in vector}
+        {"op": "validate", "operation": vector["op"]}
+        | {key: vector[key] for key in inputs if key in vector}
         for vector in vectors
     )
     for vector, answer in zip(vectors, answers, strict=True):
         seen = without_id(answer)
         seen["errors"] = sorted(seen["errors"], key=error_key)
         expected = {
-            key: vector[key] for key in ("valid", "decodeError", "strictDecodeError", "stored") if key in vector
+            key: vector[key]
+            for key in ("valid", "decodeError", "strictDecodeError", "stored")
+            if key in vector
         }
         expected["errors"] = sorted(vector["errors"], key=error_key)
-        assert seen == without_clock(expected, str([vector.get(key) for key in inputs])), vector["name"]
+        assert seen == without_clock(expected, str([vector.get(key) for key in inputs])), vector[
+            "name"
+        ]
 
 
 def test_an_object_that_cannot_be_decoded_says_why(oracle: upstream.Oracle) -> None:
@@ -222,10 +247,14 @@ def judged(answer: Message) -> Message:
 
 @pytest.mark.parametrize(("name", "every"), [("probes", 1), ("fuzz_a", 10)])
 @pytest.mark.parametrize("history", ["allocatedClaims", "inUse"])
-def test_worlds_allocate_as_recorded(oracle: upstream.Oracle, name: str, every: int, history: str) -> None:
+def test_worlds_allocate_as_recorded(
+    oracle: upstream.Oracle, name: str, every: int, history: str
+) -> None:
     worlds = list(shared.lines(f"conformance/dra/{name}.jsonl.gz"))[::every]
     parts = ("nodes", "claims", "deviceClasses", "resourceSlices", history)
-    answers = oracle.ask_many({"op": "allocate"} | {part: world[part] for part in parts} for world in worlds)
+    answers = oracle.ask_many(
+        {"op": "allocate"} | {part: world[part] for part in parts} for world in worlds
+    )
     for world, answer in zip(worlds, answers, strict=True):
         assert answer["answers"].keys() == world["answers"].keys()
         for node, recorded in world["answers"].items():
@@ -256,11 +285,15 @@ def in_use(inputs: Message) -> Message:
     return {
         "devices": [name(entry) for entry in inputs.get("allocatedDevices") or []],
         "shared": [f"{name(entry)}/{entry.get('shareID', '')}" for entry in shares],
-        "capacity": {name(entry): entry["capacity"] for entry in inputs.get("aggregatedCapacity") or []},
+        "capacity": {
+            name(entry): entry["capacity"] for entry in inputs.get("aggregatedCapacity") or []
+        },
     }
 
 
-def test_upstream_allocator_table_agrees_in_its_own_variant_and_features(oracle: upstream.Oracle) -> None:
+def test_upstream_allocator_table_agrees_in_its_own_variant_and_features(
+    oracle: upstream.Oracle,
+) -> None:
     cases = shared.document("conformance/dra/allocator_table.json.gz")["cases"]
     parts = ("claims", "deviceClasses", "resourceSlices", "node")
     answers = oracle.ask_many(
@@ -276,7 +309,9 @@ def test_upstream_allocator_table_agrees_in_its_own_variant_and_features(oracle:
             assert answer.get("results", []) == recorded.get("results", []), case["name"]
 
 
-def test_a_taint_rule_keeps_claims_away_from_the_devices_it_selects(oracle: upstream.Oracle) -> None:
+def test_a_taint_rule_keeps_claims_away_from_the_devices_it_selects(
+    oracle: upstream.Oracle,
+) -> None:
     world = {
         "op": "allocate",
         "node": {"metadata": {"name": "a"}},
@@ -335,7 +370,9 @@ def test_a_taint_rule_keeps_claims_away_from_the_devices_it_selects(oracle: upst
         ("capacity", "capacity", ("fits", "consumed")),
     ],
 )
-def test_predicates_hold_as_recorded(oracle: upstream.Oracle, kind: str, table: str, outputs: tuple[str, ...]) -> None:
+def test_predicates_hold_as_recorded(
+    oracle: upstream.Oracle, kind: str, table: str, outputs: tuple[str, ...]
+) -> None:
     entries = shared.document("conformance/dra/predicates.json.gz")[table]
     answers = oracle.ask_many(
         {"op": "predicates", "kind": kind}
@@ -369,8 +406,14 @@ def test_benchmarks_count_the_work_they_did(oracle: upstream.Oracle) -> None:
     )
     assert evaluated["count"] % 4 == 0
     assert evaluated["matches"] == evaluated["count"] / 2
-    empty_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
+    empty_class = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+    }
     nameless = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-    validated = oracle.ask({"op": "bench", "what": "validate", "objects": [empty_class, nameless], "repeat": 5})
+    validated = oracle.ask(
+        {"op": "bench", "what": "validate", "objects": [empty_class, nameless], "repeat": 5}
+    )
     assert (validated["count"], validated["refused"]) == (10, 5)
     assert min(answer["perSecond"] for answer in (decoded, evaluated, validated)) > 0

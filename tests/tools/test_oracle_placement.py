@@ -34,7 +34,10 @@ def asked(**more: Any) -> dict[str, Any]:
             for name in "ab"
         ],
         "claims": [
-            {"metadata": {"name": f"c{at}"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+            {
+                "metadata": {"name": f"c{at}"},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+            }
             for at in range(5)
         ],
         **more,
@@ -43,13 +46,21 @@ def asked(**more: Any) -> dict[str, Any]:
 
 def test_nodes_are_tried_in_order(oracle: upstream.Oracle) -> None:
     answer = oracle.ask(asked())
-    assert (answer["count"], answer["placed"], answer["tries"]) == (5, [0, 1, 2, 3], 1 + 1 + 2 + 2 + 2)
+    assert (answer["count"], answer["placed"], answer["tries"]) == (
+        5,
+        [0, 1, 2, 3],
+        1 + 1 + 2 + 2 + 2,
+    )
     assert answer["outcomes"] == {"allocated": 4, "none": 4}
 
 
 def test_rotating_begins_after_the_last_node_taken(oracle: upstream.Oracle) -> None:
     answer = oracle.ask(asked(rotate=True))
-    assert (answer["count"], answer["placed"], answer["tries"]) == (5, [0, 1, 2, 3], 1 + 1 + 1 + 1 + 2)
+    assert (answer["count"], answer["placed"], answer["tries"]) == (
+        5,
+        [0, 1, 2, 3],
+        1 + 1 + 1 + 1 + 2,
+    )
 
 
 def test_what_is_in_use_counts(oracle: upstream.Oracle) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model import claims, nodes, objects, pods, slices
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import nodes, pods
+from dovetail.kubetypes.resource import claims, slices
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 
@@ -14,10 +16,12 @@ DRIVER = "gpu.example.com"
 
 
 def struct(tree: dict[str, Any]) -> Any:
-    return objects.decode(tree).struct
+    return codec.decode(tree).struct
 
 
-def node(name: str, *, cpu: str = "64", memory: str = "512Gi", labels: dict[str, str] | None = None) -> nodes.Node:
+def node(
+    name: str, *, cpu: str = "64", memory: str = "512Gi", labels: dict[str, str] | None = None
+) -> nodes.Node:
     amounts = {"cpu": cpu, "memory": memory, "pods": "110"}
     tree = {
         "apiVersion": "v1",
@@ -29,7 +33,12 @@ def node(name: str, *, cpu: str = "64", memory: str = "512Gi", labels: dict[str,
 
 
 def gpu_slice(
-    name: str, *, gpus: int = 8, generation: int = 1, slice_name: str | None = None, product: str = "H100"
+    name: str,
+    *,
+    gpus: int = 8,
+    generation: int = 1,
+    slice_name: str | None = None,
+    product: str = "H100",
 ) -> slices.ResourceSlice:
     devices = [
         {
@@ -50,7 +59,14 @@ def gpu_slice(
         "devices": devices,
     }
     meta = {"name": slice_name or f"{name}-gpus"}
-    return struct({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec})
+    return struct(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": meta,
+            "spec": spec,
+        }
+    )
 
 
 def slice_of(name: str, devices: list[dict[str, Any]]) -> slices.ResourceSlice:
@@ -82,7 +98,9 @@ def replaced(found: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(found, **changes)
 
 
-def claim(name: str, *, devices: tuple[tuple[str, str], ...] = (), namespace: str = "default") -> claims.ResourceClaim:
+def claim(
+    name: str, *, devices: tuple[tuple[str, str], ...] = (), namespace: str = "default"
+) -> claims.ResourceClaim:
     """A claim; with devices (pool, name) it is allocated."""
     tree: dict[str, Any] = {
         "apiVersion": "resource.k8s.io/v1",
@@ -91,7 +109,10 @@ def claim(name: str, *, devices: tuple[tuple[str, str], ...] = (), namespace: st
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
     }
     if devices:
-        results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": device} for pool, device in devices]
+        results = [
+            {"request": "gpu", "driver": DRIVER, "pool": pool, "device": device}
+            for pool, device in devices
+        ]
         tree["status"] = {"allocation": {"devices": {"results": results}}}
     return struct(tree)
 

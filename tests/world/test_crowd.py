@@ -8,8 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import labels, meta, objects, pods
-from dovetail.world import crowd
+from dovetail.kubetypes import codec, label_selectors, meta
+from dovetail.kubetypes.core import pods
+from dovetail.world import pod_index
 
 NODES = ("a", "b", "c")
 SELECTORS: tuple[dict[str, Any], ...] = (
@@ -17,12 +18,22 @@ SELECTORS: tuple[dict[str, Any], ...] = (
     {"matchLabels": {"app": "x"}},
     {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]},
     {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
-    {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}, {"key": "app", "operator": "Exists"}]},
+    {
+        "matchExpressions": [
+            {"key": "tier", "operator": "DoesNotExist"},
+            {"key": "app", "operator": "Exists"},
+        ]
+    },
 )
 
 
-def made(number: int, app: str, tier: str, *, is_leaving: bool = False, port: int = 0, volume: str = "") -> pods.Pod:
-    metadata: dict[str, Any] = {"name": f"p{number}", "namespace": "even" if number % 2 == 0 else "odd"}
+def made(
+    number: int, app: str, tier: str, *, is_leaving: bool = False, port: int = 0, volume: str = ""
+) -> pods.Pod:
+    metadata: dict[str, Any] = {
+        "name": f"p{number}",
+        "namespace": "even" if number % 2 == 0 else "odd",
+    }
     metadata["labels"] = {key: value for key, value in (("app", app), ("tier", tier)) if value}
     if is_leaving:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -30,7 +41,7 @@ def made(number: int, app: str, tier: str, *, is_leaving: bool = False, port: in
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": volume}}] if volume else []
     spec = {"containers": [{"name": "main", "ports": ports}], "volumes": volumes}
     tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    found = objects.decode(tree).struct
+    found = codec.decode(tree).struct
     assert isinstance(found, pods.Pod)
     return found
 
@@ -45,31 +56,35 @@ PODS = st.builds(
     volume=st.sampled_from(["", "disk"]),
 )
 QUESTIONS = st.builds(
-    crowd.Question,
+    pod_index.PodQuery,
     st.sampled_from([None, frozenset({"even"}), frozenset({"even", "odd"}), frozenset[str]()]),
-    st.sampled_from(SELECTORS).map(lambda tree: labels.tests_of(msgspec.convert(tree, meta.LabelSelector))),
+    st.sampled_from(SELECTORS).map(
+        lambda tree: label_selectors.tests_of(msgspec.convert(tree, meta.LabelSelector))
+    ),
     st.booleans(),
 )
-STEPS = st.lists(st.one_of(st.tuples(PODS, st.sampled_from(NODES)), st.integers(0, 5), QUESTIONS), max_size=40)
+STEPS = st.lists(
+    st.one_of(st.tuples(PODS, st.sampled_from(NODES)), st.integers(0, 5), QUESTIONS), max_size=40
+)
 
 
 @given(STEPS)
 def test_what_is_kept_equals_a_fresh_count(steps: list[Any]) -> None:
-    kept = crowd.Crowd()
+    kept = pod_index.PodIndex()
     there: dict[str, tuple[pods.Pod, str]] = {}
-    asked: list[crowd.Question] = []
+    asked: list[pod_index.PodQuery] = []
     for step in steps:
         if isinstance(step, int):
             kept.drop(f"p{step}")
             there.pop(f"p{step}", None)
-        elif isinstance(step, crowd.Question):
+        elif isinstance(step, pod_index.PodQuery):
             asked.append(step)
             kept.count(step)
         else:
             pod, node = step
             kept.put(pod.metadata.name, pod, node)
             there[pod.metadata.name] = (pod, node)
-    fresh = crowd.Crowd()
+    fresh = pod_index.PodIndex()
     for id_, (pod, node) in there.items():
         fresh.put(id_, pod, node)
     assert kept.dump() == fresh.dump()
@@ -77,7 +92,7 @@ def test_what_is_kept_equals_a_fresh_count(steps: list[Any]) -> None:
         assert dict(kept.count(question)) == dict(fresh.count(question)) == counted(question, there)
 
 
-def counted(question: crowd.Question, there: dict[str, tuple[pods.Pod, str]]) -> dict[str, int]:
+def counted(question: pod_index.PodQuery, there: dict[str, tuple[pods.Pod, str]]) -> dict[str, int]:
     """The same, in the plainest way."""
     found: dict[str, int] = {}
     for pod, node in there.values():
@@ -86,12 +101,15 @@ def counted(question: crowd.Question, there: dict[str, tuple[pods.Pod, str]]) ->
             continue
         if seen.deletion_timestamp and not question.with_leaving:
             continue
-        if labels.passes(question.tests, seen.labels):
+        if label_selectors.passes(question.tests, seen.labels):
             found[node] = found.get(node, 0) + 1
     return found
 
 
 def test_an_empty_selector_picks_everything_and_none_nothing() -> None:
-    assert labels.passes(labels.tests_of(None), {"a": "b"}) is False
-    assert labels.passes(labels.EVERYTHING, {}) is True
-    assert labels.narrowed(labels.NOTHING, ["a"], {"a": "b"}) == labels.NOTHING
+    assert label_selectors.passes(label_selectors.tests_of(None), {"a": "b"}) is False
+    assert label_selectors.passes(label_selectors.EVERYTHING, {}) is True
+    assert (
+        label_selectors.narrowed(label_selectors.NOTHING, ["a"], {"a": "b"})
+        == label_selectors.NOTHING
+    )

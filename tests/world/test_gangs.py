@@ -7,9 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model import gangs, meta, pods
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import pods
+from dovetail.model import gangs
 from dovetail.world.events import Changed, Deleted
-from dovetail.world.gangs import Gangs
+from dovetail.world.gang_index import GangIndex
 from dovetail.world.world import World
 from tests.model.test_gangs import JOB, JOBSET, LEADER, SET, WORKER, pod
 
@@ -17,7 +19,9 @@ LOOSE, TIED = ("ml", "job/train"), ("ml", "jobset/llama")
 
 
 def told(key: gangs.GangKey, **facts: Any) -> gangs.Gang:
-    metadata = meta.ObjectMeta(namespace=key[0], name=key[1], creation_timestamp="2026-05-01T12:00:00Z")
+    metadata = meta.ObjectMeta(
+        namespace=key[0], name=key[1], creation_timestamp="2026-05-01T12:00:00Z"
+    )
     return gangs.Gang(metadata=metadata, **facts)
 
 
@@ -26,92 +30,107 @@ def job_pod(name: str, **annotations: str) -> pods.Pod:
 
 
 def test_an_owner_ties_pods_that_say_nothing_and_lets_them_go_again() -> None:
-    found = Gangs()
+    found = GangIndex()
     for name in ("a", "b"):
-        found.join(name, job_pod(name))
+        found.put_pod(name, job_pod(name))
     assert found.is_trivial
     assert [*found.keys()] == [("ml", "pod/a"), ("ml", "pod/b")]
     found.put(LOOSE, told(LOOSE, groups=(gangs.Group(name="default", min=2),)))
     assert [*found.keys()] == [LOOSE]
     assert found.members(LOOSE) == {"a": "default", "b": "default"}
-    assert (found.tied, found.is_trivial, found.known(LOOSE).groups[0].min) == (1, False, 2)
-    assert found.known(LOOSE).metadata.creation_timestamp == "2026-05-01T12:00:00Z"
+    assert (found.tied, found.is_trivial, found.definition(LOOSE).groups[0].min) == (1, False, 2)
+    assert found.definition(LOOSE).metadata.creation_timestamp == "2026-05-01T12:00:00Z"
     found.put(LOOSE, None)
     assert (found.tied, found.is_trivial) == (0, True)
 
 
 def test_pods_of_a_loose_owner_stay_alone_and_know_what_it_says() -> None:
-    found = Gangs()
-    found.join("a", job_pod("a"))
-    found.put(LOOSE, told(LOOSE, is_loose=True, queue="research", counts_failures=True, max_runtime=60))
+    found = GangIndex()
+    found.put_pod("a", job_pod("a"))
+    found.put(
+        LOOSE, told(LOOSE, is_loose=True, queue="research", counts_failures=True, max_runtime=60)
+    )
     assert found.is_trivial
-    known = found.known(("ml", "pod/a"))
+    known = found.definition(("ml", "pod/a"))
     assert (known.queue, known.counts_failures, known.max_runtime) == ("research", True, 60)
-    assert (known.metadata.name, known.metadata.creation_timestamp, known.groups) == ("pod/a", None, (gangs.LONE,))
+    assert (known.metadata.name, known.metadata.creation_timestamp, known.groups) == (
+        "pod/a",
+        None,
+        (gangs.LONE_GROUP,),
+    )
     assert not known.is_loose
 
 
 def test_a_pod_whose_owner_is_not_seen_is_not_alone() -> None:
-    found = Gangs()
-    found.join("a", pod("a", owner=(*JOB, "llama-workers-1"), labels=JOBSET))
+    found = GangIndex()
+    found.put_pod("a", pod("a", owner=(*JOB, "llama-workers-1"), labels=JOBSET))
     assert not found.is_trivial
-    assert not found.known(TIED).is_known
+    assert not found.definition(TIED).is_known
     found.put(TIED, told(TIED, groups=(gangs.Group(name="workers/1", min=4),)))
-    assert found.known(TIED).is_known
+    assert found.definition(TIED).is_known
 
 
 def test_every_replica_of_a_family_is_told_by_its_owner() -> None:
-    found = Gangs()
-    found.join("a", pod("a", owner=(*SET, "serve"), labels=LEADER))
-    found.join("b", pod("b", owner=(*SET, "serve-2"), labels=WORKER))
+    found = GangIndex()
+    found.put_pod("a", pod("a", owner=(*SET, "serve"), labels=LEADER))
+    found.put_pod("b", pod("b", owner=(*SET, "serve-2"), labels=WORKER))
     other = LEADER | {"leaderworkerset.sigs.k8s.io/group-index": "3"}
-    found.join("c", pod("c", owner=(*SET, "serve"), labels=other))
+    found.put_pod("c", pod("c", owner=(*SET, "serve"), labels=other))
     family = ("ml", "leaderworkerset/serve")
-    assert not found.known(("ml", "leaderworkerset/serve/2")).is_known
+    assert not found.definition(("ml", "leaderworkerset/serve/2")).is_known
     found.put(family, told(family, groups=gangs.leader_and_workers(4), min_groups=2))
     for index in "23":
-        known = found.known(("ml", f"leaderworkerset/serve/{index}"))
+        known = found.definition(("ml", f"leaderworkerset/serve/{index}"))
         assert (known.metadata.name, known.is_known) == (f"leaderworkerset/serve/{index}", True)
         assert [group.min for group in known.groups] == [1, 3]
     assert sorted(found.owned(family)) == ["a", "b", "c"]
 
 
 def test_pods_complete_what_was_told() -> None:
-    found = Gangs()
+    found = GangIndex()
     key = ("ml", "podgroup/pg")
     group = {"podGroupName": "pg"}
     notes = {"dovetail.dev/queue": "research", "dovetail.dev/max-runtime": "1h"}
-    found.join("a", pod("a", schedulingGroup=group, annotations=notes))
+    found.put_pod("a", pod("a", schedulingGroup=group, annotations=notes))
     found.put(key, told(key, max_runtime=60))
-    known = found.known(key)
+    known = found.definition(key)
     assert (known.queue, known.max_runtime, known.is_recreated) == ("research", 60, False)
-    found.join("a", pod("a", schedulingGroup=group, annotations=notes | {"dovetail.dev/queue": "other"}))
-    assert found.known(key).queue == "other"
+    found.put_pod(
+        "a", pod("a", schedulingGroup=group, annotations=notes | {"dovetail.dev/queue": "other"})
+    )
+    assert found.definition(key).queue == "other"
 
 
 def test_groups_nobody_told_of_add_to_a_gang_without_being_needed() -> None:
-    found = Gangs()
+    found = GangIndex()
     found.put(TIED, told(TIED, groups=(gangs.Group(name="driver/0"),)))
-    found.join("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))
-    known = found.known(TIED)
-    assert [(group.name, group.min) for group in known.groups] == [("driver/0", 1), ("workers/1", 0)]
+    found.put_pod("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))
+    known = found.definition(TIED)
+    assert [(group.name, group.min) for group in known.groups] == [
+        ("driver/0", 1),
+        ("workers/1", 0),
+    ]
     assert known.min_groups == 2
 
 
 def test_groups_of_a_labelled_gang_are_what_their_pods_say() -> None:
-    found = Gangs()
+    found = GangIndex()
     for name, group, least in (("a", "ps", "1"), ("b", "worker", "3"), ("c", "worker", "3")):
-        labels = {"dovetail.dev/gang": "g", "dovetail.dev/gang-group": group, "dovetail.dev/gang-min": least}
-        found.join(name, pod(name, labels=labels))
-    known = found.known(("ml", "gang/g"))
+        labels = {
+            "dovetail.dev/gang": "g",
+            "dovetail.dev/gang-group": group,
+            "dovetail.dev/gang-min": least,
+        }
+        found.put_pod(name, pod(name, labels=labels))
+    known = found.definition(("ml", "gang/g"))
     assert [(group.name, group.min) for group in known.groups] == [("ps", 1), ("worker", 3)]
     assert known.min_groups == 2
 
 
 def test_problems_are_the_owners_and_the_pods() -> None:
-    found = Gangs()
+    found = GangIndex()
     found.put(LOOSE, told(LOOSE, is_loose=True, problems=("owner",)))
-    found.join("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
+    found.put_pod("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
     owner, own = found.problems("a")
     assert owner == "owner"
     assert own.startswith("dovetail.dev/max-runtime")
@@ -121,7 +140,9 @@ def test_problems_are_the_owners_and_the_pods() -> None:
 PODS = st.sampled_from("abc")
 KINDS = st.sampled_from(["job", "asking", "jobset", "bare", "gone"])
 SAID = st.sampled_from(["tied", "loose", "gone"])
-STEPS = st.lists(st.one_of(st.tuples(PODS, KINDS), st.tuples(st.sampled_from([LOOSE, TIED]), SAID)), max_size=12)
+STEPS = st.lists(
+    st.one_of(st.tuples(PODS, KINDS), st.tuples(st.sampled_from([LOOSE, TIED]), SAID)), max_size=12
+)
 
 
 def made(name: str, kind: str) -> pods.Pod | None:
@@ -137,20 +158,20 @@ def made(name: str, kind: str) -> pods.Pod | None:
     return None
 
 
-def shown(found: Gangs) -> dict[gangs.GangKey, Any]:
+def shown(found: GangIndex) -> dict[gangs.GangKey, Any]:
     """Every gang with its members and all that is known about it."""
-    return {key: (dict(found.members(key)), found.known(key)) for key in [*found.keys()]}
+    return {key: (dict(found.members(key)), found.definition(key)) for key in [*found.keys()]}
 
 
 @given(STEPS)
 def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) -> None:
-    live = Gangs()
+    live = GangIndex()
     there: dict[str, pods.Pod] = {}
     said: dict[gangs.GangKey, gangs.Gang] = {}
     for subject, what in steps:
         if isinstance(subject, str):
             one = made(subject, what)
-            live.join(subject, one)
+            live.put_pod(subject, one)
             there.pop(subject, None)
             if one is not None:
                 there[subject] = one
@@ -161,9 +182,9 @@ def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) ->
             if gang is not None:
                 said[subject] = gang
         shown(live)  # answers are remembered from now on
-    fresh = Gangs()
+    fresh = GangIndex()
     for id_, one in there.items():
-        fresh.join(id_, one)
+        fresh.put_pod(id_, one)
     for key, gang in said.items():
         fresh.put(key, gang)
     assert shown(live) == shown(fresh)

@@ -6,17 +6,23 @@ from typing import Any
 
 import pytest
 
-from dovetail.model import claims, gpus, objects
-from dovetail.sim import fleet as fleets
-from dovetail.sim import inventory
-from dovetail.world import ledger, snapshot, usage
-from dovetail.world.devices import Devices
-from dovetail.world.view import NodeView, PoolView
+from dovetail import gpus
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.resource import claims
+from dovetail.sim.fleet import fleet_objects, fleet_spec
+from dovetail.world.devices import device_usage, gpu_ledger
+from dovetail.world.devices.device_columns import Devices
+from dovetail.world.views import static_views
+from dovetail.world.views.node_view import NodeView, PoolView
 
 DRIVER = "gpu.example.com"
 
 
-def pool(*devices: dict[str, Any], counters: dict[str, dict[str, str]] | None = None, driver: str = DRIVER) -> Devices:
+def pool(
+    *devices: dict[str, Any],
+    counters: dict[str, dict[str, str]] | None = None,
+    driver: str = DRIVER,
+) -> Devices:
     return view(*devices, counters=counters, driver=driver).devices
 
 
@@ -45,16 +51,16 @@ def view(
         )
         for index, part in enumerate(parts)
     ]
-    in_use = usage.Usage()
+    in_use = device_usage.Usage()
     for one in held:
         in_use.change(one, 1)
     node = decoded("Node", {"metadata": {"name": "n"}})
-    return snapshot.node_views([node], published, in_use=in_use)["n"].pools[0]
+    return static_views.node_views([node], published, in_use=in_use)["n"].pools[0]
 
 
 def decoded(kind: str, tree: dict[str, Any]) -> Any:
-    version = "v1" if kind == "Node" else objects.RESOURCE_V1
-    return objects.decode({"apiVersion": version, "kind": kind, **tree}).struct
+    version = "v1" if kind == "Node" else registry.RESOURCE_V1
+    return codec.decode({"apiVersion": version, "kind": kind, **tree}).struct
 
 
 def valued(amounts: dict[str, str]) -> dict[str, Any]:
@@ -63,7 +69,10 @@ def valued(amounts: dict[str, str]) -> dict[str, Any]:
 
 def partition(name: str, counter_set: str = "gpu-0", **amounts: str) -> dict[str, Any]:
     plain = {key.replace("_", "-"): amount for key, amount in amounts.items()}
-    return {"name": name, "consumesCounters": [{"counterSet": counter_set, "counters": valued(plain)}]}
+    return {
+        "name": name,
+        "consumesCounters": [{"counterSet": counter_set, "counters": valued(plain)}],
+    }
 
 
 def allocation(*results: dict[str, Any]) -> claims.AllocationResult:
@@ -78,7 +87,7 @@ def allocation(*results: dict[str, Any]) -> claims.AllocationResult:
 
 
 def cost(given: claims.AllocationResult, devices: Devices) -> int:
-    return ledger.Ledger().allocation_cost(given, {(devices.driver, "p"): devices})
+    return gpu_ledger.Ledger().allocation_cost(given, {(devices.driver, "p"): devices})
 
 
 def test_a_whole_gpu_costs_a_thousand_and_all_of_eight_cost_eight_thousand() -> None:
@@ -95,7 +104,7 @@ def test_a_partition_costs_its_largest_share() -> None:
         partition("whole", sms="98", memory="80Gi"),
         counters={"gpu-0": {"sms": "98", "memory": "80Gi"}},
     )
-    book = ledger.Ledger()
+    book = gpu_ledger.Ledger()
     assert [book.device_cost(devices, index) for index in range(4)] == [143, 500, 571, 1000]
 
 
@@ -105,7 +114,7 @@ def test_numbered_counters_are_one_counter() -> None:
         partition("right", slice_3="1"),
         counters={"gpu-0": {f"slice-{index}": "1" for index in range(4)}},
     )
-    assert [ledger.Ledger().device_cost(devices, index) for index in range(2)] == [500, 250]
+    assert [gpu_ledger.Ledger().device_cost(devices, index) for index in range(2)] == [500, 250]
 
 
 def test_an_engine_that_some_partitions_lack_does_not_measure_their_size() -> None:
@@ -114,7 +123,7 @@ def test_an_engine_that_some_partitions_lack_does_not_measure_their_size() -> No
         partition("with-media", sms="10", media="1"),
         counters={"gpu-0": {"sms": "40", "media": "1"}},
     )
-    assert [ledger.Ledger().device_cost(devices, index) for index in range(2)] == [250, 250]
+    assert [gpu_ledger.Ledger().device_cost(devices, index) for index in range(2)] == [250, 250]
 
 
 def test_a_device_on_two_gpus_costs_both_shares() -> None:
@@ -126,12 +135,12 @@ def test_a_device_on_two_gpus_costs_both_shares() -> None:
         ],
     }
     devices = pool(both, counters={"a": {"sms": "10"}, "b": {"sms": "10"}})
-    assert ledger.Ledger().device_cost(devices, 0) == 1500
+    assert gpu_ledger.Ledger().device_cost(devices, 0) == 1500
 
 
 def test_a_counter_set_that_measures_nothing_is_charged_whole() -> None:
     devices = pool(partition("odd", sms="0"), counters={"gpu-0": {"sms": "0"}})
-    assert ledger.Ledger().device_cost(devices, 0) == 1000
+    assert gpu_ledger.Ledger().device_cost(devices, 0) == 1000
 
 
 def shareable(**more: Any) -> dict[str, Any]:
@@ -140,7 +149,11 @@ def shareable(**more: Any) -> dict[str, Any]:
 
 
 def share(**consumed: str) -> dict[str, Any]:
-    return {"device": "gpu-0", "shareID": "aaaaaaaa-0000-0000-0000-000000000001", "consumedCapacity": consumed}
+    return {
+        "device": "gpu-0",
+        "shareID": "aaaaaaaa-0000-0000-0000-000000000001",
+        "consumedCapacity": consumed,
+    }
 
 
 def test_a_share_costs_its_largest_part_of_the_capacities() -> None:
@@ -160,15 +173,18 @@ def test_a_share_of_a_partition_costs_a_part_of_the_part() -> None:
 
 def test_administrative_access_is_free_and_other_devices_are_no_gpus() -> None:
     devices = pool({"name": "gpu-0"}, {"name": "gpu-1"})
-    assert cost(allocation({"device": "gpu-0", "adminAccess": True}, {"device": "gpu-1"}), devices) == 1000
+    assert (
+        cost(allocation({"device": "gpu-0", "adminAccess": True}, {"device": "gpu-1"}), devices)
+        == 1000
+    )
     nics = pool({"name": "nic-0"}, driver="net.example.com")
     assert cost(allocation({"device": "nic-0", "driver": "net.example.com"}), nics) == 0
-    assert ledger.Ledger().device_cost(nics, 0) == 0
+    assert gpu_ledger.Ledger().device_cost(nics, 0) == 0
 
 
 def test_a_device_nobody_publishes_any_more_is_charged_as_whole() -> None:
     assert cost(allocation({"device": "gone"}), pool({"name": "gpu-0"})) == 1000
-    assert ledger.Ledger().allocation_cost(allocation({"device": "gpu-0"}), {}) == 1000
+    assert gpu_ledger.Ledger().allocation_cost(allocation({"device": "gpu-0"}), {}) == 1000
 
 
 def test_first_available_is_charged_for_what_was_given() -> None:
@@ -186,8 +202,10 @@ def test_first_available_is_charged_for_what_was_given() -> None:
         (1000, [], {}),
     ],
 )
-def test_a_shared_claim_is_charged_once_in_equal_parts(whole: int, holders: list[str], parts: dict[str, int]) -> None:
-    assert ledger.split(whole, holders) == parts
+def test_a_shared_claim_is_charged_once_in_equal_parts(
+    whole: int, holders: list[str], parts: dict[str, int]
+) -> None:
+    assert gpu_ledger.split(whole, holders) == parts
 
 
 @pytest.mark.parametrize(
@@ -205,16 +223,20 @@ def test_a_shared_claim_is_charged_once_in_equal_parts(whole: int, holders: list
         ("example.com/nic", 4, {}, 0),
     ],
 )
-def test_device_plugin_resources(resource: str, count: int, labels: dict[str, str], milli: int) -> None:
-    assert ledger.plugin_cost(resource, count, labels) == milli
+def test_device_plugin_resources(
+    resource: str, count: int, labels: dict[str, str], milli: int
+) -> None:
+    assert gpu_ledger.plugin_cost(resource, count, labels) == milli
 
 
 def sample_node(gpu: str) -> NodeView:
-    fleet = fleets.Fleet(name="f", pools=(fleets.Pool(name="p", count=1, gpu=gpu, gpus_per_node=2, mig=True),))
-    stored = [objects.decode(tree).struct for tree in inventory.objects_of(fleet)]
+    fleet = fleet_spec.Fleet(
+        name="f", pools=(fleet_spec.Pool(name="p", count=1, gpu=gpu, gpus_per_node=2, mig=True),)
+    )
+    stored = [codec.decode(tree).struct for tree in fleet_objects.objects_of(fleet)]
     nodes = [one for one in stored if type(one).__name__ == "Node"]
     published = [one for one in stored if type(one).__name__ == "ResourceSlice"]
-    return snapshot.node_views(nodes, published)["p-0"]  # type: ignore[arg-type]
+    return static_views.node_views(nodes, published)["p-0"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("board", ["A100-SXM4-80GB", "H100-SXM5-80GB"])
@@ -224,7 +246,7 @@ def test_real_mig_profiles_cost_between_their_compute_and_memory_share(board: st
     assert known is not None
     assert known.mig is not None
     sizes = {profile.name.value: profile for profile in gpus.profiles(known)}
-    book = ledger.Ledger()
+    book = gpu_ledger.Ledger()
     for index, name in enumerate(devices.names):
         milli = book.device_cost(devices, index)
         profile = devices.device(index).attributes.get("profile")
@@ -239,14 +261,21 @@ def test_real_mig_profiles_cost_between_their_compute_and_memory_share(board: st
 
 
 def test_what_is_free_counts_whole_gpus_and_the_scarcest_counter() -> None:
-    book = ledger.Ledger()
+    book = gpu_ledger.Ledger()
     eight = [{"name": f"gpu-{index}"} for index in range(8)]
     assert book.free_milli_gpu(view(*eight)) == 8000
-    assert book.free_milli_gpu(view(*eight, held=(allocation({"device": "gpu-1"}, {"device": "gpu-2"}),))) == 6000
+    assert (
+        book.free_milli_gpu(
+            view(*eight, held=(allocation({"device": "gpu-1"}, {"device": "gpu-2"}),))
+        )
+        == 6000
+    )
     parts = [partition("a", sms="4", memory="1Gi"), partition("b", sms="1", memory="4Gi")]
     sets = {"gpu-0": {"sms": "10", "memory": "10Gi"}}
     assert book.free_milli_gpu(view(*parts, counters=sets)) == 1000
-    assert book.free_milli_gpu(view(*parts, counters=sets, held=(allocation({"device": "a"}),))) == 600
+    assert (
+        book.free_milli_gpu(view(*parts, counters=sets, held=(allocation({"device": "a"}),))) == 600
+    )
     held = allocation(share(memory="20Gi", cores="10"))
     assert book.free_milli_gpu(view(shareable(), held=(held,))) == 750
     assert book.free_milli_gpu(view({"name": "nic"}, driver="net.example.com")) == 0

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dovetail.errors import StateError
-from dovetail.model import claims
+from dovetail.kubetypes.resource import claims
 from dovetail.world import dump
+from dovetail.world.change_log import LIMIT, ChangeLog
+from dovetail.world.devices.device_overlaps import Kind
 from dovetail.world.events import Changed, Deleted
-from dovetail.world.journal import LIMIT, Journal
-from dovetail.world.overlaps import Kind
 from dovetail.world.world import World
 from tests.world import build
 
@@ -19,7 +19,9 @@ DRIVER = build.DRIVER
 
 
 def holds(*devices: str, pool: str = "node-0", **more: Any) -> claims.AllocationResult:
-    results = [{"request": "gpu", "driver": DRIVER, "pool": pool, "device": one, **more} for one in devices]
+    results = [
+        {"request": "gpu", "driver": DRIVER, "pool": pool, "device": one, **more} for one in devices
+    ]
     return allocated("x", *results).status.allocation  # type: ignore[return-value]
 
 
@@ -56,7 +58,7 @@ def put(world: World, *found: Any) -> World:
 
 
 def test_a_reader_is_told_what_changed_since_and_when_it_fell_behind() -> None:
-    journal = Journal()
+    journal = ChangeLog()
     assert journal.since(-1) is None
     place = journal.end
     journal.note("a")
@@ -75,24 +77,32 @@ def test_a_reader_is_told_what_changed_since_and_when_it_fell_behind() -> None:
 
 def test_what_a_trial_does_and_undoes_is_noted_both_times() -> None:
     world = put(build.cluster(2), build.pod("a"))
-    before = world.journal.end
+    before = world.node_changes.end
     with world.trial():
         world.assume(build.pod("a"), "node-1", {("default", "a"): holds("gpu-0", pool="node-1")})
-        during = world.journal.end
-    assert set(world.journal.since(before) or ()) == set(world.journal.since(during) or ()) == {"node-1"}
+        during = world.node_changes.end
+    assert (
+        set(world.node_changes.since(before) or ())
+        == set(world.node_changes.since(during) or ())
+        == {"node-1"}
+    )
 
 
 def test_a_heartbeat_is_no_change() -> None:
     world = build.cluster(1)
-    before = world.journal.end
+    before = world.node_changes.end
     node = build.node("node-0")
     tree = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
     world.view("node-0")
-    beating = build.replaced(node, status=build.replaced(node.status, conditions=(build.condition(tree),)))
+    beating = build.replaced(
+        node, status=build.replaced(node.status, conditions=(build.condition(tree),))
+    )
     put(world, beating, build.pod("p", node_name="node-0"))
-    noted = world.journal.since(before) or []
-    put(world, build.pod("p", node_name="node-0", phase="Running"))  # neither is a pod that begins to run
-    assert world.journal.since(before) == noted == ["node-0"]
+    noted = world.node_changes.since(before) or []
+    put(
+        world, build.pod("p", node_name="node-0", phase="Running")
+    )  # neither is a pod that begins to run
+    assert world.node_changes.since(before) == noted == ["node-0"]
     assert world.nodes["node-0"] is beating
     assert world.view("node-0").node is beating
 
@@ -166,9 +176,16 @@ def test_assumed_pods_are_users_of_the_claims_they_name() -> None:
 
 
 def test_a_device_two_claims_hold_is_an_overlap_until_one_lets_go() -> None:
-    world = put(build.cluster(1), *(build.claim(name, devices=(("node-0", "gpu-3"),)) for name in "ba"))
+    world = put(
+        build.cluster(1), *(build.claim(name, devices=(("node-0", "gpu-3"),)) for name in "ba")
+    )
     [overlap] = world.overlaps()
-    assert (overlap.kind, overlap.driver, overlap.pool, overlap.device) == (Kind.DEVICE, DRIVER, "node-0", "gpu-3")
+    assert (overlap.kind, overlap.driver, overlap.pool, overlap.device) == (
+        Kind.DEVICE,
+        DRIVER,
+        "node-0",
+        "gpu-3",
+    )
     assert overlap.claims == (("default", "a"), ("default", "b"))
     assert "gpu-3" in str(overlap)
     assert "default/a, default/b" in str(overlap)
@@ -253,17 +270,17 @@ def test_what_was_assumed_is_sound_while_nothing_else_happens() -> None:
     world = put(build.cluster(1), build.pod("p", cpu="64"))
     given = {("default", "c"): holds("gpu-0")}
     world.assume(build.pod("p", cpu="64"), "node-0", given)
-    assert world.sound("node-0", given) is None
+    assert world.binding_problem("node-0", given) is None
     put(world, build.claim("c", devices=(("node-0", "gpu-0"),)))  # the claim was written
-    assert world.sound("node-0", given) is None
+    assert world.binding_problem("node-0", given) is None
 
 
 def test_a_node_that_is_gone_or_overfull_is_not_sound() -> None:
     world = put(build.cluster(1), build.pod("p", cpu="60"))
     world.assume(build.pod("p", cpu="60"), "node-0")
     put(world, build.pod("theirs", cpu="10", node_name="node-0"))
-    assert world.sound("node-0", {}) == "node node-0 has given away 6 cpu more than it has"
-    assert world.sound("node-9", {}) == "node node-9 is gone"
+    assert world.binding_problem("node-0", {}) == "node node-0 is overcommitted by 6 cpu"
+    assert world.binding_problem("node-9", {}) == "node node-9 is gone"
 
 
 def test_a_device_somebody_else_got_meanwhile_is_not_sound() -> None:
@@ -271,9 +288,9 @@ def test_a_device_somebody_else_got_meanwhile_is_not_sound() -> None:
     given = {("default", "c"): holds("gpu-0")}
     world.assume(build.pod("p"), "node-0", given)
     put(world, *(build.claim(name, devices=(("node-0", "gpu-1"),)) for name in "xy"))
-    assert world.sound("node-0", given) is None  # their quarrel is not ours
+    assert world.binding_problem("node-0", given) is None  # their quarrel is not ours
     put(world, build.claim("theirs", devices=(("node-0", "gpu-0"),)))
-    assert "device gpu-0" in (world.sound("node-0", given) or "")
+    assert "device gpu-0" in (world.binding_problem("node-0", given) or "")
 
 
 def test_a_device_that_is_held_back_meanwhile_is_not_sound() -> None:
@@ -281,10 +298,12 @@ def test_a_device_that_is_held_back_meanwhile_is_not_sound() -> None:
     given = {("default", "c"): holds("gpu-0")}
     world.assume(build.pod("p"), "node-0", given)
     world.hold("quarantine/x", holds("gpu-0"))
-    assert "held back: quarantine/x" in (world.sound("node-0", given) or "")
+    assert "held back: quarantine/x" in (world.binding_problem("node-0", given) or "")
 
 
 def test_resources_a_node_never_offered_are_not_overdrawn() -> None:
-    world = put(build.cluster(1), build.pod("p", node_name="node-0", resources={"example.com/gpu": "2"}))
+    world = put(
+        build.cluster(1), build.pod("p", node_name="node-0", resources={"example.com/gpu": "2"})
+    )
     assert world.free("node-0").scalar("example.com/gpu") == -2
-    assert world.sound("node-0", {}) is None
+    assert world.binding_problem("node-0", {}) is None

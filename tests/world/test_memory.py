@@ -17,7 +17,11 @@ NODES = 10_000
 @pytest.mark.slow
 def test_a_fleet_of_identical_nodes_costs_little_a_node() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.fleet_memory", "500"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "bench.fleet_memory", "500"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found = msgspec.json.decode(done.stdout)
     assert found["devices"] == 500 * 8 * 26

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import StateError
-from dovetail.schedule import likeness
-from dovetail.world import dump, journal
+from dovetail.schedule.node import equivalence
+from dovetail.world import change_log, dump
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
 from tests.world import build
@@ -132,7 +132,7 @@ def test_identical_nodes_look_alike_although_their_uuids_differ() -> None:
     world = build.cluster(20)
 
     def kinds(*paths: tuple[str, ...], compared: tuple[str, ...] = ()) -> int:
-        keys = likeness.NodeKeys(likeness.Reads(frozenset(paths), frozenset(compared)))
+        keys = equivalence.NodeKeys(equivalence.Reads(frozenset(paths), frozenset(compared)))
         return len({keys.devices_key(world.view(name)) for name in world.nodes})
 
     assert kinds() == 1
@@ -144,14 +144,29 @@ def test_identical_nodes_look_alike_although_their_uuids_differ() -> None:
 def test_the_journal_of_changes_does_not_grow_for_ever() -> None:
     world = build.cluster(1)
     for cpu in range(8):
-        for _ in range(journal.LIMIT // 6):
-            world.journal.note("node-0")
+        for _ in range(change_log.LIMIT // 6):
+            world.node_changes.note("node-0")
         world.apply(Changed(build.node("node-0", cpu=str(cpu))))
-        assert len(world.journal) <= journal.LIMIT
+        assert len(world.node_changes) <= change_log.LIMIT
 
 
-WORDS = ("slice", "unslice", "claim", "unclaim", "pod", "bind", "unpod", "node", "unnode", "assume", "forget", "hold")
-STEPS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(0, 2), st.integers(0, 3)), max_size=25)
+WORDS = (
+    "slice",
+    "unslice",
+    "claim",
+    "unclaim",
+    "pod",
+    "bind",
+    "unpod",
+    "node",
+    "unnode",
+    "assume",
+    "forget",
+    "hold",
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(WORDS), st.integers(0, 2), st.integers(0, 3)), max_size=25
+)
 
 
 def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
@@ -171,8 +186,14 @@ def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
                 world.release(f"hold-{a}")
                 if b:
                     world.hold(f"hold-{a}", allocation(f"node-{a}", f"gpu-{b}"))
-            elif known and f"pod-p{b}" not in world.assumed and not facts["Pod", f"p{b}"].spec.node_name:
-                world.assume(pod, f"node-{a}", {("default", f"c{b}"): allocation(f"node-{a}", f"gpu-{b}")})
+            elif (
+                known
+                and f"pod-p{b}" not in world.assumed
+                and not facts["Pod", f"p{b}"].spec.node_name
+            ):
+                world.assume(
+                    pod, f"node-{a}", {("default", f"c{b}"): allocation(f"node-{a}", f"gpu-{b}")}
+                )
             continue
         made = {
             "slice": build.gpu_slice(f"node-{a}", gpus=b + 1, generation=b),
@@ -181,7 +202,12 @@ def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
             "bind": build.pod(f"p{b}", node_name=f"node-{a}"),
             "node": build.node(f"node-{a}", cpu=str(8 + b)),
         }
-        one = made.get(what) or made[{"unslice": "slice", "unclaim": "claim", "unpod": "pod", "unnode": "node"}[what]]
+        one = (
+            made.get(what)
+            or made[
+                {"unslice": "slice", "unclaim": "claim", "unpod": "pod", "unnode": "node"}[what]
+            ]
+        )
         key = (type(one).__name__, one.metadata.name)
         if what.startswith("un"):
             if key in facts:
@@ -192,7 +218,7 @@ def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
     return world, list(facts.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_the_world_is_what_a_fresh_list_makes_of_it(steps: list[tuple[str, int, int]]) -> None:
     world, facts = play(steps)

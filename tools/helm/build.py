@@ -11,12 +11,12 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent
 sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, installed or not
 
-from dovetail.boot import gobuild  # noqa: E402
+from dovetail.devcluster import go_build  # noqa: E402
 
 
-def binary() -> Path:
+def binary(say: go_build.Say = go_build.say_on_stderr) -> Path:
     """The path of a finished Helm, built first if need be. Safe to call from several processes at once."""
-    recipe = gobuild.Recipe(
+    recipe = go_build.Recipe(
         name="helm",
         title="Helm",
         directory=SOURCES,
@@ -25,8 +25,10 @@ def binary() -> Path:
         package="tool",  # what go.mod lists under `tool`
         link_flags="-s -w",
     )
-    return gobuild.finished(recipe) / "helm"
+    return go_build.finished(recipe, say=say) / "helm"
 
 
 if __name__ == "__main__":
-    sys.exit(gobuild.printed([binary], without_go="install Go, or run without the tests that ask Helm"))
+    sys.exit(
+        go_build.printed([binary], without_go="install Go, or run without the tests that ask Helm")
+    )

@@ -10,7 +10,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 
-from dovetail.boot import chart  # noqa: E402
+from dovetail.install import chart  # noqa: E402
 
 
 def text() -> str:

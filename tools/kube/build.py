@@ -11,20 +11,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # any Python will do, installed or not
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[2] / "src")
+)  # any Python will do, installed or not
 
-from dovetail.boot import gobuild, kubeparts
+from dovetail.devcluster import go_build, kube_binaries
 
 USAGE = 2
 
 
 def main(versions: Sequence[str]) -> int:
     """The command line: directories on stdout, talk on stderr."""
-    if unknown := sorted(set(versions) - set(kubeparts.VERSIONS)):
-        print(f"unknown: {', '.join(unknown)}; pinned: {', '.join(kubeparts.VERSIONS)}", file=sys.stderr)
+    if unknown := sorted(set(versions) - set(kube_binaries.VERSIONS)):
+        print(
+            f"unknown: {', '.join(unknown)}; pinned: {', '.join(kube_binaries.VERSIONS)}",
+            file=sys.stderr,
+        )
         return USAGE
-    recipes = map(kubeparts.recipe, versions or kubeparts.VERSIONS)
-    return gobuild.printed(functools.partial(gobuild.finished, one) for one in recipes)
+    recipes = map(kube_binaries.recipe, versions or kube_binaries.VERSIONS)
+    return go_build.printed(functools.partial(go_build.finished, one) for one in recipes)
 
 
 if __name__ == "__main__":

@@ -11,20 +11,24 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent
 sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, installed or not
 
-from dovetail.boot import gobuild  # noqa: E402
+from dovetail.devcluster import go_build  # noqa: E402
 
 
-def binary() -> Path:
+def binary(say: go_build.Say = go_build.say_on_stderr) -> Path:
     """The path of a finished oracle, built first if need be. Safe to call from several processes at once."""
-    recipe = gobuild.Recipe(
+    recipe = go_build.Recipe(
         name="oracle",
         title="the upstream oracle",
         directory=SOURCES,
         sources=(*SOURCES.glob("*.go"), SOURCES / "go.mod", SOURCES / "go.sum"),
         programs=("oracle",),
     )
-    return gobuild.finished(recipe) / "oracle"
+    return go_build.finished(recipe, say=say) / "oracle"
 
 
 if __name__ == "__main__":
-    sys.exit(gobuild.printed([binary], without_go="install Go, or run without the tests that ask the oracle"))
+    sys.exit(
+        go_build.printed(
+            [binary], without_go="install Go, or run without the tests that ask the oracle"
+        )
+    )

@@ -1,30 +1,52 @@
 """Finds devices for the claims of one pod on one node, exactly: if there is an allocation, it is found.
 
-Given a node view, claims and classes; reads only. Requests that have nothing to do with each other are solved apart;
-of alternatives the earlier is preferred, then the cheaper choice. A search that outgrows its budget says so.
+Given a node view, claims and device classes; reads only. The steps:
+
+1. `ask/` flattens the claims into requests, options and constraints.
+2. `index/` finds the candidate devices of every option.
+3. `solve/` splits the requests into independent parts and solves each: the earliest firstAvailable entries that fit,
+   then the cheapest devices.
+4. `results` writes the allocation; on a refusal `explain/` says why.
+
+A search that exceeds its budget returns Undecided, never a guess.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dovetail.allocate import costs, explain, results
-from dovetail.allocate.budget import DEFAULT_STEPS, Budget, Exhausted
-from dovetail.allocate.candidates import Candidates, candidates_of
-from dovetail.allocate.constraints import constraints_of
-from dovetail.allocate.ground import Ground
-from dovetail.allocate.options import Preferred
-from dovetail.allocate.outcome import Allocated, Failed, Outcome, Refused, Undecided
-from dovetail.allocate.parts import independent
-from dovetail.allocate.requests import InvalidRequest, Option, Request, claim_name, flattened
-from dovetail.allocate.score import UNIT
-from dovetail.allocate.settled import Solution, Terms, count_of
+from dovetail.allocate import results
+from dovetail.allocate.ask.constraints import constraints_of
+from dovetail.allocate.ask.device_requests import (
+    InvalidRequest,
+    Option,
+    Request,
+    claim_name,
+    flattened,
+)
+from dovetail.allocate.explain import allocation_costs, refusal_reasons
+from dovetail.allocate.index.candidates import candidates_of
+from dovetail.allocate.index.consumed_capacity import UNIT
+from dovetail.allocate.index.device_bits import NodeDevices
+from dovetail.allocate.outcome import (
+    DEFAULT_STEPS,
+    Allocated,
+    Budget,
+    Exhausted,
+    Failed,
+    Outcome,
+    Refused,
+    Undecided,
+)
+from dovetail.allocate.solve.alternatives import AlternativeSearch
+from dovetail.allocate.solve.decompose import independent_parts
+from dovetail.allocate.solve.solver import SearchContext, count_of
 from dovetail.cel.effort import UNBOUNDED, Effort
-from dovetail.model.claims import MAX_RESULTS, ResourceClaim
-from dovetail.model.classes import DeviceClass
+from dovetail.kubetypes.resource.claims import MAX_RESULTS, ResourceClaim
+from dovetail.kubetypes.resource.device_classes import DeviceClass
 from dovetail.model.policy import DEFAULT_ALLOCATION, AllocationPolicy
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.world.view import NodeView
+from dovetail.world.views.node_view import NodeView, PoolView
 
 
 def allocate(
@@ -38,100 +60,132 @@ def allocate(
     list_attributes: bool = True,
     effort: Effort = UNBOUNDED,
 ) -> Outcome:
-    """Devices for all claims together, or why not. Claims that have an allocation already are not to be passed.
+    """Devices for all claims together, or why not. The claims must not have an allocation yet.
 
-    Raises Unfinished where selectors take more than the effort for now, TooExpensive where they always will.
+    Raises Unfinished if selectors need more than the effort left for now, TooExpensive if they always will.
     """
-    purse = Budget(budget) if isinstance(budget, int) else budget
+    steps = Budget(budget) if isinstance(budget, int) else budget
     try:
         requests = flattened(claims, classes, effort)
-        rules = constraints_of(claims)
-        if (local := _forbidden(view, requests)) is not None:
-            return local
-        ground = Ground(view, lists=list_attributes, effort=effort)
-        terms = Terms(ground, rules, _candidates(ground, requests, fractional=fractional), policy, purse, fractional)
-        if (over := _over_limit(terms, claims, requests)) is not None:
-            return over
-        return _solved(terms, claims, requests)
+        constraints = constraints_of(claims)
+        if (failure := _unknown_all(view, requests)) is not None:
+            return failure
+        node = NodeDevices(view, lists=list_attributes, effort=effort)
+        candidates = {
+            option: candidates_of(node, option, fractional=fractional)
+            for request in requests
+            for option in request.options
+        }
+        context = SearchContext(node, constraints, candidates, policy, steps, fractional)
+        if (failure := _over_limit(context, claims, requests)) is not None:
+            return failure
+        return _solved(context, claims, requests)
     except InvalidRequest as error:
         return Failed(error.reason)
     except Exhausted:
-        return Undecided(purse.steps)
+        return Undecided(steps.steps)
 
 
-def _solved(terms: Terms, claims: Sequence[ResourceClaim], requests: Sequence[Request]) -> Outcome:
+def _solved(
+    context: SearchContext, claims: Sequence[ResourceClaim], requests: Sequence[Request]
+) -> Outcome:
     chosen: list[Option] = []
     picks: list[tuple[Option, int]] = []
     cost = 0
-    for part in independent(terms, requests):
-        search = Preferred(terms, part)
-        found: Solution | None = search.solve()
-        if found is None:
-            return _refused(terms, part, search)
+    for part in independent_parts(context, requests):
+        search = AlternativeSearch(context, part)
+        solution = search.solve()
+        if solution is None:
+            return _refused(context, part, search)
         chosen += search.chosen
-        cost += found[0]
-        picks += found[1]
-    results.check_selectors(terms.ground, claims, picks)
+        cost += solution[0]
+        picks += solution[1]
+    results.check_selectors(context.node, claims, picks)
     chosen.sort(key=lambda option: (option.claim, option.request))
-    listed = {(request.claim, request.place) for request in requests if request.is_list}
-    told = costs.terms(terms, picks) if any(option.count is None for option in chosen) else None
+
+    # The search has no choice about requests for all devices and does not price them, so their cost is added up here.
+    terms = None
+    milli_gpu = cost / UNIT
+    if any(option.count is None for option in chosen):
+        terms = allocation_costs.cost_terms(context, picks)
+        milli_gpu = sum(term.milli_gpu for term in terms)
+
+    with_alternatives = {(request.claim, request.place) for request in requests if request.is_list}
+    preference = [
+        option.index for option in chosen if (option.claim, option.request) in with_alternatives
+    ]
     return Allocated(
-        results=lambda: results.results_of(terms.ground, claims, chosen, picks, fractional=terms.fractional),
-        terms=lambda: costs.terms(terms, picks) if told is None else told,
-        milli_gpu=cost / UNIT if told is None else sum(term.milli_gpu for term in told),
-        preference=tuple(option.index for option in chosen if (option.claim, option.request) in listed),
-        steps=terms.budget.steps,
+        results=lambda: results.results_of(
+            context.node, claims, chosen, picks, fractional=context.fractional
+        ),
+        terms=lambda: allocation_costs.cost_terms(context, picks) if terms is None else terms,
+        milli_gpu=milli_gpu,
+        preference=tuple(preference),
+        steps=context.budget.steps,
     )
 
 
-def _refused(terms: Terms, part: Sequence[Request], search: Preferred) -> Refused | Failed:
+def _refused(
+    context: SearchContext, part: Sequence[Request], search: AlternativeSearch
+) -> Refused | Failed:
     if search.breaks_all:
         detail = "asks for all devices, but a constraint of the claim does not allow all of them"
-        subject = next((r.subject for r in part if any(o.count is None for o in r.options)), "")
-        return Failed(Reason(code=ReasonCode.CONSTRAINT, subject=subject, detail=detail), is_local=True)
-    broken = tuple(f"{pool.driver}/{pool.name}: {pool.problem}" for pool in terms.ground.view.pools if pool.problem)
-    told = terms._replace(budget=Budget(terms.budget.limit))  # what the search has spent must not silence it
+        subject = next((request.subject for request in part if _wants_all(request)), "")
+        return Failed(
+            Reason(code=ReasonCode.CONSTRAINT, subject=subject, detail=detail), is_local=True
+        )
+    invalid_pools = tuple(
+        f"{pool.driver}/{pool.name}: {pool.problem}"
+        for pool in context.node.view.pools
+        if pool.problem
+    )
+    # A fresh budget: the refusal is proven, and explaining it must not fail for what the proof has spent.
+    explaining = context._replace(budget=Budget(context.budget.limit))
     return Refused(
-        reasons=lambda: explain.reasons(told, part, counted=broken),
-        invalid_pools=broken,
-        steps=terms.budget.steps,
+        reasons=lambda: refusal_reasons.reasons(explaining, part, counted=invalid_pools),
+        invalid_pools=invalid_pools,
+        steps=context.budget.steps,
     )
 
 
-def _forbidden(view: NodeView, requests: Sequence[Request]) -> Failed | None:
-    """All devices cannot be had while nobody knows which these are."""
+def _wants_all(request: Request) -> bool:
+    return any(option.count is None for option in request.options)
+
+
+def _unknown_all(view: NodeView, requests: Sequence[Request]) -> Failed | None:
+    """Requests for all devices fail while a pool of the node is incomplete or invalid: "all" is unknown then."""
     for request in requests:
         for option in request.options:
             if option.count is not None:
                 continue
             for pool in view.pools:
-                name = f"{pool.driver}/{pool.name}"
-                if not pool.is_complete:
-                    detail = f"asks for all devices, but pool {name} is being updated"
-                    code = ReasonCode.INCOMPLETE_POOL
-                elif pool.problem is not None:
-                    detail = f"asks for all devices, but pool {name} is invalid: {pool.problem}"
-                    code = ReasonCode.INVALID_POOL
-                else:
-                    continue
-                return Failed(Reason(code=code, subject=option.subject, detail=detail), is_local=True)
+                if (failure := _unusable_pool(pool, option)) is not None:
+                    return failure
     return None
 
 
-def _candidates(ground: Ground, requests: Sequence[Request], *, fractional: bool) -> dict[Option, Candidates]:
-    return {
-        option: candidates_of(ground, option, fractional=fractional)
-        for request in requests
-        for option in request.options
-    }
+def _unusable_pool(pool: PoolView, option: Option) -> Failed | None:
+    name = f"{pool.driver}/{pool.name}"
+    if not pool.is_complete:
+        code = ReasonCode.INCOMPLETE_POOL
+        detail = f"asks for all devices, but pool {name} is being updated"
+    elif pool.problem is not None:
+        code = ReasonCode.INVALID_POOL
+        detail = f"asks for all devices, but pool {name} is invalid: {pool.problem}"
+    else:
+        return None
+    return Failed(Reason(code=code, subject=option.subject, detail=detail), is_local=True)
 
 
-def _over_limit(terms: Terms, claims: Sequence[ResourceClaim], requests: Sequence[Request]) -> Failed | None:
-    """A claim that needs too many devices whatever it gets can never be served."""
-    least: dict[int, int] = {}
+def _over_limit(
+    context: SearchContext, claims: Sequence[ResourceClaim], requests: Sequence[Request]
+) -> Failed | None:
+    """A claim that needs more devices than its status can hold, whichever options are chosen."""
+    fewest: dict[int, int] = {}
     for request in requests:
-        least[request.claim] = least.get(request.claim, 0) + min(count_of(terms, one) for one in request.options)
-    for number, devices in least.items():
+        devices = min(count_of(context, option) for option in request.options)
+        fewest[request.claim] = fewest.get(request.claim, 0) + devices
+    for number, devices in fewest.items():
         if devices > MAX_RESULTS:
             reason = Reason(
                 code=ReasonCode.LIMIT,

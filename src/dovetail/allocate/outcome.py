@@ -1,6 +1,7 @@
-"""The four answers of an allocation attempt: devices, a refusal, a search cut short, or input nobody can serve.
+"""The contract of an allocation attempt: a budget of steps in, one of four outcomes out.
 
-Results, terms and reasons are written out when somebody asks for them: most attempts are only compared.
+The outcomes are devices, a proven refusal, a search cut short, or claims that cannot be served as written. Results,
+cost terms and reasons are worked out on first access: most attempts are only compared with each other.
 """
 
 from __future__ import annotations
@@ -9,12 +10,38 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
-from dovetail.model.claims import AllocationResult
+from dovetail.kubetypes.resource.claims import AllocationResult
 from dovetail.model.reasons import Reason
+
+DEFAULT_STEPS = 200_000
+
+
+class Exhausted(Exception):
+    """The steps are used up; the search has proved neither yes nor no."""
+
+
+class Budget:
+    """Counts the steps of one attempt. Steps, not seconds: the same question gets the same answer on any machine."""
+
+    __slots__ = ("limit", "steps")
+
+    def __init__(self, limit: int = DEFAULT_STEPS) -> None:
+        self.limit = limit
+        self.steps = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Spends steps; raises Exhausted once the limit is exceeded."""
+        self.steps += steps
+        if self.steps > self.limit:
+            raise Exhausted
+
+    def part(self, share: int) -> Budget:
+        """A budget of one `share`-th of the remaining steps. The caller charges here what the part has spent."""
+        return Budget((self.limit - self.steps) // share)
 
 
 class Term(NamedTuple):
-    """One part of what an allocation costs, in thousandths of a GPU, and why."""
+    """One part of the cost of an allocation, in thousandths of a GPU, and what it is for."""
 
     name: str
     milli_gpu: float
@@ -22,7 +49,7 @@ class Term(NamedTuple):
 
 
 class Allocated:
-    """One result per claim, in the order of the claims, and what the choice costs. Lower is better."""
+    """One result per claim, in the order of the claims, and the cost of the choice. Lower is better."""
 
     def __init__(
         self,
@@ -36,7 +63,8 @@ class Allocated:
         self._results = results
         self._terms = terms
         self.milli_gpu = milli_gpu
-        self.preference = preference  # which firstAvailable entry each such request got, 0 the most wanted
+        # The firstAvailable entry that each such request got, 0 being the most preferred.
+        self.preference = preference
         self.steps = steps
 
     @cached_property
@@ -51,13 +79,18 @@ class Allocated:
 
 
 class Refused:
-    """It does not fit on this node, and that is proved."""
+    """The claims do not fit on this node, and that is proven."""
 
     def __init__(
-        self, *, reasons: Callable[[], tuple[Reason, ...]], invalid_pools: tuple[str, ...], steps: int
+        self,
+        *,
+        reasons: Callable[[], tuple[Reason, ...]],
+        invalid_pools: tuple[str, ...],
+        steps: int,
     ) -> None:
         self._reasons = reasons
-        self.invalid_pools = invalid_pools  # each "driver/pool: why"; upstream then calls it an error of the node
+        # Each "driver/pool: problem". If there are any, kube-scheduler reports an error of the node instead.
+        self.invalid_pools = invalid_pools
         self.steps = steps
 
     @cached_property
@@ -73,14 +106,14 @@ class Undecided(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The claims cannot be served as they are written."""
+    """The claims cannot be served as written."""
 
     reason: Reason
-    is_local: bool = False  # because of this node's pools: other nodes may do
+    is_local: bool = False  # because of this node's pools: another node may serve them
 
     @property
     def message(self) -> str:
-        """What to tell people."""
+        """The reason as text."""
         return str(self.reason)
 
 

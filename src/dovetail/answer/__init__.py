@@ -1,1 +1,1 @@
-"""Questions put to the engine, answered by asking it again."""
+"""Questions about the future, answered by running the engine on a copy of the cluster."""

@@ -1,7 +1,7 @@
-"""Answers when every waiting gang starts: an hour and how late it may get, or why nobody can know, or why never.
+"""Answers when every pending gang starts: a time and how late it may get, or why it is not known, or why never.
 
-Given the facts of a cluster. Lets it go on twice on paper: once with everybody taking the time they expect, once with
-everybody taking all they may. Says `unbounded` where those in the way state no runtime. Never changes anything.
+Given the objects of a cluster. Simulates it twice: once with all work taking its expected runtime, once with all
+work taking its longest. Says `unbounded` where the work in the way states no runtime. Never changes anything.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dovetail.answer import course
+from dovetail.answer import simulate
 from dovetail.model import gangs, plan, policy
-from dovetail.schedule import cycle
-from dovetail.schedule.backfill import profile
-from dovetail.schedule.gangs import jobs
+from dovetail.schedule import decide
+from dovetail.schedule.backfill import time_profile
+from dovetail.schedule.gang import jobs
 from dovetail.world.events import Object
 from dovetail.world.world import World
 
@@ -23,9 +23,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """When a gang starts."""
 
     gang: plan.GangRef
-    members: tuple[str, ...]  # the pods that wait
+    members: tuple[str, ...]  # the pending pods
     start: plan.Instant | None = None
-    latest: plan.Instant | None = None  # None: nobody knows how late it may get
+    latest: plan.Instant | None = None  # None: not known
     why: str = ""
 
 
@@ -36,84 +36,109 @@ def when(
     *,
     promises: Iterable[plan.Promise] = (),
 ) -> tuple[Expectation, ...]:
-    """Every gang that waits, those that start first before the others."""
+    """Every pending gang, by start."""
     promised = tuple(promises)
-    likely = course.Course(facts, policy_, now, promises=promised)
+    likely = simulate.Simulation(facts, policy_, now, promises=promised)
     waiting = _waiting(likely.world, policy_)
     if not waiting:
         return ()
-    likely.go_on()
-    late = course.Course(facts, policy_, now, seconds=course.longest, promises=promised)
-    late.go_on()
+    likely.run()
+    late = simulate.Simulation(facts, policy_, now, seconds=simulate.longest, promises=promised)
+    late.run()
     unmet = _unmet(likely, [key for key in waiting if key not in likely.started], policy_)
-    found = [
-        _expectation(key, members, likely.started.get(key), late.started.get(key), unmet.get(key, ""))
+    expectations = [
+        _expectation(
+            key, members, likely.started.get(key), late.started.get(key), unmet.get(key, "")
+        )
         for key, members in waiting.items()
     ]
-    return tuple(sorted(found, key=lambda one: (one.start is None, one.start or now, str(one.gang))))
+
+    def rank(expectation: Expectation) -> tuple[bool, plan.Instant, str]:
+        return expectation.start is None, expectation.start or now, str(expectation.gang)
+
+    return tuple(sorted(expectations, key=rank))
 
 
 def _waiting(world: World, policy_: policy.Policy) -> dict[gangs.GangKey, tuple[str, ...]]:
     """Gangs below their minimum that have pods to start, with the names of these."""
-    found: dict[gangs.GangKey, tuple[str, ...]] = {}
+    pending: dict[gangs.GangKey, tuple[str, ...]] = {}
     names = policy_.scheduler_names
     for key in world.gangs.keys():  # noqa: SIM118 (not a mapping)
-        members = {id_: (world.pods[id_], group) for id_, group in world.gangs.members(key).items()}
+        members = {
+            pod_id: (world.pods[pod_id], group)
+            for pod_id, group in world.gangs.members(key).items()
+        }
         if names and not any(pod.spec.scheduler_name in names for pod, _ in members.values()):
             continue
-        job = jobs.job_of(world.gangs.known(key), members, queue="")
-        waiting = [id_ for id_, state in job.state.items() if state in (jobs.State.WAITING, jobs.State.GATED)]
-        if waiting and not job.is_satisfied(job.root):
-            found[key] = tuple(sorted(job.pods[id_].metadata.name for id_ in waiting))
-    return found
+        job = jobs.job_of(world.gangs.definition(key), members, queue="")
+        pending_names = [
+            job.pods[pod_id].metadata.name
+            for pod_id, state in job.state.items()
+            if state in (jobs.State.WAITING, jobs.State.GATED)
+        ]
+        if pending_names and not job.is_satisfied(job.root):
+            pending[key] = tuple(sorted(pending_names))
+    return pending
 
 
 def _expectation(
     key: gangs.GangKey,
     members: tuple[str, ...],
-    likely: course.Started | None,
-    late: course.Started | None,
+    likely: simulate.Started | None,
+    late: simulate.Started | None,
     unmet: str,
 ) -> Expectation:
     ref = plan.GangRef(*key)
     if likely is None:
         return Expectation(gang=ref, members=members, why=unmet)
     latest = max(late.at, likely.at) if late is not None else None
-    return Expectation(gang=ref, members=members, start=likely.at, latest=latest, why=_after(likely.after))
+    return Expectation(
+        gang=ref, members=members, start=likely.at, latest=latest, why=_after(likely.after)
+    )
 
 
 def _after(ended: Sequence[gangs.GangKey]) -> str:
     if not ended:
         return ""
     first = str(plan.GangRef(*ended[0]))
-    return f"when {first} ends" if len(ended) == 1 else f"when {first} and {len(ended) - 1} more end"
+    if len(ended) == 1:
+        return f"when {first} ends"
+    return f"when {first} and {len(ended) - 1} more end"
 
 
-def _unmet(likely: course.Course, keys: Sequence[gangs.GangKey], policy_: policy.Policy) -> dict[gangs.GangKey, str]:
-    """Why these never started: others who never end, or the gangs themselves."""
-    told = {one.pod.uid: one.summary for one in likely.plan.refusals}
+def _unmet(
+    likely: simulate.Simulation, keys: Sequence[gangs.GangKey], policy_: policy.Policy
+) -> dict[gangs.GangKey, str]:
+    """Why these never started: work in the way that never ends, or the gangs themselves.
+
+    Ends all work without a stated runtime in the simulation: a gang that fits then waits for it.
+    """
+    summaries = {refusal.pod.uid: refusal.summary for refusal in likely.plan.refusals}
     world = likely.world
-    homes: dict[gangs.GangKey, set[str]] = {}
-    for id_ in likely.staying():
-        member = world.gangs.of(id_)
+    nodes_of_staying: dict[gangs.GangKey, set[str]] = {}
+    staying = likely.staying()
+    for pod_id in staying:
+        member = world.gangs.of(pod_id)
         if member is not None:
-            homes.setdefault(member.gang, set()).add(world.pods[id_].spec.node_name)
-    for id_ in likely.staying():
-        likely.end(id_)
-    return {key: _reason(key, likely, homes, told, policy_) for key in keys}
+            node = world.pods[pod_id].spec.node_name
+            nodes_of_staying.setdefault(member.gang, set()).add(node)
+    for pod_id in staying:
+        likely.end(pod_id)
+    return {key: _reason(key, likely, nodes_of_staying, summaries, policy_) for key in keys}
 
 
 def _reason(
     key: gangs.GangKey,
-    emptied: course.Course,
-    homes: dict[gangs.GangKey, set[str]],
-    told: dict[str, str],
+    emptied: simulate.Simulation,
+    nodes_of_staying: dict[gangs.GangKey, set[str]],
+    summaries: dict[str, str],
     policy_: policy.Policy,
 ) -> str:
     members = [*emptied.world.gangs.members(key)]
-    decided = cycle.decide(emptied.world, policy_, emptied.now, among=members)
-    nodes = {one.node for one in decided.placements if one.pod.uid in members}
+    decided = decide.decide(emptied.world, policy_, emptied.now, among=members)
+    nodes = {placement.node for placement in decided.placements if placement.pod.uid in members}
     if not nodes:
-        return f"{profile.NEVER}: {next((told[id_] for id_ in members if id_ in told), 'nobody says why')}"
-    near = sum(not nodes.isdisjoint(where) for where in homes.values())
-    return profile.unbounded(near or len(homes))
+        of_members = (summaries[pod_id] for pod_id in members if pod_id in summaries)
+        return f"{time_profile.NEVER}: {next(of_members, 'no reason is known')}"
+    in_the_way = sum(not nodes.isdisjoint(occupied) for occupied in nodes_of_staying.values())
+    return time_profile.unbounded(in_the_way or len(nodes_of_staying))

@@ -1,1 +1,1 @@
-"""Wiring: one file per process, the only place that knows clocks and where things are kept."""
+"""Wiring: one file per process, the only place that chooses clocks, transports and files."""

@@ -1,4 +1,4 @@
-"""The real clock. Given nothing; `now` is UTC, `monotonic` also counts the time a machine was suspended."""
+"""The system clock: `now` is UTC, `monotonic` includes the time the machine was suspended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import time
 
-# A laptop or a virtual machine that slept must notice: Linux stops CLOCK_MONOTONIC meanwhile, CLOCK_BOOTTIME not.
+# A suspended machine must notice the gap: on Linux CLOCK_MONOTONIC stops meanwhile, CLOCK_BOOTTIME does not.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -18,9 +18,9 @@ class SystemClock:
         return datetime.datetime.now(datetime.UTC)
 
     def monotonic(self) -> float:
-        """Seconds that only grow, through suspension too."""
+        """Seconds that only grow, suspension included."""
         return time.clock_gettime(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
-        """Lets other tasks go on for so long."""
+        """Suspends the task for this many seconds."""
         await asyncio.sleep(seconds)

@@ -1,8 +1,7 @@
-"""Sets up what a long-running process writes about itself on stderr: lines for people, or JSON for programs.
+"""Sets up the log of a long-running process on stderr: text lines for people, or JSON for programs.
 
-A line belongs to one record, whatever text of others it carries: names, messages and annotations come from users, and
-a control character in them could start a line of its own or steer a terminal. Every line of one turn of deciding
-carries the turn's id as `cycle`.
+One record is one line, whatever it quotes: names, messages and annotations come from users, and a control character in
+them could start a new line or control a terminal. Every line of one scheduling cycle carries its id as `cycle`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,21 @@ import msgspec
 from dovetail.model import plaintext
 from dovetail.ports import tracing
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-_BARE: Final = frozenset(  # what needs no quotes: it cannot end a field or pass for another one
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+}
+# Characters that need no quotes: they cannot end a field or pass for another one.
+_BARE: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@+%~,<>*#$&!?;()[]{}|^'"
 )
-MOST_CHARACTERS: Final = 16_384  # of one value: whoever writes a megabyte into a message fills no disk with it
-_BELOW: Final = "  | "  # a line that belongs to the one above
+MOST_CHARACTERS: Final = 16_384  # of one value: a megabyte in a message must not fill the disk
+_BELOW: Final = "  | "  # marks a line that belongs to the one above
 
 
 def set_up(form: str, level: str) -> None:
-    """Every logger writes to stderr in this form, from this level on."""
+    """Makes every logger write to stderr in this form, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     handler.addFilter(with_cycle)
@@ -35,7 +39,7 @@ def set_up(form: str, level: str) -> None:
 
 
 def with_cycle(record: logging.LogRecord) -> bool:
-    """Lets every record pass, with the turn of deciding it belongs to."""
+    """Adds the scheduling cycle to every record; filters none out."""
     cycle = tracing.CYCLE.get()
     if cycle and "cycle" not in record.__dict__:
         record.cycle = cycle
@@ -43,7 +47,7 @@ def with_cycle(record: logging.LogRecord) -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What a record carries besides its message."""
+    """The extra fields of a record."""
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
@@ -51,13 +55,18 @@ class TextLines(logging.Formatter):
     """`12:00:01.250 INFO schedule: bound pod=a/b node=n1`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback stands below it, marked, so that no line of it can pass for a record."""
-        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC).strftime("%H:%M:%S.%f")[:-3]
+        """One line; a traceback follows with marked lines, so that none of them can pass for a record."""
+        created = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        time = created.strftime("%H:%M:%S.%f")[:-3]
+        logger = record.name.removeprefix("dovetail.")
+        message = plaintext.escaped(_cut(record.getMessage()))
         extra = "".join(f" {name}={_plain(value)}" for name, value in fields_of(record).items())
-        room = record.name.removeprefix("dovetail.")
-        line = f"{moment} {record.levelname} {room}: {plaintext.escaped(_cut(record.getMessage()))}{extra}"
-        below = self.formatException(record.exc_info).split("\n") if record.exc_info else []
-        return "\n".join([line, *(_BELOW + plaintext.escaped(_cut(one)) for one in below)])
+        lines = [f"{time} {record.levelname} {logger}: {message}{extra}"]
+
+        if record.exc_info:
+            traceback = self.formatException(record.exc_info).split("\n")
+            lines += [_BELOW + plaintext.escaped(_cut(line)) for line in traceback]
+        return "\n".join(lines)
 
 
 class JsonLines(logging.Formatter):
@@ -65,17 +74,19 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, logger, message and every field."""
-        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat()
-        told = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
-        told |= {"message": record.getMessage()} | fields_of(record)
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat()
+        fields = {"time": time, "level": record.levelname.lower(), "logger": record.name}
+        fields |= {"message": record.getMessage()} | fields_of(record)
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        sound = {name: _encodable(value) for name, value in told.items()}
-        return plaintext.escaped_json(msgspec.json.encode(sound, enc_hook=str).decode())  # somebody may `cat` it
+            fields["error"] = self.formatException(record.exc_info)
+
+        encodable = {name: _encodable(value) for name, value in fields.items()}
+        text = msgspec.json.encode(encodable, enc_hook=str).decode()
+        return plaintext.escaped_json(text)  # the file may be shown on a terminal
 
 
 def _plain(value: Any) -> str:
-    """A value such that the next field is told from it: quoted where it holds anything but plain signs."""
+    """A value that cannot run into the next field: quoted where it has anything but plain characters."""
     if isinstance(value, float):
         return f"{value:.3g}"
     text = _cut(str(value))
@@ -85,9 +96,13 @@ def _plain(value: Any) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Half a character, as broken text has it, would keep the whole record from being written."""
-    return _cut(value).encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    """Lone surrogates, as in broken text, would keep the whole record from being encoded."""
+    if not isinstance(value, str):
+        return value
+    return _cut(value).encode("utf-8", "backslashreplace").decode()
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"

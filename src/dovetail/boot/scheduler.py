@@ -1,9 +1,9 @@
-"""Wires the live scheduler: API server, election, picture, loop, metrics, health. One process, two event loops.
+"""Wires the live scheduler: API server, election, informer, loop, metrics, health. One process, two event loops.
 
-Events, decisions and writes share the main loop. The lease is renewed and health is answered on another, in a thread of
-its own: a long decision costs neither. That thread also watches the main loop and says so when it is held for long.
-A replica that does not lead only watches the Lease. A new leader lists everything anew before its first write, so it
-starts from all its predecessor wrote. In shadow mode nothing is written at all, not even the Lease.
+Events, decisions and writes share the main loop. A second loop in its own thread renews the lease and answers health
+checks, so a long decision delays neither; it also logs when the main loop is blocked for long. A replica that does not
+lead only watches the Lease. A new leader lists everything before its first write, so it starts from everything its
+predecessor wrote. In shadow mode nothing is written, not even the Lease.
 """
 
 from __future__ import annotations
@@ -26,40 +26,36 @@ from typing import Any, Final, TextIO
 import msgspec
 
 import dovetail
-from dovetail.boot import background, clocks, logs, serving, snapshot_live
-from dovetail.boot import configuration as configuration_files
-from dovetail.kube import api as kube_api
-from dovetail.kube import arriving, config, discovery, reviews, transport, watch
-from dovetail.loops import (
-    consistency,
-    election,
-    grouping,
-    idle,
-    lasting,
-    picture,
-    progress,
-    queues,
-    relapses,
-    schedule,
-    shadow,
-    tenures,
-    usage,
-)
+from dovetail.boot import background_loop, clocks, http_server, logs
+from dovetail.files import configuration_file
+from dovetail.kube import client, discovery
+from dovetail.kube.auth import access_reviews, client_config
+from dovetail.kube.http import transport
+from dovetail.kube.watching import wait_for_kind, watch
+from dovetail.kubetypes import registry
+from dovetail.live import supervised_tasks
+from dovetail.live.cycle import progress, restarts, scheduler_loop, shadow
+from dovetail.live.election import leader_election
+from dovetail.live.gangs import owner_watch
+from dovetail.live.informer import consistency, informer
+from dovetail.live.queue import crash_backoff
+from dovetail.live.report import idle_watch, queue_status_writer, queue_usage
 from dovetail.model import configuration as configurations
-from dovetail.model import kinds, plaintext, policy
-from dovetail.ports import failures, tracing
-from dovetail.ports import metrics as gauges
+from dovetail.model import gangs, plaintext, policy
+from dovetail.ports import device_metrics, failures, tracing
+from dovetail.snapshot import live_snapshot
 from dovetail.telemetry import metrics, traces
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
 LAG_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 1.0
-ALIVE_SECONDS: Final = 30.0  # a main loop that is held for longer hangs: health says no, the lease is not renewed
-HELD_SECONDS: Final = 2.0  # a main loop that is held for longer is worth a line in the log, and is not ready
+ALIVE_SECONDS: Final = 30.0  # main loop blocked for longer: unhealthy, the lease is not renewed
+HELD_SECONDS: Final = 2.0  # main loop blocked for longer: logged, and not ready
 WATCH_SECONDS: Final = 0.5
 DRAIN_SECONDS: Final = 3.0  # well within the 30 s Kubernetes gives a pod to stop
-OWNER_SECONDS: Final = 5.0  # watches of two kinds lag behind each other by milliseconds; by more where much happens
+# Watches of two kinds lag behind each other by milliseconds, and by more on a busy cluster.
+OWNER_SECONDS: Final = 5.0
 OLD_RULE_VERSIONS: Final = ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 
 Report = Callable[[shadow.Comparison], None]
@@ -68,50 +64,64 @@ Report = Callable[[shadow.Comparison], None]
 class Process:
     """The scheduler as one process."""
 
-    def __init__(self, connection: config.Connection, configuration: configurations.SchedulerConfiguration) -> None:
+    def __init__(
+        self,
+        connection: client_config.Connection,
+        configuration: configurations.SchedulerConfiguration,
+    ) -> None:
         self.configuration = configuration
         self.clock = clocks.SystemClock()
         self.metrics = metrics.Metrics()
         self.tracer = tracer_of(configuration.tracing)
         self.transport = transport.Transport(
-            connection, concurrency=configuration.client_connection.concurrency, user_agent="dovetail-scheduler"
+            connection,
+            concurrency=configuration.client_connection.concurrency,
+            user_agent="dovetail-scheduler",
         )
-        # Renewals have connections of their own: however many writes wait, the lease does not.
-        self._for_lease = transport.Transport(connection, concurrency=2, user_agent="dovetail-scheduler")
-        self.election: election.Election | None = None
-        self.picture: picture.Picture | None = None
-        self.scheduler: schedule.Scheduler | None = None
-        self.measured: gauges.Metrics = gauges.NoMetrics()  # who knows how busy devices are
-        self.settings = settings_of(configuration)  # what the loop is told
-        self.watched: tuple[kinds.Kind, ...] = kinds.WATCHED
+        # Renewals have their own connections: however many writes wait, the lease does not.
+        self._for_lease = transport.Transport(
+            connection, concurrency=2, user_agent="dovetail-scheduler"
+        )
+        self.election: leader_election.Election | None = None
+        self.informer: informer.Informer | None = None
+        self.scheduler: scheduler_loop.Scheduler | None = None
+        self.utilisation: device_metrics.Metrics = device_metrics.NoMetrics()  # device utilisation
+        self.settings = settings_of(configuration)
+        self.watched: tuple[registry.Kind, ...] = registry.WATCHED
         self.progress = progress.Progress()  # over all tenures
-        self._turned = self.clock.monotonic()  # when the main loop last came round
+        self._turned = self.clock.monotonic()  # when the main loop last made a turn
         self._main_thread = threading.get_ident()
-        self._tenures = tenures.Tenures(self.clock, self.metrics)
-        self._relapses = relapses.Relapses()
-        self._suspects: set[str] = set()  # objects that a World tripped over
+        self._tenures = restarts.Restarts(self.clock, self.metrics)
+        self._relapses = crash_backoff.CrashBackoff()
+        self._suspects: set[str] = set()  # uids of objects that made a World raise
 
     async def run(self, *, report: Report | None = None) -> None:
         """Schedules until stopped by a signal. With a report it only compares (shadow mode)."""
         self._main_thread = threading.get_ident()
         lag = asyncio.create_task(self._measure_lag())
         try:
-            async with self.transport, background.BackgroundLoop("lease-and-health") as beside, self._beside(beside):
+            async with (
+                self.transport,
+                background_loop.BackgroundLoop("lease-and-health") as background,
+                self._background_services(background),
+            ):
                 self.watched = await self._first_answer(served_kinds)
-                work = asyncio.create_task(self._work(report, beside))
+                work = asyncio.create_task(self._work(report, background))
                 _stop_on_signals(work)
                 try:
                     await work
                 except asyncio.CancelledError:
-                    LOG.info("stopped")
+                    LOG.info("scheduler.stopped")
         finally:
             lag.cancel()
             if isinstance(self.tracer, traces.Traces):
                 await asyncio.to_thread(self.tracer.close)
 
     @contextlib.asynccontextmanager
-    async def _beside(self, loop: background.BackgroundLoop) -> AsyncIterator[None]:
-        """What runs on the background loop for as long as the process lives."""
+    async def _background_services(
+        self, loop: background_loop.BackgroundLoop
+    ) -> AsyncIterator[None]:
+        """Runs the lease transport, the HTTP server and the watchdog on the background loop."""
         main = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as open_:
             for context in (self._for_lease, self._server(main)):
@@ -122,118 +132,135 @@ class Process:
             yield
 
     async def _first_answer(
-        self, ask: Callable[[transport.Transport], Awaitable[tuple[kinds.Kind, ...]]]
-    ) -> tuple[kinds.Kind, ...]:
-        """Waits for an API server that is not there yet, saying so."""
+        self, ask: Callable[[transport.Transport], Awaitable[tuple[registry.Kind, ...]]]
+    ) -> tuple[registry.Kind, ...]:
+        """Retries until the API server answers, and logs that it waits."""
         while True:
             try:
                 return await ask(self.transport)
             except (failures.Unavailable, failures.Throttled) as failure:
-                LOG.warning("waiting for the API server", extra={"why": str(failure)})
+                LOG.warning(
+                    "scheduler.waiting: no answer from the API server yet",
+                    extra={"why": str(failure)},
+                )
                 await self.clock.sleep(PATIENCE_SECONDS)
 
-    async def _work(self, report: Report | None, beside: background.BackgroundLoop) -> None:
+    async def _work(
+        self, report: Report | None, background: background_loop.BackgroundLoop
+    ) -> None:
         if report is not None:
             await self._tenures.run(lambda: self._shadow(report))
         elif not self.configuration.leader_election.enabled:
             await self._lead(None)
         else:
-            chosen = self.configuration.leader_election
-            timing = election.Timing(
-                lease_seconds=chosen.lease_duration_seconds,
-                renew_seconds=chosen.renew_deadline_seconds,
-                retry_seconds=chosen.retry_period_seconds,
+            election = self.configuration.leader_election
+            timing = leader_election.Timing(
+                lease_seconds=election.lease_duration_seconds,
+                renew_seconds=election.renew_deadline_seconds,
+                retry_seconds=election.retry_period_seconds,
             )
-            self.election = election.Election(
-                kube_api.KubeApi(self._for_lease),
+            self.election = leader_election.Election(
+                client.KubeApi(self._for_lease),
                 self.clock,
-                namespace=chosen.namespace,
-                name=chosen.name,
+                namespace=election.namespace,
+                name=election.name,
                 timing=timing,
                 meter_=self.metrics,
                 is_well=self._alive,
             )
             main = asyncio.get_running_loop()
-            await beside.run(self.election.run(lambda fence: background.run_on(main, self._lead(fence))))
+            await background.run(
+                self.election.run(lambda fence: background_loop.run_on(main, self._lead(fence)))
+            )
 
-    async def _lead(self, fence: election.Fence | None) -> None:
-        """Until the loss of the lease; a fault of ours costs a pause and a fresh list, not the process."""
+    async def _lead(self, fence: leader_election.Fence | None) -> None:
+        """Runs until the lease is lost; a bug costs a pause and a fresh list, not the process."""
         await self._tenures.run(lambda: self._tenure(fence))
 
-    async def _tenure(self, fence: election.Fence | None) -> None:
-        """One tenure. What it kept in memory is given back at its end, whichever way it ends."""
+    async def _tenure(self, fence: leader_election.Fence | None) -> None:
+        """One tenure. Its memory is freed at the end, with or without an error."""
         self.metrics.count("dovetail_tenures_total")
         try:
             await self._schedule(fence)
         except BaseException as error:
-            traceback.clear_frames(error.__traceback__)  # they hold the picture, and the error may be kept for long
+            # The frames reference the World, and the error may be kept for long.
+            traceback.clear_frames(error.__traceback__)
             raise
         finally:
-            gc.unfreeze()  # what is frozen is never collected, and a picture is full of cycles
+            gc.unfreeze()  # frozen objects are never collected, and a World is full of cycles
             gc.collect()
 
-    async def _schedule(self, fence: election.Fence | None) -> None:
+    async def _schedule(self, fence: leader_election.Fence | None) -> None:
         """From a fresh list to the loss of the lease."""
-        began = self.clock.monotonic()
-        api = kube_api.KubeApi(
-            self.transport, fence=fence, timeout=self.configuration.client_connection.request_timeout_seconds
+        started = self.clock.monotonic()
+        api = client.KubeApi(
+            self.transport,
+            fence=fence,
+            timeout=self.configuration.client_connection.request_timeout_seconds,
         )
-        async with self._watching() as seen:
-            await seen.synced.wait()
+        async with self._watching() as informer_:
+            await informer_.synced.wait()
             gc.collect()
             gc.freeze()
             gc.set_threshold(100_000, 50, 100)
             LOG.info(
-                "synced",
+                "informer.synced",
                 extra={
-                    "seconds": self.clock.monotonic() - began,
-                    "nodes": len(seen.world.nodes),
-                    "pods": len(seen.world.pods),
+                    "seconds": self.clock.monotonic() - started,
+                    "nodes": len(informer_.world.nodes),
+                    "pods": len(informer_.world.pods),
                 },
             )
-            told = queues.Statuses(seen, api, clock=self.clock, meter_=self.metrics)
+            statuses = queue_status_writer.QueueStatusWriter(
+                informer_, api, clock=self.clock, meter_=self.metrics
+            )
             settings = self.settings
-            used = usage.Usage(
-                seen.world.queues,
-                told.publish,
+            usage = queue_usage.QueueUsage(
+                informer_.world.queues,
+                statuses.publish,
                 clock=self.clock,
                 half_life_seconds=settings.policy.batch.usage_half_life_seconds,
             )
             keeps_use = settings.policy.batch.usage_weight > 0
-            self.scheduler = schedule.Scheduler(
-                seen,
+            self.scheduler = scheduler_loop.Scheduler(
+                informer_,
                 api,
                 clock=self.clock,
                 meter_=self.metrics,
                 settings=settings,
                 tracer=self.tracer,
-                begun=self._begun,
+                list_intents=self._list_intents,
                 progress_=self.progress,
-                limits=self._budgets,
-                relapses_=self._relapses,
-                numbers=used.publish if keeps_use else told.publish,
+                limits=self._list_budgets,
+                backoff=self._relapses,
+                numbers=usage.publish if keeps_use else statuses.publish,
             )
-            idlers = idle.Idle(
-                seen.world,
-                self.measured,
+            idle = idle_watch.IdleWatch(
+                informer_.world,
+                self.utilisation,
                 clock=self.clock,
-                tell=self.scheduler.teller.about_pod,
-                changed=self.scheduler.ask_again,
+                tell=self.scheduler.recorder.record_pod_event,
+                changed=self.scheduler.retry_all,
             )
-            beside = {"queue status": told.run, "idleness": idlers.run}
+            tasks = {"queue status": statuses.run, "idleness": idle.run}
             if keeps_use:
-                beside["usage"] = used.run
-            async with self._going_on(beside):
+                tasks["usage"] = usage.run
+            async with self._supervised(tasks):
                 try:
                     await self.scheduler.run()
                 finally:
                     self.scheduler = None
 
     @contextlib.asynccontextmanager
-    async def _going_on(self, beside: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
-        """Work by name that goes on meanwhile, and begins again after a mistake."""
+    async def _supervised(
+        self, work_by_name: Mapping[str, Callable[[], Awaitable[None]]]
+    ) -> AsyncIterator[None]:
+        """Runs background tasks meanwhile; each is restarted after an error."""
         tasks = [
-            asyncio.create_task(lasting.lasting(name, work, self.clock, self.metrics)) for name, work in beside.items()
+            asyncio.create_task(
+                supervised_tasks.run_supervised(name, work, self.clock, self.metrics)
+            )
+            for name, work in work_by_name.items()
         ]
         for task in tasks:
             task.add_done_callback(self._tenures.task_ended)
@@ -244,92 +271,105 @@ class Process:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _begun(self) -> list[Any]:
-        """What a predecessor began or promised and did not end. What cannot be read is said, and left alone."""
-        found, _ = await kube_api.list_all(self.transport, kinds.INTENT, unreadable=_not_read)
-        return found
+    async def _list_intents(self) -> list[Any]:
+        """The Intents a predecessor left. One that cannot be decoded is logged and left alone."""
+        intents, _ = await client.list_all(self.transport, registry.INTENT, unreadable=_not_read)
+        return intents
 
-    async def _budgets(self, namespace: str) -> list[Any]:
-        """The disruption budgets of a namespace, as they are now."""
-        found, _ = await kube_api.list_all(self.transport, kinds.BUDGET, namespace=namespace)
-        return found
+    async def _list_budgets(self, namespace: str) -> list[Any]:
+        """The disruption budgets of a namespace, read now."""
+        budgets, _ = await client.list_all(self.transport, registry.BUDGET, namespace=namespace)
+        return budgets
 
     async def _shadow(self, report: Report) -> None:
-        async with self._watching() as seen:
-            compared = shadow.Shadow(
-                seen,
+        async with self._watching() as informer_:
+            comparison = shadow.Shadow(
+                informer_,
                 clock=self.clock,
                 meter_=self.metrics,
                 settings=self.settings,
                 report=report,
             )
-            await compared.run()
+            await comparison.run()
 
     @contextlib.asynccontextmanager
-    async def _watching(self) -> AsyncIterator[picture.Picture]:
-        """A picture that is kept current meanwhile. Kinds of our own join it when somebody installs them."""
-        ours = await self._first_answer(lambda over: arriving.served(over, kinds.OURS))
-        listed = (*self.watched, *ours, kinds.GANG)
-        seen = picture.Picture(World(), self.clock, listed, suspects=self._suspects)
-        tasks = [asyncio.create_task(seen.pump()), asyncio.create_task(self._grouping(seen).run())]
+    async def _watching(self) -> AsyncIterator[informer.Informer]:
+        """An informer that is kept current meanwhile. Dovetail's own kinds join once they are installed."""
+        ours = await self._first_answer(lambda over: wait_for_kind.served(over, registry.OURS))
+        listed = (*self.watched, *ours, gangs.KIND)
+        informer_ = informer.Informer(World(), self.clock, listed, suspects=self._suspects)
+        tasks = [
+            asyncio.create_task(informer_.pump()),
+            asyncio.create_task(self._grouping(informer_).run()),
+        ]
         for kind in self.watched:
-            feed = picture.Feed(seen, kind, trouble=self._trouble)
-            tasks.append(
-                asyncio.create_task(watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics))
+            feed = informer.Feed(informer_, kind, trouble=self._trouble)
+            following = watch.follow(
+                self.transport, kind, feed, clock=self.clock, meter=self.metrics
             )
-        for kind in kinds.OURS:
-            feed = picture.Feed(seen, kind, trouble=self._trouble)
-            arrived = functools.partial(seen.admit, kind)
-            following = arriving.follow(
+            tasks.append(asyncio.create_task(following))
+        for kind in registry.OURS:
+            feed = informer.Feed(informer_, kind, trouble=self._trouble)
+            arrived = functools.partial(informer_.add_kind, kind)
+            following = wait_for_kind.follow(
                 self.transport, kind, feed, clock=self.clock, arrived=arrived, meter=self.metrics
             )
             tasks.append(asyncio.create_task(following))
         for task in tasks:
-            task.add_done_callback(self._tenures.task_ended)  # a picture that stands still is not decided on
-        self.picture = seen
+            # A dead watch ends the tenure: no decision is made on a stale World.
+            task.add_done_callback(self._tenures.task_ended)
+        self.informer = informer_
         try:
-            yield seen
+            yield informer_
         finally:
-            self.picture = None
+            self.informer = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _grouping(self, seen: picture.Picture) -> grouping.Grouping:
-        """What reads gangs off the objects that own pods."""
-        return grouping.Grouping(
-            seen,
+    def _grouping(self, informer_: informer.Informer) -> owner_watch.OwnerWatch:
+        """Builds gangs from the objects that own pods."""
+        return owner_watch.OwnerWatch(
+            informer_,
             self.clock,
-            served=lambda: discovery.present(self.transport, (*kinds.OWNERS, *kinds.PARENTS), kinds.OLDER),
-            follow=lambda kind, feed: watch.follow(self.transport, kind, feed, clock=self.clock, meter=self.metrics),
+            served=lambda: discovery.present(
+                self.transport, (*registry.OWNERS, *registry.PARENTS), registry.OLDER
+            ),
+            follow=lambda kind, feed: watch.follow(
+                self.transport, kind, feed, clock=self.clock, meter=self.metrics
+            ),
             trouble=self._trouble,
         )
 
     def _trouble(self, kind: str, reason: str) -> None:
-        self.metrics.count("dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40])
-        LOG.info("watch", extra={"kind": kind, "why": reason})
+        self.metrics.count(
+            "dovetail_watch_restarts_total", kind=kind, reason=reason.partition(":")[0][:40]
+        )
+        LOG.info("watch.interrupted", extra={"kind": kind, "why": reason})
 
-    # What is served
+    # HTTP endpoints
 
-    def _server(self, main: asyncio.AbstractEventLoop) -> serving.Server:
-        """Health and metrics, on the background loop; what reads the picture is asked on the main loop."""
-        chosen = self.configuration.serving
-        return serving.Server(
+    def _server(self, main: asyncio.AbstractEventLoop) -> http_server.Server:
+        """Health and metrics on the background loop; endpoints that read the World run on the main loop."""
+        serving = self.configuration.serving
+
+        async def snapshot() -> str:
+            return await background_loop.run_on(main, self._snapshot())
+
+        return http_server.Server(
             metrics=self.metrics.text,
             ready=self._ready,
             alive=self._alive,
             configuration=self.configuration,
             role=self._role,
-            answers={"/debug/consistent": lambda: background.run_on(main, self._consistent())},
-            snapshot=(lambda: background.run_on(main, self._snapshot()))
-            if self.configuration.snapshot_directory
-            else None,
-            authorise=reviews.Reviews(kube_api.KubeApi(self._for_lease), self.clock).authorise,
-            address=chosen.address,
-            port=chosen.port,
+            answers={"/debug/consistent": lambda: background_loop.run_on(main, self._consistent())},
+            snapshot=snapshot if self.configuration.snapshot_directory else None,
+            authorise=access_reviews.Reviews(client.KubeApi(self._for_lease), self.clock).authorise,
+            address=serving.address,
+            port=serving.port,
         )
 
-    # Asked on the background loop: each reads single values that the main loop sets.
+    # Called on the background loop: each reads single values that the main loop sets.
 
     @property
     def _held_seconds(self) -> float:
@@ -339,9 +379,9 @@ class Process:
         return self._held_seconds < ALIVE_SECONDS
 
     def _ready(self) -> dict[str, bool]:
-        seen = self.picture
-        is_standby = self.election is not None and not self.election.standing.is_leading
-        synced = seen is not None and seen.synced.is_set()
+        informer_ = self.informer
+        is_standby = self.election is not None and not self.election.status.is_leading
+        synced = informer_ is not None and informer_.synced.is_set()
         return {
             "picture": is_standby or synced,
             "loop": self._held_seconds < HELD_SECONDS,
@@ -352,64 +392,75 @@ class Process:
     def _role(self) -> str:
         if self.election is None:
             return "alone"
-        return "leader" if self.election.standing.is_leading else "standby"
+        return "leader" if self.election.status.is_leading else "standby"
 
     async def _snapshot(self) -> str:
-        """Writes what the cluster is now into a new folder of the configured directory."""
+        """Writes the present state of the cluster into a new folder of the configured directory."""
         stamp = self.clock.now().strftime("%Y%m%dT%H%M%S.%fZ")
-        place = Path(self.configuration.snapshot_directory) / f"snapshot-{stamp}"
-        await snapshot_live.save(place, self.transport.connection, say=LOG.info)
-        return str(place)
+        folder = Path(self.configuration.snapshot_directory) / f"snapshot-{stamp}"
+        await live_snapshot.save(folder, self.transport.connection, say=_log_snapshot)
+        return str(folder)
 
     async def _consistent(self) -> dict[str, Any]:
-        seen = self.picture
-        if seen is None:
+        informer_ = self.informer
+        if informer_ is None:
             return {"consistent": None, "standby": True}
-        verdict = await consistency.checked(seen.world, self._listed, self.clock, (*self.watched, *kinds.OURS))
+        verdict = await consistency.check(
+            informer_.world, self._listed, self.clock, (*self.watched, *registry.OURS)
+        )
         return msgspec.to_builtins(verdict)  # type: ignore[no-any-return]
 
-    async def _listed(self, kind: kinds.Kind) -> list[Any]:
+    async def _listed(self, kind: registry.Kind) -> list[Any]:
         try:
-            found, _ = await kube_api.list_all(self.transport, kind)
+            objects, _ = await client.list_all(self.transport, kind)
         except failures.Missing:
-            if kind not in kinds.OURS:  # those may not be installed
+            if kind not in registry.OURS:  # those may not be installed
                 raise
             return []
-        return found
+        return objects
 
     async def _watch_main_loop(self) -> None:
-        """Says when one piece of work holds the main loop, and where it is: the loop itself cannot."""
+        """Logs when one piece of work blocks the main loop, and where: the loop itself cannot."""
         is_reported = False
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            held = self._held_seconds
-            self.metrics.gauge("dovetail_loop_held_seconds", held if held > WATCH_SECONDS else 0.0)
-            if held > HELD_SECONDS and not is_reported:
-                LOG.warning("the event loop is held", extra={"seconds": held, "at": self._main_stack()})
-            is_reported = held > HELD_SECONDS
+            seconds = self._held_seconds
+            self.metrics.gauge(
+                "dovetail_loop_held_seconds", seconds if seconds > WATCH_SECONDS else 0.0
+            )
+            if seconds > HELD_SECONDS and not is_reported:
+                LOG.warning(
+                    "loop.blocked: one piece of work blocks the event loop",
+                    extra={"seconds": seconds, "at": self._main_stack()},
+                )
+            is_reported = seconds > HELD_SECONDS
 
     def _main_stack(self) -> str:
-        return background.stack_of(self._main_thread)
+        return background_loop.stack_of(self._main_thread)
 
     async def _measure_lag(self) -> None:
-        """How long the event loop was held by others: what a renewal or an event had to wait."""
+        """Measures how long other work blocked the event loop: the delay of an event."""
         while True:
-            asked = self.clock.monotonic()
+            started = self.clock.monotonic()
             await asyncio.sleep(LAG_SECONDS)
             self._turned = self.clock.monotonic()
-            self.metrics.observe("dovetail_loop_blocked_seconds", max(0.0, self._turned - asked - LAG_SECONDS))
+            self.metrics.observe(
+                "dovetail_loop_blocked_seconds", max(0.0, self._turned - started - LAG_SECONDS)
+            )
 
 
-def tracer_of(chosen: configurations.Tracing) -> tracing.Tracer:
-    """Who is told each pod's way; nobody unless an endpoint is configured. Raises InputError without the extra."""
-    if not chosen.endpoint:
+def tracer_of(settings: configurations.Tracing) -> tracing.Tracer:
+    """The tracer; NoTracer unless an endpoint is configured. Raises InputError without the extra."""
+    if not settings.endpoint:
         return tracing.NoTracer()
-    return traces.connected(chosen.endpoint, sample_ratio=chosen.sample_ratio, version=dovetail.__version__)
+    return traces.otlp_traces(
+        settings.endpoint, sample_ratio=settings.sample_ratio, version=dovetail.__version__
+    )
 
 
-def settings_of(configuration: configurations.SchedulerConfiguration) -> schedule.Settings:
-    """What the loop is told."""
-    return schedule.Settings(
+def settings_of(configuration: configurations.SchedulerConfiguration) -> scheduler_loop.Settings:
+    """The settings of the scheduling loop."""
+    return scheduler_loop.Settings(
         policy=configurations.policy_of(configuration),
         budget=msgspec.structs.replace(policy.LIVE, search_steps=configuration.decide.search_steps),
         loop_bound_seconds=configuration.decide.loop_bound_milliseconds / 1000,
@@ -431,7 +482,9 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
     )
 
 
-async def _closed_on(loop: background.BackgroundLoop, context: AbstractAsyncContextManager[Any]) -> None:
+async def _closed_on(
+    loop: background_loop.BackgroundLoop, context: AbstractAsyncContextManager[Any]
+) -> None:
     await loop.run(context.__aexit__(None, None, None))
 
 
@@ -440,40 +493,49 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def printed(stream: TextIO, totals: dict[str, int]) -> Report:
+def json_report(stream: TextIO, totals: dict[str, int]) -> Report:
     """A report that prints one JSON line per pod and counts results."""
 
-    def report(made: shadow.Comparison) -> None:
-        totals[made.result] = totals.get(made.result, 0) + 1
-        stream.write(plaintext.escaped_json(msgspec.json.encode(made).decode()) + "\n")
+    def report(comparison: shadow.Comparison) -> None:
+        totals[comparison.result] = totals.get(comparison.result, 0) + 1
+        stream.write(plaintext.escaped_json(msgspec.json.encode(comparison).decode()) + "\n")
         stream.flush()
 
     return report
 
 
+def _log_snapshot(progress_: str) -> None:
+    LOG.info("snapshot.progress: %s", progress_)
+
+
 def _not_read(name: str, problem: str) -> None:
-    LOG.error("an intent cannot be read", extra={"intent": name, "why": problem})
+    LOG.error("gang.intents.undecodable", extra={"intent": name, "why": problem})
 
 
-async def served_kinds(over: transport.Transport) -> tuple[kinds.Kind, ...]:
-    """What there is to watch: rules for device taints are not served everywhere, and under other versions before."""
-    rule = await discovery.newest(over, kinds.TAINT_RULE, OLD_RULE_VERSIONS)
-    return tuple(one for kind in kinds.WATCHED if (one := rule if kind is kinds.TAINT_RULE else kind) is not None)
+async def served_kinds(over: transport.Transport) -> tuple[registry.Kind, ...]:
+    """The kinds to watch: DeviceTaintRules are absent on some servers, and have older versions on others."""
+    rule = await discovery.newest(over, registry.TAINT_RULE, OLD_RULE_VERSIONS)
+    kinds = [rule if kind is registry.TAINT_RULE else kind for kind in registry.WATCHED]
+    return tuple(kind for kind in kinds if kind is not None)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the scheduler, or the shadow of one, as a plain process."""
+    """Runs the scheduler, or its shadow mode, as a plain process."""
     parser = argparse.ArgumentParser(prog="dovetail scheduler")
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     parser.add_argument("--config")
     parser.add_argument("--shadow", action="store_true")
-    given = parser.parse_args(arguments)
-    configuration = configuration_files.load(given.config) if given.config else configurations.SchedulerConfiguration()
+    options = parser.parse_args(arguments)
+
+    configuration = configurations.SchedulerConfiguration()
+    if options.config:
+        configuration = configuration_file.load(options.config)
     logs.set_up(configuration.logging.format, configuration.logging.level)
-    process = Process(config.load(given.kubeconfig, context=given.context), configuration)
+    connection = client_config.load(options.kubeconfig, context=options.context)
+    process = Process(connection, configuration)
     totals: dict[str, int] = {}
-    asyncio.run(process.run(report=printed(sys.stdout, totals) if given.shadow else None))
+    asyncio.run(process.run(report=json_report(sys.stdout, totals) if options.shadow else None))
     return 0
 
 

@@ -2,15 +2,19 @@
 
 A unit is one of CEL's cost, or one step of the evaluator where steps are more: constants and `||` cost nothing in CEL,
 but they take time. About a microsecond each. Units, never seconds: the same question gets the same answer anywhere.
-Given a limit by whoever asks; never evaluates anything itself.
+The caller sets the limit. Never evaluates anything itself.
 """
 
 from __future__ import annotations
 
 from typing import Final, NoReturn
 
-COMPILE_UNITS_PER_CHARACTER: Final = 25  # measured: 5 to 33 microseconds, parsing, checking, planning twice, estimating
-EVALUATION_UNITS: Final = 10  # for making the device ready to be read, whatever the expression costs then
+COMPILE_UNITS_PER_CHARACTER: Final = (
+    25  # measured: 5 to 33 microseconds, parsing, checking, planning twice, estimating
+)
+EVALUATION_UNITS: Final = (
+    10  # for making the device ready to be read, whatever the expression costs then
+)
 
 
 class Unfinished(Exception):
@@ -54,8 +58,8 @@ class Effort:
 
     def demand(self, units: int = 1) -> None:
         """Work of so many units is about to begin. Raises Unfinished where it does not fit, unless it never would."""
-        left = self.left
-        if left is not None and (self.is_cut or (left < units and not self._is_whole)):
+        units_left = self.left
+        if units_left is not None and (self.is_cut or (units_left < units and not self._is_whole)):
             self.cut()
 
     def cut(self) -> NoReturn:
@@ -71,7 +75,9 @@ class Effort:
         self.charge(units)
         if self._most is None or needed < self._most:
             self.cut()
-        raise TooExpensive(f"one evaluation of `{_shown(expression)}` takes more than {self._most} units")
+        raise TooExpensive(
+            f"one evaluation of `{_shown(expression)}` takes more than {self._most} units"
+        )
 
     @property
     def _is_whole(self) -> bool:

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
-from dovetail.cel import checker, estimate, library, operators, parser, source, types, validate
-from dovetail.cel import plan as planning
-from dovetail.cel.checker import Checked
-from dovetail.cel.declarations import Library
-from dovetail.cel.messages import Messages
-from dovetail.cel.source import Issue
-from dovetail.cel.types import Type
+from dovetail import cache
+from dovetail.cel import library
+from dovetail.cel.check import checker, static_checks, types
+from dovetail.cel.check.checker import Checked
+from dovetail.cel.check.declarations import Library
+from dovetail.cel.check.messages import Messages
+from dovetail.cel.check.types import Type
+from dovetail.cel.cost import estimate
+from dovetail.cel.evaluate import compiler, operators
+from dovetail.cel.language import parser, source
+from dovetail.cel.language.source import Issue
 from dovetail.errors import ExpressionError
 
 MAX_LENGTH: Final = 10 * 1024  # resource.k8s.io/v1 CELSelectorExpressionMaxLength, bytes of UTF-8
@@ -25,7 +28,12 @@ class Environment:
     """Declarations that expressions are checked against. `leaf` is the type of an attribute's value."""
 
     def __init__(
-        self, functions: Library, leaf: Type, *, takes_lists: bool = True, has_multiple_allocations: bool = True
+        self,
+        functions: Library,
+        leaf: Type,
+        *,
+        takes_lists: bool = True,
+        has_multiple_allocations: bool = True,
     ) -> None:
         self.library = functions
         self.leaf = leaf
@@ -47,35 +55,45 @@ class Environment:
         if parsed.root is None:
             raise ExpressionError(source.describe(expression, parsed.issues))
         checked, issues = checker.check(
-            parsed.root, variables={"device": types.DEVICE}, library=self.library, messages=self._messages
+            parsed.root,
+            variables={"device": types.DEVICE},
+            library=self.library,
+            messages=self._messages,
         )
         checked.spans = parsed.spans
-        issues = issues or validate.issues(checked)
+        issues = issues or static_checks.issues(checked)
         if issues:
             raise ExpressionError(source.describe(expression, issues))
         return checked
 
     def check_result(self, expression: str, checked: Checked) -> None:
         """Refuses an expression whose value can be neither true nor false."""
-        found = checked.type_of(checked.root)
-        if found.kind != types.Kind.BOOL and found != self.leaf:
-            issue = Issue(0, f"must evaluate to bool or an attribute's value, not {found}")
+        result_type = checked.type_of(checked.root)
+        if result_type.kind != types.Kind.BOOL and result_type != self.leaf:
+            issue = Issue(0, f"must evaluate to bool or an attribute's value, not {result_type}")
             raise ExpressionError(source.describe(expression, [issue]))
 
     def check_derived(self, expression: str, checked: Checked) -> None:
         """Refuses an expression whose value can be no attribute (alpha: derived attributes)."""
-        found = checked.type_of(checked.root)
-        inner = found.params[0] if self._takes_lists and found.kind == types.Kind.LIST else found
+        result_type = checked.type_of(checked.root)
+        inner = (
+            result_type.params[0]
+            if self._takes_lists and result_type.kind == types.Kind.LIST
+            else result_type
+        )
         if inner not in _SCALARS:
             also = " or a list of these" if self._takes_lists else ""
-            issue = Issue(0, f"must evaluate to a string, integer, boolean or version{also}, not {found}")
+            issue = Issue(
+                0,
+                f"must evaluate to a string, integer, boolean or version{also}, not {result_type}",
+            )
             raise ExpressionError(source.describe(expression, [issue]))
 
-    def plan(self, checked: Checked, *, tracked: bool) -> planning.Plan:
+    def plan(self, checked: Checked, *, tracked: bool) -> compiler.Plan:
         """Closures for a checked tree. Raises ExpressionError where the program can never run."""
         try:
-            return planning.plan(checked, self.library, tracked=tracked)
-        except planning.PlanError as error:
+            return compiler.plan(checked, self.library, tracked=tracked)
+        except compiler.PlanError as error:
             raise ExpressionError(str(error)) from None
 
     def estimated_cost(self, checked: Checked) -> int:
@@ -83,16 +101,18 @@ class Environment:
         return estimate.estimate(checked, attribute_max=ATTRIBUTE_MAX).max
 
 
-_SCALARS: Final = frozenset((types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER))
+_SCALARS: Final = frozenset(
+    (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
+)
 
 
-@lru_cache(maxsize=1)
+@cache.remembered()
 def stored() -> Environment:
     """For expressions already stored: what allocation evaluates with. Every feature, whatever the gates say."""
     return Environment(operators.LIBRARY.merged(library.STORED), types.DYN)
 
 
-@lru_cache(maxsize=4)
+@cache.remembered()
 def new(*, list_attributes: bool = False, consumable_capacity: bool = True) -> Environment:
     """For expressions in new objects: what validation accepts. Gates as 1.37 has them by default."""
     functions = library.STORED if list_attributes else library.NEW

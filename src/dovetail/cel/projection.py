@@ -9,11 +9,11 @@ import operator
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
-from dovetail.cel.frame import DeviceView
+from dovetail.cel.evaluate.frame import DeviceView
+from dovetail.cel.evaluate.values import Value
 from dovetail.cel.reads import OWN_DOMAIN, Path
-from dovetail.cel.values import Value
-from dovetail.model.quantity import Quantity
-from dovetail.model.semver import Semver
+from dovetail.quantity.quantity import Quantity
+from dovetail.quantity.semver import Semver
 
 ABSENT: Final = ("absent",)
 _EMPTY: Final[dict[str, Value]] = {}
@@ -36,7 +36,11 @@ def projector(paths: frozenset[Path]) -> Project:
 
 def _same_domain(paths: frozenset[Path]) -> tuple[str, tuple[str, ...]] | None:
     """The domain and ids when only attributes of one domain are read, as most selectors do."""
-    domains = {path[1] for path in paths if len(path) == 3 and path[0] == "attributes" and path[1] != OWN_DOMAIN}
+    domains = {
+        path[1]
+        for path in paths
+        if len(path) == 3 and path[0] == "attributes" and path[1] != OWN_DOMAIN
+    }
     if len(domains) != 1 or any(len(path) != 3 or path[0] != "attributes" for path in paths):
         return None
     return domains.pop(), tuple(sorted(path[2] for path in paths))
@@ -50,19 +54,19 @@ def _leaves_projector(domain: str, names: tuple[str, ...]) -> Project:
         return tuple([tagged(entries[name]) if name in entries else ABSENT for name in names])
 
     def project_one(device: DeviceView) -> Hashable:
-        found: Any = device.attributes.get(domain, _EMPTY).get(names[0], ABSENT)
-        if found.__class__ is str:
-            return str(found)
-        return ABSENT if found is ABSENT else tagged(found)
+        value: Any = device.attributes.get(domain, _EMPTY).get(names[0], ABSENT)
+        if value.__class__ is str:
+            return str(value)
+        return ABSENT if value is ABSENT else tagged(value)
 
     def project_two(device: DeviceView) -> Hashable:
         entries = device.attributes.get(domain, _EMPTY)
         try:
-            first, second = found = read(entries)
+            first, second = pair = read(entries)
         except KeyError:
             return absent_or_tagged(entries)
         if first.__class__ is str and second.__class__ is str:
-            return found  # type: ignore[no-any-return]
+            return pair  # type: ignore[no-any-return]
         return tagged(first), tagged(second)
 
     def project_many(device: DeviceView) -> Hashable:

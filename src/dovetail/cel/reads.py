@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.cel import ast
-from dovetail.cel.checker import Checked
-from dovetail.cel.macros import UNUSED
+from dovetail.cel.check.checker import Checked
+from dovetail.cel.language import ast
+from dovetail.cel.language.macros import UNUSED
 
-OWN_DOMAIN: Final = "\0driver"  # device.attributes[device.driver]: the domain named like the device's driver
+OWN_DOMAIN: Final = (
+    "\0driver"  # device.attributes[device.driver]: the domain named like the device's driver
+)
 _ANY: Final = "\0any"  # a key that is only known when the expression runs
 Path = tuple[str, ...]
 # A path is ("driver",), ("allowMultipleAllocations",), or ("attributes" | "capacity"[, domain[, id]]);
@@ -25,8 +27,8 @@ def reads(checked: Checked) -> frozenset[Path]:
     return frozenset(path for path in walker.found if not _is_covered(path, walker.found))
 
 
-def _is_covered(path: Path, found: set[Path]) -> bool:
-    return any(path[:length] in found for length in range(len(path)))
+def _is_covered(path: Path, covered: set[Path]) -> bool:
+    return any(path[:length] in covered for length in range(len(path)))
 
 
 class _Walker:
@@ -49,16 +51,16 @@ class _Walker:
 
     def add(self, path: Path) -> None:
         """Records a read: up to the first key that is not known, and no deeper than one value."""
-        known = path.index(_ANY) if _ANY in path else len(path)
-        self.found.add(path[: min(known, 3)])
+        static_length = path.index(_ANY) if _ANY in path else len(path)
+        self.found.add(path[: min(static_length, 3)])
 
     def path(self, node: ast.Node) -> Path | None:
         """The path a chain of constant reads from `device` or an alias names; None for anything else."""
         match node:
             case ast.Ident():
-                known = self.aliases.get(node.name)
-                if known:
-                    return known[-1]
+                alias_path = self.aliases.get(node.name)
+                if alias_path:
+                    return alias_path[-1]
                 return () if node.name.removeprefix(".") == "device" else None
             case ast.Select():
                 return self.extended(node.operand, node.field)

@@ -5,25 +5,28 @@ All of them together are kept within bounds: nodes of compiled expressions, and 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from functools import lru_cache
 from typing import Final
 
+from dovetail import cache
 from dovetail.cel import effort as efforts
 from dovetail.cel import environment, projection
 from dovetail.cel.effort import UNBOUNDED, Effort
-from dovetail.cel.frame import COST_LIMIT, DeviceView
-from dovetail.cel.program import Outcome, Program, Result
+from dovetail.cel.evaluate.frame import COST_LIMIT, DeviceView
+from dovetail.cel.evaluate.program import Outcome, Program, Result
 from dovetail.cel.reads import Path, reads
 from dovetail.errors import ExpressionError
-from dovetail.model.validation.fields import ExpressionFault
+from dovetail.kubetypes.field_errors import ExpressionFault
 
 MOST_TEXTS: Final = 4_096
 MOST_NODES: Final = 40_000  # in the trees of all texts; a node takes 1.2 to 2 KB, plans included
 MOST_VERDICTS: Final = 65_536  # of all texts; one takes about 200 bytes
-MOST_BROKEN_CHARACTERS: Final = 1_000_000  # of texts that do not compile, and of what is wrong with them
-_WIDE: Final = 32  # as many as the attributes of a device: what a verdict weighs where whole maps are read
+MOST_BROKEN_CHARACTERS: Final = (
+    1_000_000  # of texts that do not compile, and of what is wrong with them
+)
+_WIDE: Final = (
+    32  # as many as the attributes of a device: what a verdict weighs where whole maps are read
+)
 
 
 class Selector:
@@ -49,16 +52,19 @@ class Selector:
         if device.problem is not None:
             return Outcome.ERROR
         key = self.project(device)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._evaluated(key, device, effort)
-        return found
+        verdict = self._memo.get(key)
+        if verdict is None:
+            verdict = self._evaluated(key, device, effort)
+        return verdict
 
     def match_all(self, devices: Iterable[DeviceView]) -> list[Outcome]:
         """The verdicts for many devices, in order."""
-        project, known, match = self.project, self._memo.get, self.match
+        project, remembered, match = self.project, self._memo.get, self.match
         return [
-            known(project(device)) or match(device) if device.problem is None else Outcome.ERROR for device in devices
+            remembered(project(device)) or match(device)
+            if device.problem is None
+            else Outcome.ERROR
+            for device in devices
         ]
 
     def match_afresh(self, device: DeviceView) -> Outcome:
@@ -75,21 +81,21 @@ class Selector:
         self._beyond.clear()
 
     def _evaluated(self, key: Hashable, device: DeviceView, effort: Effort) -> Outcome:
-        left = effort.left
+        units_left = effort.left
         beyond = self._beyond.get(key, -1)
-        if left is not None and left <= beyond:
+        if units_left is not None and units_left <= beyond:
             effort.exceeded(self.expression, 0, needed=beyond)
         effort.demand()
         effort.evaluations += 1
         _TABLE.grows(self)
         try:
-            found = self._memo[key] = self.program.within(device, effort)
+            verdict = self._memo[key] = self.program.within(device, effort)
         except (efforts.Unfinished, efforts.TooExpensive):
-            if left is not None:
-                self._beyond[key] = left
+            if units_left is not None:
+                self._beyond[key] = units_left
             raise
         self._beyond.pop(key, None)
-        return found
+        return verdict
 
 
 def _weight(path: Path) -> int:
@@ -101,10 +107,8 @@ class _Table:
     """The compiled selectors, those used last at the end."""
 
     def __init__(self) -> None:
-        self._selectors: OrderedDict[str, Selector] = OrderedDict()
-        self._broken: OrderedDict[str, ExpressionError] = OrderedDict()
-        self.broken_characters = 0
-        self._nodes = 0
+        self._selectors = cache.Memo[str, Selector](MOST_NODES, most_entries=MOST_TEXTS)
+        self._broken = cache.Memo[str, ExpressionError](MOST_BROKEN_CHARACTERS)
         self._verdicts = 0  # at most so many: evaluations begun since they were last counted
 
     def __len__(self) -> int:
@@ -112,10 +116,9 @@ class _Table:
 
     def get(self, expression: str, effort: Effort) -> Selector:
         """The selector, compiled if need be."""
-        known = self._selectors.get(expression)
-        if known is not None:
-            self._selectors.move_to_end(expression)
-            return known
+        selector_ = self._selectors.get(expression)
+        if selector_ is not None:
+            return selector_
         broken = self._broken.get(expression)
         if broken is not None:
             raise broken.with_traceback(None)
@@ -123,24 +126,13 @@ class _Table:
         effort.demand(units)
         effort.charge(units)
         try:
-            made = Selector(expression)
+            compiled = Selector(expression)
         except ExpressionError as error:
-            self._keep_broken(expression, error)
+            # Messages quote the text, so both weigh.
+            self._broken.put(expression, error, weight=len(expression) + len(str(error)))
             raise
-        self._selectors[expression] = made
-        self._nodes += made.program.size
-        while len(self._selectors) > MOST_TEXTS or (self._nodes > MOST_NODES and len(self._selectors) > 1):
-            _, oldest = self._selectors.popitem(last=False)
-            self._nodes -= oldest.program.size
-        return made
-
-    def _keep_broken(self, expression: str, error: ExpressionError) -> None:
-        """Remembers what is wrong with a text. Messages quote it."""
-        self._broken[expression] = error
-        self.broken_characters += len(expression) + len(str(error))
-        while self.broken_characters > MOST_BROKEN_CHARACTERS and len(self._broken) > 1:
-            oldest, message = self._broken.popitem(last=False)
-            self.broken_characters -= len(oldest) + len(str(message))
+        self._selectors.put(expression, compiled, weight=compiled.program.size)
+        return compiled
 
     def grows(self, selector: Selector) -> None:
         """A verdict is about to be remembered: if they are too many, those of texts used least lately are forgotten."""
@@ -150,26 +142,30 @@ class _Table:
         if len(selector) >= MOST_VERDICTS // 2:
             selector.forget()
         self._verdicts = self.verdicts()
-        for other in self._selectors.values():
+        for _, selector_ in self._selectors.items():
             if self._verdicts <= MOST_VERDICTS // 2:
                 break
-            if other is not selector:
-                self._verdicts -= len(other)
-                other.forget()
+            if selector_ is not selector:
+                self._verdicts -= len(selector_)
+                selector_.forget()
 
     def verdicts(self) -> int:
         """How many verdicts are remembered, wide ones counted as several."""
-        return sum(map(len, self._selectors.values()))
+        return sum(len(one) for _, one in self._selectors.items())
 
     def nodes(self) -> int:
         """How many nodes the trees have."""
-        return self._nodes
+        return self._selectors.weight
+
+    def broken_characters(self) -> int:
+        """How many characters the texts that do not compile have, with their messages."""
+        return self._broken.weight
 
     def clear(self) -> None:
         """Forgets everything."""
         self._selectors.clear()
         self._broken.clear()
-        self.broken_characters = self._nodes = self._verdicts = 0
+        self._verdicts = 0
 
 
 _TABLE: Final = _Table()
@@ -187,7 +183,7 @@ def remembered() -> tuple[int, int, int]:
 
 def remembered_errors() -> int:
     """How many characters are kept of texts that do not compile, and of what is wrong with them."""
-    return _TABLE.broken_characters
+    return _TABLE.broken_characters()
 
 
 def forget() -> None:
@@ -195,7 +191,7 @@ def forget() -> None:
     _TABLE.clear()
 
 
-@lru_cache(maxsize=4096)
+@cache.remembered(4096)
 def problem(expression: str, *, is_stored: bool = False) -> ExpressionFault | None:
     """Why an API server would refuse the expression, or None. Stored expressions enjoy every feature."""
     env = environment.stored() if is_stored else environment.new()
@@ -208,4 +204,6 @@ def problem(expression: str, *, is_stored: bool = False) -> ExpressionFault | No
     cost = env.estimated_cost(checked)
     if cost <= COST_LIMIT:
         return None
-    return ExpressionFault(f"too complex: may cost {cost}, at most {COST_LIMIT} is allowed", is_too_costly=True)
+    return ExpressionFault(
+        f"too complex: may cost {cost}, at most {COST_LIMIT} is allowed", is_too_costly=True
+    )

@@ -1,4 +1,4 @@
-"""`dovetail apply`: objects from files into the cluster, all of them or none."""
+"""`dovetail apply`: applies objects from files to the cluster, all or none."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,71 +7,112 @@ from typing import NoReturn, assert_never
 import click
 
 from dovetail import errors
-from dovetail.boot import files as sources
-from dovetail.boot import local
-from dovetail.cli import options, output, text
-from dovetail.model import manifests, queues, queuetree, wishes
-from dovetail.sim import cluster as clusters
+from dovetail.cli import options, output
+from dovetail.cli.tables import text
+from dovetail.files import bounded_files
+from dovetail.kubetypes.custom import queues
+from dovetail.manifest import manifests
+from dovetail.model import workload_annotations
+from dovetail.model.queue import queue_tree
+from dovetail.sim.local import local_cluster, state_dir
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 REFUSED = 1
+NAMESPACED_NEXT = {"ResourceClaim": "claims", "Pod": "pods", "ResourceClaimTemplate": "templates"}
+CLUSTER_WIDE_NEXT = {"Queue": "queues", "Topology": "topologies", "DeviceClass": "classes"}
 
 
 @click.command()
 @click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="What to apply; may repeat."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="What to apply; may repeat.",
 )
 @click.option("-n", "--namespace", help="Namespace for objects that name none. [default: default]")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
-@click.option("-o", "--output", "form", type=click.Choice(("table", "json", "yaml", "name")), default="table")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("table", "json", "yaml", "name")), default="table"
+)
 @options.state
-def command(*, files: tuple[str, ...], namespace: str | None, dry_run: bool, form: str, state: str | None) -> None:
+def command(
+    *, files: tuple[str, ...], namespace: str | None, dry_run: bool, form: str, state: str | None
+) -> None:
     """Create or change objects from YAML or JSON files, all or none.
 
     FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input.
     """
     opened = options.opened(state)
-    read = [_read(name, content, namespace) for name, content in contents(files)]
-    problems = [problem for one in read for problem in one.problems]
-    given = [one for found in read for one in found.objects]
-    problems += [one.problem("metadata.namespace", message) for one in given if (message := _elsewhere(one, namespace))]
+    loaded = [_load(name, content, namespace) for name, content in contents(files)]
+    objects = [item for manifest in loaded for item in manifest.objects]
+    problems = [problem for manifest in loaded for problem in manifest.problems]
+    problems += _namespace_problems(objects, namespace)
     if problems:
         _refuse([str(problem) for problem in problems])
-    if not given:
+    if not objects:
         _refuse([f"{', '.join(files)}: no objects found; expected at least one Kubernetes object"])
-    for note in (note for one in read for note in one.notes):
-        if not note.subject.startswith("Namespace "):
-            output.say(str(note))
-    for one in given:
-        for problem in wishes.read(wishes.place_of(one.stored.struct.metadata)).problems:
-            output.say(str(one.problem("", problem)))
-    _apply(opened, given, namespace=namespace or clusters.DEFAULT_NAMESPACE, dry_run=dry_run, form=form)
+
+    _print_notes(loaded)
+    _apply(
+        opened,
+        objects,
+        namespace=namespace or local_cluster.DEFAULT_NAMESPACE,
+        dry_run=dry_run,
+        form=form,
+    )
+
+
+def _print_notes(loaded: list[manifests.Manifests]) -> None:
+    """Notes on the files, and annotations that cannot be read."""
+    for manifest in loaded:
+        for note in manifest.notes:
+            if not note.subject.startswith("Namespace "):
+                output.say(str(note))
+    for manifest in loaded:
+        for item in manifest.objects:
+            annotated = workload_annotations.labels_and_annotations(item.stored.struct.metadata)
+            for problem in workload_annotations.read(annotated).problems:
+                output.say(str(item.problem("", problem)))
 
 
 def _apply(
-    opened: local.Local, found: list[manifests.ManifestObject], *, namespace: str, dry_run: bool, form: str
+    opened: state_dir.Local,
+    objects: list[manifests.ManifestObject],
+    *,
+    namespace: str,
+    dry_run: bool,
+    form: str,
 ) -> None:
     was_up = opened.cluster() is not None
-    given = [clusters.Given(one.stored.tree, _place(one)) for one in found]
-    outcome = opened.apply(given, namespace=namespace, dry_run=dry_run)
+    trees = [local_cluster.Given(item.stored.tree, _place(item)) for item in objects]
+    outcome = opened.apply(trees, namespace=namespace, dry_run=dry_run)
     match outcome:
-        case clusters.Refused(problems):
+        case local_cluster.Refused(problems):
             _refuse([str(problem) for problem in problems])
-        case clusters.Applied(cluster, changes):
+        case local_cluster.Applied(cluster, changes):
             if not was_up:
                 where = "checked against" if dry_run else "started"
                 output.say(f"no cluster in {opened.store.directory} yet: {where} the sample fleet")
             _show(cluster, changes, form=form, dry_run=dry_run)
-            _complain(cluster, {change.key.name for change in changes if change.key.kind == "Queue"})
+            _report_queues(cluster, changes)
             output.next_step(_next(changes))
         case _:
             assert_never(outcome)
 
 
-def _show(cluster: clusters.Cluster, changes: tuple[clusters.Change, ...], *, form: str, dry_run: bool) -> None:
+def _show(
+    cluster: local_cluster.Cluster,
+    changes: tuple[local_cluster.Change, ...],
+    *,
+    form: str,
+    dry_run: bool,
+) -> None:
     if form in ("json", "yaml"):
-        trees = [clusters.decoded(cluster.records[change.key]).tree for change in changes]
+        trees = [local_cluster.decoded(cluster.records[change.key]).tree for change in changes]
         output.write_objects(trees, form)
         return
     names = [_resource_name(change) for change in changes]
@@ -79,40 +120,52 @@ def _show(cluster: clusters.Cluster, changes: tuple[clusters.Change, ...], *, fo
         output.write_lines(names)
         return
     after = " (dry run)" if dry_run else ""
-    output.write_lines([f"{name} {one.outcome}{after}" for name, one in zip(names, changes, strict=True)])
+    output.write_lines(
+        [f"{name} {change.outcome}{after}" for name, change in zip(names, changes, strict=True)]
+    )
 
 
-def _complain(cluster: clusters.Cluster, names: set[str]) -> None:
-    """What is wrong with queues as they hang together, of those that were applied."""
-    known = {
-        one.struct.metadata.name: one.struct
-        for one in clusters.listed(cluster, "Queue")
-        if isinstance(one.struct, queues.Queue)
+def _report_queues(
+    cluster: local_cluster.Cluster, changes: tuple[local_cluster.Change, ...]
+) -> None:
+    """Problems of the applied queues within the tree of all queues."""
+    applied = {change.key.name for change in changes if change.key.kind == "Queue"}
+    if not applied:
+        return
+    structs = [stored.struct for stored in local_cluster.listed(cluster, "Queue")]
+    queues_by_name = {
+        queue.metadata.name: queue for queue in structs if isinstance(queue, queues.Queue)
     }
-    for name, problem in sorted(queuetree.problems(known).items()) if names else ():
-        if name in names:
+    for name, problem in sorted(queue_tree.problems(queues_by_name).items()):
+        if name in applied:
             output.say(f"queue {name}: {problem.message}")
 
 
-def _resource_name(change: clusters.Change) -> str:
+def _resource_name(change: local_cluster.Change) -> str:
     """kind.group/name, as kubectl writes it."""
     group = change.api_version.rpartition("/")[0]
     return f"{change.key.kind.lower()}{'.' + group if group else ''}/{change.key.name}"
 
 
-def _next(changes: tuple[clusters.Change, ...]) -> str:
+def _next(changes: tuple[local_cluster.Change, ...]) -> str:
+    """The command that shows what was applied, the most interesting kind first."""
     kinds = {change.key.kind for change in changes}
-    spaces = {change.key.namespace for change in changes if change.key.namespace}
-    where = (
-        f" -n {next(iter(spaces))}" if len(spaces) == 1 and spaces != {"default"} else " -A" if len(spaces) > 1 else ""
-    )
-    for kind, resource in (("ResourceClaim", "claims"), ("Pod", "pods"), ("ResourceClaimTemplate", "templates")):
+    for kind, resource in NAMESPACED_NEXT.items():
         if kind in kinds:
-            return f"get {resource}{where}"
-    for kind, resource in (("Queue", "queues"), ("Topology", "topologies"), ("DeviceClass", "classes")):
+            return f"get {resource}{_namespace_option(changes)}"
+    for kind, resource in CLUSTER_WIDE_NEXT.items():
         if kind in kinds:
             return f"get {resource}"
     return "get gpus"
+
+
+def _namespace_option(changes: tuple[local_cluster.Change, ...]) -> str:
+    namespaces = {change.key.namespace for change in changes} - {""}
+    if len(namespaces) > 1:
+        return " -A"
+    if not namespaces or namespaces == {"default"}:
+        return ""
+    return f" -n {namespaces.pop()}"
 
 
 def _refuse(problems: list[str]) -> NoReturn:
@@ -123,29 +176,39 @@ def _refuse(problems: list[str]) -> NoReturn:
 
 
 def contents(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Every file to read with its content. Raises InputError for what cannot be read."""
+    """Every file to read with its content. Raises InputError for a file that cannot be read."""
     for name in files:
         path = Path(name)
         if name == STDIN or not path.is_dir():
-            yield sources.shown(name), sources.content(name)
+            yield bounded_files.display_name(name), bounded_files.content(name)
             continue
-        inside = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
-        if not inside:
-            raise errors.InputError(f"{name}: no {', '.join(SUFFIXES)} files in this directory")
-        yield from ((str(one), sources.content(one)) for one in inside)
+        yield from _directory_contents(path, name)
 
 
-def _read(name: str, content: bytes, namespace: str | None) -> manifests.Manifests:
-    return manifests.load(content, file=name, default_namespace=namespace or clusters.DEFAULT_NAMESPACE)
+def _directory_contents(directory: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    candidates = [file for file in directory.iterdir() if file.suffix in SUFFIXES]
+    manifest_files = sorted(file for file in candidates if file.is_file())
+    if not manifest_files:
+        raise errors.InputError(f"{name}: no {', '.join(SUFFIXES)} files in this directory")
+    for file in manifest_files:
+        yield str(file), bounded_files.content(file)
 
 
-def _elsewhere(one: manifests.ManifestObject, namespace: str | None) -> str | None:
-    """Why an object does not fit the namespace the command names."""
-    given = one.stored.struct.metadata.namespace
-    if namespace and given and given != namespace:
-        return f'is "{given}", but -n says "{namespace}"'
-    return None
+def _load(name: str, content: bytes, namespace: str | None) -> manifests.Manifests:
+    return manifests.load(
+        content, file=name, default_namespace=namespace or local_cluster.DEFAULT_NAMESPACE
+    )
 
 
-def _place(one: manifests.ManifestObject) -> str:
-    return f"{one.file}: document {one.document} (line {one.line})"
+def _namespace_problems(
+    objects: list[manifests.ManifestObject], namespace: str | None
+) -> Iterator[manifests.ManifestProblem]:
+    """Objects that name another namespace than the command."""
+    for item in objects:
+        stated = item.stored.struct.metadata.namespace
+        if namespace and stated and stated != namespace:
+            yield item.problem("metadata.namespace", f'is "{stated}", but -n says "{namespace}"')
+
+
+def _place(item: manifests.ManifestObject) -> str:
+    return f"{item.file}: document {item.document} (line {item.line})"

@@ -1,4 +1,4 @@
-"""`dovetail decide`: what the engine makes of scenarios given in a file: who starts, who waits, who yields."""
+"""`dovetail decide`: runs the scenarios of a file through the engine: which pods start, wait or are evicted."""
 
 import sys
 from collections import Counter
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import click
 
 from dovetail import errors
-from dovetail.cli import jsonlines, output
-from dovetail.sim.scenarios import reading, running, telling
+from dovetail.cli import output
+from dovetail.replay import json_lines
+from dovetail.replay.scenarios import run_scenario, scenario_format, scenario_outcome
 
 REFUSED = 1
-_COLUMNS = tuple(telling.Change)
-_EVERY = 10  # scenarios between two words about how far it is
+_COLUMNS = tuple(scenario_outcome.Change)
+_EVERY = 10  # scenarios between two progress messages
 
 
 @click.command(name="decide")
@@ -32,7 +33,7 @@ def command(*, file: str, form: str) -> None:
     """
     answered = failed = 0
     for answer in _progress(_answers(file)):
-        if isinstance(answer, str):  # the others are answered all the same
+        if isinstance(answer, str):  # the other scenarios still run
             failed += 1
             output.say(f"error: {answer}")
             continue
@@ -44,29 +45,33 @@ def command(*, file: str, form: str) -> None:
             output.write_lines([_row([word.upper() for word in _COLUMNS], "ID")])
         output.write_lines([_row(_numbers(answer), answer.id)])
     if not answered and not failed:
-        raise errors.InputError(f"{jsonlines.shown(file)}: no scenarios in it; expected one JSON object a line")
+        raise errors.InputError(
+            f"{json_lines.shown(file)}: no scenarios in it; expected one JSON object a line"
+        )
     if failed:
         click.get_current_context().exit(REFUSED)
 
 
-def _answers(file: str) -> Iterator[telling.Told | str]:
-    """An answer for every line, or what is wrong with it."""
-    for place, line in jsonlines.numbered(file):
+def _answers(file: str) -> Iterator[scenario_outcome.ScenarioReport | str]:
+    """The result of every line, or its problem."""
+    for place, line in json_lines.numbered(file):
         try:
-            scenario = reading.read(line, place=place)
+            scenario = scenario_format.read(line, place=place)
         except errors.InputError as error:
             yield str(error)
             continue
         try:
-            yield telling.told(scenario, running.run(scenario))
+            yield scenario_outcome.report(scenario, run_scenario.run(scenario))
         except errors.DovetailError as error:
             yield f"{place}: {error}"
-        except Exception as error:  # what one scenario trips over must not cost the others their answers
+        except Exception as error:  # an error in one scenario must not stop the others
             yield f"{place}: the engine failed, which is a defect of it: {type(error).__name__}: {error}"
 
 
-def _progress(answers: Iterator[telling.Told | str]) -> Iterator[telling.Told | str]:
-    """Says how far it is where somebody looks and the answers go elsewhere."""
+def _progress(
+    answers: Iterator[scenario_outcome.ScenarioReport | str],
+) -> Iterator[scenario_outcome.ScenarioReport | str]:
+    """Reports progress if stderr is a terminal and the results go elsewhere."""
     speaks = sys.stderr.isatty() and not sys.stdout.isatty()
     number = 0
     for number, answer in enumerate(answers, start=1):
@@ -77,7 +82,7 @@ def _progress(answers: Iterator[telling.Told | str]) -> Iterator[telling.Told | 
         output.progress(f"{number} scenarios", is_last=True)
 
 
-def _numbers(answer: telling.Told) -> list[str]:
+def _numbers(answer: scenario_outcome.ScenarioReport) -> list[str]:
     total: Counter[str] = Counter()
     for job in answer.jobs.values():
         total.update(job.changes)
@@ -85,5 +90,7 @@ def _numbers(answer: telling.Told) -> list[str]:
 
 
 def _row(cells: list[str], name: str) -> str:
-    """Columns of a fixed width and the name last, so that a row can be printed before the next is known."""
-    return "   ".join((*(cell.rjust(len(word)) for cell, word in zip(cells, _COLUMNS, strict=True)), name))
+    """Columns of fixed width with the name last, so that a row can be printed before the next is known."""
+    return "   ".join(
+        (*(cell.rjust(len(word)) for cell, word in zip(cells, _COLUMNS, strict=True)), name)
+    )

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
-from dovetail.boot import kubeparts
-from dovetail.cli import options, output, text
+from dovetail.cli import options, output
+from dovetail.cli.tables import text
+from dovetail.devcluster import kube_binaries
 
 if TYPE_CHECKING:  # imported in the commands, so that help comes at once
-    from dovetail.boot import devcluster
-    from dovetail.sim import fleet as fleets
+    from dovetail.devcluster import dev_cluster
+    from dovetail.sim.fleet import fleet_spec
 
 UNHEALTHY = 1
 MOST_NODES = 10_000
 
 _directory = click.option(
-    "--dir", "directory", metavar="DIR", help="Directory of the cluster. [default: dev in the state directory]"
+    "--dir",
+    "directory",
+    metavar="DIR",
+    help="Directory of the cluster. [default: dev in the state directory]",
 )
 
 
@@ -32,10 +36,21 @@ def group() -> None:
 
 
 @group.command(name="up")
-@click.option("--nodes", type=click.IntRange(1, MOST_NODES), metavar="N", help="N nodes with eight H100 each.")
-@click.option("--fleet", "file", metavar="FILE", help="YAML file that describes the fleet. [default: a sample]")
 @click.option(
-    "--kube-version", type=click.Choice(kubeparts.VERSIONS), default=kubeparts.DEFAULT, show_default=True, metavar="V"
+    "--nodes", type=click.IntRange(1, MOST_NODES), metavar="N", help="N nodes with eight H100 each."
+)
+@click.option(
+    "--fleet",
+    "file",
+    metavar="FILE",
+    help="YAML file that describes the fleet. [default: a sample]",
+)
+@click.option(
+    "--kube-version",
+    type=click.Choice(kube_binaries.VERSIONS),
+    default=kube_binaries.DEFAULT,
+    show_default=True,
+    metavar="V",
 )
 @_directory
 def up(*, nodes: int | None, file: str | None, kube_version: str, directory: str | None) -> int:
@@ -49,48 +64,61 @@ def up(*, nodes: int | None, file: str | None, kube_version: str, directory: str
     """
     if nodes is not None and file is not None:
         raise click.UsageError("give --nodes or --fleet, not both")
-    from dovetail.boot import devcluster
+    from dovetail.devcluster import dev_cluster
 
     place = _place(directory)
-    found = devcluster.status(place)
-    if found is None:
-        found = devcluster.up(place, _fleet(nodes, file), version=kube_version, say=output.say)
-    elif found.problem is not None:
-        raise errors.StateError(f"the cluster in {place}: {found.problem}\nnext: dovetail dev down")
+    running = dev_cluster.status(place)
+    if running is None:
+        running = dev_cluster.up(place, _fleet(nodes, file), version=kube_version, say=output.say)
+    elif running.problem is not None:
+        raise errors.StateError(
+            f"the cluster in {place}: {running.problem}\nnext: dovetail dev down"
+        )
     else:
-        output.say(f"a cluster of Kubernetes {found.version} is already up in {place}")
-    output.say(f"{text.counted(found.nodes or 0, 'node')} of fleet {found.fleet}; kubectl: {found.kubectl}")
-    output.write_lines([f"export KUBECONFIG={shlex.quote(found.kubeconfig)}"])  # for a shell to evaluate
+        output.say(f"a cluster of Kubernetes {running.version} is already up in {place}")
+    output.say(
+        f"{text.counted(running.nodes or 0, 'node')} of fleet {running.fleet}; kubectl: {running.kubectl}"
+    )
+    output.write_lines(
+        [f"export KUBECONFIG={shlex.quote(running.kubeconfig)}"]
+    )  # for a shell to evaluate
     output.next_step("dev status")
     return 0
 
 
 @group.command(name="status")
-@click.option("-o", "--output", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(("table", "json")),
+    default="table",
+    show_default=True,
+)
 @_directory
 def status(*, form: str, directory: str | None) -> int:
     """Show each part of the cluster; exit 1 if one is down."""
-    from dovetail.boot import devcluster
+    from dovetail.devcluster import dev_cluster
 
     place = _place(directory)
-    found = devcluster.status(place)
-    if found is None:
+    running = dev_cluster.status(place)
+    if running is None:
         raise errors.StateError(f"no cluster in {place}\nnext: dovetail dev up")
     if form == "json":
-        output.write_json(found)
+        output.write_json(running)
     else:
-        _show(found)
-    return 0 if found.is_up else UNHEALTHY
+        _show(running)
+    return 0 if running.is_up else UNHEALTHY
 
 
 @group.command(name="down")
 @_directory
 def down(*, directory: str | None) -> int:
     """End the cluster's processes and remove its directory."""
-    from dovetail.boot import devcluster
+    from dovetail.devcluster import dev_cluster
 
     place = _place(directory)
-    if devcluster.down(place, say=output.say):
+    if dev_cluster.down(place, say=output.say):
         output.say(f"removed {place}")
     else:
         output.say(f"no cluster in {place}")
@@ -99,37 +127,47 @@ def down(*, directory: str | None) -> int:
 
 
 def _place(directory: str | None) -> Path:
-    from dovetail.boot import devcluster
+    from dovetail.devcluster import dev_cluster
 
-    return Path(directory).expanduser() if directory else devcluster.default_directory()
+    return Path(directory).expanduser() if directory else dev_cluster.default_directory()
 
 
-def _fleet(nodes: int | None, file: str | None) -> "fleets.Fleet":
-    from dovetail.boot import devcluster
-    from dovetail.sim import fleet as fleets
+def _fleet(nodes: int | None, file: str | None) -> "fleet_spec.Fleet":
+    from dovetail.devcluster import dev_cluster
+    from dovetail.sim.fleet import fleet_spec
 
     if nodes is not None:
-        return devcluster.sized_fleet(nodes)
+        return dev_cluster.sized_fleet(nodes)
     if file is None:
-        return fleets.sample()
+        return fleet_spec.sample()
     return options.fleet(file)
 
 
-def _show(found: "devcluster.Status") -> None:
+def _show(status: "dev_cluster.Status") -> None:
     rows = [
-        (part.name, str(part.pid), "yes" if part.is_alive else "no", str(part.port or "-"), part.log)
-        for part in found.parts
+        (
+            part.name,
+            str(part.pid),
+            "yes" if part.is_alive else "no",
+            str(part.port or "-"),
+            part.log,
+        )
+        for part in status.parts
     ]
     output.write_lines(text.table(("part", "pid", "alive", "port", "log"), rows))
-    output.say(f"Kubernetes {found.version or '?'}, fleet {found.fleet or '?'}, {_node_line(found)}")
-    output.say(f"kubeconfig: {found.kubeconfig or '?'}")
-    output.say(f"kubectl: {found.kubectl or '?'}")
-    if found.problem is not None:
-        output.say(f"not up: {found.problem}")
-    output.next_step("dev down" if found.problem is not None else f"scheduler --kubeconfig {found.kubeconfig}")
+    output.say(
+        f"Kubernetes {status.version or '?'}, fleet {status.fleet or '?'}, {_node_line(status)}"
+    )
+    output.say(f"kubeconfig: {status.kubeconfig or '?'}")
+    output.say(f"kubectl: {status.kubectl or '?'}")
+    if status.problem is not None:
+        output.say(f"not up: {status.problem}")
+    output.next_step(
+        "dev down" if status.problem is not None else f"scheduler --kubeconfig {status.kubeconfig}"
+    )
 
 
-def _node_line(found: "devcluster.Status") -> str:
-    if found.nodes is None:
+def _node_line(status: "dev_cluster.Status") -> str:
+    if status.nodes is None:
         return "nodes unknown"
-    return f"{found.nodes} of {text.counted(found.nodes_expected, 'node')} there, {found.nodes_ready} ready"
+    return f"{status.nodes} of {text.counted(status.nodes_expected, 'node')} there, {status.nodes_ready} ready"

@@ -1,75 +1,59 @@
-"""`dovetail get`: what is in the cluster, as a table or as Kubernetes objects."""
-
-from collections.abc import Callable
+"""`dovetail get`: shows what is in the cluster, as a table or as Kubernetes objects."""
 
 import click
 
 from dovetail import errors
-from dovetail.boot import local
-from dovetail.cli import labels, options, output, pools, queues, rows, text
-from dovetail.sim import cluster as clusters
+from dovetail.cli import label_option, options, output
+from dovetail.cli.tables import (
+    claim_tables,
+    class_table,
+    device_table,
+    gpu_table,
+    listing,
+    node_pool_table,
+    node_table,
+    pod_table,
+    queue_table,
+    slice_table,
+    text,
+    topology_table,
+)
+from dovetail.sim.local import local_cluster, state_dir
 
-LISTINGS: dict[str, Callable[[rows.Asked], rows.Listing]] = {
-    "gpus": rows.gpus,
-    "devices": rows.devices,
-    "claims": rows.claim_rows,
-    "nodes": rows.node_rows,
-    "pools": pools.pool_rows,
-    "classes": rows.class_rows,
-    "slices": rows.slice_rows,
-    "pods": rows.pod_rows,
-    "templates": rows.template_rows,
-    "queues": queues.queue_rows,
-    "topologies": queues.topology_rows,
-}
-ALIASES = {
-    "gpu": "gpus",
-    "device": "devices",
-    "claim": "claims",
-    "resourceclaim": "claims",
-    "resourceclaims": "claims",
-    "node": "nodes",
-    "no": "nodes",
-    "pool": "pools",
-    "class": "classes",
-    "deviceclass": "classes",
-    "deviceclasses": "classes",
-    "slice": "slices",
-    "resourceslice": "slices",
-    "resourceslices": "slices",
-    "pod": "pods",
-    "po": "pods",
-    "template": "templates",
-    "resourceclaimtemplate": "templates",
-    "resourceclaimtemplates": "templates",
-    "queue": "queues",
-    "topology": "topologies",
-}
-LIVE = {"queues": "get pods -A", "topologies": "get nodes"}  # kinds of our own; kubectl shows the others
-NAMESPACED = ("claims", "pods", "templates")
-NEXT = {
-    "gpus": "get devices",
-    "devices": "get claims -A",
-    "nodes": "get pools",
-    "pools": "get gpus",
-    "classes": "get devices",
-    "slices": "get devices",
-    "queues": "get pods -A",
-    "topologies": "get nodes",
-}
+ALL_TABLES = (
+    gpu_table.TABLE,
+    device_table.TABLE,
+    claim_tables.CLAIMS,
+    node_table.TABLE,
+    node_pool_table.TABLE,
+    class_table.TABLE,
+    slice_table.TABLE,
+    pod_table.TABLE,
+    claim_tables.TEMPLATES,
+    queue_table.TABLE,
+    topology_table.TABLE,
+)
+TABLES = {table.name: table for table in ALL_TABLES}
+ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
 
 
-def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> listing.Table:
     name = ALIASES.get(value.lower(), value.lower())
-    if name not in LISTINGS:
-        raise click.BadParameter(f'"{value}" is not known; expected one of {", ".join(LISTINGS)}')
-    return name
+    if name not in TABLES:
+        raise click.BadParameter(f'"{value}" is not known; expected one of {", ".join(TABLES)}')
+    return TABLES[name]
 
 
 @click.command()
-@click.argument("resource", callback=_resource)
+@click.argument("table", metavar="RESOURCE", callback=_resource)
 @click.argument("names", nargs=-1)
-@click.option("-n", "--namespace", default=clusters.DEFAULT_NAMESPACE, show_default=True, help="Namespace to look in.")
+@click.option(
+    "-n",
+    "--namespace",
+    default=local_cluster.DEFAULT_NAMESPACE,
+    show_default=True,
+    help="Namespace to look in.",
+)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Look in all namespaces.")
 @click.option(
     "-l",
@@ -78,14 +62,20 @@ def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> str
     metavar="LABELS",
     help="Labels to match; for gpus and devices, the node's.",
 )
-@click.option("-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True
+)
 @click.option("--node", metavar="NAME", help="Only this node.")
-@click.option("--kubeconfig", metavar="FILE", help="For queues and topologies: those of a real cluster.")
-@click.option("--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="For queues and topologies: those of a real cluster."
+)
+@click.option(
+    "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
+)
 @options.state
 def command(
     *,
-    resource: str,
+    table: listing.Table,
     names: tuple[str, ...],
     namespace: str,
     all_namespaces: bool,
@@ -102,85 +92,96 @@ def command(
     Queues and topologies can also be those of a real cluster (--kubeconfig or --context).
     """
     opened = options.opened(state)
-    asked = rows.Asked(
-        cluster=_cluster(opened) if kubeconfig is None and context is None else _live(resource, kubeconfig, context),
+    is_live = kubeconfig is not None or context is not None
+    query = listing.Query(
+        cluster=_live(table, kubeconfig, context) if is_live else _cluster(opened),
         now=opened.now(),
-        test=labels.selector(selector),
+        test=label_option.selector(selector),
         namespace=None if all_namespaces else namespace,
         node=node,
         names=names,
         in_full=form == "wide",
     )
-    listing = LISTINGS[resource](asked)
-    _write(listing, form)
-    _miss(listing, names, resource)
-    if form in ("table", "wide"):
-        if not listing.rows:
-            output.say(_nothing(resource, asked))
-        if kubeconfig is not None or context is not None:
-            output.say(f"next: kubectl {LIVE[resource] if listing.rows else 'apply -f FILE'}")
-        else:
-            output.next_step(_next(resource, listing))
+    shown = table.listing(query)
+    _write(shown, form)
+    _refuse_missing(shown, names, table)
+    if form not in ("table", "wide"):
+        return
+    if not shown.rows:
+        output.say(_nothing(table, query))
+    if is_live:
+        output.say(f"next: kubectl {table.live_next_step if shown.rows else 'apply -f FILE'}")
+    else:
+        output.next_step(_next(table, shown))
 
 
-def _cluster(opened: local.Local) -> clusters.Cluster:
+def _cluster(opened: state_dir.Local) -> local_cluster.Cluster:
     cluster = opened.cluster()
     if cluster is None:
         raise errors.StateError(f"no cluster in {opened.store.directory}\nnext: dovetail up")
     return cluster
 
 
-def _live(resource: str, kubeconfig: str | None, context: str | None) -> clusters.Cluster:
-    """A real cluster, as far as these rows need it."""
-    if resource not in LIVE:
-        raise click.UsageError(f"{resource} of a real cluster: kubectl get shows them; here are {', '.join(LIVE)}")
+def _live(
+    table: listing.Table, kubeconfig: str | None, context: str | None
+) -> local_cluster.Cluster:
+    """The objects of a real cluster that these rows need."""
+    if not table.live_next_step:
+        ours = ", ".join(table.name for table in ALL_TABLES if table.live_next_step)
+        raise click.UsageError(
+            f"{table.name} of a real cluster: kubectl get shows them; here are {ours}"
+        )
     import asyncio
 
-    from dovetail.boot import fetched
-    from dovetail.kube import config
-    from dovetail.model import kinds
+    from dovetail.boot import live_view
+    from dovetail.kube.auth import client_config
+    from dovetail.kubetypes import registry
 
-    connection = config.load(kubeconfig, context=context)
-    found = asyncio.run(fetched.cluster(connection, kinds.OURS))
-    if not found.records and not asyncio.run(fetched.is_served(connection, resource)):
-        raise errors.StateError(f"the cluster does not know {resource}\nnext: dovetail install --definitions")
-    return found
+    connection = client_config.load(kubeconfig, context=context)
+    cluster = asyncio.run(live_view.cluster(connection, registry.OURS))
+    if not cluster.records and not asyncio.run(live_view.is_served(connection, table.name)):
+        raise errors.StateError(
+            f"the cluster does not serve {table.name}\nnext: dovetail install --definitions"
+        )
+    return cluster
 
 
-def _write(listing: rows.Listing, form: str) -> None:
+def _write(shown: listing.Listing, form: str) -> None:
     if form in ("json", "yaml"):
-        output.write_objects(listing.documents, form)
-    elif form == "name":
-        if listing.rows:
-            output.write_lines([row.name for row in listing.rows])
-    elif listing.rows:
-        headers = listing.headers + (listing.wide_headers if form == "wide" else ())
-        cells = [row.cells + (row.wide if form == "wide" else ()) for row in listing.rows]
-        output.write_lines(text.table(headers, cells))
+        output.write_objects(shown.documents, form)
+        return
+    if shown.rows:
+        output.write_lines(_lines(shown, form))
 
 
-def _miss(listing: rows.Listing, names: tuple[str, ...], resource: str) -> None:
-    """Raises for a name that was asked for and is not there, after the others were shown."""
-    found = {row.name.rpartition("/")[2] for row in listing.rows}
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise errors.InputError("\n".join(f'{resource} "{name}" not found' for name in missing))
+def _lines(shown: listing.Listing, form: str) -> list[str]:
+    if form == "name":
+        return [row.name for row in shown.rows]
+    if form == "wide":
+        cells = [row.cells + row.wide for row in shown.rows]
+        return text.table(shown.headers + shown.wide_headers, cells)
+    return text.table(shown.headers, [row.cells for row in shown.rows])
 
 
-def _next(resource: str, listing: rows.Listing) -> str:
-    """The command that answers what these rows leave open: of pods that wait, when they start."""
-    if not listing.rows:
-        return "up" if resource == "gpus" else "apply -f FILE"
-    if resource == "pods" and any(_waits(row) for row in listing.rows):
+def _refuse_missing(shown: listing.Listing, names: tuple[str, ...], table: listing.Table) -> None:
+    """Raises for names that do not exist, after the others were shown."""
+    present = {row.name.rpartition("/")[2] for row in shown.rows}
+    missing = [name for name in names if name not in present]
+    problems = [f'{table.name} "{name}" not found' for name in missing]
+    if problems:
+        raise errors.InputError("\n".join(problems))
+
+
+def _next(table: listing.Table, shown: listing.Listing) -> str:
+    """The next command: for pending pods, the one that says when they start."""
+    if not shown.rows:
+        return "up" if table is gpu_table.TABLE else "apply -f FILE"
+    if table is pod_table.TABLE and any(map(pod_table.is_pending, shown.rows)):
         return "when"
-    return NEXT.get(resource, "get gpus")
+    return table.next_step
 
 
-def _waits(row: rows.Row) -> bool:
-    return row.cells[rows.POD_HEADERS.index("status")] == "Pending"
-
-
-def _nothing(resource: str, asked: rows.Asked) -> str:
-    if resource in NAMESPACED and asked.namespace is not None:
-        return f"no {resource} found in namespace {asked.namespace}; -A looks in all"
-    return f"no {resource} found"
+def _nothing(table: listing.Table, query: listing.Query) -> str:
+    if table.is_namespaced and query.namespace is not None:
+        return f"no {table.name} found in namespace {query.namespace}; -A looks in all"
+    return f"no {table.name} found"

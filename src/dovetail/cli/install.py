@@ -1,4 +1,4 @@
-"""`dovetail install`, `upgrade`, `uninstall`: the scheduler onto a cluster and off it again, without Helm."""
+"""`dovetail install`, `upgrade`, `uninstall`: installs the scheduler on a cluster and removes it, without Helm."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,26 +9,38 @@ import click
 from dovetail.cli import output
 
 if TYPE_CHECKING:  # imported in the commands, so that help comes at once
-    from dovetail.kube import transport
+    from dovetail.kube.http import transport
 
 F = TypeVar("F", bound=Callable[..., Any])
 SECONDS = 120.0
 
 
 def _where(command: F) -> F:
-    """Which installation, on which cluster."""
+    """Options that select the installation and the cluster."""
     for option in (
-        click.option("--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"),
-        click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. [default: as kubectl]"),
-        click.option("-n", "--namespace", default="dovetail-system", show_default=True, metavar="NAME"),
-        click.option("--name", default="dovetail", show_default=True, metavar="NAME", help="What names begin with."),
+        click.option(
+            "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
+        ),
+        click.option(
+            "--kubeconfig", metavar="FILE", help="How to reach the cluster. [default: as kubectl]"
+        ),
+        click.option(
+            "-n", "--namespace", default="dovetail-system", show_default=True, metavar="NAME"
+        ),
+        click.option(
+            "--name",
+            default="dovetail",
+            show_default=True,
+            metavar="NAME",
+            help="What names begin with.",
+        ),
     ):
         command = option(command)
     return command
 
 
 def _values(command: F) -> F:
-    """What is installed."""
+    """Options for the chart's values."""
     for option in (
         click.option(
             "--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS",
@@ -47,14 +59,23 @@ def _values(command: F) -> F:
 @_where
 @_values
 @click.option(
-    "--definitions", is_flag=True, help="Only what makes queues and topologies known; the scheduler runs elsewhere."
+    "--definitions",
+    is_flag=True,
+    help="Only what makes queues and topologies known; the scheduler runs elsewhere.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be applied; no cluster is asked.")
+@click.option("--dry-run", is_flag=True, help="Print what would be applied; no request is sent.")
 @click.option(
-    "-o", "--output", "form", type=click.Choice(("yaml", "json")), help="How --dry-run prints. [default: yaml]"
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(("yaml", "json")),
+    help="How --dry-run prints. [default: yaml]",
 )
 @click.option(
-    "--api-versions", multiple=True, metavar="GROUP/VERSION/KIND", help="With --dry-run: what the cluster serves."
+    "--api-versions",
+    multiple=True,
+    metavar="GROUP/VERSION/KIND",
+    help="With --dry-run: what the cluster serves.",
 )
 def install(
     *,
@@ -66,7 +87,7 @@ def install(
     dry_run: bool,
     form: str | None,
     api_versions: Sequence[str],
-    **others: Any,
+    **target: Any,
 ) -> None:
     """Install the scheduler on a cluster, or bring it up to date.
 
@@ -79,64 +100,89 @@ def install(
     """
     if not dry_run and (form is not None or api_versions):
         raise click.UsageError("-o and --api-versions go with --dry-run")
-    if definitions and (files or settings or others["wait"]):
+    if definitions and (files or settings or target["wait"]):
         raise click.UsageError("--definitions takes no values and waits for nothing")
-    from dovetail.boot import chart
+    from dovetail.install import chart
 
     if definitions:
-        _define(chart.definitions() if dry_run else None, form or "yaml", others["kubeconfig"], others["context"])
+        _define(
+            chart.definitions() if dry_run else None,
+            form or "yaml",
+            target["kubeconfig"],
+            target["context"],
+        )
         return
     release = chart.Release(name, namespace)
     values = chart.values_of(files, settings=settings)
     if dry_run:
         _print(chart.objects(values, release, api_versions=api_versions), form or "yaml")
         return
-    _bring(values, release, is_upgrade=False, **others)
+    _bring(values, release, is_upgrade=False, **target)
 
 
 @click.command()
 @_where
 @_values
-def upgrade(*, name: str, namespace: str, files: Sequence[str], settings: Sequence[str], **others: Any) -> None:
+def upgrade(
+    *, name: str, namespace: str, files: Sequence[str], settings: Sequence[str], **target: Any
+) -> None:
     """Bring an installation up to date; refuse where there is none.
 
     Values are those given now, not those given before. What this version no longer has is deleted.
     """
-    from dovetail.boot import chart
+    from dovetail.install import chart
 
-    _bring(chart.values_of(files, settings=settings), chart.Release(name, namespace), is_upgrade=True, **others)
+    _bring(
+        chart.values_of(files, settings=settings),
+        chart.Release(name, namespace),
+        is_upgrade=True,
+        **target,
+    )
 
 
 @click.command()
 @_where
-@click.option("--purge", is_flag=True, help="Delete the definitions of our kinds even if there are objects, and those.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS")
+@click.option(
+    "--purge",
+    is_flag=True,
+    help="Delete the definitions of our kinds even if there are objects, and those.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=SECONDS, show_default=True, metavar="SECONDS"
+)
 def uninstall(
-    *, name: str, namespace: str, kubeconfig: str | None, context: str | None, purge: bool, timeout: float
+    *,
+    name: str,
+    namespace: str,
+    kubeconfig: str | None,
+    context: str | None,
+    purge: bool,
+    timeout: float,
 ) -> None:
     """Take the scheduler off a cluster and leave nothing behind.
 
     Pods that run go on; pods that wait for it wait. The definitions of queues and topologies stay while there
     are any, unless --purge is given; a namespace stays if it was there before or holds something else.
     """
-    from dovetail.boot import chart
-    from dovetail.boot import uninstall as uninstalling
+    from dovetail.install import chart, uninstall
 
     async def work(over: "transport.Transport") -> None:
         release = chart.Release(name, namespace)
-        await uninstalling.uninstall(over, release, say=output.say, is_purge=purge, seconds=timeout)
+        await uninstall.uninstall(over, release, say=output.say, is_purge=purge, seconds=timeout)
 
     _run(kubeconfig, context, work)
 
 
-def _define(printed: Sequence[dict[str, Any]] | None, form: str, kubeconfig: str | None, context: str | None) -> None:
-    """The definitions onto the cluster, or onto the screen."""
+def _define(
+    printed: Sequence[dict[str, Any]] | None, form: str, kubeconfig: str | None, context: str | None
+) -> None:
+    """Applies the definitions, or prints them."""
     if printed is not None:
         _print(printed, form)
         return
-    from dovetail.boot import install as installing
+    from dovetail.install import apply_chart
 
-    _run(kubeconfig, context, lambda over: installing.define(over, say=output.say))
+    _run(kubeconfig, context, lambda over: apply_chart.define(over, say=output.say))
     output.next_step("scheduler")
 
 
@@ -151,21 +197,28 @@ def _bring(
     wait: bool,
     timeout: float,
 ) -> None:
-    from dovetail.boot import install as installing
+    from dovetail.install import apply_chart
 
     async def work(over: "transport.Transport") -> None:
-        await installing.install(over, values, release, say=output.say, is_upgrade=is_upgrade, is_forced=force)
+        await apply_chart.install(
+            over, values, release, say=output.say, is_upgrade=is_upgrade, is_forced=force
+        )
         if wait:
-            await installing.await_ready(over, release, seconds=timeout, say=output.say)
+            await apply_chart.await_ready(over, release, seconds=timeout, say=output.say)
 
     _run(kubeconfig, context, work)
     output.say(f"next: kubectl -n {release.namespace} get pods")
 
 
-def _run(kubeconfig: str | None, context: str | None, work: "Callable[[transport.Transport], Awaitable[None]]") -> None:
-    from dovetail.kube import config, transport
+def _run(
+    kubeconfig: str | None,
+    context: str | None,
+    work: "Callable[[transport.Transport], Awaitable[None]]",
+) -> None:
+    from dovetail.kube.auth import client_config
+    from dovetail.kube.http import transport
 
-    connection = config.load(kubeconfig, context=context)
+    connection = client_config.load(kubeconfig, context=context)
 
     async def connected() -> None:
         async with transport.Transport(connection, concurrency=8) as over:
@@ -178,6 +231,8 @@ def _print(objects: Sequence[dict[str, Any]], form: str) -> None:
     if form == "json":
         output.write_objects(objects, "json")
         return
-    from dovetail.boot import chart_functions
+    from dovetail.install import chart_functions
 
-    output.write_yaml("".join(f"---\n{chart_functions.to_yaml(one)}\n" for one in objects), objects)
+    output.write_yaml(
+        "".join(f"---\n{chart_functions.to_yaml(tree)}\n" for tree in objects), objects
+    )

@@ -1,7 +1,7 @@
-"""A command group that imports a command only when it is run, so that help and the first output come at once.
+"""A command group that imports a command only when it runs, so that help and the first output come at once.
 
-Given names, places and one line of help each, and what to say of commands people look for in vain. Never imports a
-command to list it.
+Given names, modules and one line of help each, and hints for commands of other tools. Never imports a command to list
+it.
 """
 
 import difflib
@@ -19,7 +19,11 @@ class LazyGroup(click.Group):
     """Commands by name: ("module:attribute", "one line of help")."""
 
     def __init__(
-        self, *arguments: Any, places: dict[str, tuple[str, str]], hints: dict[str, str], **options: Any
+        self,
+        *arguments: Any,
+        places: dict[str, tuple[str, str]],
+        hints: dict[str, str],
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self._places = places
@@ -39,7 +43,7 @@ class LazyGroup(click.Group):
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        """The words of the command line, read. What is wrong with them is quoted without its power."""
+        """Parses the command line. Errors quote it with control characters escaped."""
         try:
             return super().make_context(*arguments, **options)
         except click.UsageError as error:
@@ -48,15 +52,21 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command meant; of one there is not, the nearest is told, or what does its work here."""
+        """The command to run. For an unknown one, the error suggests another."""
         if args and args[0] not in self._places and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self._places, n=1)
-            hint = self._hints.get(args[0]) or (f"did you mean {near[0]}?" if near else "")
-            ctx.fail(f'"{args[0]}" is no command' + (f"; {hint}" if hint else ""))
+            hint = self._hint(args[0])
+            problem = f'"{args[0]}" is not a command'
+            ctx.fail(f"{problem}; {hint}" if hint else problem)
         return super().resolve_command(ctx, args)
 
+    def _hint(self, name: str) -> str:
+        if name in self._hints:
+            return self._hints[name]
+        near = difflib.get_close_matches(name, self._places, n=1)
+        return f"did you mean {near[0]}?" if near else ""
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. What Dovetail refuses is told in one message and ends with exit code 1."""
+        """Runs the command. An error of Dovetail is one message and exit code 1."""
         try:
             return super().invoke(ctx)
         except errors.DovetailError as error:
@@ -74,7 +84,7 @@ class LazyGroup(click.Group):
 
 
 def _plain(error: click.UsageError) -> click.UsageError:
-    """The same complaint, with the words it repeats made safe to show."""
+    """The same error, with the words it quotes made safe to show."""
     from dovetail.model import plaintext  # not needed for help
 
     return click.UsageError(plaintext.escaped_lines(error.format_message()), error.ctx)

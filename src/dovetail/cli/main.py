@@ -1,7 +1,7 @@
 """The entry point: finds the command, runs it, and turns every ending into an exit code.
 
-0 done, 1 refused or broken, 2 usage. A reader that goes away (`| head`) is no error. What no command foresaw is a
-defect of ours and told in one line; the traceback is shown to those who ask for it (DOVETAIL_DEBUG=1).
+0 done, 1 refused or broken, 2 usage. A closed pipe (`| head`) is not an error. An unexpected exception is a defect of
+ours and is reported in one line; DOVETAIL_DEBUG=1 shows the traceback.
 """
 
 import os
@@ -17,28 +17,52 @@ REFUSED = 1
 COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
 DEBUG = "DOVETAIL_DEBUG"
 DEFECT = "this is a bug in dovetail, please report it"  # the fuzzers take these words for a failure
-MOST_CHARACTERS = 300  # of an exception nobody foresaw
+MOST_CHARACTERS = 300  # of an unexpected exception
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 COMMANDS = {
     "up": ("dovetail.cli.up:command", "Start a cluster in memory from a fleet, and show it."),
     "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, pods, queues and more."),
-    "apply": ("dovetail.cli.apply:command", "Create or change objects from YAML or JSON, all or none."),
+    "apply": (
+        "dovetail.cli.apply:command",
+        "Create or change objects from YAML or JSON, all or none.",
+    ),
     "migrate": ("dovetail.cli.migrate:group", "Convert queues of Kueue or KAI, field by field."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
-    "allocate": ("dovetail.cli.allocate:command", "Answer allocation questions given as small worlds in a file."),
-    "decide": ("dovetail.cli.decide:command", "Decide scenarios given in a file: who starts, waits, yields."),
+    "allocate": (
+        "dovetail.cli.allocate:command",
+        "Answer allocation questions given as small worlds in a file.",
+    ),
+    "decide": (
+        "dovetail.cli.decide:command",
+        "Decide scenarios given in a file: who starts, waits, yields.",
+    ),
     "when": ("dovetail.cli.when:command", "Say when waiting work starts, and how late it may get."),
-    "snapshot": ("dovetail.cli.snapshot:group", "Save a cluster to files, load it back, show what was saved."),
-    "scheduler": ("dovetail.cli.scheduler:command", "Schedule pods on a real Kubernetes, or compare (--shadow)."),
-    "install": ("dovetail.cli.install:install", "Install the scheduler on a cluster, or print the manifests."),
+    "snapshot": (
+        "dovetail.cli.snapshot:group",
+        "Save a cluster to files, load it back, show what was saved.",
+    ),
+    "scheduler": (
+        "dovetail.cli.scheduler:command",
+        "Schedule pods on a real Kubernetes, or compare (--shadow).",
+    ),
+    "install": (
+        "dovetail.cli.install:install",
+        "Install the scheduler on a cluster, or print the manifests.",
+    ),
     "upgrade": ("dovetail.cli.install:upgrade", "Bring an installation up to date."),
-    "uninstall": ("dovetail.cli.install:uninstall", "Take the scheduler off a cluster, leaving nothing behind."),
+    "uninstall": (
+        "dovetail.cli.install:uninstall",
+        "Take the scheduler off a cluster, leaving nothing behind.",
+    ),
     "doctor": ("dovetail.cli.doctor:command", "Check a cluster and say what to fix."),
-    "dev": ("dovetail.cli.dev:group", "Run a real Kubernetes with hollow GPU nodes on this machine."),
+    "dev": (
+        "dovetail.cli.dev:group",
+        "Run a real Kubernetes with hollow GPU nodes on this machine.",
+    ),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }
-# What people try who come from kubectl or Slurm, and what does it here.
+# Commands of kubectl and Slurm, and what to use instead.
 HINTS = {
     "why": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
     "explain": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
@@ -65,12 +89,12 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns the exit code; the console script hands it to the shell."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
     if COMPLETION in os.environ:
-        cli.main(given, prog_name="dovetail")  # click's own shell completion; leaves by itself
+        cli.main(words, prog_name="dovetail")  # click's own shell completion; leaves by itself
     try:
-        with cli.make_context("dovetail", given) as context:
+        with cli.make_context("dovetail", words) as context:
             result = cli.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -83,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()
-    except OSError as error:  # a full disk under stdout, a state directory that went away: nothing of ours
+    except (
+        OSError
+    ) as error:  # such as a full disk or a removed state directory: not a defect of ours
         _forget_output()
         _say(f"error: {error.filename or 'output'}: {error.strerror or error}")
         return REFUSED
@@ -93,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        _say(f"error: {DEFECT}: {type(error).__name__}: {_short(str(error))}; {DEBUG}=1 shows the traceback")
+        _say(
+            f"error: {DEFECT}: {type(error).__name__}: {_short(str(error))}; {DEBUG}=1 shows the traceback"
+        )
         return REFUSED
     return 0
 
@@ -105,19 +133,19 @@ def _say(message: str) -> None:
 
 
 def _short(message: str) -> str:
-    """One line of bounded length: what was thrown may hold the whole input."""
+    """One line of bounded length, because an exception may quote the whole input."""
     line = " ".join(message.split())
     return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."
 
 
 def _open_what_is_closed() -> None:
-    """A stream the shell closed (`>&-`) is nobody's: what goes there goes nowhere."""
+    """Redirects streams that the shell closed (`>&-`) to the null device."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _forget_output() -> None:
-    """Points stdout nowhere: the interpreter flushes it once more at exit, and nobody reads it."""
+    """Redirects stdout to the null device, because the interpreter flushes it once more at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.close(nowhere)

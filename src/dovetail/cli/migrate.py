@@ -1,4 +1,4 @@
-"""`dovetail migrate`: objects of Kueue or KAI into queues and topologies of ours. Reads files and prints."""
+"""`dovetail migrate`: converts objects of Kueue or KAI into queues and topologies. Reads files and prints."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -7,14 +7,16 @@ from typing import NoReturn
 
 import click
 
-from dovetail.cli import apply, output, text
-from dovetail.model import conversion, manifests, plaintext
-from dovetail.model.conversion import notes
+from dovetail.cli import apply, output
+from dovetail.cli.tables import text
+from dovetail.manifest import manifests
+from dovetail.migrate import field_notes
+from dovetail.model import plaintext
 
-NO_LOSS = (notes.Fate.CARRIED, notes.Fate.LEFT_OUT)
+NO_LOSS = (field_notes.Fate.CARRIED, field_notes.Fate.LEFT_OUT)
 THEIRS = {"kueue": "Kueue", "kai": "KAI Scheduler"}
-LOSSY = 1  # exit code where something was dropped and --strict was given
-Converter = Callable[[Sequence[notes.Tree]], notes.Conversion]
+LOSSY = 1  # exit code with --strict if a field was dropped
+Converter = Callable[[Sequence[field_notes.Tree]], field_notes.Conversion]
 
 
 @click.group()
@@ -28,11 +30,26 @@ def group() -> None:
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--strict", is_flag=True, help="End with exit code 1 where a field was dropped."),
-        click.option("--quiet", is_flag=True, help="Of the account, only what was approximated or dropped."),
-        click.option("-o", "--output", "form", type=click.Choice(("yaml", "json")), default="yaml", show_default=True),
+        click.option("--strict", is_flag=True, help="End with exit code 1 if a field was dropped."),
         click.option(
-            "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="What to read."
+            "--quiet", is_flag=True, help="Of the account, only what was approximated or dropped."
+        ),
+        click.option(
+            "-o",
+            "--output",
+            "form",
+            type=click.Choice(("yaml", "json")),
+            default="yaml",
+            show_default=True,
+        ),
+        click.option(
+            "-f",
+            "--filename",
+            "files",
+            multiple=True,
+            required=True,
+            metavar="FILE|DIR|-",
+            help="What to read.",
         ),
     ):
         command = option(command)
@@ -43,73 +60,87 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 @_options
 def kueue(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
     """Convert ClusterQueues, LocalQueues, Cohorts, ResourceFlavors, WorkloadPriorityClasses and Topologies of Kueue."""
-    from dovetail.model.conversion import kueue as converter
+    from dovetail.migrate import from_kueue
 
-    _run(converter.convert, files, form=form, quiet=quiet, strict=strict)
+    _run(from_kueue.convert, files, form=form, quiet=quiet, strict=strict)
 
 
 @group.command(short_help="Convert the objects of KAI Scheduler.")
 @_options
 def kai(*, files: tuple[str, ...], form: str, quiet: bool, strict: bool) -> None:
     """Convert Queues and Topologies of KAI Scheduler, and say what PodGroups become."""
-    from dovetail.model.conversion import kai as converter
+    from dovetail.migrate import from_kai
 
-    _run(converter.convert, files, form=form, quiet=quiet, strict=strict)
+    _run(from_kai.convert, files, form=form, quiet=quiet, strict=strict)
 
 
-def _run(convert: Converter, files: tuple[str, ...], *, form: str, quiet: bool, strict: bool) -> None:
+def _run(
+    convert: Converter, files: tuple[str, ...], *, form: str, quiet: bool, strict: bool
+) -> None:
     trees = _trees(files)
     scheduler = str(click.get_current_context().info_name)
-    found = convert(trees)
-    if found.objects:
-        output.write_documents(found.objects, form)
-    for line in _account(found, quiet=quiet):
+    conversion = convert(trees)
+    if conversion.objects:
+        output.write_documents(conversion.objects, form)
+    for line in _report(conversion, quiet=quiet):
         output.say(line)
-    whose = _whose(trees)
-    if scheduler not in whose:
-        hint = "".join(f"; for those of {THEIRS[one]}: dovetail migrate {one} {_given(files)}" for one in sorted(whose))
-        _refuse([f"no objects of {THEIRS[scheduler]} found{hint}"])
-    if found.objects and apply.STDIN not in files:
+
+    schedulers = _schedulers_of(trees)
+    if scheduler not in schedulers:
+        problem = f"no objects of {THEIRS[scheduler]} found"
+        for name in sorted(schedulers):
+            problem += f"; for those of {THEIRS[name]}: dovetail migrate {name} {_given(files)}"
+        _refuse([problem])
+
+    if conversion.objects and apply.STDIN not in files:
         output.next_step(f"migrate {scheduler} {_given(files)} | kubectl apply -f -")
-    if strict and found.count(notes.Fate.DROPPED):
+    if strict and conversion.count(field_notes.Fate.DROPPED):
         raise click.exceptions.Exit(LOSSY)
 
 
-def _whose(trees: list[notes.Tree]) -> set[str]:
-    """The schedulers that objects were given of."""
+def _schedulers_of(trees: list[field_notes.Tree]) -> set[str]:
+    """The schedulers to which the objects belong."""
     groups = {str(tree.get("apiVersion", "")).partition("/")[0] for tree in trees}
-    return {name for group, name in conversion.SCHEDULERS.items() if group in groups}
+    return {name for group, name in manifests.CONVERTIBLE.items() if group in groups}
 
 
 def _given(files: tuple[str, ...]) -> str:
     return " ".join(f"-f {shlex.quote(name)}" for name in files)
 
 
-def _trees(files: tuple[str, ...]) -> list[notes.Tree]:
-    read = [manifests.load(content, file=name, strict=False) for name, content in apply.contents(files)]
-    problems = [str(problem) for one in read for problem in one.problems]
+def _trees(files: tuple[str, ...]) -> list[field_notes.Tree]:
+    problems: list[str] = []
+    trees: list[field_notes.Tree] = []
+    for name, content in apply.contents(files):
+        manifest = manifests.load(content, file=name, strict=False)
+        problems += map(str, manifest.problems)
+        trees += [item.stored.tree for item in manifest.objects]
+
     if problems:
         _refuse(problems)
-    return [one.stored.tree for found in read for one in found.objects]
+    return trees
 
 
-def _account(found: notes.Conversion, *, quiet: bool) -> Iterator[str]:
-    """What became of each field, object by object, and the sums at the end."""
-    for subject, group_ in groupby(found.notes, key=lambda one: one.object):
-        shown = [one for one in group_ if not quiet or one.fate not in NO_LOSS]
-        if shown:
-            yield plaintext.escaped(subject)
-        for one in shown:
-            yield plaintext.escaped(f"  {one.fate:<13} {_told(one)}")
-    counts = ", ".join(f"{found.count(fate)} {fate}" for fate in notes.Fate)
-    yield f"{text.counted(len(found.objects), 'object')} made; fields: {counts}"
+def _report(conversion: field_notes.Conversion, *, quiet: bool) -> Iterator[str]:
+    """The fate of every field, object by object, and the totals at the end."""
+    hidden = NO_LOSS if quiet else ()
+    shown = [note for note in conversion.notes if note.fate not in hidden]
+    for subject, notes in groupby(shown, key=lambda note: note.object):
+        yield plaintext.escaped(subject)
+        for note in notes:
+            yield plaintext.escaped(f"  {note.fate:<13} {_described(note)}")
+
+    counts = ", ".join(f"{conversion.count(fate)} {fate}" for fate in field_notes.Fate)
+    yield f"{text.counted(len(conversion.objects), 'object')} made; fields: {counts}"
 
 
-def _told(one: notes.Note) -> str:
-    if one.fate is notes.Fate.ADDED:
-        return f"{one.to}: {one.why}"
-    field = one.field or "all of it"
-    return ": ".join(part for part in (f"{field} -> {one.to}" if one.to else field, one.why) if part)
+def _described(note: field_notes.Note) -> str:
+    if note.fate is field_notes.Fate.ADDED:
+        return f"{note.to}: {note.why}"
+    line = note.field or "all of it"
+    if note.to:
+        line += f" -> {note.to}"
+    return f"{line}: {note.why}" if note.why else line
 
 
 def _refuse(problems: list[str]) -> NoReturn:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dovetail.boot import local
+from dovetail.sim.local import state_dir
 
 if TYPE_CHECKING:
-    from dovetail.sim import fleet as fleets
+    from dovetail.sim.fleet import fleet_spec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,7 +18,7 @@ _SNAPSHOT = "dovetail.snapshot"  # where the context keeps the directory named b
 
 
 def state(command: F) -> F:
-    """--state DIR, or --snapshot DIR for a copy of a saved cluster that is forgotten afterwards."""
+    """--state DIR, or --snapshot DIR for a temporary copy of a saved cluster."""
     return own_state(
         click.option(
             "--snapshot",
@@ -35,46 +35,46 @@ def own_state(command: F) -> F:
     return click.option(
         "--state",
         metavar="DIR",
-        help=f"Directory of the cluster. [default: ${local.STATE_VARIABLE} or the user's state directory]",
+        help=f"Directory of the cluster. [default: ${state_dir.STATE_VARIABLE} or the user's state directory]",
     )(command)
 
 
-def opened(state: str | None) -> local.Local:
-    """The cluster the options mean."""
+def opened(state: str | None) -> state_dir.Local:
+    """The cluster that the options select."""
     context = click.get_current_context(silent=True)
     directory = context.meta.get(_SNAPSHOT) if context is not None else None
     if directory is None or context is None:
-        return local.Local(local.state_directory(state))
+        return state_dir.Local(state_dir.state_directory(state))
     if state is not None:
         raise click.UsageError("give --state or --snapshot, not both")
     return _copy(Path(directory), context)
 
 
-def fleet(file: str) -> "fleets.Fleet":
-    """The fleet a file describes. Raises InputError for what cannot be read."""
-    from dovetail.boot import files
-    from dovetail.sim import fleet as fleets
+def fleet(file: str) -> "fleet_spec.Fleet":
+    """The fleet of a file. Raises InputError if it cannot be read."""
+    from dovetail.files import bounded_files
+    from dovetail.sim.fleet import fleet_spec
 
-    return fleets.read(files.text(file), file=file)
+    return fleet_spec.read(bounded_files.text(file), file=file)
 
 
 def snapshot() -> Path | None:
     """The saved cluster that --snapshot names, if it was given."""
     context = click.get_current_context(silent=True)
-    named = context.meta.get(_SNAPSHOT) if context is not None else None
-    return None if named is None else Path(named)
+    directory_name = context.meta.get(_SNAPSHOT) if context is not None else None
+    return None if directory_name is None else Path(directory_name)
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     context.meta[_SNAPSHOT] = value
 
 
-def _copy(directory: Path, context: click.Context) -> local.Local:
-    """The snapshot as the cluster of a directory that goes when the command ends."""
-    from dovetail.boot import snapshot  # most commands read none
+def _copy(directory: Path, context: click.Context) -> state_dir.Local:
+    """The snapshot, loaded into a directory that is removed when the command ends."""
+    from dovetail.snapshot import local_snapshot  # most commands read none
 
     passing = tempfile.TemporaryDirectory(prefix="dovetail-")
     context.call_on_close(passing.cleanup)
-    place = local.Local(Path(passing.name))
-    snapshot.load(directory, place, fresh=True)
+    place = state_dir.Local(Path(passing.name))
+    local_snapshot.load(directory, place, fresh=True)
     return place

@@ -1,34 +1,35 @@
-"""Where output goes: data to stdout in the form asked for, talk to stderr, tiles as the terminal shows them.
+"""Writes all output: data to stdout in the chosen format, messages to stderr, tiles as the terminal shows them.
 
-Given rows or Kubernetes objects. The only module of the command line that writes: whatever names, messages or files of
-others hold, no sign that steers a terminal passes it; the colours of our own tiles are added last. JSON and YAML keep
-what they mean: there such signs are written as escapes. Never decides what to show.
+Given rows or Kubernetes objects. The only module of the command line that writes, so that it can escape every control
+character in foreign names, messages and files; colours of our tiles are added last. JSON and YAML keep their meaning:
+there such characters are written as escapes. Never decides what to show.
 """
 
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TextIO
 
 import msgspec
 
-from dovetail.cli import picture
+from dovetail.cli.tables import gpu_tiles
 from dovetail.model import plaintext
 
-MAX_LINE_CHARACTERS: Final = 16_384  # of talk; a name of a megabyte says nothing more than its beginning
+MAX_LINE_CHARACTERS: Final = 16_384  # of a message; a longer foreign name adds nothing
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
 
 _NUMBER_LIKE: Final = re.compile(r"[-+.]?[0-9][0-9_.,:eExXoOa-fA-F+-]*")
+_FLUSH_EVERY = 256  # lines
 
 
 def write_lines(lines: Sequence[str]) -> None:
     """Data for people or pipes, one write for all of it."""
     text = "\n".join(map(plaintext.escaped, lines))
-    if not picture.can_show_tiles(sys.stdout):
-        text = picture.ascii_only(text)
+    if not gpu_tiles.can_show_tiles(sys.stdout):
+        text = gpu_tiles.ascii_only(text)
     elif sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        text = picture.coloured(text)
+        text = gpu_tiles.coloured(text)
     _echo(text + "\n", sys.stdout)
 
 
@@ -38,24 +39,40 @@ def write_json(value: Any) -> None:
 
 
 def write_json_line(value: Any, *, flushed: bool = True) -> None:
-    """A value as JSON on one line; whoever reads along sees each at once, unless it is not flushed."""
-    _echo(plaintext.escaped_json(msgspec.json.encode(value).decode()) + "\n", sys.stdout, flushed=flushed)
+    """A value as JSON on one line, visible to readers at once if it is flushed."""
+    line = plaintext.escaped_json(msgspec.json.encode(value).decode())
+    _echo(line + "\n", sys.stdout, flushed=flushed)
+
+
+def write_json_lines(values: Iterable[Any]) -> None:
+    """Each value as JSON on a line. If producing a value raises, the lines before it are written anyway."""
+    try:
+        for number, value in enumerate(values, start=1):
+            write_json_line(value, flushed=number % _FLUSH_EVERY == 0)
+    finally:
+        flush()
 
 
 def write_yaml(document: str, trees: Sequence[dict[str, Any]]) -> None:
-    """YAML that was made elsewhere of these trees; written our own way where it holds what steers a terminal."""
-    is_plain = document.replace("\n", "").isprintable()
-    _echo(document if is_plain else "---\n".join(["", *map(_yaml, trees)]), sys.stdout)
+    """The YAML document of these trees; if it holds control characters, the trees are dumped again with escapes."""
+    if not document.replace("\n", "").isprintable():
+        document = "---\n".join(["", *map(_yaml, trees)])
+    _echo(document, sys.stdout)
 
 
 def write_objects(trees: Sequence[dict[str, Any]], form: str) -> None:
     """Kubernetes objects as one List, in JSON or YAML."""
-    listed = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(trees)}
+    listed = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": list(trees),
+    }
     _echo(_json(listed) if form == "json" else _yaml(listed), sys.stdout)
 
 
 def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
-    """Kubernetes objects one after the other: documents of YAML, or lines of JSON that belong together as a List."""
+    """Kubernetes objects as YAML documents, or as one JSON List."""
     if form == "json":
         write_objects(trees, form)
         return
@@ -63,28 +80,30 @@ def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
 
 
 def say(message: str) -> None:
-    """Talk, never data. A message may have several lines."""
+    """A message for people, never data. It may have several lines."""
     text = "\n".join(plaintext.escaped(_cut(line)) for line in message.split("\n"))
-    _echo((text if picture.can_show_tiles(sys.stderr) else picture.ascii_only(text)) + "\n", sys.stderr)
+    if not gpu_tiles.can_show_tiles(sys.stderr):
+        text = gpu_tiles.ascii_only(text)
+    _echo(text + "\n", sys.stderr)
 
 
 def progress(message: str, *, is_last: bool = False) -> None:
-    """Talk that stands in one line of a terminal and is written over by the next."""
+    """A message that the next one overwrites in the terminal."""
     _echo("\r" + plaintext.escaped(message) + ("\n" if is_last else ""), sys.stderr)
 
 
 def flush() -> None:
-    """What was written before is on its way."""
+    """Flushes the data written so far."""
     sys.stdout.flush()
 
 
 def next_step(command: str) -> None:
-    """The last line: what to try now."""
+    """The last line: the next command."""
     say(f"next: dovetail {command}")
 
 
 def _echo(text: str, stream: TextIO, *, flushed: bool = True) -> None:
-    """Signs the stream's encoding lacks are written as escapes, instead of ending in an error."""
+    """Writes characters that the stream's encoding lacks as escapes instead of failing."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if encoding.lower() not in ("utf-8", "utf8"):
         text = text.encode(encoding, "backslashreplace").decode(encoding)

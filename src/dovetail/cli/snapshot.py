@@ -1,16 +1,15 @@
 """`dovetail snapshot`: a cluster as files. Save the local or a live one, load one back, show what one holds."""
 
 import asyncio
-import datetime
 from pathlib import Path
 
 import click
 
-from dovetail import errors
-from dovetail.boot import local
-from dovetail.boot import snapshot as snapshots_
-from dovetail.cli import options, output, text
-from dovetail.model import snapshots
+from dovetail import errors, timestamps
+from dovetail.cli import options, output
+from dovetail.cli.tables import text
+from dovetail.sim.local import state_dir
+from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
 
 FORMS = ("table", "json")
 
@@ -22,12 +21,28 @@ def group() -> None:
 
 @group.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--kubeconfig", metavar="FILE", help="Save a live cluster: the one this kubeconfig leads to.")
-@click.option("--context", metavar="NAME", help="Save a live cluster: the one of this context of the kubeconfig.")
-@click.option("--live", is_flag=True, help="Save a live cluster: the one kubectl would use, or of the pod we run in.")
-@click.option("--redact", is_flag=True, help="Replace names by numbers and leave out what scheduling does not read.")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Save a live cluster: the one this kubeconfig leads to."
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    help="Save a live cluster: the one of this context of the kubeconfig.",
+)
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Save a live cluster: the one kubectl would use, or of the pod we run in.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace names by numbers and leave out what scheduling does not read.",
+)
 @click.option("--force", is_flag=True, help="Replace a snapshot that is there already.")
-@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True
+)
 @options.own_state
 def save(
     *,
@@ -46,14 +61,20 @@ def save(
     """
     is_live = live or kubeconfig is not None or context is not None
     if is_live and state is not None:
-        raise click.UsageError("give --state for the local cluster or --kubeconfig for a live one, not both")
+        raise click.UsageError(
+            "give --state for the local cluster or --kubeconfig for a live one, not both"
+        )
     if is_live:
         manifest = _save_live(directory, kubeconfig, context=context, redact=redact, force=force)
     else:
         manifest = _save_local(directory, options.opened(state), redact=redact, force=force)
     _show(manifest, form)
     if form == "table":
-        output.next_step(f"snapshot load {directory} --fresh" if is_live else f"get pods -A --snapshot {directory}")
+        output.next_step(
+            f"snapshot load {directory} --fresh"
+            if is_live
+            else f"get pods -A --snapshot {directory}"
+        )
 
 
 @group.command()
@@ -63,54 +84,66 @@ def save(
 def load(*, directory: Path, fresh: bool, state: str | None) -> None:
     """Load the snapshot in DIRECTORY as the local cluster.
 
-    Statuses, uids and versions stay as they were; nothing is decided anew.
+    Statuses, uids and versions stay as they were; nothing is rescheduled.
     """
     place = options.opened(state)
-    found = snapshots_.load(directory, place, fresh=fresh)
-    output.say(f'loaded {_objects(found.manifest)} of "{found.cluster.name}" into {place.store.directory}')
+    snapshot = local_snapshot.load(directory, place, fresh=fresh)
+    output.say(
+        f'loaded {_objects(snapshot.manifest)} of "{snapshot.cluster.name}" into {place.store.directory}'
+    )
     output.next_step("get pods -A")
 
 
 @group.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True
+)
 def show(*, directory: Path, form: str) -> None:
     """Show what the snapshot in DIRECTORY holds, after checking that it is as it was saved."""
-    _show(snapshots_.checked(directory), form)
+    _show(snapshot_files.checked(directory), form)
     if form == "table":
         output.next_step(f"get pods -A --snapshot {directory}")
 
 
-def _save_local(directory: Path, place: local.Local, *, redact: bool, force: bool) -> snapshots.Manifest:
+def _save_local(
+    directory: Path, place: state_dir.Local, *, redact: bool, force: bool
+) -> snapshot_format.Manifest:
     cluster = place.cluster()
     if cluster is None:
         raise errors.StateError(
             f"no cluster in {place.store.directory}; for a live one add --kubeconfig FILE\nnext: dovetail up"
         )
-    facts = snapshots.Facts(
-        taken_at=place.now().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    facts = snapshot_format.Facts(
+        taken_at=timestamps.to_text(place.now()),
         cluster=cluster.name,
-        resource_versions={kind.name: str(cluster.revision) for kind in snapshots.KINDS},
+        resource_versions={kind.name: str(cluster.revision) for kind in snapshot_format.KINDS},
     )
-    documents = snapshots_.documents_of(cluster)
-    manifest = snapshots_.write(directory, documents, facts, is_forced=force, redacts=redact, say=output.say)
-    if others := len(cluster.records) - sum(map(len, documents.values())):
-        output.say(f"left out: {text.counted(others, 'object')} of kinds a snapshot does not keep")
+    documents = local_snapshot.documents_of(cluster)
+    manifest = snapshot_files.write(
+        directory, documents, facts, is_forced=force, redacts=redact, say=output.say
+    )
+    if left_out := len(cluster.records) - sum(map(len, documents.values())):
+        output.say(
+            f"left out: {text.counted(left_out, 'object')} of kinds a snapshot does not keep"
+        )
     return manifest
 
 
 def _save_live(
     directory: Path, kubeconfig: str | None, *, context: str | None, redact: bool, force: bool
-) -> snapshots.Manifest:
-    from dovetail.boot import snapshot_live  # the local cluster needs no HTTP
-    from dovetail.kube import config
+) -> snapshot_format.Manifest:
+    from dovetail.kube.auth import client_config
+    from dovetail.snapshot import live_snapshot  # the local cluster needs no HTTP
 
-    connection = config.load(kubeconfig, context=context)
+    connection = client_config.load(kubeconfig, context=context)
     output.say(f"reading {connection.server}")
-    return asyncio.run(snapshot_live.save(directory, connection, say=output.say, is_forced=force, redacts=redact))
+    return asyncio.run(
+        live_snapshot.save(directory, connection, say=output.say, is_forced=force, redacts=redact)
+    )
 
 
-def _show(manifest: snapshots.Manifest, form: str) -> None:
+def _show(manifest: snapshot_format.Manifest, form: str) -> None:
     if form == "json":
         output.write_json(manifest)
         return
@@ -123,17 +156,26 @@ def _show(manifest: snapshots.Manifest, form: str) -> None:
         manifest.dovetail_version,
     ]
     files = [
-        [file.kind, str(file.count), text.binary(file.size_bytes), file.resource_version, file.name, file.sha256[:12]]
+        [
+            file.kind,
+            str(file.count),
+            text.binary(file.size_bytes),
+            file.resource_version,
+            file.name,
+            file.sha256[:12],
+        ]
         for file in manifest.files
     ]
     output.write_lines(
         [
-            *text.table(("cluster", "taken", "server", "redacted", "left out", "dovetail"), [facts]),
+            *text.table(
+                ("cluster", "taken", "server", "redacted", "left out", "dovetail"), [facts]
+            ),
             "",
             *text.table(("kind", "count", "size", "version", "file", "sha256"), files),
         ]
     )
 
 
-def _objects(manifest: snapshots.Manifest) -> str:
+def _objects(manifest: snapshot_format.Manifest) -> str:
     return text.counted(sum(file.count for file in manifest.files), "object")

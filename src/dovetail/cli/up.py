@@ -7,13 +7,19 @@ from pathlib import Path
 
 import click
 
-from dovetail.cli import options, output, picture, rows, text
-from dovetail.model import pods
-from dovetail.sim import cluster as clusters
+from dovetail.cli import options, output
+from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
+from dovetail.kubetypes.core import pods
+from dovetail.sim.local import local_cluster
 
 
 @click.command()
-@click.option("--fleet", "file", metavar="FILE", help="YAML file that describes the fleet. [default: a sample]")
+@click.option(
+    "--fleet",
+    "file",
+    metavar="FILE",
+    help="YAML file that describes the fleet. [default: a sample]",
+)
 @click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
 @click.option("--empty", is_flag=True, help="Start the sample fleet without the sample workload.")
 @options.state
@@ -28,20 +34,20 @@ def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) ->
     output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
     cluster = started.cluster
     if _is_terminal():
-        from dovetail.cli import live
+        from dovetail.cli import live_picture
 
-        live.watch(opened, cluster)
+        live_picture.watch(opened, cluster)
         cluster = opened.cluster() or cluster
     _print(cluster, opened.now())
     output.next_step(_next(cluster))
 
 
-def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:
-    asked = rows.Asked(cluster=cluster, now=now, test=lambda _: True, namespace=None, node=None)
-    listing = rows.gpus(asked)
-    output.write_lines(text.table(listing.headers, [row.cells for row in listing.rows]))
-    output.say(picture.LEGEND)
-    if counts := picture.pod_counts(cluster):
+def _print(cluster: local_cluster.Cluster, now: datetime.datetime) -> None:
+    query = listing.Query(cluster=cluster, now=now, test=lambda _: True, namespace=None, node=None)
+    gpus = gpu_table.rows(query)
+    output.write_lines(text.table(gpus.headers, [row.cells for row in gpus.rows]))
+    output.say(gpu_tiles.LEGEND)
+    if counts := gpu_tiles.pod_counts(cluster):
         ended = _ended(cluster)
         output.say(
             f"{text.counted(counts.total, 'pod')}: {counts.running - ended} running, {counts.waiting} waiting"
@@ -49,17 +55,19 @@ def _print(cluster: clusters.Cluster, now: datetime.datetime) -> None:
         )
 
 
-def _ended(cluster: clusters.Cluster) -> int:
-    """How many of the pods that were placed have ended."""
-    found = (stored.struct for stored in clusters.listed(cluster, "Pod"))
+def _ended(cluster: local_cluster.Cluster) -> int:
+    """How many placed pods have ended."""
+    structs = (stored.struct for stored in local_cluster.listed(cluster, "Pod"))
     return sum(
-        isinstance(pod, pods.Pod) and bool(pod.spec.node_name) and pod.status.phase in ("Succeeded", "Failed")
-        for pod in found
+        isinstance(pod, pods.Pod)
+        and bool(pod.spec.node_name)
+        and pod.status.phase in ("Succeeded", "Failed")
+        for pod in structs
     )
 
 
-def _next(cluster: clusters.Cluster) -> str:
-    if picture.pod_counts(cluster):
+def _next(cluster: local_cluster.Cluster) -> str:
+    if gpu_tiles.pod_counts(cluster):
         return "get pods -A"
     return "apply -f examples/one-gpu.yaml" if _has_examples() else "get devices"
 

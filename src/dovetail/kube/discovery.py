@@ -1,6 +1,6 @@
-"""What an API server is and serves: its version, and whether it knows a kind.
+"""Discovers an API server's version, and which kinds it serves.
 
-Given a transport. Nothing is remembered: ask once at the start.
+Given a transport. Caches nothing: call it once at the start.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dovetail.kube import failures_of, transport
-from dovetail.model import kinds
+from dovetail.kube.http import status_errors, transport
+from dovetail.kubetypes import registry
 from dovetail.ports import failures
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -44,7 +44,7 @@ async def version(over: transport.Transport) -> Version:
 
 
 async def served(over: transport.Transport, api_version: str) -> frozenset[str]:
-    """The plurals, and plural/subresource, that the server knows of a group and version; nothing where it is absent."""
+    """The plurals, and plural/subresource, that the server serves in a group and version; empty if it is absent."""
     root = "/api" if "/" not in api_version else "/apis"
     try:
         body = await _got(over, f"{root}/{api_version}")
@@ -53,8 +53,10 @@ async def served(over: transport.Transport, api_version: str) -> frozenset[str]:
     return frozenset(resource.name for resource in _read(body, _ResourceList).resources)
 
 
-async def newest(over: transport.Transport, kind: kinds.Kind, api_versions: Sequence[str] = ()) -> kinds.Kind | None:
-    """The kind as the server serves it: its own version if there, else the first of the others; None if absent."""
+async def newest(
+    over: transport.Transport, kind: registry.Kind, api_versions: Sequence[str] = ()
+) -> registry.Kind | None:
+    """The kind in its own version if that is served, else in the first other one that is; None if absent."""
     for api_version in (kind.api_version, *api_versions):
         if kind.plural in await served(over, api_version):
             return kind._replace(api_version=api_version)
@@ -62,25 +64,29 @@ async def newest(over: transport.Transport, kind: kinds.Kind, api_versions: Sequ
 
 
 async def present(
-    over: transport.Transport, wanted: Sequence[kinds.Kind], older: Mapping[kinds.Kind, Sequence[str]]
-) -> tuple[kinds.Kind, ...]:
-    """Those of the kinds that are served, each under the first of its versions that is. Asks once for each version."""
-    known: dict[str, frozenset[str]] = {}
-    found = []
-    for kind in wanted:
+    over: transport.Transport,
+    kinds: Sequence[registry.Kind],
+    older: Mapping[registry.Kind, Sequence[str]],
+) -> tuple[registry.Kind, ...]:
+    """The kinds that are served, each in the first of its versions that is. Sends one request per version."""
+    served_by_version: dict[str, frozenset[str]] = {}
+    present_kinds = []
+    for kind in kinds:
         for api_version in (kind.api_version, *older.get(kind, ())):
-            if api_version not in known:
-                known[api_version] = await served(over, api_version)
-            if kind.plural in known[api_version]:
-                found.append(kind._replace(api_version=api_version))
+            if api_version not in served_by_version:
+                served_by_version[api_version] = await served(over, api_version)
+            if kind.plural in served_by_version[api_version]:
+                present_kinds.append(kind._replace(api_version=api_version))
                 break
-    return tuple(found)
+    return tuple(present_kinds)
 
 
 async def _got(over: transport.Transport, path: str) -> bytes:
     answer = await over.request("GET", path)
     if not answer.is_success:
-        raise failures_of.failure_of(answer.status, answer.body, headers=answer.headers, doing=f"get {path}")
+        raise status_errors.failure_of(
+            answer.status, answer.body, headers=answer.headers, doing=f"get {path}"
+        )
     return answer.body
 
 
@@ -88,7 +94,9 @@ def _read(body: bytes, kind: type[S]) -> S:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise failures.Refused("the answer is not Kubernetes'; is the address that of an API server?") from None
+        raise failures.Refused(
+            "the answer is not Kubernetes'; is the address that of an API server?"
+        ) from None
 
 
 def _digits(text: str) -> int:

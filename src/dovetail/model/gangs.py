@@ -1,8 +1,8 @@
-"""Gangs: pods that start together or not at all, as a tree of groups; a pod alone is a gang of one.
+"""Gangs: pods that start together or not at all, as a tree of groups. A pod alone is a gang of one.
 
-Which gang a pod belongs to is read off the pod (`seat_of`, `membership`); what is known about the gang comes from
-whoever knows it (a native PodGroup, an owner, labels), and from its pods where nobody else says anything (`implied`).
-Data and the reading of it: total, whatever a pod looks like. Never counts pods, never decides.
+A pod names the gang it belongs to (`seat_of`, `membership`). The gang itself is described by a native PodGroup, by the
+owner of its pods or by labels; where none of these describes it, its pods do (`implied`).
+Reads any pod without raising, however odd. Never counts pods, never decides.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.model import durations, meta, pods, wishes
-from dovetail.model.wishes import TopologyWish as TopologyWish
+from dovetail import timestamps
+from dovetail.kubetypes import meta, registry
+from dovetail.kubetypes.core import pods
+from dovetail.model import workload_annotations
+from dovetail.model.workload_annotations import TopologyRequest as TopologyRequest
+from dovetail.quantity import durations
 
 GANG_LABEL: Final = "dovetail.dev/gang"
 GROUP_LABEL: Final = "dovetail.dev/gang-group"
-MIN_LABEL: Final = wishes.MIN
-QUEUE_LABEL: Final = wishes.QUEUE
+MIN_LABEL: Final = workload_annotations.MIN
+QUEUE_LABEL: Final = workload_annotations.QUEUE
 DEFAULT_GROUP: Final = "default"
-UNKNOWN_SECONDS: Final = 30  # for so long a gang waits for its owner to be seen; then its pods speak for it
+# How long a gang waits for its owner to be seen; after that its pods describe it.
+UNKNOWN_SECONDS: Final = 30
 
-# What the kinds' own controllers write on pods: their API and constants packages.
+# Labels and annotations the controllers of these kinds write on pods, from their API and constants packages.
 JOBSET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_INDEX: Final = "jobset.sigs.k8s.io/job-index"
@@ -58,7 +63,7 @@ KUBEFLOW: Final = {
     "PaddleJob": "paddlejob",
     "MPIJob": MPI,
 }
-_SPOKEN: Final = {
+_KIND_NAMES: Final = {
     JOB: "Job",
     STATEFUL_SET: "StatefulSet",
     JOBSET: "JobSet",
@@ -73,11 +78,16 @@ WORKER: Final = "worker"
 _LABELLED: Final = "gang"
 _ALONE: Final = "pod"
 _KUEUE: Final = "kueue-pod-group"
-_SINGLY: Final = frozenset({JOB, STATEFUL_SET})  # whose pods start singly unless somebody asks for more
-_ASKS: Final = (wishes.MIN, wishes.KAI_MIN, wishes.KAI_MIN_OTHERS)
+# Owners whose pods start one by one unless the workload requests a gang.
+_ONE_BY_ONE: Final = frozenset({JOB, STATEFUL_SET})
+_GANG_KEYS: Final = (
+    workload_annotations.MIN,
+    workload_annotations.KAI_MIN,
+    workload_annotations.KAI_MIN_OTHERS,
+)
 
 T = TypeVar("T")
-GangKey = tuple[str, str]  # namespace and name; the name says the source, such as gang/llama or job/train
+GangKey = tuple[str, str]  # namespace, and source with name: gang/llama or job/train
 
 
 class Group(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -86,41 +96,41 @@ class Group(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     parent: str | None = None  # None: the root
     holds_groups: bool = False  # else pods
-    min: int = 1  # pods, or child groups, without which it is nothing
+    min: int = 1  # pods, or child groups, it needs to be of use
     max: int | None = None
-    topology: TopologyWish | None = None
+    topology: TopologyRequest | None = None
 
 
-LONE: Final = Group(name=DEFAULT_GROUP)
+LONE_GROUP: Final = Group(name=DEFAULT_GROUP)
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What is known about a gang. Times are seconds; None where the policy's or the queue's value holds."""
+    """What is known about a gang. Times are in seconds; None means the value of the policy or the queue applies."""
 
     metadata: meta.ObjectMeta  # its name is the key's
-    queue: str = ""  # as the workload names it; a label alone opens nothing
+    queue: str = ""  # as the workload names it; whether it may use the queue is decided elsewhere
     labels: dict[str, str] = {}  # queue labels of other schedulers
     priority: int | None = None  # None: its pods'
     is_preemptible: bool | None = None  # None: by the policy
     min_groups: int = 1  # of the root's children
-    groups: tuple[Group, ...] = (LONE,)
-    topology: TopologyWish | None = None  # of the root
-    may_evict_after: int = 0  # until that age it may start but make nobody yield
-    stale_grace: int | None = None  # below its minimum for so long it is taken back; negative: never
+    groups: tuple[Group, ...] = (LONE_GROUP,)
+    topology: TopologyRequest | None = None  # of the root
+    may_evict_after: int = 0  # before that age it starts only in free room, without evictions
+    stale_grace: int | None = None  # evicted after so long below its minimum; negative: never
     stale_since: str | None = None  # since when it is below its minimum
     expected_runtime: int | None = None
     max_runtime: int | None = None
     last_checkpoint: str | None = None  # RFC 3339
-    is_recreated: bool = True  # whether something makes its pods anew
-    may_be_lost: bool = False  # nothing makes its pods anew, and that is acceptable
+    is_recreated: bool = True  # whether a controller creates its pods again after an eviction
+    may_be_lost: bool = False  # no controller does, and the workload accepts that
     counts_failures: bool = False  # an eviction counts as a failure of its Job
     evicts_whole: bool = False  # it loses all its pods or none, also those above its minimum
-    is_known: bool = True  # False: its owner is not seen yet, so nobody knows what it consists of
-    is_loose: bool = False  # its pods start and yield singly: each is a gang of its own
+    is_known: bool = True  # False: its owner was not seen yet, so its groups are not known
+    is_loose: bool = False  # its pods start and are evicted one by one: each is a gang alone
     part_of: str = ""  # the name of the larger gang in which it is a group
     uid: str = ""  # of a native group
-    claims: tuple[pods.PodResourceClaim, ...] = ()  # those its pods share, reserved for the native group
-    problems: tuple[str, ...] = ()  # what was asked for and is left out, and why
+    claims: tuple[pods.PodResourceClaim, ...] = ()  # shared by its pods, reserved for the group
+    problems: tuple[str, ...] = ()  # requests that are ignored, and why
 
 
 class Membership(NamedTuple):
@@ -130,26 +140,28 @@ class Membership(NamedTuple):
     group: str
 
 
-class Seat(NamedTuple):
-    """The gang a pod's owner may ask for, and whether that is so where nobody says anything."""
+class GangCandidate(NamedTuple):
+    """The gang a pod can belong to, and whether it does so without a request of its owner."""
 
-    tied: Membership | None
-    is_tied: bool
+    membership: Membership | None
+    is_member: bool
 
 
 def membership(pod: pods.Pod) -> Membership:
-    """The gang a pod belongs to, by what the pod itself says. Its owner may say otherwise: see world.gangs."""
-    seat = seat_of(pod)
-    return seat.tied if seat.tied is not None and seat.is_tied else alone(pod)
+    """The gang a pod belongs to by its own metadata. Its owner may override that: see world.gangs."""
+    seat = candidate_of(pod)
+    return (
+        seat.membership if seat.membership is not None and seat.is_member else lone_membership(pod)
+    )
 
 
-def alone(pod: pods.Pod) -> Membership:
-    """The gang of the pod and nobody else."""
+def lone_membership(pod: pods.Pod) -> Membership:
+    """The gang that consists of this pod alone."""
     return Membership((pod.metadata.namespace, f"{_ALONE}/{pod.metadata.name}"), DEFAULT_GROUP)
 
 
-def seat_of(pod: pods.Pod) -> Seat:
-    """Where a pod belongs if it starts together with others. Called for every event: a few look-ups."""
+def candidate_of(pod: pods.Pod) -> GangCandidate:
+    """The gang of a pod that starts together with others. Called for every event: a few look-ups."""
     native = pod.spec.scheduling_group
     if native is not None and native.pod_group_name:
         return _seat(pod, f"{POD_GROUP}/{native.pod_group_name}")
@@ -160,15 +172,15 @@ def seat_of(pod: pods.Pod) -> Seat:
         return _seat(pod, f"{_KUEUE}/{name}")
     for owner in pod.metadata.owner_references:
         if owner.controller:
-            return _owned(pod, owner)
-    return Seat(None, False)
+            return _seat_by_owner(pod, owner)
+    return GangCandidate(None, False)
 
 
-def words_of(metadata: meta.ObjectMeta) -> frozenset[tuple[str, str]]:
-    """What annotations say to a scheduler: all of them that anything here, or a decision, reads off a pod."""
-    spoken = wishes.spoken(metadata.annotations)
+def scheduling_annotations(metadata: meta.ObjectMeta) -> frozenset[tuple[str, str]]:
+    """The annotations that matter to a scheduler: every one that this module or a decision reads from a pod."""
+    entries = workload_annotations.scheduler_entries(metadata.annotations)
     size = metadata.annotations.get(LWS_SIZE)
-    return frozenset(spoken if size is None else (*spoken, (LWS_SIZE, size)))
+    return frozenset(entries if size is None else (*entries, (LWS_SIZE, size)))
 
 
 def source_of(key: GangKey) -> str:
@@ -177,13 +189,13 @@ def source_of(key: GangKey) -> str:
 
 
 def owner_name(key: GangKey) -> str:
-    """What a gang comes from, as people say it: PodGroup pg, JobSet llama."""
+    """Kind and name of what a gang comes from: PodGroup pg, JobSet llama."""
     source, _, name = key[1].partition("/")
-    return f"{_SPOKEN.get(source, source)} {name.partition('/')[0]}"
+    return f"{_KIND_NAMES.get(source, source)} {name.partition('/')[0]}"
 
 
 def is_shared(key: GangKey) -> bool:
-    """Whether others may belong to the gang too."""
+    """Whether the gang can have more than one pod."""
     return not key[1].startswith(f"{_ALONE}/")
 
 
@@ -193,106 +205,118 @@ def family_of(key: GangKey) -> GangKey | None:
     return (key[0], above) if last and "/" in above else None
 
 
-def implied(pod: pods.Pod) -> Gang:
-    """What a pod says about its gang where nobody else says anything."""
+def gang_of_pod(pod: pods.Pod) -> Gang:
+    """The gang as one of its pods describes it, for gangs without any other description."""
     member = membership(pod)
-    source = source_of(member.gang)
-    asked = wishes.read(wishes.place_of(pod.metadata))
-    groups, is_known = _implied_groups(pod, member, source=source, asked=asked)
-    found = pod.metadata
+    metadata = pod.metadata
+    options = workload_annotations.read(workload_annotations.labels_and_annotations(metadata))
+    groups, is_known = _implied_groups(pod, member, source=source_of(member.gang), options=options)
     gang = Gang(
         metadata=meta.ObjectMeta(
-            namespace=member.gang[0], name=member.gang[1], creation_timestamp=found.creation_timestamp
+            namespace=member.gang[0],
+            name=member.gang[1],
+            creation_timestamp=metadata.creation_timestamp,
         ),
         groups=groups,
         min_groups=len(groups),
         max_runtime=durations.at_most(pod.spec.active_deadline_seconds),
-        is_recreated=any(one.controller for one in found.owner_references),
+        is_recreated=any(owner.controller for owner in metadata.owner_references),
         is_known=is_known,
     )
-    return asking(gang, asked)
+    return with_options(gang, options)
 
 
-def asking(gang: Gang, asked: wishes.Wishes) -> Gang:
-    """The gang with what labels and annotations ask for it, groups apart."""
-    if asked is wishes.NOTHING:
+def with_options(gang: Gang, options: workload_annotations.WorkloadOptions) -> Gang:
+    """The gang with the requests of labels and annotations applied, except those about its groups."""
+    if options is workload_annotations.NO_OPTIONS:
         return gang
     return msgspec.structs.replace(
         gang,
-        queue=asked.queue or gang.queue,
-        labels=dict(asked.labels) or gang.labels,
-        is_preemptible=_either(asked.is_preemptible, gang.is_preemptible),
-        topology=asked.topology or gang.topology,
-        may_evict_after=_either(asked.may_evict_after, gang.may_evict_after) or 0,
-        stale_grace=_either(asked.stale_grace, gang.stale_grace),
-        expected_runtime=_either(asked.expected_runtime, gang.expected_runtime),
-        max_runtime=_shorter(asked.max_runtime, gang.max_runtime),
-        last_checkpoint=asked.last_checkpoint or gang.last_checkpoint,
-        is_recreated=gang.is_recreated or asked.may_be_lost is False,
-        may_be_lost=gang.may_be_lost or bool(asked.may_be_lost),
-        problems=tuple(dict.fromkeys((*gang.problems, *asked.problems))),
+        queue=options.queue or gang.queue,
+        labels=dict(options.labels) or gang.labels,
+        is_preemptible=_first_given(options.is_preemptible, gang.is_preemptible),
+        topology=options.topology or gang.topology,
+        may_evict_after=_first_given(options.may_evict_after, gang.may_evict_after) or 0,
+        stale_grace=_first_given(options.stale_grace, gang.stale_grace),
+        expected_runtime=_first_given(options.expected_runtime, gang.expected_runtime),
+        max_runtime=_shorter(options.max_runtime, gang.max_runtime),
+        last_checkpoint=options.last_checkpoint or gang.last_checkpoint,
+        is_recreated=gang.is_recreated or options.may_be_lost is False,
+        may_be_lost=gang.may_be_lost or bool(options.may_be_lost),
+        problems=tuple(dict.fromkeys((*gang.problems, *options.problems))),
     )
 
 
-def completed(told: Gang, said: Gang, key: GangKey) -> Gang:
-    """What was told about the gang of this key, and where that is silent what its oldest pod says."""
-    is_native = source_of((told.metadata.namespace, told.metadata.name)) in NATIVE
-    age = said if told.is_loose or told.metadata.creation_timestamp is None else told
-    metadata = meta.ObjectMeta(namespace=key[0], name=key[1], creation_timestamp=age.metadata.creation_timestamp)
+def completed(declared: Gang, by_pod: Gang, key: GangKey) -> Gang:
+    """The declared gang under this key; what the declaration leaves open comes from its oldest pod."""
+    is_native = source_of((declared.metadata.namespace, declared.metadata.name)) in NATIVE
+    has_own_age = not declared.is_loose and declared.metadata.creation_timestamp is not None
+    oldest = declared if has_own_age else by_pod
+    metadata = meta.ObjectMeta(
+        namespace=key[0], name=key[1], creation_timestamp=oldest.metadata.creation_timestamp
+    )
     return msgspec.structs.replace(
-        told,
+        declared,
         metadata=metadata,
-        queue=told.queue or said.queue,
-        labels=told.labels or said.labels,
-        is_preemptible=_either(told.is_preemptible, said.is_preemptible),
-        may_evict_after=told.may_evict_after or said.may_evict_after,
-        stale_grace=_either(told.stale_grace, said.stale_grace),
-        expected_runtime=_either(told.expected_runtime, said.expected_runtime),
-        max_runtime=_shorter(told.max_runtime, said.max_runtime),
-        last_checkpoint=_newest((told.last_checkpoint, said.last_checkpoint)),
-        topology=told.topology or (said.topology if is_native else None),
-        is_recreated=said.is_recreated if is_native else told.is_recreated,
-        may_be_lost=told.may_be_lost or said.may_be_lost,
-        problems=tuple(dict.fromkeys((*told.problems, *said.problems))),
+        queue=declared.queue or by_pod.queue,
+        labels=declared.labels or by_pod.labels,
+        is_preemptible=_first_given(declared.is_preemptible, by_pod.is_preemptible),
+        may_evict_after=declared.may_evict_after or by_pod.may_evict_after,
+        stale_grace=_first_given(declared.stale_grace, by_pod.stale_grace),
+        expected_runtime=_first_given(declared.expected_runtime, by_pod.expected_runtime),
+        max_runtime=_shorter(declared.max_runtime, by_pod.max_runtime),
+        last_checkpoint=_newest((declared.last_checkpoint, by_pod.last_checkpoint)),
+        topology=declared.topology or (by_pod.topology if is_native else None),
+        is_recreated=by_pod.is_recreated if is_native else declared.is_recreated,
+        may_be_lost=declared.may_be_lost or by_pod.may_be_lost,
+        problems=tuple(dict.fromkeys((*declared.problems, *by_pod.problems))),
     )
 
 
 def checkpoint_of(gang: Gang, members: Iterable[pods.Pod]) -> str | None:
-    """The newest point in time a gang can go on from: of its pods any may write it down."""
-    written = (pod.metadata.annotations.get(wishes.LAST_CHECKPOINT) for pod in members)
-    return _newest((gang.last_checkpoint, *written))
+    """The newest checkpoint a gang can resume from; any of its pods may have recorded it."""
+    by_pods = (
+        pod.metadata.annotations.get(workload_annotations.LAST_CHECKPOINT) for pod in members
+    )
+    return _newest((gang.last_checkpoint, *by_pods))
 
 
-def _owned(pod: pods.Pod, owner: meta.OwnerReference) -> Seat:
-    """By the controller of a pod, and by labels where that is only a part of something larger."""
+def _seat_by_owner(pod: pods.Pod, owner: meta.OwnerReference) -> GangCandidate:
+    """By the pod's controller, and by labels where that controller is itself part of something larger."""
     labels = pod.metadata.labels
     group = owner.api_version.partition("/")[0]
     match group, owner.kind:
         case "batch", "Job":
             if name := labels.get(JOBSET_LABEL):
-                return _seat(pod, f"{JOBSET}/{name}", f"{labels.get(JOBSET_JOB, '')}/{labels.get(JOBSET_INDEX, '')}")
+                return _seat(
+                    pod,
+                    f"{JOBSET}/{name}",
+                    f"{labels.get(JOBSET_JOB, '')}/{labels.get(JOBSET_INDEX, '')}",
+                )
             if labels.get(KUBEFLOW_OPERATOR) == MPI_OPERATOR and (name := labels.get(KUBEFLOW_JOB)):
                 return _seat(pod, f"{MPI}/{name}", _role(labels))
-            return _seat(pod, f"{JOB}/{owner.name}", is_tied=_asks(pod))
+            return _seat(pod, f"{JOB}/{owner.name}", is_tied=_requests_gang(pod))
         case "apps", "StatefulSet":
             if name := labels.get(LWS_LABEL):
-                return _lws(pod, name)
-            return _seat(pod, f"{STATEFUL_SET}/{owner.name}", is_tied=_asks(pod))
+                return _lws_seat(pod, name)
+            return _seat(pod, f"{STATEFUL_SET}/{owner.name}", is_tied=_requests_gang(pod))
         case "apps", "ReplicaSet" if name := labels.get(LWS_LABEL):
-            return _lws(pod, name)
+            return _lws_seat(pod, name)
         case "kubeflow.org", kind if kind in KUBEFLOW:
             return _seat(pod, f"{KUBEFLOW[kind]}/{owner.name}", _role(labels))
         case "ray.io", "RayCluster":
             return _seat(pod, f"{RAY}/{owner.name}", labels.get(RAY_GROUP) or DEFAULT_GROUP)
         case _:
-            return Seat(None, False)
+            return GangCandidate(None, False)
 
 
-def _seat(pod: pods.Pod, name: str, group: str = DEFAULT_GROUP, *, is_tied: bool = True) -> Seat:
-    return Seat(Membership((pod.metadata.namespace, name), group), is_tied)
+def _seat(
+    pod: pods.Pod, name: str, group: str = DEFAULT_GROUP, *, is_tied: bool = True
+) -> GangCandidate:
+    return GangCandidate(Membership((pod.metadata.namespace, name), group), is_tied)
 
 
-def _lws(pod: pods.Pod, name: str) -> Seat:
+def _lws_seat(pod: pods.Pod, name: str) -> GangCandidate:
     labels = pod.metadata.labels
     group = LEADER if labels.get(LWS_WORKER, "0") == "0" else WORKER
     return _seat(pod, f"{LWS}/{name}/{labels.get(LWS_GROUP, '0')}", group)
@@ -302,28 +326,42 @@ def _role(labels: dict[str, str]) -> str:
     return (labels.get(KUBEFLOW_TYPE) or labels.get(KUBEFLOW_ROLE) or DEFAULT_GROUP).lower()
 
 
-def _asks(pod: pods.Pod) -> bool:
-    """Whether the pod itself says that it is part of a gang."""
-    found = pod.metadata
-    return any(key in found.annotations or key in found.labels for key in _ASKS)
+def _requests_gang(pod: pods.Pod) -> bool:
+    """Whether the pod's own metadata requests a gang."""
+    metadata = pod.metadata
+    return any(key in metadata.annotations or key in metadata.labels for key in _GANG_KEYS)
 
 
 def _implied_groups(
-    pod: pods.Pod, member: Membership, *, source: str, asked: wishes.Wishes
+    pod: pods.Pod, member: Membership, *, source: str, options: workload_annotations.WorkloadOptions
 ) -> tuple[tuple[Group, ...], bool]:
-    """The groups as far as one pod can know them, and whether that is all."""
+    """The groups one pod can know of, and whether these are all."""
     if source == _ALONE:
-        return (LONE,), True
-    if source == LWS and (size := _number(pod.metadata.annotations.get(LWS_SIZE, ""))):
-        return leader_and_workers(max(size, 2) if member.group == WORKER else size), True
-    smallest: int | None = None
+        return (LONE_GROUP,), True
+    if source == LWS:
+        size = _number(pod.metadata.annotations.get(LWS_SIZE, ""))
+        if size:
+            return leader_and_workers(max(size, 2) if member.group == WORKER else size), True
+
+    minimum = _implied_minimum(pod, source, options)
+    is_known = minimum is not None or source == _LABELLED
+    fewest = minimum or 1
+    most = options.max
+    if most is not None and most < fewest:
+        most = None
+    group = Group(name=member.group, min=fewest, max=most, topology=options.segments)
+    return (group,), is_known
+
+
+def _implied_minimum(
+    pod: pods.Pod, source: str, options: workload_annotations.WorkloadOptions
+) -> int | None:
+    """How many pods the gang needs, where its pod can tell."""
     if source == _KUEUE:
-        smallest = _number(pod.metadata.annotations.get(KUEUE_TOTAL, ""))
-    elif source == _LABELLED or source in _SINGLY:
-        smallest = asked.min if asked.min != wishes.ALL else None
-    is_known = smallest is not None or source == _LABELLED
-    most = asked.max if asked.max is not None and asked.max >= (smallest or 1) else None
-    return (Group(name=member.group, min=smallest or 1, max=most, topology=asked.segments),), is_known
+        return _number(pod.metadata.annotations.get(KUEUE_TOTAL, ""))
+    if source != _LABELLED and source not in _ONE_BY_ONE:
+        return None
+    return None if options.min == workload_annotations.ALL else options.min
 
 
 def leader_and_workers(size: int) -> tuple[Group, ...]:
@@ -333,27 +371,34 @@ def leader_and_workers(size: int) -> tuple[Group, ...]:
 
 
 def _number(text: str) -> int | None:
+    """A count of pods above zero, up to six digits."""
     is_number = text.isascii() and text.isdecimal() and len(text) < 7
     return (int(text) or None) if is_number else None
 
 
-def _either(one: T | None, other: T | None) -> T | None:
-    return one if one is not None else other
+def _first_given(preferred: T | None, fallback: T | None) -> T | None:
+    return preferred if preferred is not None else fallback
 
 
-def _shorter(one: int | None, other: int | None) -> int | None:
-    return one if other is None else other if one is None else min(one, other)
+def _shorter(first: int | None, second: int | None) -> int | None:
+    bounds = [seconds for seconds in (first, second) if seconds is not None]
+    return min(bounds) if bounds else None
 
 
 def _newest(times: Iterable[str | None]) -> str | None:
-    """The latest of these points in time; what cannot be read does not count."""
-    read = [(moment, text) for text in times if text and (moment := _moment(text)) is not None]
-    return max(read)[1] if read else None
+    """The latest of these times, as written; text that is not a time does not count."""
+    texts = [text for text in times if text]
+    readable = [(moment, text) for text in texts if (moment := _moment(text)) is not None]
+    return max(readable)[1] if readable else None
 
 
 def _moment(text: str) -> datetime.datetime | None:
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        moment = timestamps.parse(text)
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else None
+
+
+# No API server has this kind: gangs are derived from the owners of pods, and the World holds them like any object.
+KIND: Final = registry.Kind("", "Gang", "gangs", True, Gang)

@@ -1,6 +1,6 @@
-"""What `decide` answers: who starts where on which devices, who yields, who is promised a node, who waits and why.
+"""The result of `decide`: which pods start where, on which devices, and which are evicted, nominated or refused.
 
-Frozen data that can be stored, compared and carried out by somebody else. Never carried out here.
+Frozen data that can be stored, compared and carried out elsewhere. Never carried out here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from enum import StrEnum
 
 import msgspec
 
-from dovetail.model import claims, pods, queues, reasons
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.resource import claims
+from dovetail.model import reasons
 
 Instant = datetime.datetime  # with its zone
 
@@ -68,11 +71,11 @@ class VolumeStep(msgspec.Struct, frozen=True, gc=False):
     volume: str = ""
 
 
-class MadeClaim(msgspec.Struct, frozen=True, kw_only=True):
+class ExtendedResourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The claim whose devices serve a pod's extended resources on its node: to create, allocate and reserve for it.
 
     With `existing` it was made before and has that name; where its status holds `result` already nothing is left to
-    allocate. Afterwards the pod's status has to tell the mappings: a kubelet admits the pod only then.
+    allocate. Afterwards the pod's status must hold the mappings: a kubelet admits the pod only then.
     """
 
     claim: claims.ResourceClaim  # as found, or to create: then without a name
@@ -86,9 +89,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: PodRef
     node: str
-    allocations: tuple[Allocation, ...] = ()  # for claims the pod names; `made` comes beside them
+    allocations: tuple[Allocation, ...] = ()  # for claims the pod names; `made` is another one
     reservations: tuple[ClaimRef, ...] = ()  # every claim the pod names and is not yet listed in
-    made: MadeClaim | None = None
+    made: ExtendedResourceClaim | None = None
     volumes: tuple[VolumeStep, ...] = ()  # to write, and to wait for, before the binding
     terms: tuple[Term, ...] = ()
     gang: GangRef | None = None  # pods of one gang start together: all claims before any binding
@@ -100,22 +103,22 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(StrEnum):
-    """Why somebody has to yield."""
+    """Why a pod is evicted."""
 
-    PREEMPTED = "Preempted"  # to more important work of its queue
-    RECLAIMED = "Reclaimed"  # to a queue that is due more
+    PREEMPTED = "Preempted"  # for more important work of its queue
+    RECLAIMED = "Reclaimed"  # for a queue below its fair share
     CONSOLIDATED = "Consolidated"  # it moves, so that others fit
     STALE = "GangIncomplete"  # its gang fell below its minimum
     OVERTIME = "MaxRuntimeExceeded"
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that has to yield, for whom and by which rule."""
+    """A pod to evict, by which rule and for which gang."""
 
     pod: PodRef
     gang: GangRef
     rule: Rule
-    beneficiary: GangRef | None = None  # nobody where a gang is taken back
+    beneficiary: GangRef | None = None  # None where a gang is evicted for its own state
     detail: str = ""  # a sentence with the numbers
     moves_to: str = ""  # the node kept for whatever takes the pod's place
     keeps: tuple[claims.AllocationResult, ...] = ()  # the devices found for it there
@@ -129,8 +132,8 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangRef
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and devices there, kept for a pod from a promised hour on."""
+class PromisedSlot(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, and devices there, reserved for a pod from its promised start on."""
 
     pod: PodRef
     node: str
@@ -138,20 +141,21 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """When a gang that finds no room starts at the latest, as far as others run no longer than they state.
+    """The start time promised to a gang without room, provided running pods take no longer than they state.
 
-    Without a start nobody can know it, and the cause says why. A promise that moved says from when, and why; one that
-    is lost from when it was, and what it was lost to.
+    Without a start none can be computed, and the cause gives the reason. A promise that moved holds the earlier start
+    and the reason; a lost one the earlier start and what it was lost to.
     """
 
     gang: GangRef
     start: Instant | None = None
-    latest: Instant | None = None  # should everybody in its way take all the time they may; None: nobody knows
-    seats: tuple[Seat, ...] = ()
-    moved_from: Instant | None = None  # the hour it was promised before, if that was earlier
+    latest: Instant | None = None  # if all pods in its way use their full runtime; None: unknown
+    seats: tuple[PromisedSlot, ...] = ()
+    moved_from: Instant | None = None  # the start promised before, if that was earlier
     cause: str = ""
-    lost_to: str = ""  # why that hour is not kept, where there is no other
-    ahead: tuple[str, ...] = ()  # uids of pods that started since it was made and say more than is enforced
+    lost_to: str = ""  # why the earlier start is not kept, where there is no other
+    # Uids of pods that started since, with a stated runtime beyond the enforced one.
+    ahead: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -164,33 +168,38 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: reasons.Reason
     nodes: int = 0
-    pools: tuple[tuple[str, int], ...] = ()  # how many of them are of which node pool, most first, where that is known
+    pools: tuple[
+        tuple[str, int], ...
+    ] = ()  # how many of them are of which node pool, most first, where that is known
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that waits, and everything known about why, what rules out most nodes first."""
+    """A pending pod and its obstacles, those that rule out most nodes first."""
 
     pod: PodRef
     summary: str
     obstacles: tuple[Obstacle, ...] = ()
     is_undecided: bool = False  # the budget ended before the answer was known on every node
-    holding: tuple[ClaimRef, ...] = ()  # claims of nobody else whose devices keep the pod from nodes it could try
+    # Claims only this pod uses, whose devices keep it from nodes it could try.
+    holding: tuple[ClaimRef, ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision about everything that waited."""
+    """One decision about all pending pods."""
 
     placements: tuple[Placement, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Nomination, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     promises: tuple[Promise, ...] = ()
-    queues: dict[str, queues.QueueStatus] = {}  # the numbers it was decided with, where there are queues
+    queues: dict[
+        str, queues.QueueStatus
+    ] = {}  # the numbers it was decided with, where there are queues
     wake_at: Instant | None = None  # when time alone would change the answer
 
     @property
     def undecided(self) -> int:
-        """How many pods wait only because the budget ended."""
+        """How many pods are pending only because the budget ended."""
         return sum(refusal.is_undecided for refusal in self.refusals)
 
 

@@ -1,1 +1,1 @@
-"""The few things loops ask of the outside: an API server, a clock, a meter, and how asking can fail."""
+"""What the live scheduler needs from outside: an API server, a clock, metrics, traces, and named failures."""

@@ -1,14 +1,14 @@
-"""What loops ask of an API server. Documents are JSON; failures are those of `ports.failures`."""
+"""The operations the scheduler needs from an API server. Documents are JSON; errors are `ports.failures`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from dovetail.model.kinds import Kind
+from dovetail.kubetypes.registry import Kind
 
 
 class Target(NamedTuple):
-    """One object on the server; a collection where there is no name."""
+    """One object on the server; a collection if it has no name."""
 
     kind: Kind
     namespace: str = ""
@@ -16,44 +16,54 @@ class Target(NamedTuple):
     subresource: str = ""
 
     def __str__(self) -> str:
-        place = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
-        return f"{self.kind.plural} {place}"
+        parts = (self.namespace, self.name, self.subresource)
+        path = "/".join(part for part in parts if part)
+        return f"{self.kind.plural} {path}"
 
 
 class Api(Protocol):
-    """Reading and writing single objects. `brief` answers carry metadata only, which is cheaper for the server."""
+    """Reads and writes single objects. `brief` responses carry metadata only, which is cheaper for the server."""
 
     async def get(self, target: Target) -> bytes:
         """The document."""
         ...
 
     async def create(self, target: Target, document: bytes, *, brief: bool = False) -> bytes:
-        """Posts a document to a collection or a subresource; what was stored."""
+        """Posts a document to a collection or a subresource; returns what was stored."""
         ...
 
-    async def patch(self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False) -> bytes:
-        """A JSON merge patch. With metadata.resourceVersion inside, Conflict if somebody wrote first.
+    async def patch(
+        self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False
+    ) -> bytes:
+        """A JSON merge patch. With metadata.resourceVersion in it, Conflict if the object has changed since.
 
-        `adds` says that it only adds: then it may be sent as a strategic merge patch, which costs the server less.
+        `adds` marks a patch that only adds: it may be sent as a strategic merge patch, which costs the server less.
         """
         ...
 
-    async def protect(self, target: Target, finalizer: str, *, uid: str, resource_version: str) -> bytes:
-        """Adds a finalizer without touching anything else, not even by a letter; its metadata then.
+    async def protect(
+        self, target: Target, finalizer: str, *, uid: str, resource_version: str
+    ) -> bytes:
+        """Adds a finalizer and changes nothing else, not one byte; returns the new metadata.
 
-        For objects whose spec does not survive a patch. Conflict where the object is not this one at this version.
+        For objects whose spec does not survive a patch. Conflict unless the object has this uid and version.
         """
         ...
 
     async def delete(self, target: Target, *, uid: str = "", resource_version: str = "") -> None:
-        """Deletes, only if the uid and version are still these where given."""
+        """Deletes the object; if a uid or version is given, only while it still has that."""
         ...
 
     async def evict(
-        self, target: Target, *, uid: str, grace_seconds: int | None = None, is_rehearsal: bool = False
+        self,
+        target: Target,
+        *,
+        uid: str,
+        grace_seconds: int | None = None,
+        is_rehearsal: bool = False,
     ) -> None:
-        """Asks for a pod to end, its own grace unless another is given; a rehearsal only asks whether it could.
+        """Evicts a pod, with its own grace period unless another is given; a rehearsal is a dry run.
 
-        Protected where a disruption budget says no, Conflict where the pod of that name is another one by now.
+        Protected where a disruption budget forbids it, Conflict where the pod of that name has another uid.
         """
         ...

@@ -1,4 +1,4 @@
-"""Time, as loops see it: real, or simulated in tests."""
+"""The clock the scheduler uses: real, or simulated in tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Clock(Protocol):
     """`now` is for people and objects, `monotonic` for measuring and deadlines."""
 
     def now(self) -> datetime.datetime:
-        """The time of day, with its zone."""
+        """The time of day, with a time zone."""
         ...
 
     def monotonic(self) -> float:
@@ -18,5 +18,5 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Lets others go on for so long."""
+        """Suspends the task for this many seconds."""
         ...

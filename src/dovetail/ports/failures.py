@@ -2,15 +2,15 @@
 
 ApiFailure
 ├── Missing         404: the object is gone; forget it
-├── Conflict        409: somebody wrote first; read again, then decide again
+├── Conflict        409: another writer was first; read again, then decide again
 ├── AlreadyThere    409 on create: an object of that name exists; look at it
-├── Expired         410: the version asked for is no longer kept; list again
-├── Refused         400, 403, 405, 413, 415, 422: the same request will be refused again; give up and say so
-│   └── Futile      too large, or the same answer for so long that another will not come: no write of this object helps
+├── Expired         410: the requested version is no longer available; list again
+├── Refused         400, 403, 405, 413, 415, 422: the same request will be refused again; give up and report it
+│   └── Futile      too large, or the same refusal for too long: no write of this object will succeed
 ├── Unauthorised    401: the credentials are not accepted; renew them
 ├── Throttled       429: too many requests; wait `retry_after` seconds, then repeat
 ├── Protected       429 on an eviction: the pod's disruption budget does not allow it now; choose another, or wait
-├── Unavailable     5xx, timeouts, broken connections: repeat later; of a write nobody knows whether it happened
+├── Unavailable     5xx, timeouts, broken connections: repeat later; a write may or may not have happened
 └── Fenced          not sent: this process no longer holds the lease that allows writing
 """
 
@@ -20,9 +20,11 @@ from dovetail.errors import DovetailError
 
 
 class ApiFailure(DovetailError):
-    """A request that was not answered with success."""
+    """A request that did not succeed."""
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
@@ -34,7 +36,7 @@ class Missing(ApiFailure):
 
 
 class Conflict(ApiFailure):
-    """409, somebody wrote first."""
+    """409, another writer was first."""
 
 
 class AlreadyThere(ApiFailure):
@@ -42,7 +44,7 @@ class AlreadyThere(ApiFailure):
 
 
 class Expired(ApiFailure):
-    """410, or a watch that says so."""
+    """410, also inside a watch."""
 
 
 class Refused(ApiFailure):
@@ -50,7 +52,7 @@ class Refused(ApiFailure):
 
 
 class Futile(Refused):
-    """No write of this object will succeed: it is too large, or was answered alike for too long."""
+    """No write of this object will succeed: it is too large, or was refused for too long."""
 
 
 class Unauthorised(ApiFailure):
@@ -66,7 +68,7 @@ class Protected(ApiFailure):
 
 
 class Unavailable(ApiFailure):
-    """No answer that tells; a write may or may not have happened."""
+    """No conclusive response; a write may or may not have happened."""
 
 
 class Fenced(ApiFailure):

@@ -1,4 +1,4 @@
-"""Numbers about ourselves, as loops report them. Names and labels are those of the metrics page."""
+"""How the scheduler reports metrics. Names and labels are those of the metrics reference."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from typing import Protocol
 
 
 class Meter(Protocol):
-    """Never fails, never blocks."""
+    """Never raises, never blocks."""
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Adds to a counter."""
         ...
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """One more value of a distribution."""
+        """Adds a value to a histogram."""
         ...
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
-        """Sets what something is now."""
+        """Sets the present value."""
         ...
 
 
 class NoMeter:
-    """Counts nothing."""
+    """Discards everything."""
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
-        """Nothing."""
+        """Does nothing."""

@@ -1,7 +1,7 @@
-"""What happened to one pod and when, as loops tell it; and which turn of deciding the present code belongs to.
+"""How the scheduler reports the steps of one pod, and which scheduling cycle the running code belongs to.
 
-`CYCLE` follows the flow of control by itself: what is started within a turn (writes, releases) belongs to it, so
-that logs, events and traces of one decision carry one id without handing it through every call.
+`CYCLE` is a context variable: tasks started within a cycle (writes, releases) inherit it, so that logs, events and
+traces of one decision carry one id without passing it through every call.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final, Protocol
 Fact = str | int | float | bool
 
 CYCLE: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("dovetail_cycle", default="")
-CYCLE_ANNOTATION: Final = "dovetail.dev/cycle"  # of events: the turn of deciding they tell about
+CYCLE_ANNOTATION: Final = "dovetail.dev/cycle"  # of events: the scheduling cycle they belong to
 
-# The steps of a pod's way, in order; `decided` may come often.
+# The steps of a pod, in order; `decided` may repeat.
 SEEN: Final = "seen"
 QUEUED: Final = "queued"
 DECIDED: Final = "decided"
@@ -23,29 +23,29 @@ BOUND: Final = "bound"
 
 
 class Tracer(Protocol):
-    """Never fails, never blocks."""
+    """Never raises, never blocks."""
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody listens; where not, nothing needs to be told."""
+        """Whether traces are sent; if not, callers may skip reporting."""
         ...
 
     def step(self, uid: str, step: str, **facts: Fact) -> None:
-        """A pod came to the next step of its way, now."""
+        """A pod reached the next step, now."""
         ...
 
     def gone(self, uid: str) -> None:
-        """The pod needs no node any more; its trace ends unfinished, unless it was bound."""
+        """The pod no longer needs a node; its trace ends unfinished, unless it was bound."""
         ...
 
 
 class NoTracer:
-    """Nobody listens."""
+    """Discards everything."""
 
     is_on = False
 
     def step(self, uid: str, step: str, **facts: Fact) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def gone(self, uid: str) -> None:
-        """Nothing."""
+        """Does nothing."""

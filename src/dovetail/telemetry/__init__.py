@@ -1,1 +1,1 @@
-"""What Dovetail tells about itself: metrics."""
+"""Metrics and traces of the scheduler itself."""

@@ -1,8 +1,8 @@
-"""Numbers about ourselves in Prometheus' text format: what is counted, under which names, with which labels.
+"""The scheduler's metrics in Prometheus' text format: names, labels and help texts.
 
-Implements `ports.meter.Meter` on a registry of its own. Every metric is a line of DECLARED; kube-scheduler's names are
-used where they mean the same, so its dashboards and alerts work. Never fails and never blocks in production: a
-mistake in reporting is itself counted. With `is_strict` it raises, which is how tests find it.
+Implements `ports.meter.Meter` on its own registry. Every metric is declared in DECLARED; kube-scheduler's names are
+used where they mean the same, so its dashboards and alerts work. Never raises and never blocks in production: a wrong
+report is itself counted. With `is_strict` it raises, which is how tests find such reports.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from prometheus_client import exposition, registry
 from dovetail import errors
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_0_0_4
-MAX_SERIES: Final = 1000  # of one metric: labels come from clusters, and a cluster can invent names without end
+# Of one metric: label values come from clusters, and a cluster can invent any number of names.
+MAX_SERIES: Final = 1000
 OVERFLOW: Final = "other"
 ERRORS: Final = "dovetail_meter_errors_total"
-FRESH_SECONDS: Final = 1.0  # a rendering is served again for so long
+FRESH_SECONDS: Final = 1.0  # how long a rendered text is reused
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """One declaration. `series` are label values known beforehand: they are there, at zero, from the start."""
+    """One declaration. `series` are label values known beforehand: they exist, at zero, from the start."""
 
     name: str
     kind: Kind
@@ -37,28 +38,28 @@ class Metric(NamedTuple):
 
 
 class MeterError(errors.DovetailError):
-    """A number was reported under a name, kind or label that is not declared. `reason` is what is counted."""
+    """A value was reported under a name, kind or label that is not declared. `reason` is its error label."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
-def doubling(start: float, count: int) -> tuple[float, ...]:
-    """Bucket bounds, each twice the one before, as kube-scheduler has them."""
+def doubling_buckets(start: float, count: int) -> tuple[float, ...]:
+    """Bucket bounds, each twice the previous one, as in kube-scheduler."""
     return tuple(start * 2**step for step in range(count))
 
 
 _RESULTS: Final = (("scheduled", "dovetail"), ("unschedulable", "dovetail"), ("error", "dovetail"))
 _QUEUES: Final = (("active",), ("backoff",), ("unschedulable",), ("gated",))
-_SHORT: Final = doubling(0.001, 15)  # 1 ms to 16 s
+_SHORT: Final = doubling_buckets(0.001, 15)  # 1 ms to 16 s
 
 DECLARED: Final = (
     # As kube-scheduler 1.37 has them: pkg/scheduler/metrics/metrics.go
     Metric(
         "scheduler_schedule_attempts_total",
         "counter",
-        "Attempts to place a pod, by result: scheduled, unschedulable, or error for a problem of ours.",
+        "Attempts to place a pod, by result: scheduled, unschedulable, or error for a fault of the scheduler.",
         ("result", "profile"),
         series=_RESULTS,
     ),
@@ -69,13 +70,19 @@ DECLARED: Final = (
         ("result", "profile"),
         _SHORT,
     ),
-    Metric("scheduler_scheduling_algorithm_duration_seconds", "histogram", "Deciding, without writes.", (), _SHORT),
+    Metric(
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "histogram",
+        "Deciding, without writes.",
+        (),
+        _SHORT,
+    ),
     Metric(
         "scheduler_pod_scheduling_sli_duration_seconds",
         "histogram",
         "From a pod's first entry into a queue to its binding, over all attempts; 15 and more are '15+'.",
         ("attempts",),
-        doubling(0.01, 20),
+        doubling_buckets(0.01, 20),
     ),
     Metric(
         "scheduler_pending_pods",
@@ -84,17 +91,34 @@ DECLARED: Final = (
         ("queue",),
         series=_QUEUES,
     ),
-    Metric("scheduler_queue_incoming_pods_total", "counter", "Pods put into a queue, and by what.", ("queue", "event")),
+    Metric(
+        "scheduler_queue_incoming_pods_total",
+        "counter",
+        "Pods put into a queue, and by what.",
+        ("queue", "event"),
+    ),
     # Ours: deciding
     Metric("dovetail_leader", "gauge", "1 while this replica leads."),
-    Metric("dovetail_cycle_seconds", "histogram", "One turn of deciding.", (), _SHORT),
-    Metric("dovetail_cycle_pods", "histogram", "Pods looked at in one turn.", (), doubling(1, 15)),
-    Metric("dovetail_decision_errors_total", "counter", "Decisions that failed by a fault of ours."),
-    Metric("dovetail_plan_errors_total", "counter", "Words of plans that could not be carried out."),
+    Metric("dovetail_cycle_seconds", "histogram", "Duration of one scheduling cycle.", (), _SHORT),
+    Metric(
+        "dovetail_cycle_pods",
+        "histogram",
+        "Pods decided in one cycle.",
+        (),
+        doubling_buckets(1, 15),
+    ),
+    Metric(
+        "dovetail_decision_errors_total",
+        "counter",
+        "Decisions that failed by a fault of the scheduler.",
+    ),
+    Metric(
+        "dovetail_plan_errors_total", "counter", "Invalid entries of plans, which were ignored."
+    ),
     Metric(
         "dovetail_turn_errors_total",
         "counter",
-        "Turns and chores that failed by a fault of ours and were done again.",
+        "Cycles and background tasks that failed by a fault of the scheduler and were repeated.",
         ("where",),
         series=(
             ("deciding",),
@@ -112,50 +136,150 @@ DECLARED: Final = (
     Metric(
         "dovetail_gangs_set_aside",
         "gauge",
-        "Gangs left out of decisions because deciding about them fails.",
+        "Gangs excluded from decisions because deciding about them fails.",
         ("state",),
         series=(("waiting",), ("running",)),
     ),
-    Metric("dovetail_tenure_errors_total", "counter", "Tenures that ended by a fault of ours."),
-    Metric("dovetail_undecided_total", "counter", "Pods left without yes or no because the step budget ended."),
+    Metric(
+        "dovetail_tenure_errors_total", "counter", "Tenures that ended by a fault of the scheduler."
+    ),
+    Metric(
+        "dovetail_undecided_total",
+        "counter",
+        "Pods without a decision because the step budget was used up.",
+    ),
     Metric(
         "dovetail_caught_by_net_total",
         "counter",
-        "Pods that started, or had to yield, although only the periodic net had asked about them.",
+        "Pods that started or were evicted only because of the periodic flush.",
         ("what",),
     ),
-    Metric("dovetail_loop_blocked_seconds", "histogram", "How long other work kept the event loop.", (), _SHORT),
-    Metric("dovetail_loop_held_seconds", "gauge", "For how long the event loop has been held by one piece of work."),
-    Metric("dovetail_stalled_seconds", "gauge", "For how long pods have waited while no pod got any answer."),
-    Metric("dovetail_tenures_total", "counter", "Tenures as leader that this process began."),
-    Metric("dovetail_shadow_comparisons_total", "counter", "Decisions compared with another's.", ("result",)),
+    Metric(
+        "dovetail_loop_blocked_seconds",
+        "histogram",
+        "How long other work blocked the event loop.",
+        (),
+        _SHORT,
+    ),
+    Metric(
+        "dovetail_loop_held_seconds",
+        "gauge",
+        "How long one piece of work has blocked the event loop.",
+    ),
+    Metric(
+        "dovetail_stalled_seconds",
+        "gauge",
+        "How long pods have waited while no pod was decided.",
+    ),
+    Metric("dovetail_tenures_total", "counter", "Tenures as leader that this process started."),
+    Metric(
+        "dovetail_shadow_comparisons_total",
+        "counter",
+        "Decisions compared with those of another scheduler.",
+        ("result",),
+    ),
     # Ours: writing
-    Metric("dovetail_assumed_pods", "gauge", "Pods decided upon whose binding is not confirmed yet."),
-    Metric("dovetail_writes_total", "counter", "Writes to the API server, by how they ended.", ("what", "result")),
-    Metric("dovetail_write_seconds", "histogram", "One write, from sending to its end.", ("what",), _SHORT),
-    Metric("dovetail_write_retries_total", "counter", "Writes that were repeated, by why.", ("reason",)),
-    Metric("dovetail_writes_given_up_total", "counter", "Writes the API server will never take, by what.", ("what",)),
-    Metric("dovetail_intents_unusable_total", "counter", "Intents of a predecessor that could not be acted upon."),
-    Metric("dovetail_gangs_total", "counter", "Gangs whose start was written, by how that ended.", ("result",)),
-    Metric("dovetail_evictions_total", "counter", "Pods that were to yield, by rule and result.", ("rule", "result")),
-    Metric("dovetail_queue_status_writes_total", "counter", "Statuses of queues that were written."),
-    Metric("dovetail_events_dropped_total", "counter", "Events for people that were not written.", ("reason",)),
+    Metric("dovetail_assumed_pods", "gauge", "Pods placed whose binding is not confirmed yet."),
+    Metric(
+        "dovetail_writes_total",
+        "counter",
+        "Writes to the API server, by result.",
+        ("what", "result"),
+    ),
+    Metric(
+        "dovetail_write_seconds",
+        "histogram",
+        "One write, from sending to its end.",
+        ("what",),
+        _SHORT,
+    ),
+    Metric(
+        "dovetail_write_retries_total",
+        "counter",
+        "Writes that were repeated, by reason.",
+        ("reason",),
+    ),
+    Metric(
+        "dovetail_writes_given_up_total",
+        "counter",
+        "Writes given up because the API server keeps refusing them, by kind.",
+        ("what",),
+    ),
+    Metric(
+        "dovetail_intents_unusable_total",
+        "counter",
+        "Intents of a predecessor that could not be acted upon.",
+    ),
+    Metric(
+        "dovetail_gangs_total",
+        "counter",
+        "Gangs that were bound, by result.",
+        ("result",),
+    ),
+    Metric(
+        "dovetail_evictions_total",
+        "counter",
+        "Evictions, by rule and result.",
+        ("rule", "result"),
+    ),
+    Metric("dovetail_queue_status_writes_total", "counter", "Queue statuses written."),
+    Metric(
+        "dovetail_events_dropped_total",
+        "counter",
+        "Events that were not written, by reason.",
+        ("reason",),
+    ),
     # Ours: reading
-    Metric("dovetail_watch_lists_total", "counter", "Kinds listed anew from the API server.", ("kind",)),
-    Metric("dovetail_watch_events_total", "counter", "Changes heard from the API server.", ("kind",)),
-    Metric("dovetail_watch_dropped_total", "counter", "Changes that were older than what is known.", ("kind",)),
-    Metric("dovetail_watch_restarts_total", "counter", "Watches begun anew, by why.", ("kind", "reason")),
-    Metric("dovetail_fields_dropped_total", "counter", "Fields written that the API server did not keep.", ("field",)),
+    Metric(
+        "dovetail_watch_lists_total",
+        "counter",
+        "Complete lists read from the API server.",
+        ("kind",),
+    ),
+    Metric(
+        "dovetail_watch_events_total", "counter", "Changes received from the API server.", ("kind",)
+    ),
+    Metric(
+        "dovetail_watch_dropped_total",
+        "counter",
+        "Changes dropped because a newer state was known.",
+        ("kind",),
+    ),
+    Metric(
+        "dovetail_watch_restarts_total",
+        "counter",
+        "Watches restarted, by reason.",
+        ("kind", "reason"),
+    ),
+    Metric(
+        "dovetail_fields_dropped_total",
+        "counter",
+        "Fields written that the API server did not store.",
+        ("field",),
+    ),
     # Ours: audit
-    Metric("dovetail_overlaps", "gauge", "Devices and counters that are given out twice."),
-    Metric("dovetail_overlap_releases_total", "counter", "Allocations taken back because they overlapped."),
-    Metric("dovetail_quarantined_devices", "gauge", "Devices kept out of use until a doubt is settled."),
-    # Ours: nodes played in memory
+    Metric("dovetail_overlaps", "gauge", "Devices and counters that are allocated twice."),
+    Metric(
+        "dovetail_overlap_releases_total",
+        "counter",
+        "Allocations released because they overlapped.",
+    ),
+    Metric(
+        "dovetail_quarantined_devices",
+        "gauge",
+        "Devices kept out of use until their state is known.",
+    ),
+    # Ours: hollow nodes
     Metric("dovetail_player_renewals_total", "counter", "Node leases renewed."),
     Metric("dovetail_player_phases_total", "counter", "Pods moved to a phase.", ("phase",)),
-    Metric("dovetail_player_violations_total", "counter", "What a kubelet would not have accepted.", ("code",)),
+    Metric(
+        "dovetail_player_violations_total",
+        "counter",
+        "Pods bound to nodes where a kubelet would not start them.",
+        ("code",),
+    ),
     # Ours: this meter
-    Metric(ERRORS, "counter", "Numbers that could not be reported, by why.", ("reason",)),
+    Metric(ERRORS, "counter", "Values that could not be reported, by reason.", ("reason",)),
 )
 
 
@@ -169,7 +293,7 @@ class Metrics:
         is_strict: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        # Otherwise each counter has a second series that nobody reads.
+        # Otherwise each counter has a second series, its creation time, which is of no use.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry.CollectorRegistry()
         self._declared = {metric.name: metric for metric in declared}
@@ -178,8 +302,8 @@ class Metrics:
         self._opened_count: dict[str, int] = {}
         self._is_strict = is_strict
         self._monotonic = monotonic
-        self._made = b""
-        self._made_at: float | None = None
+        self._rendered = b""
+        self._rendered_at: float | None = None
         prometheus_client.ProcessCollector(registry=self._registry)
         for metric in declared:
             for values in metric.series:
@@ -193,14 +317,14 @@ class Metrics:
             self._failed(error)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """One more value of a distribution."""
+        """Adds a value to a histogram."""
         try:
             self._child("histogram", name, labels).observe(value)
         except (MeterError, ValueError, TypeError) as error:
             self._failed(error)
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
-        """Sets what something is now."""
+        """Sets the present value."""
         try:
             self._child("gauge", name, labels).set(value)
         except (MeterError, ValueError, TypeError) as error:
@@ -209,35 +333,48 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics as text of type CONTENT_TYPE, at most a second old."""
         now = self._monotonic()
-        if self._made_at is None or not 0 <= now - self._made_at < FRESH_SECONDS:
-            self._made = exposition.generate_latest(self._registry)
-            self._made_at = now
-        return self._made
+        if self._rendered_at is None or not 0 <= now - self._rendered_at < FRESH_SECONDS:
+            self._rendered = exposition.generate_latest(self._registry)
+            self._rendered_at = now
+        return self._rendered
 
     def _family(self, metric: Metric) -> Any:
         match metric.kind:
             case "counter":
-                return prometheus_client.Counter(metric.name, metric.help, metric.labels, registry=self._registry)
+                return prometheus_client.Counter(
+                    metric.name, metric.help, metric.labels, registry=self._registry
+                )
             case "gauge":
-                return prometheus_client.Gauge(metric.name, metric.help, metric.labels, registry=self._registry)
+                return prometheus_client.Gauge(
+                    metric.name, metric.help, metric.labels, registry=self._registry
+                )
             case "histogram":
                 return prometheus_client.Histogram(
-                    metric.name, metric.help, metric.labels, registry=self._registry, buckets=metric.buckets
+                    metric.name,
+                    metric.help,
+                    metric.labels,
+                    registry=self._registry,
+                    buckets=metric.buckets,
                 )
 
     def _child(self, kind: Kind, name: str, labels: dict[str, str]) -> Any:
         key = (kind, name, *labels.items())
         return self._series.get(key) or self._opened(key, kind, name, labels)
 
-    def _opened(self, key: tuple[object, ...], kind: Kind, name: str, labels: dict[str, str]) -> Any:
-        """The series of these labels; beyond MAX_SERIES the one for all the rest. Raises MeterError."""
+    def _opened(
+        self, key: tuple[object, ...], kind: Kind, name: str, labels: dict[str, str]
+    ) -> Any:
+        """The series of these labels; beyond MAX_SERIES the overflow series. Raises MeterError."""
         metric = self._declared.get(name)
         if metric is None:
             raise MeterError("undeclared", f"{name}: not declared in telemetry.metrics")
         if metric.kind != kind:
             raise MeterError("kind", f"{name}: is a {metric.kind}, reported as a {kind}")
         if labels.keys() != set(metric.labels):
-            raise MeterError("labels", f"{name}: needs labels {sorted(metric.labels)}, has {sorted(labels)}")
+            raise MeterError(
+                "labels", f"{name}: needs labels {sorted(metric.labels)}, has {sorted(labels)}"
+            )
+
         family = self._families[name]
         if labels and self._opened_count.get(name, 0) >= MAX_SERIES:
             self._families[ERRORS].labels(reason="too many").inc()
@@ -249,4 +386,5 @@ class Metrics:
     def _failed(self, error: Exception) -> None:
         if self._is_strict:
             raise error
-        self._families[ERRORS].labels(reason=error.reason if isinstance(error, MeterError) else "value").inc()
+        reason = error.reason if isinstance(error, MeterError) else "value"
+        self._families[ERRORS].labels(reason=reason).inc()

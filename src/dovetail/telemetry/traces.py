@@ -1,8 +1,8 @@
-"""One trace per pod, in OpenTelemetry's form: seen, queued, decided, written, bound, sent over OTLP/HTTP.
+"""One OpenTelemetry trace per pod: seen, queued, decided, written, bound; sent over OTLP/HTTP.
 
-Implements `ports.tracing.Tracer`. A pod's trace id follows from its uid, so that every replica's spans meet in one
-trace and agree on whether it is sampled. Spans are handed to a bounded queue that a thread of its own sends; what does
-not fit is dropped, never waited for. OpenTelemetry is an extra: without it `connected` says what to install.
+Implements `ports.tracing.Tracer`. A pod's trace id is derived from its uid, so that the spans of all replicas form one
+trace and the replicas agree on whether it is sampled. A separate thread sends spans from a bounded queue; spans that do
+not fit are dropped, never waited for. OpenTelemetry is an extra: without it `connected` names what to install.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from dovetail.ports import tracing
 from dovetail.ports.tracing import Fact
 
 LOG = logging.getLogger("dovetail.traces")
-PATH: Final = "/v1/traces"  # OTLP over HTTP, where only a server is given
-MOST_PODS: Final = 100_000  # whose way is remembered at once
-MOST_REFUSALS: Final = 16  # spans of a pod that is refused again and again; the rest are only counted
-MOST_TEXT: Final = 300  # characters of a summary
+PATH: Final = "/v1/traces"  # OTLP over HTTP, for an endpoint without a path
+MAX_PODS: Final = 100_000  # traced at the same time
+MAX_REFUSAL_SPANS: Final = 16  # spans of a pod that is refused repeatedly; more are only counted
+MAX_TEXT: Final = 300  # characters of a summary
 QUEUE_SPANS: Final = 8192
 BATCH_SPANS: Final = 512
 BATCH_SECONDS: Final = 1.0
 SEND_SECONDS: Final = 5.0  # for a batch, repetitions included
 CLOSE_SECONDS: Final = 2.0
 MISSING: Final = (
-    "tracing.endpoint is set, but OpenTelemetry is not installed: pip install 'dovetail[tracing]', or leave it empty"
+    "tracing.endpoint is set, but OpenTelemetry is not installed: "
+    "pip install 'dovetail[tracing]', or leave it empty"
 )
 ROOT: Final = "pod"
 
@@ -57,12 +58,12 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Sends what is left, for a moment; then drops it. Blocks."""
+        """Sends the remaining spans for a short time; then drops them. Blocks."""
         ...
 
 
-class _Way:
-    """How far a pod has come."""
+class _TracedPod:
+    """A pod whose trace is not finished."""
 
     __slots__ = ("began", "decisions", "facts", "id", "is_placed", "last", "trace")
 
@@ -76,42 +77,46 @@ class _Way:
 
 
 class Traces:
-    """Makes spans of steps. Costs a dictionary look-up per step of a pod that is not sampled."""
+    """Turns steps into spans. Costs one dictionary look-up per step of a pod that is not sampled."""
 
     is_on = True
 
-    def __init__(self, sink: Sink, *, sample_ratio: float = 1.0, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, sink: Sink, *, sample_ratio: float = 1.0, now: Callable[[], int] = time.time_ns
+    ) -> None:
         self._sink = sink
-        self._bound = round(sample_ratio * 2**64)  # as OpenTelemetry's sampler by ratio: of the id's low half
+        # As OpenTelemetry's TraceIdRatioBased sampler: a bound on the low half of the id.
+        self._bound = round(sample_ratio * 2**64)
         self._now = now
-        self._ways: dict[str, _Way] = {}
+        self._pods: dict[str, _TracedPod] = {}
 
     def step(self, uid: str, step: str, **facts: Fact) -> None:
-        """A pod came to the next step of its way, now."""
-        way = self._ways.get(uid) or self._begun(uid)
-        if way is None:
+        """A pod reached the next step, now."""
+        pod = self._pods.get(uid) or self._start(uid)
+        if pod is None:
             return
+
         now = self._now()
-        for span in _spans(way, step, facts, now):
+        for span in _spans(pod, step, facts, now):
             self._sink.put(span)
         if step == tracing.BOUND:
-            del self._ways[uid]
+            del self._pods[uid]
 
     def gone(self, uid: str) -> None:
-        """The pod needs no node any more; its trace ends, unless it was bound before."""
-        way = self._ways.pop(uid, None)
-        if way is not None and way.decisions:
-            self._sink.put(_root(way, self._now(), failure="gone before it was bound"))
+        """The pod no longer needs a node; its trace ends, unless it was bound before."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None and pod.decisions:
+            self._sink.put(_root(pod, self._now(), failure="gone before it was bound"))
 
     def close(self) -> None:
-        """Sends what is left, for a moment. Blocks: to be called in a thread."""
+        """Sends the remaining spans for a short time. Blocks: call it in a thread."""
         self._sink.close()
 
-    def _begun(self, uid: str) -> _Way | None:
+    def _start(self, uid: str) -> _TracedPod | None:
         trace = trace_id(uid)
-        if trace & (2**64 - 1) >= self._bound or len(self._ways) >= MOST_PODS:
+        if trace & (2**64 - 1) >= self._bound or len(self._pods) >= MAX_PODS:
             return None
-        return self._ways.setdefault(uid, _Way(trace, self._now()))
+        return self._pods.setdefault(uid, _TracedPod(trace, self._now()))
 
 
 def trace_id(uid: str) -> int:
@@ -119,64 +124,77 @@ def trace_id(uid: str) -> int:
     return int.from_bytes(hashlib.sha256(f"dovetail/{uid}".encode()).digest()[:16], "big") or 1
 
 
-def _spans(way: _Way, step: str, facts: dict[str, Fact], now: int) -> Iterator[Span]:
-    """What is finished by this step."""
+def _spans(pod: _TracedPod, step: str, facts: dict[str, Fact], now: int) -> Iterator[Span]:
+    """The spans that this step finishes."""
     match step:
         case tracing.QUEUED:
-            if way.is_placed:  # it was being written and comes back
-                yield _child(way, tracing.BOUND, way.last, now, {}, failure="abandoned")
-                way.is_placed = False
-                way.last = now
+            if pod.is_placed:  # its binding failed and it is queued again
+                yield _child(pod, tracing.BOUND, pod.last, now, {}, failure="abandoned")
+                pod.is_placed = False
+                pod.last = now
         case tracing.DECIDED:
-            yield from _decided(way, facts, now)
+            yield from _decided(pod, facts, now)
         case tracing.WRITTEN:
-            yield _child(way, step, way.last, now, facts)
-            way.last = now
+            yield _child(pod, step, pod.last, now, facts)
+            pod.last = now
         case tracing.BOUND:
-            yield _child(way, step, way.last, now, facts)
-            yield _root(way, now)
+            yield _child(pod, step, pod.last, now, facts)
+            yield _root(pod, now)
 
 
-def _decided(way: _Way, facts: dict[str, Fact], now: int) -> Iterator[Span]:
-    """The wait that ended, and the turn that ended it."""
-    way.decisions += 1
-    way.is_placed = "node" in facts
-    way.facts |= {name: facts[name] for name in ("pod", "node", "cycle", "refusals") if name in facts}
-    if way.is_placed or way.decisions <= MOST_REFUSALS:
-        told = {name: value[:MOST_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
-        seconds = told.pop("seconds", 0.0)
+def _decided(pod: _TracedPod, facts: dict[str, Fact], now: int) -> Iterator[Span]:
+    """The wait that ended, and the cycle that ended it."""
+    pod.decisions += 1
+    pod.is_placed = "node" in facts
+    for name in ("pod", "node", "cycle", "refusals"):
+        if name in facts:
+            pod.facts[name] = facts[name]
+
+    if pod.is_placed or pod.decisions <= MAX_REFUSAL_SPANS:
+        attributes = {name: _shortened(value) for name, value in facts.items()}
+        seconds = attributes.pop("seconds", 0.0)
         assert isinstance(seconds, int | float)
-        began = max(way.last, now - int(seconds * 1e9))
-        yield _child(way, tracing.QUEUED, way.last, began, {"attempt": way.decisions})
-        yield _child(way, tracing.DECIDED, began, now, told)
-    way.last = now
+        started = max(pod.last, now - int(seconds * 1e9))
+        yield _child(pod, tracing.QUEUED, pod.last, started, {"attempt": pod.decisions})
+        yield _child(pod, tracing.DECIDED, started, now, attributes)
+    pod.last = now
 
 
-def _child(way: _Way, name: str, began: int, ended: int, facts: dict[str, Fact], *, failure: str = "") -> Span:
-    told = {f"dovetail.{key}": value for key, value in facts.items()}
-    return Span(name, way.trace, _span_id(), way.id, began, ended, told, failure)
+def _shortened(value: Fact) -> Fact:
+    return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
-def _root(way: _Way, now: int, *, failure: str = "") -> Span:
-    namespace, _, name = str(way.facts.get("pod", "")).partition("/")
-    told: dict[str, Fact] = {f"dovetail.{key}": value for key, value in way.facts.items()}
-    told |= {"k8s.namespace.name": namespace, "k8s.pod.name": name, "dovetail.attempts": way.decisions}
-    if "node" in way.facts:
-        told["k8s.node.name"] = way.facts["node"]
-    return Span(ROOT, way.trace, way.id, 0, way.began, now, told, failure)
+def _child(
+    pod: _TracedPod, name: str, began: int, ended: int, facts: dict[str, Fact], *, failure: str = ""
+) -> Span:
+    attributes = {f"dovetail.{key}": value for key, value in facts.items()}
+    return Span(name, pod.trace, _span_id(), pod.id, began, ended, attributes, failure)
+
+
+def _root(pod: _TracedPod, now: int, *, failure: str = "") -> Span:
+    namespace, _, name = str(pod.facts.get("pod", "")).partition("/")
+    attributes: dict[str, Fact] = {f"dovetail.{key}": value for key, value in pod.facts.items()}
+    attributes |= {
+        "k8s.namespace.name": namespace,
+        "k8s.pod.name": name,
+        "dovetail.attempts": pod.decisions,
+    }
+    if "node" in pod.facts:
+        attributes["k8s.node.name"] = pod.facts["node"]
+    return Span(ROOT, pod.trace, pod.id, 0, pod.began, now, attributes, failure)
 
 
 def _span_id() -> int:
     return secrets.randbits(64) or 1
 
 
-def connected(endpoint: str, *, sample_ratio: float, version: str) -> Traces:
+def otlp_traces(endpoint: str, *, sample_ratio: float, version: str) -> Traces:
     """Traces that go to an OTLP/HTTP receiver. Raises InputError where OpenTelemetry is not installed."""
     return Traces(Otlp(endpoint, version=version), sample_ratio=sample_ratio)
 
 
 class Otlp:
-    """Sends spans in batches from a thread. OpenTelemetry's own batches block for a minute where nobody answers."""
+    """Sends spans in batches from a thread. OpenTelemetry's own processor blocks for a minute without an answer."""
 
     def __init__(self, endpoint: str, *, version: str) -> None:
         try:
@@ -187,18 +205,22 @@ class Otlp:
             from opentelemetry.sdk.util import instrumentation
         except ImportError:
             raise errors.InputError(MISSING) from None
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # a line per try; ours is one per outage
+        # OpenTelemetry logs every attempt; ours logs once per outage.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._api, self._sdk = trace, sdk
-        self._resource = resources.Resource.create({"service.name": "dovetail-scheduler", "service.version": version})
+        self._resource = resources.Resource.create(
+            {"service.name": "dovetail-scheduler", "service.version": version}
+        )
         self._scope = instrumentation.InstrumentationScope("dovetail", version)
         self._exporter = OTLPSpanExporter(endpoint=url(endpoint), timeout=SEND_SECONDS)
         self._endpoint = endpoint
-        self._waiting: collections.deque[Span] = collections.deque(maxlen=QUEUE_SPANS)  # full: the oldest go
+        # When full, the oldest spans are dropped.
+        self._waiting: collections.deque[Span] = collections.deque(maxlen=QUEUE_SPANS)
         self._wake = threading.Event()
         self._is_over = False
-        self._is_out = False  # the last batch was not received
-        # A daemon: whatever it waits for, the process may end.
-        self._thread = threading.Thread(target=self._send_for_ever, name="traces", daemon=True)
+        self._is_out = False  # whether the last batch was not accepted
+        # A daemon thread: it must not keep the process from ending.
+        self._thread = threading.Thread(target=self._send_until_closed, name="traces", daemon=True)
         self._thread.start()
 
     def put(self, span: Span) -> None:
@@ -208,13 +230,13 @@ class Otlp:
             self._wake.set()
 
     def close(self) -> None:
-        """Sends what is left, for a moment."""
+        """Sends the remaining spans for a short time."""
         self._is_over = True
         self._wake.set()
         self._thread.join(CLOSE_SECONDS)
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    def _send_for_ever(self) -> None:
+    def _send_until_closed(self) -> None:
         while not self._is_over:
             self._wake.wait(BATCH_SECONDS)
             self._wake.clear()
@@ -225,13 +247,18 @@ class Otlp:
     def _send(self, batch: list[Any]) -> None:
         try:
             is_out = self._exporter.export(batch).name != "SUCCESS"
-        except Exception as error:  # whatever an exporter stumbles over, scheduling does not
+        except Exception as error:  # an error in the exporter must not affect scheduling
             is_out = True
-            LOG.debug("traces", extra={"why": str(error)})
-        if is_out != self._is_out:
-            self._is_out = is_out
-            said = "traces are not received" if is_out else "traces are received again"
-            LOG.log(logging.WARNING if is_out else logging.INFO, said, extra={"endpoint": self._endpoint})
+            LOG.debug("traces.export.failed", extra={"why": str(error)})
+        if is_out == self._is_out:
+            return
+
+        self._is_out = is_out
+        extra = {"endpoint": self._endpoint}
+        if is_out:
+            LOG.warning("traces.rejected: the endpoint does not accept traces", extra=extra)
+        else:
+            LOG.info("traces.accepted: the endpoint accepts traces again", extra=extra)
 
     def _readable(self, span: Span) -> Any:
         parent = self._context(span.trace, span.parent) if span.parent else None
@@ -255,7 +282,7 @@ class Otlp:
 
 
 def url(endpoint: str) -> str:
-    """Where spans are posted: the endpoint itself where it has a path, else the path OTLP prescribes."""
-    scheme, _, rest = endpoint.partition("://")
-    host, _, path = rest.partition("/")
+    """Where spans are posted: the endpoint itself if it has a path, else OTLP's default path."""
+    scheme, _, remainder = endpoint.partition("://")
+    host, _, path = remainder.partition("/")
     return endpoint if path else f"{scheme}://{host}{PATH}"

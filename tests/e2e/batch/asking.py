@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from dovetail.model import gangs, wishes
-from dovetail.model.workloads import reading as workloads
-from dovetail.sim.scenarios import reading
+from dovetail.model import gangs, workload_annotations
+from dovetail.model.workloads import owner_gangs
+from dovetail.replay.scenarios import scenario_format
 
 Tree = dict[str, Any]
 MANAGER = "example.com/stand-in"  # whoever is named here makes a Job's pods, and the real controller does not
@@ -35,7 +35,7 @@ class Told(NamedTuple):
     seats: dict[str, Seat]  # by group
 
 
-def problem(scenario: reading.Scenario) -> str:
+def problem(scenario: scenario_format.Scenario) -> str:
     """Why a server cannot be told this scenario; nothing if it can."""
     if any(claim.other_consumers for claim in scenario.claims):
         return "a claim has users that do not exist: the server takes them off"
@@ -48,12 +48,12 @@ def problem(scenario: reading.Scenario) -> str:
     return ""
 
 
-def _is_above(queue: reading.Queue, resource: str) -> bool:
+def _is_above(queue: scenario_format.Queue, resource: str) -> bool:
     quota, limit = getattr(queue.quota, resource), getattr(queue.limit, resource)
     return limit is not None and (quota is None or quota > limit)
 
 
-def told(job: reading.Job, scenario: reading.Scenario) -> Told:
+def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
     """The objects that say what the job is."""
     match _kind(job):
         case gangs.JOB:
@@ -64,7 +64,7 @@ def told(job: reading.Job, scenario: reading.Scenario) -> Told:
             return _training(job, scenario)
 
 
-def _kind(job: reading.Job) -> str | None:
+def _kind(job: scenario_format.Job) -> str | None:
     roots = [group for group in job.groups if group.parent is None]
     if job.min_groups != len(roots):
         return None
@@ -74,31 +74,42 @@ def _kind(job: reading.Job) -> str | None:
     return gangs.JOBSET if all(_is_replicated(group, job) for group in roots) else None
 
 
-def _is_replicated(group: reading.Group, job: reading.Job) -> bool:
+def _is_replicated(group: scenario_format.Group, job: scenario_format.Job) -> bool:
     """Whether its children are all alike and all needed."""
     below = _children(group, job)
     alike = {(one.kind, one.min, one.topology) for one in below}
-    return group.kind == "groups" and group.min == len(below) and alike == {("pods", below[0].min, None)}
+    return (
+        group.kind == "groups"
+        and group.min == len(below)
+        and alike == {("pods", below[0].min, None)}
+    )
 
 
-def _children(group: reading.Group, job: reading.Job) -> list[reading.Group]:
+def _children(
+    group: scenario_format.Group, job: scenario_format.Job
+) -> list[scenario_format.Group]:
     return [one for one in job.groups if one.parent == group.name]
 
 
-def _job(job: reading.Job, scenario: reading.Scenario) -> Told:
+def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
     (group,) = job.groups
     tree = _batch(job.name, pods=max(group.min, len(job.pods)))
     tree["metadata"] |= _whole(job, scenario)
-    tree["metadata"]["annotations"][wishes.MIN] = str(group.min)
+    tree["metadata"]["annotations"][workload_annotations.MIN] = str(group.min)
     return Told(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
 
 
-def _training(job: reading.Job, scenario: reading.Scenario) -> Told:
+def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
     counts = Counter(pod.group for pod in job.pods)
     roles = {
         group.name: {
             "replicas": max(group.min, counts[group.name]),
-            "template": {"metadata": {"annotations": {wishes.MIN: str(group.min)} | _place(group.topology)}},
+            "template": {
+                "metadata": {
+                    "annotations": {workload_annotations.MIN: str(group.min)}
+                    | _place(group.topology)
+                }
+            },
         }
         for group in job.groups
     }
@@ -113,14 +124,17 @@ def _training(job: reading.Job, scenario: reading.Scenario) -> Told:
     return Told(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
 
 
-def _job_set(job: reading.Job, scenario: reading.Scenario) -> Told:
+def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
     seats: dict[str, Seat] = {}
     made: list[tuple[str, Tree]] = []
     replicated = []
     for group in (one for one in job.groups if one.parent is None):
         below = _children(group, job)
-        notes = {wishes.MIN: str(below[0].min)}
-        template = {"metadata": {"annotations": _place(group.topology)}, "spec": _job_spec(below[0].min, notes)}
+        notes = {workload_annotations.MIN: str(below[0].min)}
+        template = {
+            "metadata": {"annotations": _place(group.topology)},
+            "spec": _job_spec(below[0].min, notes),
+        }
         replicated.append({"name": group.name, "replicas": len(below), "template": template})
         for index, child in enumerate(below):
             name = f"{job.name}-{group.name}-{index}"
@@ -153,36 +167,45 @@ def _job_spec(pods: int, annotations: dict[str, str]) -> Tree:
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
     # Who is made to yield is not a failure: else such Jobs would yield after others.
-    ignored = {"action": "Ignore", "onPodConditions": [{"type": workloads.DISRUPTED, "status": "True"}]}
+    ignored = {
+        "action": "Ignore",
+        "onPodConditions": [{"type": owner_gangs.DISRUPTED, "status": "True"}],
+    }
     spec = {"parallelism": pods, "completions": pods, "podFailurePolicy": {"rules": [ignored]}}
     return spec | {"template": template}
 
 
-def _whole(job: reading.Job, scenario: reading.Scenario) -> Tree:
+def _whole(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Tree:
     """What is said about the job as a whole."""
-    notes = {wishes.PREEMPTIBLE: str(job.preemptible).lower(), wishes.STALE_GRACE: _grace(job, scenario)}
+    notes = {
+        workload_annotations.PREEMPTIBLE: str(job.preemptible).lower(),
+        workload_annotations.STALE_GRACE: _grace(job, scenario),
+    }
     if job.may_evict_after_s > job.age_s:
-        notes[wishes.MAY_EVICT_AFTER] = LONG
-    return {"labels": {wishes.QUEUE: job.queue}, "annotations": notes | _place(job.topology)}
+        notes[workload_annotations.MAY_EVICT_AFTER] = LONG
+    return {
+        "labels": {workload_annotations.QUEUE: job.queue},
+        "annotations": notes | _place(job.topology),
+    }
 
 
-def _grace(job: reading.Job, scenario: reading.Scenario) -> str:
+def _grace(job: scenario_format.Job, scenario: scenario_format.Scenario) -> str:
     """Whether the job, if it is below its minimum, is so for too long already: a length of time that begins now."""
     grace = scenario.settings.stale_grace_s if job.stale_grace_s is None else job.stale_grace_s
     return "0s" if 0 <= grace <= (job.stale_for_s or 0) else "never"
 
 
-def _place(wish: reading.Wish | None) -> dict[str, str]:
+def _place(wish: scenario_format.TopologyRequest | None) -> dict[str, str]:
     if not _asks_place(wish):
         return {}
     assert wish is not None
     words = {
-        wishes.TOPOLOGY: wish.topology,
-        wishes.TOPOLOGY_REQUIRED: wish.required,
-        wishes.TOPOLOGY_PREFERRED: wish.preferred,
+        workload_annotations.TOPOLOGY: wish.topology,
+        workload_annotations.TOPOLOGY_REQUIRED: wish.required,
+        workload_annotations.TOPOLOGY_PREFERRED: wish.preferred,
     }
     return {key: word for key, word in words.items() if word}
 
 
-def _asks_place(wish: reading.Wish | None) -> bool:
+def _asks_place(wish: scenario_format.TopologyRequest | None) -> bool:
     return wish is not None and bool(wish.required or wish.preferred)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dovetail.sim.scenarios import reading
+from dovetail.replay.scenarios import scenario_format
 from tests.e2e.batch import asking
 from tests.support import shared
 
@@ -25,7 +25,7 @@ Document = dict[str, Any]
 class Story(NamedTuple):
     """A scenario a server can be told, and what is expected of it."""
 
-    scenario: reading.Scenario
+    scenario: scenario_format.Scenario
     document: Document
 
     @property
@@ -49,10 +49,14 @@ def chosen() -> Choice:
 def choice(documents: list[Document]) -> Choice:
     """The same among given ones."""
     areas: dict[str, list[Document]] = {}
-    for document in sorted(documents, key=lambda one: hashlib.sha256(one["id"].encode()).hexdigest()):
+    for document in sorted(
+        documents, key=lambda one: hashlib.sha256(one["id"].encode()).hexdigest()
+    ):
         areas.setdefault(document["area"], []).append(document)
     stories = [told(one) for area in sorted(areas) for one in areas[area][::EVERY]]
-    problems = {one.scenario.id: problem for one in stories if (problem := asking.problem(one.scenario))}
+    problems = {
+        one.scenario.id: problem for one in stories if (problem := asking.problem(one.scenario))
+    }
     return Choice([one for one in stories if one.scenario.id not in problems], problems)
 
 
@@ -60,13 +64,19 @@ def told(document: Document) -> Story:
     """The scenario under names a server takes."""
     document = dict(document)
     jobs = document["jobs"]
-    words = _names([job["name"] for job in jobs]) | _names([pod["name"] for job in jobs for pod in job["pods"]])
+    words = _names([job["name"] for job in jobs]) | _names(
+        [pod["name"] for job in jobs for pod in job["pods"]]
+    )
     words |= _names([queue["name"] for queue in document["queues"]])
     for part in ("queues", "jobs", "claims", "expect"):
         document[part] = _said(document.get(part, []), words)
-    document["claims"] = [one | {"device_class": _fit(one["device_class"])} for one in document["claims"]]
-    document["device_classes"] = [one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())]
-    scenario = reading.read(msgspec.json.encode(document), place=document["id"])
+    document["claims"] = [
+        one | {"device_class": _fit(one["device_class"])} for one in document["claims"]
+    ]
+    document["device_classes"] = [
+        one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())
+    ]
+    scenario = scenario_format.read(msgspec.json.encode(document), place=document["id"])
     return Story(scenario, document)
 
 

@@ -11,23 +11,32 @@ import datetime
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
-from dovetail.model import claims, gangs, objects, pods, queues
-from dovetail.sim.scenarios import building, claiming, reading, standing
-from dovetail.sim.scenarios.reading import State
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.custom import queues
+from dovetail.kubetypes.resource import claims
+from dovetail.model import gangs
+from dovetail.replay.scenarios import (
+    build_scenario,
+    scenario_claims,
+    scenario_format,
+    scenario_state,
+)
+from dovetail.replay.scenarios.scenario_format import State
 from tests.e2e.batch import asking
 from tests.support import rest
+from tests.support.waiting import wait_until
 
 Tree = dict[str, Any]
-NAMESPACE = claiming.NAMESPACE
-STANDS_FOR = "example.com/stands-for"  # label: the pod of the scenario that this one is, or is in place of
+NAMESPACE = scenario_claims.NAMESPACE
+STANDS_FOR = (
+    "example.com/stands-for"  # label: the pod of the scenario that this one is, or is in place of
+)
 HOLLOW = "dovetail.dev/hollow"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-PATIENCE_SECONDS = 20.0
-PAUSE_SECONDS = 0.03
 PLURALS = {
     "Node": "nodes",
     "ResourceSlice": "resourceslices",
@@ -47,10 +56,14 @@ CLUSTER_WIPED = ("queues", "topologies", "resourceslices", "deviceclasses", "nod
 class Setting:
     """One scenario on one server."""
 
-    def __init__(self, asked: rest.Rest, scenario: reading.Scenario, *, is_prompt: bool = True) -> None:
+    def __init__(
+        self, asked: rest.Rest, scenario: scenario_format.Scenario, *, is_prompt: bool = True
+    ) -> None:
         self.rest = asked
         self.scenario = scenario
-        self._is_prompt = is_prompt  # controllers make a pod anew when it begins to end; else when it is gone
+        self._is_prompt = (
+            is_prompt  # controllers make a pod anew when it begins to end; else when it is gone
+        )
         self._times: Counter[str] = Counter()  # that a pod was made anew
         self._told = {job.name: asking.told(job, scenario) for job in scenario.jobs}
         self._owners: dict[tuple[str, str], str] = {}  # uid by plural and name
@@ -64,13 +77,15 @@ class Setting:
 
     def put(self) -> None:
         """Everything as the scenario begins."""
-        began = standing.begin(self.scenario)
-        made = list(building.objects(self.scenario, began))
+        began = scenario_state.begin(self.scenario)
+        made = list(build_scenario.objects(self.scenario, began))
         for one in made:
-            tree = objects.tree_of(one) if not isinstance(one, gangs.Gang) else {}
+            tree = codec.tree_of(one) if not isinstance(one, gangs.Gang) else {}
             if (plural := PLURALS.get(tree.get("kind", ""))) is not None:
                 self.rest.create(plural, _published(tree))
-        self._in_order([(_queue(one), one.spec.parent) for one in made if isinstance(one, queues.Queue)])
+        self._in_order(
+            [(_queue(one), one.spec.parent) for one in made if isinstance(one, queues.Queue)]
+        )
         self._put_jobs()
         found = [one for one in made if isinstance(one, claims.ResourceClaim)]
         for one in found:
@@ -106,7 +121,9 @@ class Setting:
             self._times[name] += 1
             tree = self._pods[name]
             made = f"{name}-{self._times[name]}"
-            self.rest.create("pods", tree | {"metadata": tree["metadata"] | {"name": made}}, NAMESPACE)
+            self.rest.create(
+                "pods", tree | {"metadata": tree["metadata"] | {"name": made}}, NAMESPACE
+            )
         return bool(lost)
 
     def _counts(self, pod: Tree) -> bool:
@@ -116,7 +133,11 @@ class Setting:
 
     def has_claims(self, pod: Tree, found: list[Tree]) -> bool:
         """Whether every claim the pod is to have of its own is there."""
-        wanted = {one["name"] for one in pod["spec"].get("resourceClaims", ()) if "resourceClaimTemplateName" in one}
+        wanted = {
+            one["name"]
+            for one in pod["spec"].get("resourceClaims", ())
+            if "resourceClaimTemplateName" in one
+        }
         known = {one["name"] for one in pod["status"].get("resourceClaimStatuses", ())}
         mine = {role_of(one) for one in found if owner_of(one) == pod["metadata"]["uid"]}
         return wanted <= known and wanted <= mine
@@ -138,7 +159,9 @@ class Setting:
 
     def _in_order(self, wanted: list[tuple[_Owned, str]]) -> None:
         """Creates these so that their ages, and for equal ages their names, have the given order among equals."""
-        last: dict[str, tuple[str, str]] = {}  # by whom they are compared with: age and name of the last
+        last: dict[
+            str, tuple[str, str]
+        ] = {}  # by whom they are compared with: age and name of the last
         for one, circle in wanted:
             before = last.get(circle)
             if before is not None and one.key <= before[1]:
@@ -162,13 +185,18 @@ class Setting:
 
     def _put_claim(self, claim: claims.ResourceClaim) -> None:
         """What pods name is created, what they bring along becomes the template of it."""
-        tree = objects.tree_of(claim)
+        tree = codec.tree_of(claim)
         head = {"name": claim.metadata.name, "labels": claim.metadata.labels}
         if not claim.metadata.owner_references:
             self.rest.create("resourceclaims", {**tree, "metadata": head, "status": {}}, NAMESPACE)
             return
         spec = {"metadata": {"annotations": claim.metadata.annotations}, "spec": tree["spec"]}
-        template = {"apiVersion": tree["apiVersion"], "kind": "ResourceClaimTemplate", "metadata": head, "spec": spec}
+        template = {
+            "apiVersion": tree["apiVersion"],
+            "kind": "ResourceClaimTemplate",
+            "metadata": head,
+            "spec": spec,
+        }
         self.rest.create("resourceclaimtemplates", template, NAMESPACE)
 
     def _put_pod(self, pod: pods.Pod) -> None:
@@ -193,21 +221,32 @@ class Setting:
 
     def _owner(self, seat: asking.Seat) -> Tree:
         plural, name = seat.owner
-        version, kind = {"jobs": ("batch/v1", "Job"), "pytorchjobs": ("kubeflow.org/v1", "PyTorchJob")}[plural]
-        return {"apiVersion": version, "kind": kind, "name": name, "uid": self._owners[seat.owner], "controller": True}
+        version, kind = {
+            "jobs": ("batch/v1", "Job"),
+            "pytorchjobs": ("kubeflow.org/v1", "PyTorchJob"),
+        }[plural]
+        return {
+            "apiVersion": version,
+            "kind": kind,
+            "name": name,
+            "uid": self._owners[seat.owner],
+            "controller": True,
+        }
 
     def _wait_for_claims(self, uids: dict[str, str]) -> None:
         def there() -> bool:
             found = self.all_claims()
             return all(self.has_claims(pod, found) for pod in self.all_pods())
 
-        _wait("claims of templates", there)
+        wait_until(there, "claims of templates")
 
     def _give(self, made: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
         """Devices to claims, as a scheduler would have written them."""
-        found = {(owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.all_claims()}
+        found = {
+            (owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.all_claims()
+        }
         for one in made:
-            tree = objects.tree_of(one)
+            tree = codec.tree_of(one)
             status = tree.get("status", {})
             if "allocation" not in status and "reservedFor" not in status:
                 continue
@@ -220,18 +259,25 @@ class Setting:
                     result["shareID"] = str(uuid.uuid4())
             for user in status.get("reservedFor", ()):
                 user["uid"] = uids[user["name"]]
-            self.rest.patch("resourceclaims", name, {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE)
+            self.rest.patch(
+                "resourceclaims", name, {"metadata": {"finalizers": [FINALIZER]}}, NAMESPACE
+            )
             self.rest.patch("resourceclaims", name, {"status": status}, NAMESPACE, "status")
 
-    def _stand(self, name: str, where: standing.Standing) -> None:
+    def _stand(self, name: str, where: scenario_state.PodState) -> None:
         """The pod's state, as its node would have told it."""
         phases = {State.SUCCEEDED: "Succeeded", State.FAILED: "Failed"}
         if where.state in (State.RUNNING, State.TERMINATING, State.STUCK):
             phases[where.state] = "Running"
         status: Tree = {}
         if where.state in phases:
-            began = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=where.started_s_ago or 0)
-            status = {"phase": phases[where.state], "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            began = datetime.datetime.now(datetime.UTC) - datetime.timedelta(
+                seconds=where.started_s_ago or 0
+            )
+            status = {
+                "phase": phases[where.state],
+                "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
         if where.state is State.NOMINATED:
             status["nominatedNodeName"] = where.node
         if status:
@@ -249,17 +295,25 @@ class _Owned:
 
 def _spec(pod: pods.Pod, *, priority: int) -> Tree:
     """The pod's spec as a user would write it."""
-    spec: Tree = objects.tree_of(pod)["spec"]
+    spec: Tree = codec.tree_of(pod)["spec"]
     del spec["priority"]  # the server's to say, by the class
     for one in spec.get("resourceClaims", ()):
         if "resourceClaimTemplateName" in one:
-            one["resourceClaimTemplateName"] = claiming.own_name(pod.metadata.name, one["name"])
+            one["resourceClaimTemplateName"] = scenario_claims.own_name(
+                pod.metadata.name, one["name"]
+            )
     (container,) = spec["containers"]
     container["image"] = "example"
     resources = container["resources"]
-    counted = {key: much for key, much in resources["requests"].items() if "/" in key}  # a server wants limits of these
+    counted = {
+        key: much for key, much in resources["requests"].items() if "/" in key
+    }  # a server wants limits of these
     resources["limits"] = counted | resources.get("limits", {})
-    return spec | {"schedulerName": "dovetail", "priorityClassName": f"p{priority}", "restartPolicy": "Never"}
+    return spec | {
+        "schedulerName": "dovetail",
+        "priorityClassName": f"p{priority}",
+        "restartPolicy": "Never",
+    }
 
 
 def wipe(asked: rest.Rest) -> None:
@@ -275,7 +329,7 @@ def wipe(asked: rest.Rest) -> None:
     for plural in CLUSTER_WIPED:
         for one in asked.list(plural):
             asked.delete(plural, one["metadata"]["name"])
-    _wait("an empty server", lambda: _is_empty(asked))
+    wait_until(lambda: _is_empty(asked), "an empty server")
 
 
 def _is_empty(asked: rest.Rest) -> bool:
@@ -324,7 +378,7 @@ def _published(tree: Tree) -> Tree:
 
 
 def _queue(queue: queues.Queue) -> _Owned:
-    tree = objects.tree_of(queue)
+    tree = codec.tree_of(queue)
     tree["metadata"] = {"name": queue.metadata.name}
     tree["spec"]["namespaceSelector"] = {}  # everybody
     return _Owned("queues", tree, queue.metadata.name)
@@ -333,12 +387,4 @@ def _queue(queue: queues.Queue) -> _Owned:
 def _until_after(moment: str) -> None:
     """Waits for the next second: objects tell their ages in whole ones."""
     wanted = datetime.datetime.fromisoformat(moment).timestamp() + 1
-    while (left := wanted - time.time()) > 0:
-        time.sleep(left)
-
-
-def _wait(what: str, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s for {what}"
-        time.sleep(PAUSE_SECONDS)
+    wait_until(lambda: time.time() >= wanted, "the next second")

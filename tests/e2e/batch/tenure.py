@@ -13,35 +13,40 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from dovetail.boot import clocks, player, scheduler
-from dovetail.kube import api as kube_api
-from dovetail.kube import config, transport, watch
-from dovetail.loops import play, stages
-from dovetail.model import configuration, kinds, policy
-from dovetail.model import pods as pods_
-from dovetail.schedule import cycle
-from dovetail.sim.scenarios import building, reading, standing
-from dovetail.sim.scenarios.reading import State
+from dovetail.boot import clocks, hollow_nodes, scheduler
+from dovetail.hollow import hollow_kubelets, pod_stages
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.kube.watching import watch
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.core import pods
+from dovetail.model import configuration, policy
+from dovetail.replay.scenarios import build_scenario, scenario_format, scenario_state
+from dovetail.replay.scenarios.scenario_format import State
+from dovetail.schedule import decide
 from dovetail.world.world import World
 from tests.e2e.batch import setting
+from tests.support.waiting import comes_true_within
 
 Tree = dict[str, Any]
 PATIENCE_SECONDS = 30.0
-PAUSE_SECONDS = 0.05
 ENDING_SECONDS = 0.3  # that a pod takes to end: long enough for whoever makes another one at once
 SOON_SECONDS = 10.0  # what time alone changes later than that is not waited for
-STEPS = tuple(policy.Step(action.value) for action in reading.Action)
+STEPS = tuple(policy.Step(action.value) for action in scenario_format.Action)
 
 
 class End(NamedTuple):
     """How a scenario ended, and what nodes found wrong meanwhile."""
 
-    situation: standing.Situation
+    situation: scenario_state.ScenarioState
     violations: list[str]
     calm: str  # what is not calm yet; nothing if all is
 
 
-def played(made: setting.Setting, scheduling: config.Connection, playing: config.Connection) -> End:
+def played(
+    made: setting.Setting, scheduling: client_config.Connection, playing: client_config.Connection
+) -> End:
     """Runs until nothing changes, or for long enough."""
     thresholds = gc.get_threshold()
     try:
@@ -51,11 +56,13 @@ def played(made: setting.Setting, scheduling: config.Connection, playing: config
         gc.set_threshold(*thresholds)
 
 
-def policy_of(scenario: reading.Scenario) -> policy.Policy:
+def policy_of(scenario: scenario_format.Scenario) -> policy.Policy:
     """The scenario's policy, as a scheduler that goes on for ever has it: all steps, and no past before this one."""
-    asked = building.policy_of(scenario)
+    asked = build_scenario.policy_of(scenario)
     # Past use would be kept from now on; on paper nobody keeps any.
-    batch = {name: getattr(asked.batch, name) for name in asked.batch.__struct_fields__} | {"usage_weight": 0.0}
+    batch = {name: getattr(asked.batch, name) for name in asked.batch.__struct_fields__} | {
+        "usage_weight": 0.0
+    }
     return policy.Policy(
         weights=asked.weights,
         allocation=asked.allocation,
@@ -65,34 +72,46 @@ def policy_of(scenario: reading.Scenario) -> policy.Policy:
     )
 
 
-async def _played(made: setting.Setting, scheduling: config.Connection, playing: config.Connection) -> End:
+async def _played(
+    made: setting.Setting, scheduling: client_config.Connection, playing: client_config.Connection
+) -> End:
     given = configuration.SchedulerConfiguration(
-        leader_election=configuration.LeaderElection(enabled=False), serving=configuration.Serving(port=0)
+        leader_election=configuration.LeaderElection(enabled=False),
+        serving=configuration.Serving(port=0),
     )
     process = scheduler.Process(scheduling, given)
     process.settings = process.settings._replace(policy=policy_of(made.scenario))
     async with _running(process):
         # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
-        await _until(process, lambda: _has_looked(process))
+        await _until(lambda: _has_looked(process))
         await asyncio.to_thread(made.renew, await asyncio.to_thread(made.all_pods))
         async with _nodes(made, playing) as nodes:
-            calm = await _until(process, lambda: _unrest(made, process))
+            calm = await _until(lambda: _unrest(made, process))
             pods = await asyncio.to_thread(made.all_pods)
         violations = [f"{one.pod}: {one.message}" for one in nodes.violations]
     return End(situation_of(pods), violations, calm)
 
 
-async def _until(process: scheduler.Process, unrest: Callable[[], Awaitable[str]]) -> str:
+async def _until(unrest: Callable[[], Awaitable[str]]) -> str:
     """Waits until nothing is left to wait for, or for long enough; what was left."""
-    deadline = process.clock.monotonic() + PATIENCE_SECONDS
-    while (left := await unrest()) and process.clock.monotonic() < deadline:
-        await asyncio.sleep(PAUSE_SECONDS)
+    left = ""
+
+    async def is_calm() -> bool:
+        nonlocal left
+        left = await unrest()
+        return not left
+
+    await comes_true_within(is_calm, seconds=PATIENCE_SECONDS)
     return left
 
 
 async def _has_looked(process: scheduler.Process) -> str:
     loop = process.scheduler
-    return "" if loop is not None and (loop.cycles or loop.is_idle) else "the scheduler has not looked around"
+    return (
+        ""
+        if loop is not None and (loop.cycles or loop.is_idle)
+        else "the scheduler has not looked around"
+    )
 
 
 @contextlib.asynccontextmanager
@@ -108,18 +127,25 @@ async def _running(process: scheduler.Process) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncIterator[play.Player]:
+async def _nodes(
+    made: setting.Setting, connection: client_config.Connection
+) -> AsyncIterator[hollow_kubelets.HollowKubelets]:
     """Hollow nodes; pods that are to stay are never let go."""
     clock = clocks.SystemClock()
-    async with transport.Transport(connection, concurrency=16, user_agent="dovetail-player") as opened:
-        nodes = play.Player(
-            kube_api.KubeApi(opened),
+    async with transport.Transport(
+        connection, concurrency=16, user_agent="dovetail-player"
+    ) as opened:
+        nodes = hollow_kubelets.HollowKubelets(
+            client.KubeApi(opened),
             clock,
-            let_go=player.letting_go(opened),
-            walk=stages.Stages(terminate_seconds=ENDING_SECONDS),
+            let_go=hollow_nodes.pod_deleter(opened),
+            walk=pod_stages.Stages(terminate_seconds=ENDING_SECONDS),
         )
-        feeds = {kind: nodes.feed(kind) for kind in play.WATCHED}
-        tasks = [asyncio.create_task(_fed(opened, kind, _Sparing(made, feed), clock)) for kind, feed in feeds.items()]
+        feeds = {kind: nodes.feed(kind) for kind in hollow_kubelets.WATCHED}
+        tasks = [
+            asyncio.create_task(_fed(opened, kind, _Sparing(made, feed), clock))
+            for kind, feed in feeds.items()
+        ]
         for feed in feeds.values():
             await feed.synced.wait()
         tasks.append(asyncio.create_task(nodes.run()))
@@ -134,7 +160,7 @@ async def _nodes(made: setting.Setting, connection: config.Connection) -> AsyncI
 class _Sparing:
     """What a watch tells nodes, without the end of pods that are to stay: those are never let go."""
 
-    def __init__(self, made: setting.Setting, feed: play.Feed) -> None:
+    def __init__(self, made: setting.Setting, feed: hollow_kubelets.Feed) -> None:
         self._made = made
         self._feed = feed
 
@@ -155,12 +181,14 @@ class _Sparing:
         self._feed.unreadable(name, problem)
 
     def _is_spared(self, found: Any) -> bool:
-        is_ending = isinstance(found, pods_.Pod) and found.metadata.deletion_timestamp is not None
+        is_ending = isinstance(found, pods.Pod) and found.metadata.deletion_timestamp is not None
         return is_ending and self._made.is_staying({"metadata": {"labels": found.metadata.labels}})
 
 
-async def _fed(opened: transport.Transport, kind: kinds.Kind, feed: _Sparing, clock: clocks.SystemClock) -> None:
-    params = player.BOUND if kind is kinds.POD else None
+async def _fed(
+    opened: transport.Transport, kind: registry.Kind, feed: _Sparing, clock: clocks.SystemClock
+) -> None:
+    params = hollow_nodes.BOUND if kind is registry.POD else None
     await watch.follow(opened, kind, feed, clock=clock, params=params)
 
 
@@ -172,7 +200,7 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     found = await asyncio.to_thread(made.all_claims)
     if restless := unrest_of(made, pods, found):
         return restless
-    seen, loop = process.picture, process.scheduler
+    seen, loop = process.informer, process.scheduler
     if seen is None or loop is None or not seen.synced.is_set():
         return "the scheduler has not looked around"
     if not loop.is_idle:
@@ -180,13 +208,21 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     known = {uid: pod.metadata.resource_version for uid, pod in seen.world.pods.items()}
     if known != {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods}:
         return "the scheduler does not know all pods as they are"
-    claims = {claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()}
-    if claims != {claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in found}:
+    claims = {
+        claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()
+    }
+    if claims != {
+        claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in found
+    }:
         return "the scheduler does not know all claims as they are"
-    if unseen := [pod.metadata.name for id_, pod in seen.world.pods.items() if _is_owner_unseen(seen.world, id_)]:
+    if unseen := [
+        pod.metadata.name
+        for id_, pod in seen.world.pods.items()
+        if _is_owner_unseen(seen.world, id_)
+    ]:
         return f"the scheduler does not know what made {unseen[0]}"
     now = process.clock.now()
-    plan = cycle.decide(seen.world, process.settings.policy, now, process.settings.budget)
+    plan = decide.decide(seen.world, process.settings.policy, now, process.settings.budget)
     if plan.placements or plan.evictions:
         return f"the engine would go on: {plan.placements or plan.evictions}"
     if plan.wake_at is not None and (plan.wake_at - now).total_seconds() < SOON_SECONDS:
@@ -197,7 +233,9 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
 def _is_owner_unseen(world: World, id_: str) -> bool:
     """News of two kinds lag behind each other: a pod may be there, and its Job not yet."""
     member = world.gangs.of(id_)
-    return world.gangs.is_owner_unseen(id_) or (member is not None and not world.gangs.known(member.gang).is_known)
+    return world.gangs.is_owner_unseen(id_) or (
+        member is not None and not world.gangs.definition(member.gang).is_known
+    )
 
 
 def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> str:
@@ -221,11 +259,18 @@ def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> st
     return ""
 
 
-def situation_of(pods: list[Tree]) -> standing.Situation:
+def situation_of(pods: list[Tree]) -> scenario_state.ScenarioState:
     """Where everybody stands, in the words of scenarios. Who is nominated waits, as between two cycles."""
-    last = sorted(pods, key=lambda pod: not pod["metadata"].get("deletionTimestamp"))  # what is ending counts least
-    found = {setting.stands_for(pod): standing.Standing(_state(pod), pod["spec"].get("nodeName", "")) for pod in last}
-    return standing.Situation(found, {})
+    last = sorted(
+        pods, key=lambda pod: not pod["metadata"].get("deletionTimestamp")
+    )  # what is ending counts least
+    found = {
+        setting.stands_for(pod): scenario_state.PodState(
+            _state(pod), pod["spec"].get("nodeName", "")
+        )
+        for pod in last
+    }
+    return scenario_state.ScenarioState(found, {})
 
 
 def _state(pod: Tree) -> State:

@@ -6,7 +6,7 @@ functions. Operators are not here, nor is anything about types or costs.
 
 from __future__ import annotations
 
-from dovetail.cel.declarations import Library
+from dovetail.cel.check.declarations import Library
 from dovetail.cel.library import (
     conversions,
     formats,

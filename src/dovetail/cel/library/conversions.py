@@ -10,10 +10,20 @@ import math
 import re
 from typing import Final
 
-from dovetail.cel import types, values
-from dovetail.cel.declarations import Overload, function
+from dovetail.cel.check import types
+from dovetail.cel.check.declarations import Overload, function
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    CelError,
+    Duration,
+    Timestamp,
+    UInt,
+    Value,
+)
 from dovetail.cel.library import gotext, strings, times
-from dovetail.cel.values import INT_MAX, INT_MIN, UINT_MAX, CelError, Duration, Timestamp, UInt, Value
 
 _SIGNED: Final = r"[+-]?[0-9]+"
 _UNSIGNED: Final = r"[0-9]+"

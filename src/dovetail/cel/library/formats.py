@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.cel import values
-from dovetail.cel.declarations import Overload, function, member
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import CelError, Format, Optional
 from dovetail.cel.library import times, urls
-from dovetail.cel.values import CelError, Format, Optional
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -38,7 +38,8 @@ _LABEL_1035_MESSAGE: Final = (
     "start with an alphabetic character, and end with an alphanumeric character"
 )
 _KEY_MESSAGE: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+    "must consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character"
 )
 _LABEL_VALUE_MESSAGE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
@@ -130,11 +131,11 @@ def date_time(text: str) -> list[str]:
 
 
 def _is_date(text: str) -> bool:
-    found = re.fullmatch(_DATE, text)
-    if found is None:
+    match = re.fullmatch(_DATE, text)
+    if match is None:
         return False
     try:
-        times.days_since_1970(int(found[1]), int(found[2]), int(found[3]))
+        times.days_since_1970(int(match[1]), int(match[2]), int(match[3]))
     except CelError:
         return False
     return True
@@ -142,10 +143,10 @@ def _is_date(text: str) -> bool:
 
 def _is_date_time(text: str) -> bool:
     # Upstream cuts at every t and reads two pieces only; what follows a third t goes unread.
-    day, _, rest = text.lower().partition("t")
+    day, _, time_of_day = text.lower().partition("t")
     if not _is_date(day):
         return False
-    time = re.fullmatch(_TIME_OF_DAY, rest.partition("t")[0])
+    time = re.fullmatch(_TIME_OF_DAY, time_of_day.partition("t")[0])
     return time is not None and time[1] <= "23" and time[2] <= "59" and time[3] <= "59"
 
 
@@ -184,7 +185,9 @@ FORMATS: Final[dict[str, Format]] = {
     "dns1035Label": Format("DNS1035Label", _of_bytes(dns1035_label), 30),
     "qualifiedName": Format("QualifiedName", _of_bytes(qualified_name), 60),
     "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _of_bytes(_of_prefix(dns1123_label)), 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _of_bytes(_of_prefix(dns1123_subdomain)), 60),
+    "dns1123SubdomainPrefix": Format(
+        "DNS1123SubdomainPrefix", _of_bytes(_of_prefix(dns1123_subdomain)), 60
+    ),
     "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _of_bytes(_of_prefix(dns1035_label)), 30),
     "labelValue": Format("LabelValue", _of_bytes(label_value), 40),
     "uri": Format("URI", uri, 1103),
@@ -197,8 +200,8 @@ FORMATS: Final[dict[str, Format]] = {
 
 def named(name: str) -> Optional:
     """The format of a name, if there is one."""
-    found = FORMATS.get(name)
-    return values.NONE if found is None else Optional(found)
+    format_ = FORMATS.get(name)
+    return values.NONE if format_ is None else Optional(format_)
 
 
 def validate(expected: Format, text: str) -> Optional:
@@ -208,8 +211,8 @@ def validate(expected: Format, text: str) -> Optional:
 
 
 def _constant(name: str) -> Overload:
-    known = FORMATS[name]
-    return function(f"format.{name}", f"format.{name}", "-> format", lambda: known)
+    format_ = FORMATS[name]
+    return function(f"format.{name}", f"format.{name}", "-> format", lambda: format_)
 
 
 OVERLOADS: tuple[Overload, ...] = (

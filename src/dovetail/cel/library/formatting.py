@@ -7,21 +7,23 @@ thousands, `%e` writes 1.5×10⁰³.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from dovetail.cel import values
-from dovetail.cel.declarations import Overload, member
-from dovetail.cel.library import bounds, conversions, gotext, times
-from dovetail.cel.types import Type
-from dovetail.cel.values import INT_MAX, CelError, Duration, Timestamp, UInt, Value
+from dovetail import cache
+from dovetail.cel.check.declarations import Overload, member
+from dovetail.cel.check.types import Type
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import INT_MAX, CelError, Duration, Timestamp, UInt, Value
+from dovetail.cel.library import conversions, gotext, size_limits, times
 
 DEFAULT_PRECISION: Final = 6
-_WIDEST_NUMBER: Final = 1_000_000  # a precision that passes this before its last digit makes the verb unreadable
+_WIDEST_NUMBER: Final = (
+    1_000_000  # a precision that passes this before its last digit makes the verb unreadable
+)
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NOT_NUMBERS: Final = frozenset(("NaN", "Infinity", "-Infinity"))
 _VERBS: Final = frozenset("sdfebxXo")
@@ -37,7 +39,7 @@ class Clause(msgspec.Struct, frozen=True, gc=False):
 Piece = str | Clause
 
 
-@functools.lru_cache(maxsize=1024)
+@cache.remembered(1024)
 def parse(text: str) -> tuple[Piece, ...]:
     """Literal text and clauses in turn. Raises CelError for an unknown verb or an unfinished clause."""
     pieces: list[Piece] = []
@@ -68,7 +70,9 @@ def _clause(text: str, position: int) -> tuple[Clause, int]:
         raise CelError("could not parse formatting clause: unexpected end of string")
     verb = text[position]
     if verb not in _VERBS:
-        raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+        raise CelError(
+            f'could not parse formatting clause: unrecognized formatting clause "{verb}"'
+        )
     return Clause(verb, precision), position + 1
 
 
@@ -83,14 +87,14 @@ def format_text(text: str, arguments: list[Value]) -> str:
     """The text with its clauses filled in from the list, in order. Arguments left over are ignored."""
     written: list[str] = []
     length = 0
-    taken = 0
+    used = 0
     for piece in parse(text):
         if isinstance(piece, Clause):
-            if taken >= len(arguments):
-                raise CelError(f"index {taken} out of range")
-            piece, taken = _filled(piece, arguments[taken]), taken + 1
+            if used >= len(arguments):
+                raise CelError(f"index {used} out of range")
+            piece, used = _filled(piece, arguments[used]), used + 1
         length += len(piece)
-        bounds.check_text(length)
+        size_limits.check_text(length)
         written.append(piece)
     return "".join(written)
 
@@ -129,14 +133,18 @@ def plain(value: Value) -> str:
 def decimal(value: Value) -> str:
     """An integer in decimal."""
     if value.__class__ is not int and value.__class__ is not UInt:
-        raise _refused(f"decimal clause can only be used on integers, was given {_type_name(value)}")
+        raise _refused(
+            f"decimal clause can only be used on integers, was given {_type_name(value)}"
+        )
     return int.__repr__(value)
 
 
 def binary(value: Value) -> str:
     """An integer or bool in base 2."""
     if value.__class__ not in (int, UInt, bool):
-        raise _refused(f"only integers and bools can be formatted as binary, was given {_type_name(value)}")
+        raise _refused(
+            f"only integers and bools can be formatted as binary, was given {_type_name(value)}"
+        )
     return f"{int(value):b}"
 
 
@@ -155,14 +163,18 @@ def hexadecimal(value: Value) -> str:
         return str(value.encode("utf-8", "surrogateescape").hex())
     if value.__class__ is bytes:
         return str(value.hex())
-    raise _refused(f"only integers, byte buffers, and strings can be formatted as hex, was given {_type_name(value)}")
+    raise _refused(
+        f"only integers, byte buffers, and strings can be formatted as hex, was given {_type_name(value)}"
+    )
 
 
 def _double(value: Value, clause: str) -> float:
     if value.__class__ is str and value in _NOT_NUMBERS:
         return float(value)
     if value.__class__ is not float:
-        raise _refused(f"{clause} clause can only be used on doubles, was given {_type_name(value)}")
+        raise _refused(
+            f"{clause} clause can only be used on doubles, was given {_type_name(value)}"
+        )
     return float(value)
 
 
@@ -210,7 +222,9 @@ def _listed(elements: list[Value]) -> str:
 
 
 def _mapped(entries: dict[object, Value]) -> str:
-    written = sorted((_map_key(values.key_value(key)), nested(value)) for key, value in entries.items())
+    written = sorted(
+        (_map_key(values.key_value(key)), nested(value)) for key, value in entries.items()
+    )
     return f"{{{', '.join(_bounded(f'{key}:{value}' for key, value in written))}}}"
 
 
@@ -221,13 +235,13 @@ def _map_key(key: Value) -> str:
 
 
 def _bounded(parts: Iterable[str]) -> list[str]:
-    kept: list[str] = []
+    pieces: list[str] = []
     length = 0
     for part in parts:
         length += len(part)
-        bounds.check_text(length)
-        kept.append(part)
-    return kept
+        size_limits.check_text(length)
+        pieces.append(part)
+    return pieces
 
 
 def nested(value: Value) -> str:
@@ -285,4 +299,6 @@ def _refused(reason: str) -> CelError:
     return CelError(f"error during formatting: {reason}")
 
 
-OVERLOADS: tuple[Overload, ...] = (member("format", "string_format", "string, list(dyn) -> string", format_text),)
+OVERLOADS: tuple[Overload, ...] = (
+    member("format", "string_format", "string, list(dyn) -> string", format_text),
+)

@@ -7,21 +7,27 @@ upstream declares them, but no value they apply to exists in a device selector.
 from __future__ import annotations
 
 from dovetail import errors
-from dovetail.cel import values
-from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.values import CelError, Value
-from dovetail.model import quantity, semver
-from dovetail.model.quantity import Quantity
-from dovetail.model.semver import Semver
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import CelError, Value
+from dovetail.quantity import quantity, semver
+from dovetail.quantity.quantity import Quantity
+from dovetail.quantity.semver import Semver
 
 
 def to_quantity(text: str) -> Quantity:
     """The quantity a text spells; a value of its own each time, for as map keys upstream tells them apart."""
     try:
-        found = quantity.parse(text)
+        parsed = quantity.parse(text)
     except errors.QuantityError as error:
         raise CelError(str(error)) from None
-    return Quantity(found.nanos, found.format, exponent=found.exponent, is_big=found.is_big, written=found.written)
+    return Quantity(
+        parsed.nanos,
+        parsed.format,
+        exponent=parsed.exponent,
+        is_big=parsed.is_big,
+        written=parsed.written,
+    )
 
 
 def as_integer(amount: Quantity) -> int:
@@ -122,7 +128,11 @@ _AUTHORIZATION: tuple[Overload, ...] = tuple(
     for name, id, signature in (
         ("path", "authorizer_path", f"{_AUTHORIZER}, string -> {_PATH}"),
         ("group", "authorizer_group", f"{_AUTHORIZER}, string -> {_GROUP}"),
-        ("serviceAccount", "authorizer_serviceaccount", f"{_AUTHORIZER}, string, string -> {_AUTHORIZER}"),
+        (
+            "serviceAccount",
+            "authorizer_serviceaccount",
+            f"{_AUTHORIZER}, string, string -> {_AUTHORIZER}",
+        ),
         ("resource", "groupcheck_resource", f"{_GROUP}, string -> {_RESOURCE}"),
         ("subresource", "resourcecheck_subresource", f"{_RESOURCE}, string -> {_RESOURCE}"),
         ("namespace", "resourcecheck_namespace", f"{_RESOURCE}, string -> {_RESOURCE}"),

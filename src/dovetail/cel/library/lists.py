@@ -10,10 +10,9 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.cel import operators, values
-from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.library import bounds, ordering
-from dovetail.cel.values import (
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate import operators, values
+from dovetail.cel.evaluate.values import (
     CelError,
     Duration,
     MutableMap,
@@ -22,9 +21,12 @@ from dovetail.cel.values import (
     UInt,
     Value,
 )
+from dovetail.cel.library import ordering, size_limits
 
 _ORDERED: Final = frozenset((int, UInt, float, bool, Duration, Timestamp, str, bytes))
-_HASHABLE: Final = frozenset((str, int, UInt, bool, bytes))  # equal exactly when Python finds them equal
+_HASHABLE: Final = frozenset(
+    (str, int, UInt, bool, bytes)
+)  # equal exactly when Python finds them equal
 
 
 def is_sorted(elements: list[Value]) -> bool:
@@ -78,29 +80,31 @@ def _sum_of(zero: Value) -> Callable[[list[Value]], Value]:
     return total
 
 
-def index_of(elements: list[Value], wanted: Value) -> int:
+def index_of(elements: list[Value], sought: Value) -> int:
     """Where the first element equal to a value is; -1 if nowhere."""
-    return next((at for at, element in enumerate(elements) if values.equal(element, wanted) is True), -1)
+    return next(
+        (at for at, element in enumerate(elements) if values.equal(element, sought) is True), -1
+    )
 
 
-def last_index_of(elements: list[Value], wanted: Value) -> int:
+def last_index_of(elements: list[Value], sought: Value) -> int:
     """Where the last element equal to a value is; -1 if nowhere."""
     backwards = range(len(elements) - 1, -1, -1)
-    return next((at for at in backwards if values.equal(elements[at], wanted) is True), -1)
+    return next((at for at in backwards if values.equal(elements[at], sought) is True), -1)
 
 
-def includes(target: Value, wanted: Value) -> bool:
+def includes(target: Value, sought: Value) -> bool:
     """Whether a list holds a value; for anything else, whether it is that value."""
     if isinstance(target, list):
-        return any(values.equal(element, wanted) is True for element in target)
-    return values.equal(target, wanted) is True
+        return any(values.equal(element, sought) is True for element in target)
+    return values.equal(target, sought) is True
 
 
 def distinct(elements: list[Value]) -> list[Value]:
     """The elements without those equal to an earlier one."""
     if _plain_kind(elements) is not None:
         return list(dict.fromkeys(elements))
-    bounds.check_pairs(elements, elements)
+    size_limits.check_pairs(elements, elements)
     unique: list[Value] = []
     for element in elements:
         if not any(values.equal(element, earlier) is True for earlier in unique):
@@ -130,7 +134,7 @@ def _flatten(elements: list[Value], depth: int, *, into: list[Value]) -> None:
         if depth > 0 and isinstance(element, list):
             _flatten(element, depth - 1, into=into)
         else:
-            bounds.check_elements(len(into) + 1)
+            size_limits.check_elements(len(into) + 1)
             into.append(element)
 
 
@@ -138,8 +142,10 @@ def number_range(count: int) -> list[int]:
     """0 up to a count."""
     if count < 0:
         raise CelError(f"lists.range: size must be non-negative, got {count}")
-    if count > bounds.MAX_ELEMENTS:
-        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({bounds.MAX_ELEMENTS})")
+    if count > size_limits.MAX_ELEMENTS:
+        raise CelError(
+            f"lists.range: size {count} exceeds maximum allowed ({size_limits.MAX_ELEMENTS})"
+        )
     return list(range(count))
 
 
@@ -153,7 +159,9 @@ def cut(elements: list[Value], start: int, end: int) -> list[Value]:
     if start < 0 or end < 0:
         raise CelError(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
-        raise CelError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+        raise CelError(
+            f"cannot slice({start}, {end}), start index must be less than or equal to end index"
+        )
     if end > len(elements):
         raise CelError(f"cannot slice({start}, {end}), list is length {len(elements)}")
     return elements[start:end]
@@ -181,7 +189,9 @@ def sort_by_keys(elements: list[Value], keys: list[Value]) -> list[Value]:
 
 
 def _order(keys: list[Value]) -> list[int]:
-    return ordering.order([key.nanos for key in keys] if keys[0].__class__ in (Duration, Timestamp) else keys)
+    return ordering.order(
+        [key.nanos for key in keys] if keys[0].__class__ in (Duration, Timestamp) else keys
+    )
 
 
 def first(elements: list[Value]) -> Optional:
@@ -196,8 +206,8 @@ def last(elements: list[Value]) -> Optional:
 
 def map_insert(entries: dict[object, Value], key: Value, value: Value) -> dict[object, Value]:
     """The map with one more entry; a key that is there already is an error."""
-    found, _ = values.find(entries, key)
-    if found:
+    is_present, _ = values.find(entries, key)
+    if is_present:
         raise CelError(f"insert failed: key {key} already exists")
     target = entries if isinstance(entries, MutableMap) else MutableMap(entries)
     try:
@@ -207,9 +217,11 @@ def map_insert(entries: dict[object, Value], key: Value, value: Value) -> dict[o
     return target
 
 
-def map_insert_all(entries: dict[object, Value], more: dict[object, Value]) -> dict[object, Value]:
+def map_insert_all(
+    entries: dict[object, Value], additions: dict[object, Value]
+) -> dict[object, Value]:
     """The map with the entries of another; none of its keys may be there already."""
-    for key, value in more.items():
+    for key, value in additions.items():
         entries = map_insert(entries, values.key_value(key), value)
     return entries
 
@@ -221,12 +233,26 @@ def _unguarded(overload: Overload) -> Overload:
 
 
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_RUN_TIME_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
-_ZEROS: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
+_RUN_TIME_NAMES: Final = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+}
+_ZEROS: Final[dict[str, Value]] = {
+    "int": 0,
+    "uint": UInt(0),
+    "double": 0.0,
+    "duration": Duration(0),
+}
 
 KUBERNETES: tuple[Overload, ...] = (
-    *(member("isSorted", f"list_{t}_is_sorted_bool", f"list({t}) -> bool", is_sorted) for t in _COMPARABLE),
-    *(member("sum", f"list_{t}_sum_{t}", f"list({t}) -> {t}", _sum_of(zero)) for t, zero in _ZEROS.items()),
+    *(
+        member("isSorted", f"list_{t}_is_sorted_bool", f"list({t}) -> bool", is_sorted)
+        for t in _COMPARABLE
+    ),
+    *(
+        member("sum", f"list_{t}_sum_{t}", f"list({t}) -> {t}", _sum_of(zero))
+        for t, zero in _ZEROS.items()
+    ),
     *(member("max", f"list_{t}_max_{t}", f"list({t}) -> {t}", largest) for t in _COMPARABLE),
     *(member("min", f"list_{t}_min_{t}", f"list({t}) -> {t}", smallest) for t in _COMPARABLE),
     member("indexOf", "list_a_index_of_int", "list(<A>), <A> -> int", index_of),
@@ -237,7 +263,10 @@ EXTENDED: tuple[Overload, ...] = (
     member("slice", "list_slice", "list(<T>), int, int -> list(<T>)", cut),
     _unguarded(member("flatten", "list_flatten", "list(list(<T>)) -> list(<T>)", flatten)),
     _unguarded(member("flatten", "list_flatten_int", "list(dyn), int -> list(dyn)", flatten)),
-    *(member("sort", f"list_{_RUN_TIME_NAMES.get(t, t)}_sort", f"list({t}) -> list({t})", sort) for t in _COMPARABLE),
+    *(
+        member("sort", f"list_{_RUN_TIME_NAMES.get(t, t)}_sort", f"list({t}) -> list({t})", sort)
+        for t in _COMPARABLE
+    ),
     *(
         member(
             "@sortByAssociatedKeys",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dovetail.cel.declarations import Overload, function, member
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate.values import CelError, Cidr, Ip
 from dovetail.cel.library import gotext
-from dovetail.cel.values import CelError, Cidr, Ip
 
 _OCTET: Final = r"0|[1-9][0-9]{0,2}"
 _GROUP: Final = r"[0-9a-fA-F]{1,4}"
@@ -56,10 +56,12 @@ def unpack(text: str) -> tuple[bytes, str] | None:
 
 
 def _parse(text: str) -> tuple[bytes, str]:
-    found = unpack(text)
-    if found is None:
-        raise CelError(f"IP Address {gotext.quoted(text)} parse error during conversion from string")
-    return found
+    address = unpack(text)
+    if address is None:
+        raise CelError(
+            f"IP Address {gotext.quoted(text)} parse error during conversion from string"
+        )
+    return address
 
 
 def _check_not_mapped(packed: bytes, text: str) -> None:
@@ -69,7 +71,9 @@ def _check_not_mapped(packed: bytes, text: str) -> None:
 
 def _ipv4(text: str) -> bytes | None:
     octets = text.split(".")
-    if len(octets) != 4 or not all(re.fullmatch(_OCTET, octet) and int(octet) < 256 for octet in octets):
+    if len(octets) != 4 or not all(
+        re.fullmatch(_OCTET, octet) and int(octet) < 256 for octet in octets
+    ):
         return None
     return bytes(map(int, octets))
 
@@ -164,7 +168,11 @@ def is_unspecified(address: Ip) -> bool:
 
 def is_loopback(address: Ip) -> bool:
     """127.0.0.0/8 or ::1"""
-    return address.packed[0] == 127 if len(address.packed) == 4 else address.packed == bytes(15) + b"\x01"
+    return (
+        address.packed[0] == 127
+        if len(address.packed) == 4
+        else address.packed == bytes(15) + b"\x01"
+    )
 
 
 def is_link_local_multicast(address: Ip) -> bool:
@@ -183,16 +191,18 @@ def is_link_local_unicast(address: Ip) -> bool:
 
 def is_global_unicast(address: Ip) -> bool:
     """Any address of one host that is reachable beyond its link; private ones count."""
-    is_multicast = address.packed[0] & 0xF0 == 0xE0 if len(address.packed) == 4 else address.packed[0] == 0xFF
+    is_multicast = (
+        address.packed[0] & 0xF0 == 0xE0 if len(address.packed) == 4 else address.packed[0] == 0xFF
+    )
     special = is_unspecified(address) or is_loopback(address) or is_link_local_unicast(address)
     return not (is_multicast or special or address.packed == b"\xff" * 4)
 
 
 def contains_ip(network: Cidr, address: Ip) -> bool:
     """Whether an address of the same family is in the network."""
-    return len(network.packed) == len(address.packed) and _masked(network.packed, network.prefix_length) == _masked(
-        address.packed, network.prefix_length
-    )
+    return len(network.packed) == len(address.packed) and _masked(
+        network.packed, network.prefix_length
+    ) == _masked(address.packed, network.prefix_length)
 
 
 def contains_cidr(network: Cidr, other: Cidr) -> bool:
@@ -232,7 +242,9 @@ OVERLOADS: tuple[Overload, ...] = (
     function("ip.isCanonical", "ip_is_canonical", "string -> bool", is_canonical),
     member("isUnspecified", "ip_is_unspecified", "ip -> bool", is_unspecified),
     member("isLoopback", "ip_is_loopback", "ip -> bool", is_loopback),
-    member("isLinkLocalMulticast", "ip_is_link_local_multicast", "ip -> bool", is_link_local_multicast),
+    member(
+        "isLinkLocalMulticast", "ip_is_link_local_multicast", "ip -> bool", is_link_local_multicast
+    ),
     member("isLinkLocalUnicast", "ip_is_link_local_unicast", "ip -> bool", is_link_local_unicast),
     member("isGlobalUnicast", "ip_is_global_unicast", "ip -> bool", is_global_unicast),
     function("isIP", "is_ip", "string -> bool", is_ip),
@@ -240,7 +252,9 @@ OVERLOADS: tuple[Overload, ...] = (
     function("cidr", "string_to_cidr", "string -> cidr", parse_cidr),
     member("containsIP", "cidr_contains_ip_string", "cidr, string -> bool", _contains_ip_text),
     member("containsIP", "cidr_contains_ip_ip", "cidr, ip -> bool", contains_ip),
-    member("containsCIDR", "cidr_contains_cidr_string", "cidr, string -> bool", _contains_cidr_text),
+    member(
+        "containsCIDR", "cidr_contains_cidr_string", "cidr, string -> bool", _contains_cidr_text
+    ),
     member("containsCIDR", "cidr_contains_cidr", "cidr, cidr -> bool", contains_cidr),
     member("ip", "cidr_ip", "cidr -> ip", _ip_of),
     member("prefixLength", "cidr_prefix_length", "cidr -> int", _prefix_length),

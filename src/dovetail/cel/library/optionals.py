@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.cel import values
-from dovetail.cel.declarations import Overload, function, member
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import (
+    CelError,
+    DomainMap,
+    Duration,
+    Optional,
+    Timestamp,
+    UInt,
+    Value,
+)
 from dovetail.cel.library import times
-from dovetail.cel.values import CelError, DomainMap, Duration, Optional, Timestamp, UInt, Value
 
 _PLAIN: Final = frozenset((bool, int, UInt, float, str, bytes))
 _ZERO_MOMENT: Final = times.FIRST_SECOND * times.SECOND
@@ -61,7 +69,9 @@ def _none() -> Optional:
 
 OVERLOADS: tuple[Overload, ...] = (
     function("optional.of", "optional_of", "<V> -> optional(<V>)", Optional),
-    function("optional.ofNonZeroValue", "optional_ofNonZeroValue", "<V> -> optional(<V>)", of_non_zero),
+    function(
+        "optional.ofNonZeroValue", "optional_ofNonZeroValue", "<V> -> optional(<V>)", of_non_zero
+    ),
     function("optional.none", "optional_none", "-> optional(<V>)", _none),
     member("value", "optional_value", "optional(<V>) -> <V>", value_of),
     member("hasValue", "optional_hasValue", "optional(<V>) -> bool", has_value),

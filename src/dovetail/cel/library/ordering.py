@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _SHORT: Final = 12  # up to here, insertion
-_NINTHER: Final = 50  # from here on, the pivot is a median of medians, and nearly sorted runs are repaired
+_NINTHER: Final = (
+    50  # from here on, the pivot is a median of medians, and nearly sorted runs are repaired
+)
 _REPAIRS: Final = 5
 _DECREASING_SWAPS: Final = 12  # every comparison of a ninther found a pair in the wrong order
 _UINT64: Final = 2**64 - 1
-_EXACT: Final = 2048  # longer lists cost more than a selector may spend, so nobody will see their order
+_EXACT: Final = (
+    2048  # longer lists cost more than a selector may spend, so no selector sees their order
+)
 
 
 def order(keys: Sequence[Any]) -> list[int]:
@@ -106,8 +110,8 @@ class _Sorting:
             state ^= state << 13 & _UINT64
             state ^= state >> 7
             state ^= state << 17 & _UINT64
-            other = state & ((1 << length.bit_length()) - 1)
-            self.swap(at, start + (other - length if other >= length else other))
+            partner = state & ((1 << length.bit_length()) - 1)
+            self.swap(at, start + (partner - length if partner >= length else partner))
 
     def pivot(self, start: int, end: int) -> tuple[int, int]:
         """Where the pivot is, and how many pairs looked at were in the wrong order."""
@@ -116,10 +120,10 @@ class _Sorting:
         swaps = 0
         if end - start >= _NINTHER:
             for at, candidate in enumerate(candidates):
-                candidates[at], more = self.median(candidate - 1, candidate, candidate + 1)
-                swaps += more
-        middle, more = self.median(*candidates)
-        return middle, swaps + more
+                candidates[at], further_swaps = self.median(candidate - 1, candidate, candidate + 1)
+                swaps += further_swaps
+        middle, further_swaps = self.median(*candidates)
+        return middle, swaps + further_swaps
 
     def median(self, low: int, middle: int, high: int) -> tuple[int, int]:
         swaps = 0

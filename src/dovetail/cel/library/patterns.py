@@ -7,12 +7,12 @@ invalid for both passes unchanged, for RE2 to refuse. The two may know different
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 from typing import Final
 
-from dovetail.cel.values import CelError
+from dovetail import cache
+from dovetail.cel.evaluate.values import CelError
 
 # Names in \p{…} are looked up without blanks, dashes and underscores, the first letter large, the rest small.
 # Upstream then finds no script whose proper name has an underscore, so those are not listed.
@@ -136,10 +136,12 @@ def _group_depth(pattern: str) -> int:
 
 
 def _next(pattern: str, position: int, *, in_class: bool) -> str:
-    found = re.compile(_PART, re.DOTALL).match(pattern, position)
-    assert found is not None, "the last branch takes any character"
-    part = found.group()
-    if in_class and (part.startswith(("\\Q", "(")) or (part[0] == "[" and not part.startswith("[:"))):
+    match = re.compile(_PART, re.DOTALL).match(pattern, position)
+    assert match is not None, "the last branch takes any character"
+    part = match.group()
+    if in_class and (
+        part.startswith(("\\Q", "(")) or (part[0] == "[" and not part.startswith("[:"))
+    ):
         return part[:2] if part[0] == "\\" else part[0]
     if not in_class and part.startswith("[:"):
         return "["
@@ -158,22 +160,22 @@ def _unicode_group(part: str, *, in_class: bool) -> str:
     negated = part[1] == "P"
     if name.startswith("^"):
         negated, name = not negated, name[1:]
-    known = re.sub("[-_ ]", "", name).capitalize() if name.isascii() else name
-    known = _ALIASES.get(known, known)
-    if known == "Assigned":
-        negated, known = not negated, "Cn"
-    if known == "Any" or known in _SCRIPTS or (known in _CATEGORIES and known not in _LACKING):
-        return f"\\{'P' if negated else 'p'}{{{known}}}"
-    if known == "Ascii":
+    script = re.sub("[-_ ]", "", name).capitalize() if name.isascii() else name
+    script = _ALIASES.get(script, script)
+    if script == "Assigned":
+        negated, script = not negated, "Cn"
+    if script == "Any" or script in _SCRIPTS or (script in _CATEGORIES and script not in _LACKING):
+        return f"\\{'P' if negated else 'p'}{{{script}}}"
+    if script == "Ascii":
         ranges = r"\x{80}-\x{10FFFF}" if negated else r"\x{0}-\x{7F}"
-    elif known in _LACKING:
-        ranges = _ranges(_LACKING[known], negated=negated)
+    elif script in _LACKING:
+        ranges = _ranges(_LACKING[script], negated=negated)
     else:
         raise CelError(f"error parsing regexp: invalid character class range: `{part}`")
     return ranges if in_class else f"[{ranges}]"
 
 
-@functools.lru_cache(maxsize=8)
+@cache.remembered(8)
 def _ranges(categories: frozenset[str], *, negated: bool) -> str:
     """The members of some categories as ranges of a class. Looks at every character once, then remembers."""
     import unicodedata
@@ -181,7 +183,9 @@ def _ranges(categories: frozenset[str], *, negated: bool) -> str:
     ranges: list[str] = []
     start = -1
     for code in range(sys.maxunicode + 2):
-        is_member = code <= sys.maxunicode and (unicodedata.category(chr(code)) in categories) != negated
+        is_member = (
+            code <= sys.maxunicode and (unicodedata.category(chr(code)) in categories) != negated
+        )
         if is_member and start < 0:
             start = code
         elif not is_member and start >= 0:

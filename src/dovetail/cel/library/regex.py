@@ -6,13 +6,13 @@ runs them; `patterns` bridges where RE2 and upstream's engine read one different
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
-from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.library import bounds, patterns, strings
-from dovetail.cel.values import CelError
+from dovetail import cache
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate.values import CelError
+from dovetail.cel.library import patterns, size_limits, strings
 
 _MAX_MEMORY_BYTES = 64 * 2**20  # of one compiled pattern; repeats are limited to 1000 already
 _MEMO_CHARACTERS = 512  # longer texts are not worth remembering
@@ -35,34 +35,34 @@ def _search(text: str, pattern: str) -> bool:
     return _span(_compiled(pattern), strings.to_bytes(text), 0) is not None
 
 
-_remembered = functools.lru_cache(maxsize=_MEMO_ANSWERS)(_search)
+_remembered = cache.remembered(_MEMO_ANSWERS)(_search)
 
 
 def find(text: str, pattern: str) -> str:
     """The first match; empty when there is none."""
     data = strings.to_bytes(text)
-    found = _span(_compiled(pattern), data, 0)
-    return _text(data[slice(*found)]) if found else ""
+    span = _span(_compiled(pattern), data, 0)
+    return _text(data[slice(*span)]) if span else ""
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """The matches from left to right, at most `limit` unless negative. None is empty right after another."""
-    found: list[str] = []
+    texts: list[str] = []
     for match in _matches(_compiled(pattern), strings.to_bytes(text)):
-        if len(found) == limit:
+        if len(texts) == limit:
             break
-        bounds.check_elements(len(found) + 1)
-        found.append(match)
-    return found
+        size_limits.check_elements(len(texts) + 1)
+        texts.append(match)
+    return texts
 
 
 def _matches(compiled: Any, data: bytes) -> Iterator[str]:
     position, previous_end = 0, -1
     while position <= len(data):
-        found = _span(compiled, data, position)
-        if found is None:
+        span = _span(compiled, data, position)
+        if span is None:
             return
-        start, end = found
+        start, end = span
         if end != position:
             position = end
         else:
@@ -90,7 +90,7 @@ def _next_character(data: bytes, position: int) -> int:
     return position
 
 
-@functools.lru_cache(maxsize=1024)
+@cache.remembered(1024)
 def _compiled(pattern: str) -> Any:
     import re2  # costs a tenth of a second, and most expressions have no pattern
 
@@ -115,5 +115,7 @@ OVERLOADS: tuple[Overload, ...] = (
     member("matches", "matches_string", "string, string -> bool", matches),
     member("find", "string_find_string", "string, string -> string", find),
     member("findAll", "string_find_all_string", "string, string -> list(string)", find_all),
-    member("findAll", "string_find_all_string_int", "string, string, int -> list(string)", find_all),
+    member(
+        "findAll", "string_find_all_string_int", "string, string, int -> list(string)", find_all
+    ),
 )

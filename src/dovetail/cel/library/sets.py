@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.cel import values
-from dovetail.cel.declarations import Overload, function
-from dovetail.cel.library import bounds
-from dovetail.cel.values import UInt, Value
+from dovetail.cel.check.declarations import Overload, function
+from dovetail.cel.evaluate import values
+from dovetail.cel.evaluate.values import UInt, Value
+from dovetail.cel.library import size_limits
 
-_PLAIN: Final = frozenset((frozenset((str,)), frozenset((int,)), frozenset((UInt,)), frozenset((bytes,))))
+_PLAIN: Final = frozenset(
+    (frozenset((str,)), frozenset((int,)), frozenset((UInt,)), frozenset((bytes,)))
+)
 
 
-def contains(elements: list[Value], wanted: list[Value]) -> bool:
+def contains(elements: list[Value], subset: list[Value]) -> bool:
     """Whether every wanted value is among the elements."""
-    if _are_alike(elements, wanted):
-        return set(wanted) <= set(elements)
-    bounds.check_pairs(elements, wanted)
-    return all(_holds(elements, value) for value in wanted)
+    if _are_alike(elements, subset):
+        return set(subset) <= set(elements)
+    size_limits.check_pairs(elements, subset)
+    return all(_holds(elements, value) for value in subset)
 
 
 def equivalent(left: list[Value], right: list[Value]) -> bool:
@@ -33,12 +35,12 @@ def intersects(left: list[Value], right: list[Value]) -> bool:
     """Whether some element is in both."""
     if _are_alike(left, right):
         return not set(left).isdisjoint(right)
-    bounds.check_pairs(left, right)
+    size_limits.check_pairs(left, right)
     return any(_holds(right, element) for element in left)
 
 
-def _holds(elements: list[Value], wanted: Value) -> bool:
-    return any(values.equal(wanted, element) is True for element in elements)
+def _holds(elements: list[Value], sought: Value) -> bool:
+    return any(values.equal(sought, element) is True for element in elements)
 
 
 def _are_alike(left: list[Value], right: list[Value]) -> bool:

@@ -5,14 +5,16 @@ Given strings that passed the signature; returns values or raises CelError. Form
 
 from __future__ import annotations
 
-from dovetail.cel.declarations import Overload, function, member
-from dovetail.cel.library import bounds, gotext
-from dovetail.cel.values import CelError, Value
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate.values import CelError, Value
+from dovetail.cel.library import gotext, size_limits
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code + 32: code for code in _LOWER}
 # Unicode's White_Space. Python's strip() would also take the separators 1C to 1F.
-_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
 _QUOTE_ESCAPES = str.maketrans(gotext.NAMED_ESCAPES)
 
 
@@ -23,27 +25,27 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-def index_of(text: str, wanted: str, start: int = 0) -> int:
+def index_of(text: str, part: str, start: int = 0) -> int:
     """Where a substring first begins, from an index on; -1 if nowhere. The empty string is found at once."""
     if start < 0:
         raise _out_of_range(start)
-    if not wanted:
+    if not part:
         return min(start, len(text))
-    return text.find(wanted, start)
+    return text.find(part, start)
 
 
-def last_index_of(text: str, wanted: str) -> int:
+def last_index_of(text: str, part: str) -> int:
     """Where a substring last begins; -1 if nowhere."""
-    return text.rfind(wanted)
+    return text.rfind(part)
 
 
-def last_index_of_before(text: str, wanted: str, start: int) -> int:
+def last_index_of_before(text: str, part: str, start: int) -> int:
     """Where a substring last begins, at or before an index. -1 if nowhere, or for an index past the end."""
     if start < 0:
         raise _out_of_range(start)
-    if not wanted:
+    if not part:
         return min(start, len(text))
-    return -1 if start >= len(text) else text.rfind(wanted, 0, start + len(wanted))
+    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
 
 
 def lower_ascii(text: str) -> str:
@@ -60,7 +62,7 @@ def replace(text: str, old: str, new: str, limit: int = -1) -> str:
     """The text with the first `limit` occurrences replaced; all of them when it is negative."""
     if len(new) > len(old):
         count = text.count(old) if limit < 0 else min(limit, text.count(old))
-        bounds.check_text(len(text) + count * (len(new) - len(old)))
+        size_limits.check_text(len(text) + count * (len(new) - len(old)))
     return text.replace(old, new, limit)
 
 
@@ -70,7 +72,7 @@ def split(text: str, separator: str, limit: int = -1) -> list[str]:
         return []
     whole = text.count(separator) + 1 if separator else len(text)
     pieces = whole if limit < 0 else min(limit, whole)
-    bounds.check_elements(pieces)
+    size_limits.check_elements(pieces)
     if separator:
         return text.split(separator, pieces - 1)
     return [*text[: pieces - 1], text[pieces - 1 :]] if pieces else []
@@ -81,7 +83,7 @@ def join(parts: list[Value], separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise CelError("join: invalid input: every element must be a string")
-    bounds.check_text(sum(map(len, parts)) + len(separator) * max(0, len(parts) - 1))
+    size_limits.check_text(sum(map(len, parts)) + len(separator) * max(0, len(parts) - 1))
     return separator.join(parts)
 
 
@@ -110,7 +112,7 @@ def trim(text: str) -> str:
 
 def quote(text: str) -> str:
     """The text as a CEL literal in double quotes."""
-    bounds.check_text(len(text) * 2 + 2)
+    size_limits.check_text(len(text) * 2 + 2)
     return f'"{text.translate(_QUOTE_ESCAPES)}"'
 
 
@@ -119,8 +121,8 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _contains(text: str, wanted: str) -> bool:
-    return wanted in text
+def _contains(text: str, part: str) -> bool:
+    return part in text
 
 
 def _out_of_range(index: int) -> CelError:
@@ -143,14 +145,26 @@ OVERLOADS: tuple[Overload, ...] = (
     member("indexOf", "string_index_of_string", "string, string -> int", index_of),
     member("indexOf", "string_index_of_string_int", "string, string, int -> int", index_of),
     member("lastIndexOf", "string_last_index_of_string", "string, string -> int", last_index_of),
-    member("lastIndexOf", "string_last_index_of_string_int", "string, string, int -> int", last_index_of_before),
+    member(
+        "lastIndexOf",
+        "string_last_index_of_string_int",
+        "string, string, int -> int",
+        last_index_of_before,
+    ),
     member("lowerAscii", "string_lower_ascii", "string -> string", lower_ascii),
     member("replace", "string_replace_string_string", "string, string, string -> string", replace),
-    member("replace", "string_replace_string_string_int", "string, string, string, int -> string", replace),
+    member(
+        "replace",
+        "string_replace_string_string_int",
+        "string, string, string, int -> string",
+        replace,
+    ),
     member("split", "string_split_string", "string, string -> list(string)", split),
     member("split", "string_split_string_int", "string, string, int -> list(string)", split),
     member("substring", "string_substring_int", "string, int -> string", substring),
-    member("substring", "string_substring_int_int", "string, int, int -> string", substring_between),
+    member(
+        "substring", "string_substring_int_int", "string, int, int -> string", substring_between
+    ),
     member("trim", "string_trim", "string -> string", trim),
     member("upperAscii", "string_upper_ascii", "string -> string", upper_ascii),
     function("strings.quote", "strings_quote", "string -> string", quote),

@@ -7,13 +7,13 @@ come from the machine's zone data; "Local" is UTC, as in a container.
 from __future__ import annotations
 
 import datetime
-import functools
 import re
 from typing import Final
 
-from dovetail.cel.declarations import Overload, member
+from dovetail import cache
+from dovetail.cel.check.declarations import Overload, member
+from dovetail.cel.evaluate.values import INT_MAX, INT_MIN, CelError, Duration, Timestamp
 from dovetail.cel.library import gotext
-from dovetail.cel.values import INT_MAX, INT_MIN, CelError, Duration, Timestamp
 
 SECOND: Final = 10**9
 MINUTE: Final = 60 * SECOND
@@ -107,11 +107,11 @@ def parse_timestamp(text: str) -> Timestamp:
 
 def read_timestamp(text: str) -> tuple[int, int]:
     """Nanoseconds since 1970 and the offset the text was written with, in seconds east of UTC."""
-    found = re.fullmatch(_RFC3339, text)
-    if found is None:
+    match = re.fullmatch(_RFC3339, text)
+    if match is None:
         raise _not_a("timestamp")
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    fraction, sign, zone_hours, zone_minutes = found.groups()[6:]
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    fraction, sign, zone_hours, zone_minutes = match.groups()[6:]
     offset = 0
     if sign:
         if int(zone_hours) > 24 or int(zone_minutes) > 60:
@@ -119,7 +119,9 @@ def read_timestamp(text: str) -> tuple[int, int]:
         offset = (int(zone_hours) * 60 + int(zone_minutes)) * (-60 if sign == "-" else 60)
     if hour > 23 or minute > 59 or second > 59:
         raise _not_a("timestamp")
-    seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+    seconds = (
+        days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+    )
     check_second(seconds)
     return seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0")), offset
 
@@ -132,13 +134,17 @@ def check_second(seconds: int) -> None:
 
 def timestamp_text(nanos: int, offset: int = 0) -> str:
     """RFC 3339 with as many digits of a second as it takes."""
-    seconds, rest = divmod(nanos, SECOND)
+    seconds, remainder = divmod(nanos, SECOND)
     days, of_day = divmod(seconds + offset, 86_400)
     year, month, day = civil(days)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    fraction = f".{remainder:09d}".rstrip("0") if remainder else ""
     clock = f"{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}{fraction}"
     zone_minutes = abs(offset) // 60
-    zone = f"{'-' if offset < 0 else '+'}{zone_minutes // 60:02d}:{zone_minutes % 60:02d}" if offset else "Z"
+    zone = (
+        f"{'-' if offset < 0 else '+'}{zone_minutes // 60:02d}:{zone_minutes % 60:02d}"
+        if offset
+        else "Z"
+    )
     return f"{year:04d}-{month:02d}-{day:02d}T{clock}{zone}"
 
 
@@ -187,7 +193,7 @@ def _named_offset(zone: str, seconds: int) -> int:
     return _offset_at(rules, seconds)
 
 
-@functools.lru_cache(maxsize=1024)
+@cache.remembered(1024)
 def _offset_at(rules: datetime.tzinfo, seconds: int) -> int:
     # Near the ends of the calendar the local time may not exist in Python; 400 years on, the same rules hold.
     days, of_day = divmod(seconds, 86_400)
@@ -212,8 +218,8 @@ def _wrapped(number: int) -> int:
 
 
 def _in_units(duration: Duration, unit: int) -> float:
-    whole, rest = divmod(abs(duration.nanos), unit)
-    size = float(whole) + float(rest) / unit
+    whole, remainder = divmod(abs(duration.nanos), unit)
+    size = float(whole) + float(remainder) / unit
     return -size if duration.nanos < 0 else size
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import string
 from typing import Final, NamedTuple
 
-from dovetail.cel.declarations import Overload, function, member
+from dovetail.cel.check.declarations import Overload, function, member
+from dovetail.cel.evaluate.values import CelError, Url
 from dovetail.cel.library import gotext, network
-from dovetail.cel.values import CelError, Url
 
 MAX_QUERY_PARAMETERS: Final = 10_000  # Go's net/url; beyond it the query reads as empty
 _UNRESERVED: Final = frozenset(string.ascii_letters + string.digits + "-._~")
@@ -91,25 +91,27 @@ def _parse(raw: str, *, is_request: bool) -> _Parts:
         raise UrlError("empty url")
     if raw == "*":
         return _Parts(raw_path="*")
-    scheme, rest = _split_scheme(raw)
-    forces_query = rest.endswith("?") and rest.count("?") == 1
-    rest, _, query = rest.partition("?")
+    scheme, after_scheme = _split_scheme(raw)
+    forces_query = after_scheme.endswith("?") and after_scheme.count("?") == 1
+    after_scheme, _, query = after_scheme.partition("?")
     parts = _Parts(scheme=scheme.lower(), raw_query=query, forces_query=forces_query)
-    if not rest.startswith("/"):
+    if not after_scheme.startswith("/"):
         if scheme:
-            return parts._replace(opaque=rest)
+            return parts._replace(opaque=after_scheme)
         if is_request:
             raise UrlError("invalid URI for request")
-        if ":" in rest.partition("/")[0]:
+        if ":" in after_scheme.partition("/")[0]:
             raise UrlError("first path segment in URL cannot contain colon")
-    if rest.startswith("//") and (scheme or not (is_request or rest.startswith("///"))):
-        authority, slash, path = rest[2:].partition("/")
+    if after_scheme.startswith("//") and (
+        scheme or not (is_request or after_scheme.startswith("///"))
+    ):
+        authority, slash, path = after_scheme[2:].partition("/")
         user, host = _authority(parts.scheme, authority)
-        parts, rest = parts._replace(user=user, host=host), slash + path
-    elif scheme and rest.startswith("/"):
+        parts, after_scheme = parts._replace(user=user, host=host), slash + path
+    elif scheme and after_scheme.startswith("/"):
         parts = parts._replace(omits_host=True)
-    _unescape(rest)
-    return parts._replace(raw_path=rest)
+    _unescape(after_scheme)
+    return parts._replace(raw_path=after_scheme)
 
 
 def _split_scheme(raw: str) -> tuple[str, str]:
@@ -156,10 +158,12 @@ def _ip_literal(host: str) -> str:
     port = _unescape(host[end + 1 :], is_host=True)
     name, percent, zone = host[1:end].partition("%25")
     address = _unescape(name, is_host=True) + _unescape(percent + zone, is_host=True, is_zone=True)
-    found = network.unpack(_to_text(address))
-    if found is None:
-        raise UrlError(f"invalid host: ParseAddr({gotext.quoted(_to_text(address))}): unable to parse IP")
-    if len(found[0]) == 4:
+    unpacked = network.unpack(_to_text(address))
+    if unpacked is None:
+        raise UrlError(
+            f"invalid host: ParseAddr({gotext.quoted(_to_text(address))}): unable to parse IP"
+        )
+    if len(unpacked[0]) == 4:
         raise UrlError("invalid IP-literal")
     return f"[{address}]{port}"
 
@@ -175,13 +179,17 @@ def _is_port(port: str) -> bool:
 
 def _split_port(host: str) -> tuple[str, str]:
     colon = host.rfind(":")
-    name, port = (host[:colon], host[colon + 1 :]) if colon >= 0 and _is_port(host[colon:]) else (host, "")
+    name, port = (
+        (host[:colon], host[colon + 1 :]) if colon >= 0 and _is_port(host[colon:]) else (host, "")
+    )
     if name.startswith("[") and name.endswith("]"):
         name = name[1:-1]
     return name, port
 
 
-def _unescape(raw: str, *, is_host: bool = False, is_zone: bool = False, is_query: bool = False) -> str:
+def _unescape(
+    raw: str, *, is_host: bool = False, is_zone: bool = False, is_query: bool = False
+) -> str:
     if not is_host and "%" not in raw and not (is_query and "+" in raw):
         return raw
     written: list[str] = []
@@ -212,15 +220,15 @@ def _escaped_byte(escape: str, *, is_host: bool, is_zone: bool) -> str:
     return byte
 
 
-def _escape(raw: str, kept: frozenset[str]) -> str:
-    return "".join(byte if byte in kept else f"%{ord(byte):02X}" for byte in raw)
+def _escape(raw: str, unescaped_signs: frozenset[str]) -> str:
+    return "".join(byte if byte in unescaped_signs else f"%{ord(byte):02X}" for byte in raw)
 
 
-def _escaped_as_written(written: str, unescaped: str, kept: frozenset[str]) -> str:
+def _escaped_as_written(written: str, unescaped: str, unescaped_signs: frozenset[str]) -> str:
     """As written, where that is a valid encoding; otherwise encoded afresh."""
-    if (kept | _ENCODED_EXTRAS).issuperset(written):
+    if (unescaped_signs | _ENCODED_EXTRAS).issuperset(written):
         return written
-    return _escape(unescaped, kept)
+    return _escape(unescaped, unescaped_signs)
 
 
 def _escaped_path(path: str) -> str:
@@ -228,9 +236,9 @@ def _escaped_path(path: str) -> str:
 
 
 def _query(raw: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     if raw.count("&") + 1 > MAX_QUERY_PARAMETERS:
-        return found
+        return parameters
     for pair in raw.split("&"):
         if not pair or ";" in pair:
             continue
@@ -239,8 +247,8 @@ def _query(raw: str) -> dict[str, list[str]]:
             key, text = _unescape(name, is_query=True), _unescape(value, is_query=True)
         except UrlError:
             continue
-        found.setdefault(_to_text(key), []).append(_to_text(text))
-    return found
+        parameters.setdefault(_to_text(key), []).append(_to_text(text))
+    return parameters
 
 
 def _written(parts: _Parts) -> str:

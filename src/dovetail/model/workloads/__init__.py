@@ -1,1 +1,1 @@
-"""Objects that own pods, as far as gangs are read off them: `owners` are the structs, `reading` makes gangs of them."""
+"""Gangs derived from the objects that own pods: `owner_gangs` for each kind of owner, `native_gangs` for trees."""

@@ -1,1 +1,1 @@
-"""Promises to those who find no room, and who may run ahead of them."""
+"""Promised starts for gangs that find no room, and which pods may start ahead of them."""

@@ -1,447 +1,603 @@
-"""Decides who is promised a start, and keeps others from taking what is promised: backfill.
+"""Decides which gangs are promised a start, and keeps other pods from taking what is promised: backfill.
 
-The first in line that find no room are promised the moment at which they will, with nodes and devices. Others may run
-ahead if they end before that, or if what is promised still fits beside them. A promise once made is kept: it moves
-later only for more important work, for a queue within its quota, or because nodes or stated runtimes did not hold; it
-then says why. Given a stage and what was promised before. Never starts anybody.
+The first gangs in order that find no room are promised the time at which they will, with nodes and devices. Other
+pods may start ahead of a promise if they end before it, or if what is promised still fits beside them. A promise is
+kept once it is made: it moves later only for work of higher priority, for a queue within its quota, or because
+nodes or stated runtimes did not hold; then it says why. Given a transaction and the promises of the decision
+before. Never starts a pod.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
-from dovetail.model import durations, plan, pods
+from dovetail import timestamps
+from dovetail.kubetypes.core import pods
+from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
-from dovetail.schedule.backfill.profile import NEVER, Held, Profile, Unknown
+from dovetail.quantity import durations
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
-from dovetail.schedule.gangs.jobs import Job, State
-from dovetail.schedule.gangs.placing import Placer
-from dovetail.schedule.gangs.stage import Stage
-from dovetail.schedule.placement import Found
-from dovetail.world.events import pod_id
+from dovetail.schedule.backfill.time_profile import NEVER, Profile, Reservation, Unknown
+from dovetail.schedule.gang.gang_placement import Placer
+from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.transaction import Transaction
+from dovetail.schedule.node.find_node import NodePlacement
+from dovetail.world import events
 
 
-def begun(stage: Stage, placer: Placer) -> Promises | None:
-    """The promises of a decision; None where nobody could be promised anything: no work states how long it takes."""
-    if stage.now is None or stage.policy.batch.promises <= 0 or not _states_any(stage):
+def start_promises(transaction: Transaction, placer: Placer) -> Promises | None:
+    """The promises of a decision; None where no start can be predicted, as no work states a runtime."""
+    if (
+        transaction.now is None
+        or transaction.policy.batch.promises <= 0
+        or not _states_any_runtime(transaction)
+    ):
         return None
-    return Promises(stage, placer, stage.now)
+    return Promises(transaction, placer, transaction.now)
 
 
-def added(refusal: plan.Refusal, promise: plan.Promise | None) -> plan.Refusal:
-    """The refusal with what is promised to the pod all the same."""
-    if promise is None or (promise.start is None and promise.moved_from is None and promise.cause.startswith(NEVER)):
+def with_promise(refusal: plan.Refusal, promise: plan.Promise | None) -> plan.Refusal:
+    """The refusal, with the start that is promised to the pod all the same."""
+    if promise is None:
         return refusal
-    return msgspec.structs.replace(refusal, summary=f"{refusal.summary}; {_sentence(promise)}")
+    has_no_time = promise.start is None and promise.moved_from is None
+    if has_no_time and promise.cause.startswith(NEVER):
+        return refusal
+    summary = f"{refusal.summary}; {_sentence(promise)}"
+    return msgspec.structs.replace(refusal, summary=summary)
 
 
 def _sentence(promise: plan.Promise) -> str:
-    if promise.start is None and promise.moved_from is None:
+    start, moved_from = promise.start, promise.moved_from
+    if start is None and moved_from is None:
         return f"its start is {promise.cause}"
-    if promise.start is None:
-        assert promise.moved_from is not None
+    if start is None:
+        assert moved_from is not None
         why = NEVER if promise.cause.startswith(NEVER) else promise.cause
-        return f"its start is {why}, instead of {_stamp(promise.moved_from)}: {promise.lost_to}"
-    if promise.moved_from is None:
-        return f"starts by {_stamp(promise.start)}"
-    return f"starts by {_stamp(promise.start)} instead of {_stamp(promise.moved_from)}: {promise.cause}"
-
-
-def _stamp(moment: plan.Instant) -> str:
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"its start is {why}, instead of {timestamps.to_text(moved_from)}: {promise.lost_to}"
+    if moved_from is None:
+        return f"starts by {timestamps.to_text(start)}"
+    return f"starts by {timestamps.to_text(start)} instead of {timestamps.to_text(moved_from)}: {promise.cause}"
 
 
 class Promises:
-    """What is promised, in one decision. A guard of its stage."""
+    """The promises of one decision. A guard of its transaction."""
 
-    def __init__(self, stage: Stage, placer: Placer, now: plan.Instant) -> None:
-        self._stage = stage
+    def __init__(self, transaction: Transaction, placer: Placer, now: plan.Instant) -> None:
+        self._transaction = transaction
         self._now = now
-        self._times = Runtimes(stage.accounts, now)
-        self._profile = Profile(stage, placer, self._times)
-        self._held: dict[str, Held] = {}  # by job
-        self._unknown: dict[str, Unknown] = {}
-        self._before: dict[str, plan.Promise] = {}
-        self._lost: dict[str, plan.Promise] = {}  # before that: they have no hour, and are told why
-        self._shut: set[str] = set()  # jobs whose queue takes no more
-        self._ranks = self._profile.ranks  # of promises, those made first first
-        self._made = 0  # to those first in line
-        self._seen: dict[str, list[str]] = {}  # by node, who was given room there when promises were last looked at
-        self._is_trying = False  # what is tried to find a promise, or to test one, is nobody's real start
-        for ref, promise in stage.world.promises.items():
-            job = stage.jobs.get(str(ref))
-            if job is not None and _waits(job):
-                if promise.start is None:
-                    self._lost[job.id] = promise
-                    continue
-                self._before[job.id] = promise
-                self._profile.ahead[job.id] = set(promise.ahead)
-                self._ranks[job.id] = len(self._ranks)
-        for id_, promise in sorted(self._before.items(), key=_hour):  # who starts earlier has less to choose from
-            self._restore(stage.jobs[id_], promise)
+        self._times = Runtimes(transaction.accounts, now)
+        self._profile = Profile(transaction, placer, self._times)
+        self._reserved: dict[str, Reservation] = {}  # by job
+        self._unknown: dict[str, Unknown] = {}  # by job
+        self._before: dict[str, plan.Promise] = {}  # by job, promises of the decision before
+        self._lost: dict[str, plan.Promise] = {}  # by job, those of it that had no start any more
+        self._closed: set[str] = set()  # jobs whose queue takes no more
+        self._ranks = self._profile.ranks  # by job, the order in which promises were made
+        self._count = 0  # promises made or renewed in this decision
+        # By node, the pods placed there when its reservations were last checked.
+        self._checked_with: dict[str, list[str]] = {}
+        # While a promise is looked for or tested, no placement is a real start.
+        self._is_trying = False
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Restores the promises of the decision before."""
+        transaction = self._transaction
+        for ref, promise in transaction.world.promises.items():
+            job = transaction.jobs.get(str(ref))
+            if job is None or not _waits(job):
+                continue
+            if promise.start is None:
+                self._lost[job.id] = promise
+                continue
+            self._before[job.id] = promise
+            self._profile.ahead[job.id] = set(promise.ahead)
+            self._ranks[job.id] = len(self._ranks)
+
+        # The earliest start first: it has the least to choose from.
+        for job_id, promise in sorted(self._before.items(), key=_promised_start):
+            self._restore(transaction.jobs[job_id], promise)
+
+        # A gang that is due starts on its promised nodes: on others it might be in the way of another promise.
         due = {
-            id_: found.node for held in self._held.values() if held.start <= now for id_, found in held.seats.items()
+            pod_id: choice.node
+            for reservation in self._reserved.values()
+            if reservation.start <= self._now
+            for pod_id, choice in reservation.seats.items()
         }
-        stage.toward = {**due, **stage.toward}  # elsewhere it might be in the way of another promise
+        transaction.kept_nodes = {**due, **transaction.kept_nodes}
 
     def _restore(self, job: Job, promise: plan.Promise) -> None:
-        """Keeps what was promised before, if it still can be had at that hour or by now."""
+        """Reserves what was promised before, if it is still available at that time, or now if that has passed."""
         assert promise.start is not None
-        wanted = {seat.pod.uid: seat.node for seat in promise.seats if seat.pod.uid in job.pods}
-        if len(wanted) < len(promise.seats) or set(wanted) != set(job.next_pods()):
+        node_by_pod = {
+            seat.pod.uid: seat.node for seat in promise.seats if seat.pod.uid in job.pods
+        }
+        if len(node_by_pod) < len(promise.seats) or set(node_by_pod) != set(job.next_pods()):
             return
+
+        start = max(promise.start, self._now)
         with self._trying():
-            found = self._profile.seats_at(job, max(promise.start, self._now), wanted, [*self._held.values()])
-        if found is not None:
-            self._held[job.id] = found
+            reservation = self._profile.seats_at(
+                job, start, node_by_pod, [*self._reserved.values()]
+            )
+        if reservation is not None:
+            self._reserved[job.id] = reservation
 
-    # Asked while others are placed
+    # While other pods are placed
 
-    def allows(self, job: Job, pod: pods.Pod, found: Found) -> bool:
-        """Whether the place may be taken now: everybody else still gets what was promised, at that time."""
+    def allows(self, job: Job, pod: pods.Pod, choice: NodePlacement) -> bool:
+        """Whether the pod may start there now: every other promise can still be kept, at its time."""
         if self._is_trying:
             return True
+
         seconds = self._times.enforced(job)
         end = None if seconds is None else durations.later(self._now, seconds)
-        near = [held for held in self._held.values() if held.on(found.node)]
-        if near:
-            self._refresh((found.node,))
-            near = [self._held[held.job.id] for held in near]
-        for held in near:
-            seats = held.on(found.node)
-            if held.job is job or not _is_open(held) or self._comes_before(job, held.job):
+        on_node = [
+            reservation for reservation in self._reserved.values() if reservation.on(choice.node)
+        ]
+        if on_node:
+            self._refresh((choice.node,))
+            on_node = [self._reserved[reservation.job.id] for reservation in on_node]
+
+        for reservation in on_node:
+            if reservation.job is job or not _is_open(reservation):
                 continue
-            if end is None or end > held.start:
+            if self._comes_before(job, reservation.job):
+                continue
+            if end is None or end > reservation.start:
                 with self._trying():
-                    if not self._survives(held, seats, pod, found):
+                    if not self._survives(reservation, pod, choice):
                         return False
+
         self._note_ahead(job, pod)
         return True
 
     def kept_for(self, job: Job, node: str) -> Reason:
-        """Who was promised a start on the node."""
-        held = sorted((one for one in self._open() if one.job is not job and one.on(node)), key=lambda one: one.start)
-        names = ", ".join(f"{one.job.id}, promised {_stamp(one.start)}" for one in held[:3])
+        """The gangs that were promised a start on the node."""
+        reservations = [
+            reservation
+            for reservation in self._open()
+            if reservation.job is not job and reservation.on(node)
+        ]
+        reservations.sort(key=_start)
+        names = ", ".join(
+            f"{reservation.job.id}, promised {timestamps.to_text(reservation.start)}"
+            for reservation in reservations[:3]
+        )
         return Reason(code=ReasonCode.PROMISED, subject=names)
 
     def _note_ahead(self, job: Job, pod: pods.Pod) -> None:
-        """Whoever starts while a promise stands counts, for that promise, with the time after which it is ended.
+        """From now on the pod counts, for every open promise, with its enforced runtime.
 
-        On whichever node: a promise must not move to another one, and give up its own, on such a pod's word.
+        On whichever node it starts: otherwise a promise could move to that node, and give up its own, on the word of a
+        pod that may run longer than it states.
         """
         expected = self._times.expected(job)
         if expected is None or expected == self._times.enforced(job):
             return
-        for held in self._held.values():
-            if held.job is not job and not self._comes_before(job, held.job):
-                self._profile.ahead.setdefault(held.job.id, set()).add(pod_id(pod))
+        for reservation in self._reserved.values():
+            if reservation.job is not job and not self._comes_before(job, reservation.job):
+                ahead = self._profile.ahead.setdefault(reservation.job.id, set())
+                ahead.add(events.pod_id(pod))
 
-    def stands(self, job: Job) -> bool:
-        """Whether everybody a job does not come before still gets what was promised, as things now are."""
-        stage = self._stage
-        touched = {one.found.node for one in stage.given.values()}
-        touched |= {why.job.pods[id_].spec.node_name for id_, why in stage.yielded.items()}
+    def still_holds(self, job: Job) -> bool:
+        """Whether all promises still hold that the job may not break, with the pods as they are now."""
+        transaction = self._transaction
+        touched = {placement.choice.node for placement in transaction.placements.values()}
+        for pod_id, why in transaction.evictions.items():
+            touched.add(why.job.pods[pod_id].spec.node_name)
         self._refresh(touched)
-        kept = [one for one in self._open() if one.job is not job and not self._comes_before(job, one.job)]
+
+        protected = [
+            reservation
+            for reservation in self._open()
+            if reservation.job is not job and not self._comes_before(job, reservation.job)
+        ]
         with self._trying():
-            for held in [one for one in kept if not touched.isdisjoint(one.nodes())]:
-                if self._anew(held, [one for one in kept if one is not held]) is None:
+            for reservation in protected:
+                if touched.isdisjoint(reservation.nodes()):
+                    continue
+                rivals = [rival for rival in protected if rival is not reservation]
+                if self._reserve_again(reservation, rivals) is None:
                     return False
         return True
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        before, self._is_trying = self._is_trying, True
+        was_trying, self._is_trying = self._is_trying, True
         try:
-            with self._stage.steps.lenient():  # what was promised before is changed meanwhile
+            # Lenient: to run out of steps in between would leave the reservations half changed.
+            with self._transaction.steps.lenient():
                 yield
         finally:
-            self._is_trying = before
+            self._is_trying = was_trying
 
     def _refresh(self, nodes: Iterable[str]) -> None:
-        """Finds devices anew for promises on nodes where somebody was given room since: on others, at the same hour.
+        """Finds other devices, at the same start, for reservations on nodes where the placed pods changed.
 
-        Also where it was taken back since: what was found beside somebody who then did not come is not kept.
+        Also where a placement was undone since: devices found beside a pod that did not come are not kept.
         """
-        given: dict[str, list[str]] = {node: [] for node in nodes}
-        for id_, one in self._stage.given.items():
-            if one.found.node in given:
-                given[one.found.node].append(id_)
-        changed = {node for node, ids in given.items() if self._seen.get(node, []) != ids}
+        placed: dict[str, list[str]] = {node: [] for node in nodes}
+        for pod_id, placement in self._transaction.placements.items():
+            if placement.choice.node in placed:
+                placed[placement.choice.node].append(pod_id)
+        changed = {
+            node for node, pod_ids in placed.items() if self._checked_with.get(node, []) != pod_ids
+        }
         if not changed:
             return
-        self._seen |= given
-        fixed = [held for held in self._open() if changed.isdisjoint(held.nodes())]
+
+        self._checked_with |= placed
+        fixed = [
+            reservation for reservation in self._open() if changed.isdisjoint(reservation.nodes())
+        ]
+        affected = [reservation for reservation in self._open() if reservation not in fixed]
         with self._trying():
-            for held in sorted((one for one in self._open() if one not in fixed), key=lambda one: one.start):
-                # Whoever can stays where it is: of two that look for others at the same time one may find none.
-                kept = held if self._profile.is_free(held, fixed) else self._anew(held, fixed) or held
-                self._held[held.job.id] = kept
-                fixed.append(kept)
+            for reservation in sorted(affected, key=_start):
+                # A reservation that can stay does: of two that look for other devices one might find none.
+                if not self._profile.is_free(reservation, fixed):
+                    reservation = self._reserve_again(reservation, fixed) or reservation
+                self._reserved[reservation.job.id] = reservation
+                fixed.append(reservation)
 
-    def _anew(self, held: Held, others: Sequence[Held]) -> Held | None:
-        wanted = {id_: found.node for id_, found in held.seats.items()}
-        return self._profile.seats_at(held.job, held.start, wanted, others)
+    def _reserve_again(
+        self, reservation: Reservation, rivals: Sequence[Reservation]
+    ) -> Reservation | None:
+        """The same pods, nodes and start, on whichever devices are free beside the others."""
+        node_by_pod = {pod_id: choice.node for pod_id, choice in reservation.seats.items()}
+        return self._profile.seats_at(reservation.job, reservation.start, node_by_pod, rivals)
 
-    def _survives(self, held: Held, seats: Sequence[str], pod: pods.Pod, found: Found) -> bool:
-        """Whether the promised pods of a node still fit there beside this one, on their devices or on others."""
-        stage, world, node = self._stage, self._stage.world, found.node
-        with self._profile.at(held.start, on=(node,), promised=held.job):
-            every = dict(found.taken(pod))
-            world.assume(pod, node, every)
+    def _survives(self, reservation: Reservation, pod: pods.Pod, choice: NodePlacement) -> bool:
+        """Whether the promised pods of a node still fit there beside this pod, on their devices or on others."""
+        transaction, world, node = self._transaction, self._transaction.world, choice.node
+        promised_ids = reservation.on(node)
+        with self._profile.at(reservation.start, on=(node,), promised=reservation.job):
+            allocations = dict(choice.allocations_to_assume(pod))
+            world.assume(pod, node, allocations)
             with world.trial():
-                self._profile.seat(held, seats)
-                for id_ in seats:
-                    every |= held.seats[id_].taken(held.job.pods[id_])
-                if world.sound(node, every) is None:
+                self._profile.seat(reservation, promised_ids)
+                allocations |= reservation.allocations_on(node)
+                if world.binding_problem(node, allocations) is None:
                     return True
-            for other in self._open():  # on other devices it must not be in their way; on its own it is not
-                if other is not held and other.overlaps(held.start, held.end):
-                    self._profile.seat(other, other.on(node))
-            return all(stage.place(held.job, id_, within=(node,)) is None for id_ in seats)
+
+            # On its own devices the promise is in no other's way. On new ones it must not get into one's.
+            for rival in self._open():
+                if rival is not reservation and rival.overlaps(reservation.start, reservation.end):
+                    self._profile.seat(rival, rival.on(node))
+            return all(
+                transaction.place(reservation.job, pod_id, within=(node,)) is None
+                for pod_id in promised_ids
+            )
+
+    # Making promises
 
     def blocked(self, job: Job, ids: Sequence[str]) -> None:
-        """A job whose turn it was found no room: is it promised a start."""
-        is_full = self._made >= self._stage.policy.batch.promises
-        if job.is_satisfied(job.root) or (is_full and job.id not in {**self._held, **self._before}):
+        """A job found no room at its turn: promises it a start, if it is among the first."""
+        if job.is_satisfied(job.root):
             return
-        self._made += 1
+        is_full = self._count >= self._transaction.policy.batch.promises
+        if is_full and job.id not in self._reserved and job.id not in self._before:
+            return
+        self._count += 1
         self._promise(job, ids)
 
     def closed(self, job: Job) -> None:
-        """A job may start nothing: what was promised is no longer kept."""
-        self._held.pop(job.id, None)
-        self._shut.add(job.id)
+        """A job may start nothing: its promise is no longer kept."""
+        self._reserved.pop(job.id, None)
+        self._closed.add(job.id)
 
-    def _promise(self, job: Job, ids: Sequence[str], *, is_last: bool = False) -> None:
-        """The first start that moves nobody's promise but of those it comes before; nobody's at all if it is last."""
-        # First, and with its own among them: what it falls back on must not be found for somebody else meanwhile.
-        self._refresh({node for held in self._open() for node in held.nodes()})
-        before = self._held.pop(job.id, None)
-        kept = [one for one in self._open() if is_last or self._is_kept(one.job, job, is_lost=before is None)]
+    def _promise(self, job: Job, pod_ids: Sequence[str], *, is_last: bool = False) -> None:
+        """Promises the first start that moves no other promise, except those the job comes before.
+
+        With `is_last` it moves none at all, so that a chain of moved promises comes to an end.
+        """
+        # First of all, and with the job's own among them: what it falls back on must not go to another job meanwhile.
+        self._refresh({node for reservation in self._open() for node in reservation.nodes()})
+        former = self._reserved.pop(job.id, None)
+        respected = [
+            reservation
+            for reservation in self._open()
+            if is_last or self._is_kept(reservation.job, job, has_lost_own=former is None)
+        ]
+        before = None if former is None else former.start
         with self._trying():
-            found = self._profile.first_start(job, ids, kept, before=None if before is None else before.start)
-            if isinstance(found, Unknown) and self._profile.ahead.pop(job.id, set()):
-                # Lost for another cause, and those who started since do not say more: what they expect is all there is.
-                found = self._profile.first_start(job, ids, kept)
-        if isinstance(found, Unknown):
-            self._unknown[job.id] = found
+            outcome = self._profile.first_start(job, pod_ids, respected, before=before)
+            if isinstance(outcome, Unknown) and self._profile.ahead.pop(job.id, set()):
+                # The promise is lost for another cause, and the pods that started since have no enforced end. Their
+                # expected runtime is all there is.
+                outcome = self._profile.first_start(job, pod_ids, respected)
+        if isinstance(outcome, Unknown):
+            self._unknown[job.id] = outcome
             return
+
         self._ranks.setdefault(job.id, len(self._ranks))
-        if found is None:
-            assert before is not None
-            found = before
-        self._held[job.id] = found
-        for other in [one for one in self._open() if one is not found and one not in kept]:
-            if self._held.get(other.job.id) is other and not self._stands(other):
-                del self._held[other.job.id]
-                self._promise(other.job, [*other.seats], is_last=True)
+        if outcome is None:  # no earlier start than the promised one
+            assert former is not None
+            outcome = former
+        self._reserved[job.id] = outcome
 
-    def _open(self) -> list[Held]:
-        """Promises to those who still wait: others were given room in this decision."""
-        return [held for held in self._held.values() if _is_open(held)]
+        overruled = [
+            reservation
+            for reservation in self._open()
+            if reservation is not outcome and reservation not in respected
+        ]
+        for reservation in overruled:
+            is_current = self._reserved.get(reservation.job.id) is reservation
+            if is_current and not self._still_holds(reservation):
+                del self._reserved[reservation.job.id]
+                self._promise(reservation.job, [*reservation.seats], is_last=True)
 
-    def _is_kept(self, other: Job, job: Job, *, is_lost: bool) -> bool:
-        """Whether a job leaves another its promise: unless it comes before it, or lost its own, made earlier."""
-        if self._comes_before(job, other):
+    def _open(self) -> list[Reservation]:
+        """Reservations of gangs that still wait; others were placed in this decision."""
+        return [reservation for reservation in self._reserved.values() if _is_open(reservation)]
+
+    def _is_kept(self, rival: Job, job: Job, *, has_lost_own: bool) -> bool:
+        """Whether a job must leave another its promise: unless it comes before it, or lost its own, older one."""
+        if self._comes_before(job, rival):
             return False
-        if is_lost and job.id in self._before and other.id in self._before:
-            return self._ranks[other.id] < self._ranks[job.id]
+        if has_lost_own and job.id in self._before and rival.id in self._before:
+            return self._ranks[rival.id] < self._ranks[job.id]
         return True
 
-    def _stands(self, held: Held) -> bool:
-        """Whether a promise can still be kept beside all others."""
-        others = [one for one in self._open() if one is not held]
+    def _still_holds(self, reservation: Reservation) -> bool:
+        """Whether a promise can be kept beside all others; reserves other devices where its own are taken."""
+        rivals = [rival for rival in self._open() if rival is not reservation]
         with self._trying():
-            found = self._anew(held, others)
-            if found is not None and not self._profile.is_free(held, others):
-                self._held[held.job.id] = found
-        return found is not None
+            renewed = self._reserve_again(reservation, rivals)
+            if renewed is not None and not self._profile.is_free(reservation, rivals):
+                self._reserved[reservation.job.id] = renewed
+        return renewed is not None
 
-    def _comes_before(self, job: Job, other: Job) -> bool:
-        """Whether a job may have what was promised to another: more important, or due to a queue within its quota."""
-        if job.queue == other.queue:
-            return job.priority > other.priority
-        return self._is_within_quota(job) and not self._is_within_quota(other)
+    def _comes_before(self, job: Job, rival: Job) -> bool:
+        """Whether a job may break another's promise: by priority in one queue, else by being within its quota."""
+        if job.queue == rival.queue:
+            return job.priority > rival.priority
+        return self._is_within_quota(job) and not self._is_within_quota(rival)
 
     def _is_within_quota(self, job: Job) -> bool:
-        account = self._stage.accounts.by_name[job.queue]
-        asked = job.asked()
+        account = self._transaction.accounts.by_name[job.queue]
+        requested = {name: amount for name, amount in job.next_cost().items() if amount > 0}
         return all(
-            one.charged.get(name, 0) + amount <= one.quota_of(name)
-            for one in account.lineage()
-            for name, amount in asked.items()
-            if amount > 0
+            ancestor.charged.get(name, 0) + amount <= ancestor.quota_of(name)
+            for ancestor in account.lineage()
+            for name, amount in requested.items()
         )
 
-    # What is told
+    # The promises of the plan
 
-    def told(self) -> tuple[plan.Promise, ...]:
-        """Every promise, after everything else was decided; those that others made impossible are made anew."""
-        nominated = [self._stage.jobs[id_] for id_ in {**self._held, **self._before}]
-        for id_, held in [*self._held.items()]:
-            if not _waits(held.job) or set(held.seats) != set(held.job.next_pods()):
-                del self._held[id_]
-        self._refresh({node for held in self._held.values() for node in held.nodes()})
-        for id_ in [*self._held]:
-            kept = self._held.get(id_)
-            if kept is not None and not self._stands(kept):
-                del self._held[id_]
-                self._promise(kept.job, [*kept.seats])
-        self._take_up_again()
-        made = [*self._nominated(nominated)]
-        made += [self._told(held) for held in sorted(self._held.values(), key=lambda one: self._ranks[one.job.id])]
-        return (*made, *self._silent())
+    def final_promises(self) -> tuple[plan.Promise, ...]:
+        """Every promise, after everything else was decided; those that other placements broke are made again."""
+        promised_jobs = [
+            self._transaction.jobs[job_id] for job_id in {**self._reserved, **self._before}
+        ]
+        for job_id, reservation in [*self._reserved.items()]:
+            job = reservation.job
+            if not _waits(job) or set(reservation.seats) != set(job.next_pods()):
+                del self._reserved[job_id]
 
-    def _silent(self) -> Iterator[plan.Promise]:
-        """Those whose start nobody knows, and those who had an hour and have none."""
-        for id_ in {**self._unknown, **self._before, **self._lost}:
-            job = self._stage.jobs[id_]
-            if id_ not in self._held and _waits(job):
-                unknown, before, lost = self._unknown.get(id_), self._before.get(id_), self._lost.get(id_)
-                made = plan.Promise(gang=_ref(job), cause="not known" if unknown is None else unknown.why)
-                if before is not None:
-                    made = msgspec.structs.replace(made, moved_from=before.start, lost_to=self._cause(job, before))
-                elif lost is not None:
-                    made = msgspec.structs.replace(made, moved_from=lost.moved_from, lost_to=lost.lost_to)
-                yield made
+        nodes = {node for reservation in self._reserved.values() for node in reservation.nodes()}
+        self._refresh(nodes)
+        for job_id in [*self._reserved]:
+            current = self._reserved.get(job_id)
+            if current is not None and not self._still_holds(current):
+                del self._reserved[job_id]
+                self._promise(current.job, [*current.seats])
+        self._return_former_promises()
 
-    def _take_up_again(self) -> None:
-        """Whoever gave way to somebody who then found room elsewhere has its old promise back, if it can be had."""
-        for id_, promise in self._before.items():
-            held = self._held.get(id_)
+        by_rank = sorted(
+            self._reserved.values(), key=lambda reservation: self._ranks[reservation.job.id]
+        )
+        return (
+            *self._nominated(promised_jobs),
+            *map(self._as_promise, by_rank),
+            *self._without_start(),
+        )
+
+    def _return_former_promises(self) -> None:
+        """Gives back former promises that moved for a job which then found room elsewhere."""
+        for job_id, promise in self._before.items():
+            reservation = self._reserved.get(job_id)
             assert promise.start is not None
-            if held is not None and held.start > max(promise.start, self._now):
-                del self._held[id_]
-                self._restore(held.job, promise)
-                self._held.setdefault(id_, held)
+            if reservation is not None and reservation.start > max(promise.start, self._now):
+                del self._reserved[job_id]
+                self._restore(reservation.job, promise)
+                self._reserved.setdefault(job_id, reservation)
 
     def _nominated(self, jobs: Iterable[Job]) -> Iterator[plan.Promise]:
-        """Those who had a promise and are to start once others left: nobody takes that from them meanwhile."""
+        """Gangs with a promise that start once victims have left. The promise stays until then, and protects them."""
         for job in jobs:
-            found = {id_: self._stage.given[id_].found for id_, state in job.state.items() if state is State.NOMINATED}
-            if found and not job.next_pods():
-                held = Held(job, self._now, None, found)
-                before = self._before.get(job.id)
-                start = self._now if before is None or before.start is None else min(before.start, self._now)
-                yield plan.Promise(gang=_ref(job), start=start, latest=self._now, seats=_seats(held))
+            seats = {
+                pod_id: self._transaction.placements[pod_id].choice
+                for pod_id, state in job.state.items()
+                if state is State.NOMINATED
+            }
+            if not seats or job.next_pods():
+                continue
+            before = self._before.get(job.id)
+            start = self._now
+            if before is not None and before.start is not None:
+                start = min(before.start, self._now)
+            yield plan.Promise(
+                gang=_ref(job), start=start, latest=self._now, seats=_seats(job, seats)
+            )
+
+    def _as_promise(self, reservation: Reservation) -> plan.Promise:
+        job = reservation.job
+        before, lost = self._before.get(job.id), self._lost.get(job.id)
+        promise = plan.Promise(
+            gang=_ref(job),
+            start=reservation.start,
+            latest=self._latest(reservation),
+            seats=_seats(job, reservation.seats),
+            ahead=self._ahead_of(job),
+        )
+
+        lost_start = lost.moved_from if lost is not None else None
+        if lost is not None and lost_start is not None and _is_later(reservation.start, lost_start):
+            return _moved(promise, lost_start, lost.lost_to)
+        if before is None or before.start is None:
+            return promise
+        if _is_later(reservation.start, before.start):
+            return _moved(promise, before.start, self._cause(job, before))
+        if before.start < reservation.start <= self._now:
+            # Due: its start stays what it was while the room is being cleared.
+            promise = msgspec.structs.replace(promise, start=before.start)
+        return _moved(promise, before.moved_from, before.cause)
+
+    def _without_start(self) -> Iterator[plan.Promise]:
+        """Gangs whose start cannot be predicted, and gangs that had a promise and have none now."""
+        for job_id in {**self._unknown, **self._before, **self._lost}:
+            job = self._transaction.jobs[job_id]
+            if job_id in self._reserved or not _waits(job):
+                continue
+            unknown = self._unknown.get(job_id)
+            promise = plan.Promise(
+                gang=_ref(job), cause="not known" if unknown is None else unknown.why
+            )
+            before, lost = self._before.get(job_id), self._lost.get(job_id)
+            if before is not None:
+                promise = msgspec.structs.replace(
+                    promise, moved_from=before.start, lost_to=self._cause(job, before)
+                )
+            elif lost is not None:
+                promise = msgspec.structs.replace(
+                    promise, moved_from=lost.moved_from, lost_to=lost.lost_to
+                )
+            yield promise
 
     def wake_at(self) -> datetime.datetime | None:
-        """The next hour at which somebody is to start; now, where that was found out too late for this decision."""
-        for id_, held in self._held.items():
-            before = self._before.get(id_)
-            if held.start <= self._now and (before is None or before.start is None or before.start > self._now):
-                return self._now  # once: then it is before
-        hours = [
-            hour for held in self._held.values() for hour in (held.start, durations.later(held.start, LATE_SECONDS))
-        ]
-        return min((hour for hour in hours if hour > self._now), default=None)
-
-    def _told(self, held: Held) -> plan.Promise:
-        before, lost = self._before.get(held.job.id), self._lost.get(held.job.id)
-        made = plan.Promise(
-            gang=_ref(held.job),
-            start=held.start,
-            latest=self._latest(held),
-            seats=_seats(held),
-            ahead=self._ahead_of(held.job),
-        )
-        if lost is not None and lost.moved_from is not None and _is_later(held.start, lost.moved_from):
-            return _moved(made, lost.moved_from, lost.lost_to)
-        if before is None or before.start is None:
-            return made
-        if _is_later(held.start, before.start):
-            return _moved(made, before.start, self._cause(held.job, before))
-        if before.start < held.start <= self._now:  # due: its hour stays what it was while the room is being cleared
-            made = msgspec.structs.replace(made, start=before.start)
-        return _moved(made, before.moved_from, before.cause)
+        """The next promised start; now, where a promise is found due too late for this decision."""
+        times: list[datetime.datetime] = []
+        for job_id, reservation in self._reserved.items():
+            before = self._before.get(job_id)
+            was_due = before is not None and before.start is not None and before.start <= self._now
+            if reservation.start <= self._now and not was_due:
+                return self._now  # only once: in the next decision it was due before
+            times.append(reservation.start)
+            times.append(durations.later(reservation.start, LATE_SECONDS))
+        return min((time for time in times if time > self._now), default=None)
 
     def _ahead_of(self, job: Job) -> tuple[str, ...]:
-        """The pods that run ahead of a promise, without those that ended or were not given a node after all."""
-        world, given = self._stage.world, self._stage.given
-        noted = self._profile.ahead.get(job.id, ())
-        return tuple(sorted(id_ for id_ in noted if id_ in given or id_ in world.running() or id_ in world.assumed))
+        """The pods that run ahead of a promise, without those that ended or were not placed after all."""
+        world, placed = self._transaction.world, self._transaction.placements
+        return tuple(
+            sorted(
+                pod_id
+                for pod_id in self._profile.ahead.get(job.id, ())
+                if pod_id in placed or pod_id in world.running() or pod_id in world.assumed
+            )
+        )
 
-    def _latest(self, held: Held) -> datetime.datetime | None:
-        """The start, should everybody who is on its nodes take as long as they may."""
-        latest = held.start
-        for node in {found.node for found in held.seats.values()}:
-            for id_ in self._profile.on_node(node):
-                job = self._stage.job_of(id_)
-                sooner, late = self._times.end_of(job, id_), self._times.end_of(job, id_, is_late=True)
-                if sooner is not None and late is not None and sooner.at <= held.start:
-                    latest = max(latest, late.at)
+    def _latest(self, reservation: Reservation) -> datetime.datetime | None:
+        """The start if every pod on its nodes takes its longest runtime."""
+        latest = reservation.start
+        for node in reservation.nodes():
+            for pod_id in self._profile.on_node(node):
+                job = self._transaction.job_of(pod_id)
+                expected = self._times.end_of(job, pod_id)
+                longest = self._times.end_of(job, pod_id, is_late=True)
+                if expected is None or longest is None:
+                    continue
+                if expected.at <= reservation.start:
+                    latest = max(latest, longest.at)
         return latest
 
+    # Why a promise moved
+
     def _cause(self, job: Job, before: plan.Promise) -> str:
-        """Why a promise is later than before, or gone."""
-        if job.id in self._shut:
+        """Why a promise is later than before, or gone. The most certain cause first."""
+        if job.id in self._closed:
             return f"queue {job.queue} takes no more"
-        nodes = set(before.nodes)
-        if gone := sorted(nodes - self._stage.world.nodes.keys()):
+
+        world, nodes = self._transaction.world, set(before.nodes)
+        if gone := sorted(nodes - world.nodes.keys()):
             return f"node {gone[0]} is gone"
-        if shut := sorted(node for node in nodes if self._stage.world.nodes[node].spec.unschedulable):
-            return f"node {shut[0]} takes no more pods"
+        if cordoned := sorted(node for node in nodes if world.nodes[node].spec.unschedulable):
+            return f"node {cordoned[0]} takes no more pods"
         if any(seat.pod.uid not in job.pods for seat in before.seats):
-            return "its pods were made anew"
-        for other in self._newcomers(job, nodes):
-            if other.queue != job.queue:
-                return f"queue {other.queue} is due what {other.id} takes"
-            if other.priority > job.priority:
-                return f"{other.id} of priority {other.priority} comes first"
-        if (first := self._promised_first(job, nodes)) is not None:
-            return f"{first.job.id}, promised before it, moved: {self._cause(first.job, self._before[first.job.id])}"
+            return "its pods were recreated"
+
+        for newcomer in self._newcomers(job, nodes):
+            if newcomer.queue != job.queue:
+                return f"queue {newcomer.queue} is due what {newcomer.id} takes"
+            if newcomer.priority > job.priority:
+                return f"{newcomer.id} of priority {newcomer.priority} comes first"
+
+        older = self._older_promise_moved(job, nodes)
+        if older is not None:
+            cause = self._cause(older.job, self._before[older.job.id])
+            return f"{older.job.id}, promised before it, moved: {cause}"
+
         for node in sorted(nodes):
-            for id_ in self._profile.on_node(node):
-                end = self._times.end_of(self._stage.job_of(id_), id_)
+            for pod_id in self._profile.on_node(node):
+                running = self._transaction.job_of(pod_id)
+                end = self._times.end_of(running, pod_id)
                 if end is not None and end.is_unsure:
-                    return f"{self._stage.job_of(id_).id} runs longer than it stated"
+                    return f"{running.id} runs longer than it stated"
         return "less is free on its nodes than was stated"
 
-    def _promised_first(self, job: Job, nodes: set[str]) -> Held | None:
-        """Whoever was promised a start before this job and is now to have these nodes, later or instead of others."""
+    def _older_promise_moved(self, job: Job, nodes: set[str]) -> Reservation | None:
+        """An older promise that now has some of these nodes, and that is later or on other nodes than before."""
         rank = self._ranks[job.id]
-        for held in self._held.values():
-            if self._ranks.get(held.job.id, rank) < rank and not nodes.isdisjoint(held.nodes()):
-                before = self._before[held.job.id]
-                assert before.start is not None
-                where = {seat.pod.uid: seat.node for seat in before.seats}
-                has_moved = any(where.get(id_) != found.node for id_, found in held.seats.items())
-                if has_moved or _is_later(held.start, before.start):
-                    return held
+        for reservation in self._reserved.values():
+            is_older = self._ranks.get(reservation.job.id, rank) < rank
+            if not is_older or nodes.isdisjoint(reservation.nodes()):
+                continue
+            before = self._before[reservation.job.id]
+            assert before.start is not None
+            node_before = {seat.pod.uid: seat.node for seat in before.seats}
+            has_other_nodes = any(
+                node_before.get(pod_id) != choice.node
+                for pod_id, choice in reservation.seats.items()
+            )
+            if has_other_nodes or _is_later(reservation.start, before.start):
+                return reservation
         return None
 
     def _newcomers(self, job: Job, nodes: set[str]) -> Iterable[Job]:
-        """Others that were given, or promised, room on these nodes in this decision, or hold it without having to."""
-        for given in self._stage.given.values():
-            if given.job is not job and given.found.node in nodes:
-                yield given.job
-        for held in self._held.values():
-            if held.job is not job and nodes.intersection(found.node for found in held.seats.values()):
-                yield held.job
+        """Other jobs that were placed on, or promised, these nodes in this decision; then those that run there."""
+        for placement in self._transaction.placements.values():
+            if placement.job is not job and placement.choice.node in nodes:
+                yield placement.job
+        for reservation in self._reserved.values():
+            if reservation.job is not job and not nodes.isdisjoint(reservation.nodes()):
+                yield reservation.job
         for node in sorted(nodes):
-            for id_ in self._profile.on_node(node):
-                yield self._stage.job_of(id_)
+            for pod_id in self._profile.on_node(node):
+                yield self._transaction.job_of(pod_id)
 
 
-def _states_any(stage: Stage) -> bool:
-    """Whether any work says how long it takes, or any queue how long it may."""
-    if any(one.queue is not None and one.queue.spec.max_runtime_seconds for one in stage.accounts.by_name.values()):
-        return True
-    return any(job.gang.expected_runtime is not None or job.gang.max_runtime is not None for job in stage.jobs.values())
+def _states_any_runtime(transaction: Transaction) -> bool:
+    """Whether any work states a runtime, or any queue limits it."""
+    for account in transaction.accounts.by_name.values():
+        if account.queue is not None and account.queue.spec.max_runtime_seconds:
+            return True
+    return any(
+        job.gang.expected_runtime is not None or job.gang.max_runtime is not None
+        for job in transaction.jobs.values()
+    )
 
 
-def _hour(entry: tuple[str, plan.Promise]) -> datetime.datetime:
-    assert entry[1].start is not None
-    return entry[1].start
+def _promised_start(entry: tuple[str, plan.Promise]) -> datetime.datetime:
+    start = entry[1].start
+    assert start is not None
+    return start
 
 
-def _is_open(held: Held) -> bool:
-    return all(held.job.state[id_] is State.WAITING for id_ in held.seats)
+def _start(reservation: Reservation) -> datetime.datetime:
+    return reservation.start
+
+
+def _is_open(reservation: Reservation) -> bool:
+    """Whether none of its pods was placed yet."""
+    job = reservation.job
+    return all(job.state[pod_id] is State.WAITING for pod_id in reservation.seats)
 
 
 def _waits(job: Job) -> bool:
@@ -452,33 +608,29 @@ def _ref(job: Job) -> plan.GangRef:
     return plan.GangRef(job.gang.metadata.namespace, job.gang.metadata.name)
 
 
-def _seats(held: Held) -> tuple[plan.Seat, ...]:
+def _seats(job: Job, choices: Mapping[str, NodePlacement]) -> tuple[plan.PromisedSlot, ...]:
     return tuple(
-        plan.Seat(pod=plan.pod_ref(held.job.pods[id_]), node=found.node, devices=_devices(held.job.pods[id_], found))
-        for id_, found in held.seats.items()
+        plan.PromisedSlot(
+            pod=plan.pod_ref(job.pods[pod_id]),
+            node=choice.node,
+            devices=_devices(job.pods[pod_id], choice),
+        )
+        for pod_id, choice in choices.items()
     )
 
 
-def _devices(pod: pods.Pod, found: Found) -> tuple[str, ...]:
+def _devices(pod: pods.Pod, choice: NodePlacement) -> tuple[str, ...]:
     return tuple(
-        f"{one.driver}/{one.pool}/{one.device}"
-        for result in found.taken(pod).values()
-        for one in result.devices.results
+        f"{result.driver}/{result.pool}/{result.device}"
+        for allocation in choice.allocations_to_assume(pod).values()
+        for result in allocation.devices.results
     )
 
 
 def _moved(promise: plan.Promise, moved_from: datetime.datetime | None, cause: str) -> plan.Promise:
-    return plan.Promise(
-        gang=promise.gang,
-        start=promise.start,
-        latest=promise.latest,
-        seats=promise.seats,
-        moved_from=moved_from,
-        cause=cause,
-        ahead=promise.ahead,
-    )
+    return msgspec.structs.replace(promise, moved_from=moved_from, cause=cause)
 
 
 def _is_later(start: datetime.datetime, promised: datetime.datetime) -> bool:
-    """Whether a start is later than it was promised, by more than the end of a pod takes to be seen."""
+    """Whether a start is later than promised, by more than it takes to observe the end of a pod."""
     return start > durations.later(promised, LATE_SECONDS)

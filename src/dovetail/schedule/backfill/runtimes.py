@@ -1,7 +1,7 @@
-"""Says when work ends, by what it states: its expected runtime, else its longest, else the longest its queue allows.
+"""Predicts when work ends: by its expected runtime, else its longest, else the longest its queue allows.
 
-Given the gangs and queues of one decision, and the time. What runs for longer than it stated ends any moment now, and
-nobody is sure of it. Never ends anything.
+Given the gangs and queues of one decision, and the time. Work that has outrun its stated time gets a new guess,
+which is marked as unsure. Never ends anything.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import datetime
 from typing import Final, NamedTuple
 
-from dovetail.model import durations, gangs, plan
-from dovetail.schedule import order
-from dovetail.schedule.gangs.jobs import Job
-from dovetail.schedule.queues.accounts import Accounts
+from dovetail.model import gangs, plan
+from dovetail.quantity import durations
+from dovetail.schedule import pod_order
+from dovetail.schedule.gang.jobs import Job
+from dovetail.schedule.queue.accounts import Accounts
 
-LATE_SECONDS: Final = 10  # after its hour, until the end of a pod is seen: nobody is late before that
-OVERDUE_SECONDS: Final = 60  # what should have ended is expected to take so much more, or a part of what it took,
-OVERDUE_PART: Final = 10  # over and over: a step is a tenth longer than all before it together
+LATE_SECONDS: Final = 10  # until the end of a pod is observed: a start within it is not late
+OVERDUE_SECONDS: Final = 60  # what is overdue is given so much more, or a part of its runtime ...
+OVERDUE_PART: Final = 10  # ... if that is longer: each guess is a tenth longer than all before it
 
 _SECOND: Final = datetime.timedelta(seconds=1)
 
@@ -36,47 +37,66 @@ class Runtimes:
         self.now = now
 
     def expected(self, job: Job) -> int | None:
-        """Seconds it says it takes."""
-        return _first(job.gang.expected_runtime, job.gang.max_runtime, self.allowed(job))
+        """Seconds it is expected to run."""
+        return _first_known(job.gang.expected_runtime, job.gang.max_runtime, self.allowed(job))
 
     def longest(self, job: Job) -> int | None:
-        """Seconds it takes at most, by what it says and what its queue allows."""
-        return _first(self.enforced(job), job.gang.expected_runtime)
+        """Seconds it runs at most, by what it states and what its queue allows."""
+        return _first_known(self.enforced(job), job.gang.expected_runtime)
 
     def enforced(self, job: Job) -> int | None:
-        """Seconds after which it is ended whatever it says: only such a time lets it run ahead of a promise.
+        """Seconds after which it is ended whatever it states: only this lets it run ahead of a promise.
 
-        What a disruption budget keeps from being evicted ends by its pods' own deadline alone: the kubelet sees to it.
+        A job that a disruption budget protects is not evicted; it ends by its pods' own deadlines alone, which the
+        kubelet enforces.
         """
-        if not job.shield:
+        if not job.protected_by:
             return limit(job.gang, self.allowed(job))
-        own = [pod.spec.active_deadline_seconds for pod in job.pods.values()]
-        return max((one for one in own if one is not None), default=None) if None not in own else None
+        longest_deadline: int | None = None
+        for pod in job.pods.values():
+            deadline = pod.spec.active_deadline_seconds
+            if deadline is None:
+                return None
+            longest_deadline = max(longest_deadline or deadline, deadline)
+        return longest_deadline
 
     def allowed(self, job: Job) -> int | None:
-        """Seconds work of its queue may run: the first that is set from the queue upwards."""
+        """Seconds that work of its queue may run."""
         return allowed(self._accounts, job.queue)
 
     def end_of(
-        self, job: Job, id_: str, *, is_late: bool = False, is_new: bool = False, is_ahead: bool = False
+        self,
+        job: Job,
+        pod_id: str,
+        *,
+        is_late: bool = False,
+        is_new: bool = False,
+        is_ahead: bool = False,
     ) -> End | None:
-        """When a pod that runs, or starts now, ends; by the longest time it may take if it is to be late.
+        """When a pod that runs, or starts now, ends; None where that is not known.
 
-        For a promise that the pod runs ahead of (`is_ahead`) only the time counts after which it is ended.
+        By its expected runtime; with `is_late` by its longest; with `is_ahead`, for a promise that the pod runs ahead
+        of, by the runtime that is enforced.
         """
-        seconds = self.enforced(job) if is_ahead else self.longest(job) if is_late else self.expected(job)
+        if is_ahead:
+            seconds = self.enforced(job)
+        elif is_late:
+            seconds = self.longest(job)
+        else:
+            seconds = self.expected(job)
         if seconds is None:
             return None
-        began = job.pods[id_].status.start_time
-        is_new = is_new or began is None or not job.pods[id_].spec.node_name
-        start = self.now if is_new else order.instant(began)
-        if start is order.NEVER:
-            start = self.now
+
+        start = self.now
+        pod = job.pods[pod_id]
+        if not is_new and pod.status.start_time is not None and pod.spec.node_name:
+            started = pod_order.instant(pod.status.start_time)
+            start = self.now if started is pod_order.NEVER else started
         return ending(start, self.now, seconds=seconds, most=self.longest(job))
 
 
 def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | None) -> End:
-    """When work that began then ends: by what it says; else, where that is over, by the most it may take."""
+    """When work that started then ends: after `seconds`; where that is over, after the most it may take."""
     end = durations.later(start, seconds)
     if end > now:
         return End(end, False)
@@ -89,14 +109,15 @@ def ending(start: plan.Instant, now: plan.Instant, *, seconds: int, most: int | 
 
 
 def _next_guess(start: plan.Instant, now: plan.Instant, end: plan.Instant) -> plan.Instant:
-    """In steps that grow: what is promised by a guess stays until that is over, instead of moving with every look."""
+    """The next guess, in steps that grow: a promise that rests on it does not move with every decision."""
     while durations.later(end, LATE_SECONDS) <= now and end < durations.LAST:
-        end = durations.later(end, max(OVERDUE_SECONDS, (end - start) // _SECOND // OVERDUE_PART))
+        runtime_seconds = (end - start) // _SECOND
+        end = durations.later(end, max(OVERDUE_SECONDS, runtime_seconds // OVERDUE_PART))
     return max(end, now)
 
 
 def allowed(accounts: Accounts, queue: str) -> int | None:
-    """Seconds that work of a queue may run: the first that is set from the queue upwards."""
+    """Seconds that work of a queue may run: the first limit that is set, from the queue upwards."""
     for account in accounts.by_name[queue].lineage():
         if account.queue is not None and account.queue.spec.max_runtime_seconds is not None:
             return durations.at_most(account.queue.spec.max_runtime_seconds)
@@ -105,9 +126,9 @@ def allowed(accounts: Accounts, queue: str) -> int | None:
 
 def limit(gang: gangs.Gang, by_queue: int | None) -> int | None:
     """Seconds after which a gang has to end."""
-    given = [seconds for seconds in (gang.max_runtime, by_queue) if seconds is not None]
-    return min(given, default=None)
+    limits = [seconds for seconds in (gang.max_runtime, by_queue) if seconds is not None]
+    return min(limits, default=None)
 
 
-def _first(*choices: int | None) -> int | None:
-    return next((one for one in choices if one is not None), None)
+def _first_known(*choices: int | None) -> int | None:
+    return next((seconds for seconds in choices if seconds is not None), None)

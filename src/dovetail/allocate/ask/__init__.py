@@ -1,0 +1,1 @@
+"""What claims ask for: requests, constraints, and the demand once options are fixed."""

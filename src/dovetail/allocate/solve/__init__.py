@@ -1,0 +1,1 @@
+"""The search: from one request alone to groups combined at the lowest cost."""

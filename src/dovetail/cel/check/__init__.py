@@ -1,0 +1,1 @@
+"""Types: declarations, unification, and what a checked expression may not contain."""

@@ -1,0 +1,1 @@
+"""From a checked tree to closures, and their evaluation on a device."""

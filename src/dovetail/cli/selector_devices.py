@@ -1,0 +1,46 @@
+"""Devices for `dovetail cel eval`: those of the cluster, or those of the ResourceSlices in a file."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from dovetail import errors
+from dovetail.cel import device_views
+from dovetail.cel.evaluate.frame import DeviceView
+from dovetail.files import bounded_files
+from dovetail.kubetypes.resource import slices
+from dovetail.manifest import manifests
+from dovetail.sim.local import local_cluster, state_dir
+
+
+class NamedDevice(msgspec.Struct, frozen=True):
+    """A device as expressions see it, with its pool/name."""
+
+    name: str
+    view: DeviceView
+
+
+def from_cluster(place: state_dir.Local) -> list[NamedDevice]:
+    """Every device of the cluster; of the sample fleet if none was started."""
+    cluster = place.cluster() or place.up(None, fresh=False).cluster
+    return _named(stored.struct for stored in local_cluster.listed(cluster, "ResourceSlice"))
+
+
+def from_file(file: Path) -> list[NamedDevice]:
+    """Every device of a manifest's ResourceSlices."""
+    loaded = manifests.load(bounded_files.content(file), file=str(file))
+    if loaded.problems:
+        raise errors.InputError("\n".join(map(str, loaded.problems)))
+    return _named(item.stored.struct for item in loaded.objects)
+
+
+def _named(structs: Iterable[object]) -> list[NamedDevice]:
+    return [
+        NamedDevice(
+            f"{slice_.spec.pool.name}/{device.name}", device_views.view(slice_.spec.driver, device)
+        )
+        for slice_ in structs
+        if isinstance(slice_, slices.ResourceSlice)
+        for device in slice_.spec.devices
+    ]

@@ -1,0 +1,1 @@
+"""The tables people read: columns, rows, tiles."""

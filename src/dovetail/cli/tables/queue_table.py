@@ -1,0 +1,165 @@
+"""The table `dovetail get queues`: the tree of queues with the numbers of the last decision.
+
+Queues outside the tree are listed last, at the top level, with the reason. Never prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dovetail.cli.tables import listing, text
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.custom import queues
+from dovetail.model.queue import queue_access, queue_resources, queue_status, queue_tree
+from dovetail.quantity import quantity
+from dovetail.sim.local import local_cluster
+
+HEADERS: Final = (
+    "queue",
+    "priority",
+    "gpus",
+    "quota",
+    "fair",
+    "limit",
+    "running",
+    "pending",
+    "ready",
+    "age",
+)
+WIDE_HEADERS: Final = ("dominant", "others", "namespaces", "aliases", "message")
+INDENT: Final = "  "
+UNBOUNDED: Final = "all"
+
+
+def rows(query: listing.Query) -> listing.Listing:
+    """One row per queue, children below their parents."""
+    stored: dict[str, codec.Stored] = {}
+    by_name: dict[str, queues.Queue] = {}
+    for record in local_cluster.listed(query.cluster, "Queue"):
+        if not isinstance(record.struct, queues.Queue):
+            continue
+        stored[record.struct.metadata.name] = record
+        by_name[record.struct.metadata.name] = record.struct
+
+    problems = queue_tree.problems(by_name)
+    table_rows = []
+    documents = []
+    for name, depth in _in_tree_order(by_name, problems):
+        if not query.wants(stored[name]):
+            continue
+        row = _row(stored[name], by_name[name], problems.get(name), depth=depth, query=query)
+        table_rows.append(row)
+        documents.append(stored[name].tree)
+    return listing.Listing(HEADERS, WIDE_HEADERS, tuple(table_rows), tuple(documents))
+
+
+def _in_tree_order(
+    by_name: Mapping[str, queues.Queue], problems: Mapping[str, queue_tree.Problem]
+) -> Iterator[tuple[str, int]]:
+    """Names with their depth, parents before children; queues outside the tree come last, at the top."""
+    outside = {name for name, problem in problems.items() if problem.is_fatal}
+    inside = {name: queue for name, queue in by_name.items() if name not in outside}
+    children = queue_tree.children(inside)
+
+    def ordered(parent: str) -> list[str]:
+        return sorted(children.get(parent, ()), key=text.natural, reverse=True)
+
+    stack = [(name, 0) for name in ordered("")]
+    while stack:
+        name, depth = stack.pop()
+        yield name, depth
+        stack += [(child, depth + 1) for child in ordered(name)]
+
+    for name in sorted(outside, key=text.natural):
+        yield name, 0
+
+
+def _row(
+    stored: codec.Stored,
+    queue: queues.Queue,
+    problem: queue_tree.Problem | None,
+    *,
+    depth: int,
+    query: listing.Query,
+) -> listing.Row:
+    name, spec, status = queue.metadata.name, queue.spec, queue.status
+    gpu_names = [name for name in spec.resources if name in queue_resources.GPU_SPELLINGS]
+    share = spec.resources[gpu_names[0]] if gpu_names else None
+    gpu_status = status.resources.get(queue_resources.GPU, queues.ShareStatus())
+    return listing.Row(
+        f"queue.dovetail.dev/{name}",
+        (
+            INDENT * depth + name,
+            str(spec.priority),
+            _gpus(gpu_status.charged),
+            "" if share is None else _bound(share.quota, "0"),
+            _gpus(gpu_status.fair_share),
+            "" if share is None else _bound(share.limit, UNBOUNDED),
+            str(status.running),
+            str(status.pending),
+            _ready(problem),
+            query.age(stored),
+        ),
+        (
+            status.dominant_share,
+            ",".join(_others(queue)),
+            _namespaces(queue),
+            ",".join(spec.aliases),
+            _message(queue, problem),
+        ),
+    )
+
+
+def _ready(problem: queue_tree.Problem | None) -> str:
+    if problem is None:
+        return "yes"
+    return f"{'yes' if problem.takes_work else 'no'} ({problem.reason})"
+
+
+def _bound(value: quantity.Quantity | None, otherwise: str) -> str:
+    if value is None:
+        return otherwise
+    return UNBOUNDED if value >= queues.UNLIMITED else _gpus(str(value))
+
+
+def _gpus(written: str) -> str:
+    """GPUs as people count them: 6.5, not 6500m."""
+    if not written or not quantity.is_quantity(written):
+        return written
+    thousandths = quantity.parse(written).milli_value()
+    return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def _others(queue: queues.Queue) -> list[str]:
+    """Use and fair share of every resource but all GPUs together: `cpu 4/16`."""
+    resources = queue.spec.resources.keys() | queue.status.resources.keys()
+    words = []
+    for resource in sorted(resources - queue_resources.GPU_SPELLINGS):
+        status = queue.status.resources.get(resource, queues.ShareStatus())
+        words.append(f"{resource} {status.charged or '-'}/{status.fair_share or '-'}")
+    return words
+
+
+def _namespaces(queue: queues.Queue) -> str:
+    selector = queue.spec.namespace_selector
+    if selector is None:
+        return "none"
+    return queue_access.selector_text(selector) or "every"
+
+
+def _message(queue: queues.Queue, problem: queue_tree.Problem | None) -> str:
+    if problem is not None:
+        return problem.message
+    conditions = queue.status.conditions
+    ready = (condition for condition in conditions if condition.type == queue_status.READY)
+    return next((condition.message for condition in ready), "")
+
+
+TABLE = listing.Table(
+    name="queues",
+    aliases=("queue",),
+    listing=rows,
+    next_step="get pods -A",
+    live_next_step="get pods -A",
+)

@@ -1,0 +1,1 @@
+"""Health checks of `dovetail doctor`: gathers facts about a cluster, returns findings with the next command."""

@@ -1,0 +1,1 @@
+"""Files of other people read within bounds, and private files of the user."""

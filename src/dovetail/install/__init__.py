@@ -1,0 +1,1 @@
+"""The chart, its values, and putting an installation onto a cluster or off it."""

@@ -1,0 +1,1 @@
+"""Requests to one API server: transport, TLS, paths, failures."""

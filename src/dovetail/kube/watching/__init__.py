@@ -1,0 +1,1 @@
+"""List and watch: lines into structs, in order, across lost connections."""

@@ -1,0 +1,1 @@
+"""Kinds of dovetail.dev/v1alpha1: Queue, Topology, Intent."""

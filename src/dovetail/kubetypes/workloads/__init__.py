@@ -1,0 +1,1 @@
+"""Kinds that own pods: Job, JobSet, LeaderWorkerSet, Kubeflow, Ray, PodGroup."""

@@ -1,0 +1,1 @@
+"""The live scheduler: informers, scheduling queue, cycle, binding, eviction, reports and leader election."""

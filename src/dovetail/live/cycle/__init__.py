@@ -1,0 +1,1 @@
+"""The scheduling cycle: when it runs, what it asks, and what happens when it fails."""

@@ -1,0 +1,1 @@
+"""Evicts victims, nominates nodes, and reserves room for pods that move."""

@@ -1,0 +1,1 @@
+"""Watches objects that own pods and keeps their gangs in the World."""

@@ -1,0 +1,1 @@
+"""Keeps the World equal to what the API server last sent."""

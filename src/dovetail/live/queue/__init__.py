@@ -1,0 +1,1 @@
+"""The scheduling queue: which pending pods are tried now, and which change wakes a parked one."""

@@ -1,0 +1,1 @@
+"""Writes conditions, events, queue statuses and metrics; audits device use."""

@@ -1,1 +1,0 @@
-"""Async orchestration: what happens when, on top of pure decisions and the ports."""

@@ -1,0 +1,1 @@
+"""YAML and JSON text to objects, or to problems with their places."""

@@ -1,0 +1,1 @@
+"""Exact numbers, versions and durations, as Kubernetes writes them."""

@@ -1,0 +1,1 @@
+"""Recorded questions from files, answered by the engine: scenarios, worlds, selector cases."""

@@ -1,0 +1,1 @@
+"""Which pods are evicted for which job: rules, search and bounds, tried on a transaction before any eviction."""

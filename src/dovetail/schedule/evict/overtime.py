@@ -1,0 +1,64 @@
+"""Decides which gangs ran longer than they or their queue allow, and evicts them.
+
+Given a transaction. Pods that the kubelet ends by then, by their own deadline, are left to it. Never looks for a
+job that would gain by it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+
+from dovetail.model import plan
+from dovetail.quantity import durations
+from dovetail.schedule import pod_order
+from dovetail.schedule.backfill import runtimes
+from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.transaction import EvictedPod, Transaction
+
+
+def evict_overtime(transaction: Transaction, spared: Collection[str]) -> datetime.datetime | None:
+    """Evicts every gang whose time is over; when the next one's will be."""
+    if transaction.now is None:
+        return None
+
+    wake: datetime.datetime | None = None
+    for job in transaction.jobs.values():
+        queue_limit = runtimes.allowed(transaction.accounts, job.queue)
+        seconds = runtimes.limit(job.gang, queue_limit)
+        if seconds is None:
+            continue
+        started = _started(job)
+        if started is None:
+            continue
+
+        until = durations.later(started, seconds)
+        if until > transaction.now:
+            wake = until if wake is None else min(wake, until)
+        elif not any(pod_id in spared for pod_id in job.active()):
+            _evict(transaction, job, seconds, is_queue_limit=seconds == queue_limit)
+    return wake
+
+
+def _evict(transaction: Transaction, job: Job, seconds: int, *, is_queue_limit: bool) -> None:
+    whose = f"queue {job.queue} allows" if is_queue_limit else "it states as its longest"
+    why = EvictedPod(job, plan.Rule.OVERTIME, None, f"it ran for the {seconds} s {whose}")
+    for pod_id in job.active():
+        if pod_id not in transaction.evictions and not _ends_itself(job, pod_id, seconds):
+            transaction.evict(job, pod_id, why)
+
+
+def _started(job: Job) -> datetime.datetime | None:
+    """Since when its oldest pod runs; None where none does."""
+    starts = [
+        pod_order.instant(job.pods[pod_id].status.start_time)
+        for pod_id, state in job.state.items()
+        if state is State.ACTIVE and job.pods[pod_id].status.start_time is not None
+    ]
+    return min((start for start in starts if start is not pod_order.NEVER), default=None)
+
+
+def _ends_itself(job: Job, pod_id: str, seconds: int) -> bool:
+    """Whether the pod's own deadline ends it: it then fails, which is what it asked for."""
+    deadline = job.pods[pod_id].spec.active_deadline_seconds
+    return deadline is not None and deadline <= seconds

@@ -1,0 +1,140 @@
+"""Records why the pods of a job do not start: one reason for all of them, or one for each.
+
+Given the transaction of a decision and a job. The reason recorded last stands, unless the caller keeps earlier ones.
+Never decides whether a job starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from dovetail.model import plan
+from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import refusal_summary
+from dovetail.schedule.evict import blocked_quota
+from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.transaction import Transaction
+
+CUT_SHORT: Final = Reason(
+    code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn"
+)
+NO_TURN: Final = Reason(
+    code=ReasonCode.TO_BE_CONTINUED, detail="the cycle's budget of pods ended before its turn"
+)
+UNPLACEABLE: Final = Reason(
+    code=ReasonCode.NEVER,
+    detail="it fits no node even if all were empty, so it adds nothing to what its queue is due",
+)
+_OWN_OBSTACLES: Final = frozenset(  # of the pod, its gang or its queue: room would not help
+    {
+        ReasonCode.GATED,
+        ReasonCode.GANG_INCOMPLETE,
+        ReasonCode.QUEUE_LIMIT,
+        ReasonCode.QUEUE_QUOTA,
+        ReasonCode.POWER_CAP,
+        ReasonCode.NEVER,
+        ReasonCode.INPUT,
+        ReasonCode.CLAIM_MISSING,
+        ReasonCode.CLAIM_NOT_MADE,
+        ReasonCode.CLAIM_QUEUE,
+    }
+)
+_CLAIMS_TO_COME: Final = {
+    ReasonCode.CLAIM_NOT_MADE,
+    ReasonCode.CLAIM_MISSING,
+    ReasonCode.CLAIM_RETURNING,
+}
+
+
+def of_job(
+    transaction: Transaction, job: Job, reason: Reason, *, keeps_known: bool = False
+) -> None:
+    """All pods of the job wait for this reason; pods that have one already may keep theirs."""
+    for pod_id, state in job.state.items():
+        if state in (State.WAITING, State.GATED) and not (
+            keeps_known and pod_id in transaction.refusals
+        ):
+            transaction.refusals[pod_id] = refusal_summary.of_pod(job.pods[pod_id], (reason,))
+
+
+def too_few(transaction: Transaction, job: Job) -> None:
+    """The job waits for pods that do not exist, or that may not start."""
+    startable_count = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
+    detail = f"only {startable_count} of its pods are there and free to start; its minimum cannot be reached"
+    of_job(transaction, job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=detail))
+
+
+def put_off(transaction: Transaction, job: Job) -> None:
+    """The job had no turn in this decision; the next one continues."""
+    for pod_id, state in job.state.items():
+        if state is State.WAITING:
+            transaction.refusals[pod_id] = refusal_summary.of_pod(
+                job.pods[pod_id], (NO_TURN,), is_undecided=True
+            )
+
+
+def unpriced(transaction: Transaction, job: Job) -> None:
+    """The price of one of its pods is unknown, so that no queue can admit it."""
+    first = next(pod_id for pod_id in job.next_pods() if pod_id in transaction.unpriced)
+    for pod_id, state in job.state.items():
+        if state is State.WAITING:
+            reason = transaction.unpriced.get(pod_id, transaction.unpriced[first])
+            is_undecided = reason.code is ReasonCode.TO_BE_CONTINUED
+            transaction.refusals[pod_id] = refusal_summary.of_pod(
+                job.pods[pod_id], (reason,), is_undecided=is_undecided
+            )
+
+
+def undecided(transaction: Transaction, job: Job, reason: Reason) -> None:
+    """Adds this reason to the one recorded before: the search was cut short."""
+    for pod_id, state in job.state.items():
+        if state is not State.WAITING:
+            continue
+        refusal = refusal_summary.of_pod(job.pods[pod_id], (reason,), is_undecided=True)
+        before = transaction.refusals.get(pod_id)
+        if before is not None:
+            refusal = msgspec.structs.replace(
+                refusal,
+                summary=f"{before.summary}; {refusal.summary}",
+                obstacles=(*before.obstacles, *refusal.obstacles),
+                holding=before.holding,
+            )
+        transaction.refusals[pod_id] = refusal
+
+
+def behind_member(transaction: Transaction, job: Job, refusal: plan.Refusal) -> None:
+    """One pod found no node; the others of its gang wait for it."""
+    detail = f"pod {refusal.pod.name} of its gang finds no place: {refusal.summary}"
+    codes = {obstacle.reason.code for obstacle in refusal.obstacles}
+    # A claim that is about to be created keeps all of them waiting for the same event, and not for long.
+    code = min(codes) if codes and codes <= _CLAIMS_TO_COME else ReasonCode.GANG_WAITS
+    reason = Reason(code=code, detail=detail)
+    for pod_id, state in job.state.items():
+        if state is State.WAITING:
+            is_member = pod_id == refusal.pod.uid or len(job.pods) == 1
+            transaction.refusals[pod_id] = (
+                refusal if is_member else refusal_summary.of_pod(job.pods[pod_id], (reason,))
+            )
+
+
+def explained(
+    transaction: Transaction,
+    refusal: plan.Refusal,
+    waits_behind: blocked_quota.BlockedQuota,
+    *,
+    unplaceable: Collection[str],
+) -> plan.Refusal:
+    """The refusal, with the job that a pod below its queue's quota waits behind, or that it fits no node."""
+    if not transaction.world.queues or not transaction.includes(refusal.pod.uid):
+        return refusal
+    if refusal.pod.uid in unplaceable:
+        return refusal_summary.with_reason(refusal, UNPLACEABLE)
+    job = transaction.job_of(refusal.pod.uid)
+    is_own = any(obstacle.reason.code in _OWN_OBSTACLES for obstacle in refusal.obstacles)
+    if is_own or refusal.is_undecided or not job.next_pods():
+        return refusal
+    reason = waits_behind.of(job)
+    return refusal if reason is None else refusal_summary.with_reason(refusal, reason)

@@ -1,0 +1,1 @@
+"""One pod and one node: does it fit, on which devices, and what would it cost others."""

@@ -1,0 +1,1 @@
+"""What rules a node out beyond its own state: other pods, volumes, nominations, ownership."""

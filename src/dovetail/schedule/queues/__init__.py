@@ -1,1 +1,0 @@
-"""What every queue is due, what it uses, and whose turn it is."""

@@ -1,1 +1,0 @@
-"""Who has to yield to whom, tried on a checkpoint before anybody does."""

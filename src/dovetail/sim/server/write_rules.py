@@ -1,0 +1,307 @@
+"""An API server's rules for writes: merges patches, restores read-only fields, fills in defaults, validates.
+
+Given trees, returns the tree to store or raises a failure of `ports.failures`. The rules of resource.k8s.io are those
+of `admission`; for pods and nodes there are only the rules that schedulers depend on. Never stores anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from dovetail import errors
+from dovetail.admission import admit
+from dovetail.kubetypes import codec, field_errors, registry
+from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.registry import Kind
+from dovetail.ports import failures
+from dovetail.ports.api import Target
+from dovetail.sim.server.object_store import Record
+
+Tree = dict[str, Any]
+
+WITH_STATUS: Final = frozenset(
+    {
+        "Pod",
+        "Node",
+        "ResourceClaim",
+        "DeviceTaintRule",
+        "Namespace",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Queue",
+    }
+)
+STATUS_STRANGERS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
+KEPT_METADATA: Final = (
+    *STATUS_STRANGERS,
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generateName",
+)
+CHANGEABLE_IN_POD: Final = frozenset(
+    {"activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"}
+)
+CHANGEABLE_WHILE_GATED: Final = frozenset({"nodeSelector", "affinity"})
+GATED: Final = "SchedulingGated"
+
+
+def parsed(document: bytes) -> Tree:
+    """A JSON object."""
+    try:
+        tree = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise failures.Refused(f"not JSON: {error}", status=400, reason="BadRequest") from None
+    if not isinstance(tree, dict):
+        raise failures.Refused("expected an object", status=400, reason="BadRequest")
+    return tree
+
+
+def merged(tree: Any, patch: Any) -> Any:
+    """Applies a JSON merge patch (RFC 7396): null deletes a key, lists are replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(tree) if isinstance(tree, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def created(target: Target, tree: Tree, *, name: str, terms: field_errors.Terms) -> Tree:
+    """The object as it is first stored. `name` is the generated one if only a prefix was given."""
+    kind = target.kind
+    metadata = dict(tree.get("metadata") or {})
+    _check_type(kind, tree)
+    if metadata.get("namespace", target.namespace) != target.namespace:
+        raise _bad(
+            f"the namespace of the object ({metadata['namespace']}) does not match the namespace of the request"
+        )
+    if metadata.pop("resourceVersion", ""):
+        # Upstream answers with an internal error here.
+        message = "resourceVersion should not be set on objects to be created"
+        raise failures.Unavailable(message, status=500)
+
+    for field in KEPT_METADATA[:-1]:
+        metadata.pop(field, None)
+    metadata["name"] = name
+    if target.namespace:
+        metadata["namespace"] = target.namespace
+    tree = tree | {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+    if kind.name == registry.POD.name:
+        tree = _with_pod_defaults(tree, terms.now)
+    struct = _decoded(kind, tree)
+    if not isinstance(struct, codec.Object):
+        return tree
+    return _validated(tree, struct, admit.create(struct, terms))
+
+
+def patched(target: Target, record: Record, patch: Tree, *, terms: field_errors.Terms) -> Tree:
+    """The object after a merge patch of it or of its status."""
+    old = record.tree
+    _check_preconditions(target, patch, old["metadata"])
+
+    tree = merged(old, patch)
+    _check_type(target.kind, tree)
+    metadata = tree["metadata"] = dict(tree.get("metadata") or {})
+    if (metadata.get("name"), metadata.get("namespace", "")) != (target.name, target.namespace):
+        raise _bad("the name of the object does not match the name of the request")
+    _restore(metadata, old["metadata"], KEPT_METADATA)
+    _check_finalizers(target, metadata, old["metadata"])
+
+    if target.subresource == "status":
+        return _status_written(target, record, tree, terms=terms)
+    return _main_written(target, record, tree, terms=terms)
+
+
+def _check_preconditions(target: Target, patch: Tree, old_metadata: Tree) -> None:
+    """Refuses a patch made for another version of the object, or for another object of its name."""
+    metadata = patch.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    version = metadata.get("resourceVersion")
+    if version and version != old_metadata["resourceVersion"]:
+        raise _conflict(
+            target, "the object has been modified; apply your changes to the latest version"
+        )
+    uid = metadata.get("uid")
+    if uid and uid != old_metadata["uid"]:
+        raise _invalid(target, f"metadata.uid: {uid} is another object's; it cannot be changed")
+
+
+def _restore(metadata: Tree, old_metadata: Tree, fields: Iterable[str]) -> None:
+    """Puts back fields that a writer may not change."""
+    for field in fields:
+        metadata.pop(field, None)
+        if field in old_metadata:
+            metadata[field] = old_metadata[field]
+
+
+def bound(target: Target, record: Record, binding: Tree, *, now: str) -> Tree:
+    """The pod with its node, as a Binding sets it."""
+    binding_target = binding.get("target") or {}
+    if binding_target.get("kind") not in (None, "", "Node") or not binding_target.get("name"):
+        raise _invalid(target, "target: expected kind Node and a name")
+    _check_bindable(target, record.struct, (binding.get("metadata") or {}).get("uid"))
+
+    tree = record.tree
+    status = dict(tree.get("status") or {})
+    status.pop("nominatedNodeName", None)
+    conditions = status.get("conditions", ())
+    other_conditions = [entry for entry in conditions if entry.get("type") != "PodScheduled"]
+    status["conditions"] = [
+        *other_conditions,
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
+    ]
+    return tree | {"spec": tree["spec"] | {"nodeName": binding_target["name"]}, "status": status}
+
+
+def _check_bindable(target: Target, pod: pods.Pod, uid: str | None) -> None:
+    if uid and uid != pod.metadata.uid:
+        raise _conflict(target, f"the binding's uid is {uid}, the pod's is {pod.metadata.uid}")
+    if pod.metadata.deletion_timestamp is not None:
+        raise _conflict(target, "the pod is being deleted, cannot be assigned to a host")
+    if pod.spec.node_name:
+        raise _conflict(target, f"the pod is already assigned to node {pod.spec.node_name}")
+    if pod.spec.scheduling_gates:
+        raise _conflict(target, "the pod has scheduling gates, cannot be assigned to a host")
+
+
+def _main_written(target: Target, record: Record, tree: Tree, *, terms: field_errors.Terms) -> Tree:
+    kind, old = target.kind, record.tree
+    if kind.name in WITH_STATUS:
+        tree.pop("status", None)
+        if "status" in old:
+            tree["status"] = old["status"]
+    if kind.name == registry.POD.name:
+        _check_pod_spec(target, tree["spec"], old["spec"])
+    struct = _decoded(kind, tree)
+    if not isinstance(struct, codec.Object):
+        return tree
+    return _validated(tree, struct, admit.update(struct, record.struct, terms=terms))
+
+
+def _status_written(
+    target: Target, record: Record, tree: Tree, *, terms: field_errors.Terms
+) -> Tree:
+    kind, old = target.kind, record.tree
+    if kind.name not in WITH_STATUS:
+        raise failures.Missing(f"{target}: no such subresource", status=404, reason="NotFound")
+    tree["spec"] = old.get("spec", {})
+    if kind.name == registry.POD.name:
+        # For pods, upstream protects only the owners here.
+        _restore(tree["metadata"], old["metadata"], ("ownerReferences",))
+    struct = _decoded(kind, tree)
+    if not isinstance(struct, codec.Object):
+        return tree
+    return _validated(tree, struct, admit.update_status(struct, record.struct, terms=terms))
+
+
+def _validated(tree: Tree, struct: codec.Object, verdict: admit.Verdict) -> Tree:
+    """The tree with the defaults of admission. Raises Refused for its problems."""
+    if verdict.problems:
+        subject = codec.subject_of(struct)
+        message = "; ".join(map(str, verdict.problems))
+        raise failures.Refused(f"{subject} is invalid: {message}", status=422, reason="Invalid")
+    if verdict.object == struct:
+        return tree
+    stored = codec.Stored(struct, codec.encode_tree(tree))
+    return codec.replace(stored, verdict.object).tree
+
+
+def _with_pod_defaults(tree: Tree, now: str) -> Tree:
+    """The pod with the server's defaults that schedulers and kubelets read."""
+    spec = dict(tree.get("spec") or {})
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    for name in ("containers", "initContainers"):
+        if isinstance(spec.get(name), list):
+            spec[name] = [_with_requests(container) for container in spec[name]]
+    status: Tree = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": GATED, "lastTransitionTime": now}
+        ]
+    return tree | {"spec": spec, "status": status}
+
+
+def _with_requests(container: Any) -> Any:
+    """The container with its limits as requests, for resources it does not request."""
+    resources = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(resources, dict) or not resources.get("limits"):
+        return container
+    requests = resources["limits"] | (resources.get("requests") or {})
+    return container | {"resources": resources | {"requests": requests}}
+
+
+def _check_pod_spec(target: Target, new: Tree, old: Tree) -> None:
+    changeable = CHANGEABLE_IN_POD
+    if old.get("schedulingGates"):
+        changeable |= CHANGEABLE_WHILE_GATED
+    for name in sorted((new.keys() | old.keys()) - changeable):
+        if _immutable_part(new, name) != _immutable_part(old, name):
+            raise _invalid(target, f"spec.{name}: pod updates may not change this field")
+
+    added = _gate_names(new) - _gate_names(old)
+    if added:
+        raise _invalid(
+            target,
+            f"spec.schedulingGates: only deletion is allowed, but found new gates {sorted(added)}",
+        )
+
+
+def _immutable_part(spec: Tree, field: str) -> Any:
+    """The field's value; containers without their image, which may be changed."""
+    if field not in ("containers", "initContainers"):
+        return spec.get(field)
+    containers = [dict(container) for container in spec.get(field, ())]
+    for container in containers:
+        container.pop("image", None)
+    return containers
+
+
+def _gate_names(spec: Tree) -> set[str]:
+    gates = spec.get("schedulingGates", ())
+    return {str(gate.get("name")) if isinstance(gate, dict) else "" for gate in gates}
+
+
+def _check_finalizers(target: Target, new: Tree, old: Tree) -> None:
+    if not old.get("deletionTimestamp"):
+        return
+    if set(new.get("finalizers", ())) - set(old.get("finalizers", ())):
+        raise _invalid(
+            target,
+            "metadata.finalizers: no new finalizers can be added if the object is being deleted",
+        )
+
+
+def _check_type(kind: Kind, tree: Tree) -> None:
+    stated = (tree.get("apiVersion") or kind.api_version, tree.get("kind") or kind.name)
+    if stated != (kind.api_version, kind.name):
+        raise _bad(f"expected {kind.api_version} {kind.name}, got {stated[0]} {stated[1]}")
+
+
+def _decoded(kind: Kind, tree: Tree) -> Any:
+    try:
+        return codec.decode_struct(kind.struct, codec.encode_tree(tree))
+    except errors.InputError as error:
+        raise _bad(str(error)) from None
+
+
+def _bad(message: str) -> failures.Refused:
+    return failures.Refused(message, status=400, reason="BadRequest")
+
+
+def _invalid(target: Target, message: str) -> failures.Refused:
+    return failures.Refused(f"{target} is invalid: {message}", status=422, reason="Invalid")
+
+
+def _conflict(target: Target, message: str) -> failures.Conflict:
+    return failures.Conflict(f"{target}: {message}", status=409, reason="Conflict")

@@ -1,0 +1,1 @@
+"""A cluster as files: taken from a live one, redacted, loaded back."""

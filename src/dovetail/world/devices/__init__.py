@@ -1,0 +1,1 @@
+"""Devices in columns, pools, usage, and the GPU ledger."""

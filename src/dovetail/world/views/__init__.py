@@ -1,0 +1,1 @@
+"""What allocation sees of one node."""

@@ -1,0 +1,203 @@
+"""Hollow nodes in memory: an API server, a clock, a player that is told everything, and verbs for stories."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from dovetail.hollow import hollow_kubelets, pod_stages
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.resource import claims
+from dovetail.ports.api import Target
+from dovetail.sim.server import watchers
+from dovetail.sim.server.api_server import SimApi
+from dovetail.sim.virtual_clock import VirtualClock, rest
+
+Tree = dict[str, Any]
+
+
+class Theatre:
+    """One cluster with a player. Nodes and pods by name, in namespace default."""
+
+    def __init__(self, walk: pod_stages.Stages = pod_stages.DEFAULT, **options: Any) -> None:
+        self.clock = VirtualClock()
+        self.api = SimApi(self.clock)
+        self.writes: list[str] = []
+        self.player = hollow_kubelets.HollowKubelets(
+            self.api, self.clock, let_go=self._let_go, walk=walk, **options
+        )
+        self.feeds: dict[str, watchers.Subscription] = {}
+        self.api.before = lambda verb, target: self.writes.append(f"{verb} {target}")
+
+    async def _let_go(self, target: Target, uid: str) -> None:
+        await self.api.delete(target, uid=uid, grace_seconds=0)
+
+    @contextlib.asynccontextmanager
+    async def playing(self) -> AsyncIterator[None]:
+        """The player at work for as long as the block lasts."""
+        for kind in hollow_kubelets.WATCHED:
+            self.feeds[kind.name] = self.api.follow(kind, self.player.feed(kind))
+        task = asyncio.create_task(self.player.run())
+        await rest()
+        try:
+            yield
+        finally:
+            for feed in self.feeds.values():
+                feed.end()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def passes(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+        await rest()
+
+    # What others do
+
+    def node(
+        self, name: str = "n1", *, hollow: bool = True, has: dict[str, str] | None = None
+    ) -> None:
+        notes = {hollow_kubelets.HOLLOW: "true"} if hollow else {}
+        self.api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "annotations": notes},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "allocatable": has or {},
+                },
+            }
+        )
+
+    async def marks(self, name: str, **annotations: str | None) -> None:
+        await self._patch(
+            Target(registry.NODE, "", name), {"metadata": {"annotations": annotations}}
+        )
+
+    async def unready(self, name: str) -> None:
+        """What the node lifecycle controller writes of a node it has not heard of."""
+        condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        await self._patch(
+            Target(registry.NODE, "", name, "status"), {"status": {"conditions": [condition]}}
+        )
+
+    def pod(self, name: str = "p", *, spec: Tree | None = None, **metadata: Any) -> None:
+        body = {"containers": [{"name": "main", "image": "none"}], **(spec or {})}
+        self.api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, **metadata},
+                "spec": body,
+            }
+        )
+
+    def wants(self, *names: str) -> Tree:
+        return {
+            "resourceClaims": [
+                {"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(names)
+            ]
+        }
+
+    def claim(self, name: str, *, owner: str = "") -> None:
+        """A claim, made for a pod if it is said for which."""
+        owners = []
+        if owner:
+            uid = self.api.find(registry.POD, owner, namespace="default").metadata.uid
+            owners = [
+                {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": uid, "controller": True}
+            ]
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        self.api.put(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "ownerReferences": owners},
+                "spec": {"devices": {"requests": [request]}},
+            }
+        )
+
+    async def allocate(
+        self, name: str, *users: str, device: str = "gpu-0", node: str = "n1", **result: Any
+    ) -> None:
+        """Gives a claim a device of the node and reserves it, as a scheduler would."""
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        given = {
+            "request": "gpu",
+            "driver": "gpu.nvidia.com",
+            "pool": node,
+            "device": device,
+            **result,
+        }
+        found = [self.api.find(registry.POD, user, namespace="default") for user in users]
+        reserved = [
+            {"resource": "pods", "name": one.metadata.name, "uid": one.metadata.uid}
+            for one in found
+        ]
+        status = {
+            "allocation": {
+                "devices": {"results": [given]},
+                "nodeSelector": {"nodeSelectorTerms": [term]},
+            },
+            "reservedFor": reserved,
+        }
+        target = Target(registry.CLAIM, "default", name)
+        await self._patch(
+            target, {"metadata": {"finalizers": [claims.DELETE_PROTECTION_FINALIZER]}}
+        )
+        await self._patch(target._replace(subresource="status"), {"status": status})
+
+    async def bind(self, pod: str = "p", node: str = "n1") -> None:
+        body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
+        await self.api.create(
+            Target(registry.POD, "default", pod, "binding"), msgspec.json.encode(body)
+        )
+        await rest()
+
+    async def tells_to_end(self, pod: str = "p") -> None:
+        await self.api.delete(Target(registry.POD, "default", pod))
+        await rest()
+
+    async def _patch(self, target: Target, change: Tree) -> None:
+        await self.api.patch(target, msgspec.json.encode(change))
+        await rest()
+
+    # What is seen
+
+    def phase(self, pod: str = "p") -> str:
+        found = self.api.find(registry.POD, pod, namespace="default")
+        return "gone" if found is None else str(found.status.phase)
+
+    def tree(self, pod: str = "p") -> Tree:
+        return self.api.tree(registry.POD, pod, namespace="default")
+
+    def conditions(self, pod: str = "p") -> dict[str, str]:
+        return {
+            one["type"]: one["status"] for one in self.tree(pod)["status"].get("conditions", ())
+        }
+
+    def renewed(self, node: str = "n1") -> str | None:
+        lease = self.api.find(registry.LEASE, node, namespace="kube-node-lease")
+        return None if lease is None else str(lease.spec.renew_time)
+
+    def is_ready(self, node: str = "n1") -> bool:
+        found = self.api.find(registry.NODE, node)
+        return any(one.type == "Ready" and one.status == "True" for one in found.status.conditions)
+
+    @property
+    def violations(self) -> list[tuple[str, str]]:
+        return [(one.pod, one.code) for one in self.player.violations]
+
+
+def told(theatre: Theatre, story: Callable[[Theatre], Awaitable[None]]) -> None:
+    """Runs a story with the player at work."""
+
+    async def main() -> None:
+        async with theatre.playing():
+            await story(theatre)
+
+    asyncio.run(main())

@@ -1,0 +1,134 @@
+"""Who borrows beyond a quota in the live loop: only work that can be made to give back; else others are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail.kubetypes import registry
+from dovetail.kubetypes.core import disruption_budgets
+from tests.live.live_scheduler import Stage, play
+from tests.live.test_promises_told import runs, told
+from tests.world.test_shields import budget
+
+
+class Kept:
+    """The budgets of a cluster, as a server lists them."""
+
+    def __init__(self, *found: disruption_budgets.PodDisruptionBudget) -> None:
+        self.found = list(found)
+
+    async def __call__(self, namespace: str) -> Sequence[disruption_budgets.PodDisruptionBudget]:
+        return [one for one in self.found if namespace in ("", one.metadata.namespace)]
+
+
+def staged() -> Stage:
+    """Eight GPUs, two queues that are sure of four each."""
+    stage = Stage(nodes=2, gpus=4)
+    stage.template("one")
+    for name in "ab":
+        stage.queue(name, resources={"gpu": {"quota": "4", "limit": "8"}})
+    return stage
+
+
+def submit(
+    stage: Stage, queue: str, count: int, *, is_made: bool = True, **labels: str
+) -> list[str]:
+    """Pods of a queue, each made by a Job of its own or by nothing."""
+    names = [f"{queue}-{number}" for number in range(count)]
+    for name in names:
+        marks = {"dovetail.dev/queue": queue} | labels
+        stage.pod(name, templates=("one",), labels=marks, job=f"job-{name}" if is_made else "")
+    return names
+
+
+def running(stage: Stage, names: Sequence[str]) -> list[str]:
+    """Those that have a node and were not asked to end."""
+    there = {pod.metadata.name: pod for pod in stage.api.all(registry.POD)}
+    found = [there[name] for name in names if name in there]
+    return [
+        one.metadata.name
+        for one in found
+        if one.spec.node_name and one.metadata.deletion_timestamp is None
+    ]
+
+
+def test_bare_pods_start_within_their_quota_only_and_are_told_why() -> None:
+    async def story() -> None:
+        stage = staged()
+        async with stage.scheduling():
+            names = submit(stage, "a", 8, is_made=False)
+            await stage.pass_time(3)
+            assert len(running(stage, names)) == 4
+            waits = next(name for name in names if not stage.node_of(name))
+            assert "nothing makes its pod again" in told(stage, waits)
+            assert "quota" in told(stage, waits)
+            others = submit(stage, "b", 4)
+            await stage.pass_time(60)
+            assert len(running(stage, others)) == 4
+
+    play(story)
+
+
+def test_a_bare_pod_whose_owner_accepts_its_loss_may_borrow_and_gives_back() -> None:
+    async def story() -> None:
+        stage = staged()
+        async with stage.scheduling():
+            names = [f"a-{number}" for number in range(8)]
+            for name in names:
+                notes = {"dovetail.dev/when-evicted": "end"}
+                stage.pod(
+                    name, templates=("one",), labels={"dovetail.dev/queue": "a"}, annotations=notes
+                )
+            await stage.pass_time(3)
+            assert len(running(stage, names)) == 8
+            submit(stage, "b", 4)
+            await stage.pass_time(10)
+            assert len(running(stage, names)) == 4
+
+    play(story)
+
+
+def test_pods_that_a_budget_keeps_from_being_evicted_start_within_their_quota_only() -> None:
+    """The tenant makes the budget first: what it covers cannot borrow."""
+
+    async def story() -> None:
+        stage = staged()
+        async with stage.scheduling(limits=Kept(budget("never", desired=8, app="a"))):
+            names = submit(stage, "a", 8, app="a")
+            await stage.pass_time(3)
+            assert len(running(stage, names)) == 4
+            waits = next(name for name in names if not stage.node_of(name))
+            assert "disruption budget default/never keeps it from being evicted" in told(
+                stage, waits
+            )
+
+    play(story)
+
+
+def test_what_borrowed_before_its_budget_came_is_named_to_those_who_wait_below_their_quota() -> (
+    None
+):
+    async def story() -> None:
+        stage = staged()
+        kept = Kept()
+        async with stage.scheduling(limits=kept):
+            names = submit(stage, "a", 8, app="a")
+            await stage.pass_time(3)
+            assert len(running(stage, names)) == 8
+            for name in names:
+                runs(stage, name)
+            kept.found = [budget("never", desired=8, app="a")]
+            await stage.pass_time(15)
+            submit(stage, "b", 4)
+            await stage.pass_time(60)
+            assert len(running(stage, names)) == 8  # a budget is never broken
+            message = told(stage, "b-0")
+            assert "queue b: has 0 of its quota of 4 gpu" in message
+            assert "queue a holds 8 of its 4 gpu" in message
+            assert "default/pod/a-0, default/pod/a-1, default/pod/a-2 and 5 more" in message
+            assert "disruption budget default/never" in message
+            kept.found = []
+            await stage.pass_time(30)
+            assert len(running(stage, names)) == 4
+
+    play(story)

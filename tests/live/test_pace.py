@@ -1,0 +1,36 @@
+"""When everybody who waits is asked about, and how a group that cannot be decided about is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from dovetail.live.cycle import cycle_runner
+
+
+def test_a_turn_is_wanted_after_news_and_at_its_hour_and_not_otherwise() -> None:
+    rhythm = cycle_runner.CyclePacing(0.1)
+    assert not rhythm.is_due(5.0)
+    rhythm.want()
+    assert rhythm.is_due(5.0)
+    rhythm.took(5.0, 5.0, wake_after=20.0)
+    assert not rhythm.is_due(24.9)
+    assert rhythm.is_due(25.0)
+    rhythm.took(25.0, 25.0, wake_after=None)
+    assert not rhythm.is_due(1e9)
+
+
+def test_turns_that_take_long_leave_three_times_as_long_to_others() -> None:
+    rhythm = cycle_runner.CyclePacing(0.1)
+    assert rhythm.rest(0.0) == 0.0
+    rhythm.took(0.0, 0.01, wake_after=None)
+    assert rhythm.rest(0.01) == pytest.approx(0.1)
+    rhythm.took(1.0, 3.0, wake_after=None)
+    assert rhythm.rest(3.0) == pytest.approx(6.0)
+    assert rhythm.rest(10.0) == 0.0
+
+
+def test_an_hour_that_is_past_is_not_asked_for_without_a_pause() -> None:
+    rhythm = cycle_runner.CyclePacing(0.1)
+    rhythm.took(1.0, 1.0, wake_after=-5.0)
+    assert not rhythm.is_due(1.05)
+    assert rhythm.is_due(1.1)
