@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.kubetypes import meta
+from dovetail.kubetypes.core import namespaces
 from dovetail.model import policy
 from dovetail.schedule.queue import amounts, gpu_types, pricing
 from dovetail.world.world import World
@@ -343,3 +346,19 @@ def test_a_waiting_pod_is_never_placed_for_less_or_more_than_it_was_priced(
         for name in map(amounts.canonical_name, LIMITED):
             assert price.least.get(name, 0) <= held.get(name, 0)
             assert name not in price.most or held[name] <= price.most[name]
+
+
+def test_a_pod_of_a_namespace_that_a_queue_does_not_take_is_not_in_its_numbers() -> None:
+    inside = meta.LabelSelector(match_labels={"kubernetes.io/metadata.name": "default"})
+    queue = stories.queue("a", gpu=4)
+    spec = msgspec.structs.replace(queue.spec, namespace_selector=inside)
+    world = stories.world(
+        stories.plugin_node("n", 8),
+        namespaces.Namespace(metadata=meta.ObjectMeta(name="outside")),
+        msgspec.structs.replace(queue, spec=spec),
+        stories.pod("own", "a", gpus=99),
+        stories.pod("stranger", "a", gpus=99, metadata={"namespace": "outside"}),
+    )
+    plan = stories.decided(world)
+    assert {refusal.pod.name for refusal in plan.refusals} == {"own", "stranger"}
+    assert plan.queues["a"].pending == 1

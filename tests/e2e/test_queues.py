@@ -25,7 +25,6 @@ DEFINITIONS = ("queues.dovetail.dev", "topologies.dovetail.dev")
 def queued() -> Iterator[Live]:
     """The shared cluster, whose scheduler began without the definitions; they go again."""
     found = live.cluster(kube_binaries.DEFAULT)
-    assert found.leads()
     planes.apply(
         found.plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS]
     )
@@ -86,6 +85,8 @@ def test_the_status_has_the_numbers_decided_with_and_a_label_alone_opens_nothing
         "namespaceSelector": selector,
     }
     planes.apply(plane, [_queue(inside, spec)])
+    # Until the scheduler has found the definition, pods start without a queue.
+    planes.kubectl(plane, "wait", "--for=condition=Ready", f"queue/{inside}", "--timeout=120s")
     stories = [Scene(queued, inside), Scene(queued, outside)]
     for story in stories:
         story.template("gpu", exactly("gpu", "gpu.nvidia.com"))

@@ -278,7 +278,7 @@ def _cluster(version: str) -> Live:
     live = _SHARED.enter_context(private(version))
     live.play("--fleet", str(sample_file(live.directory)))
     live.schedule()
-    live.wait_for("a ready scheduler", live.is_serving)
+    live.wait_for("a scheduler that leads", live.leads)
     return live
 
 

@@ -321,7 +321,10 @@ class JobCache:
             return None
 
         gang = world.gangs.definition(key)
-        queue, reason = _queue(access, gang, queues)
+        has_started = any(
+            pod.spec.node_name or pod_id in world.assumed for pod_id, (pod, _) in members.items()
+        )
+        queue, reason = _queue(access, gang, queues, has_started=has_started)
         job = job_of(gang, members, queue=queue)
         if gang.is_preemptible is not None:
             job.is_preemptible = gang.is_preemptible
@@ -414,7 +417,11 @@ def _queue_rules(world: World) -> object:
 
 
 def _queue(
-    access: queue_access.QueueAccess | None, gang: gangs.Gang, queues: Collection[str]
+    access: queue_access.QueueAccess | None,
+    gang: gangs.Gang,
+    queues: Collection[str],
+    *,
+    has_started: bool,
 ) -> tuple[str, Reason | None]:
     """The queue a gang uses, or is charged to; and why it may start nothing."""
     if access is None:
@@ -424,6 +431,10 @@ def _queue(
         return answer.queue, None
     if answer.verdict is queue_access.Verdict.NONE:
         return NO_QUEUE, None
-    charged = answer.requested_queue if answer.requested_queue in queues else None
     reason = Reason(code=ReasonCode.QUEUE_UNUSABLE, detail=answer.reason)
+    is_stranger = answer.verdict is queue_access.Verdict.REFUSED and not has_started
+    if is_stranger:
+        # A label alone opens nothing: work that may not use the queue is not in its numbers either.
+        return NO_QUEUE, reason
+    charged = answer.requested_queue if answer.requested_queue in queues else None
     return charged or NO_QUEUE, reason
