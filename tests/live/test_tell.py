@@ -153,6 +153,49 @@ def test_a_condition_that_could_not_be_written_is_written_later() -> None:
     told(story)
 
 
+def test_an_event_that_could_not_be_sent_yet_outlives_newer_numbers() -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
+        def before(verb: str, target: Target) -> None:
+            raise failures.Unavailable("503: not now", status=503)
+
+        def refuse(text: str) -> None:
+            pod = stage.the_pod("a")
+            reports.refused(pod, refusal(pod, ReasonCode.IN_USE, text))
+
+        stage.api.before = before
+        refuse("1 node")
+        await stage.clock.advance(recorder.REFRESH_SECONDS + 1)
+        refuse("2 nodes")
+        stage.api.before = None
+        await stage.clock.advance(recorder.MAX_RETRY_SECONDS)
+        assert condition(stage).message == "2 nodes"
+        assert len(stage.events("FailedScheduling")) == 1
+
+    told(story)
+
+
+def test_an_event_under_way_is_not_lost_when_newer_numbers_are_queued() -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
+        def refuse(text: str) -> None:
+            pod = stage.the_pod("a")
+            reports.refused(pod, refusal(pod, ReasonCode.IN_USE, text))
+
+        def before(verb: str, target: Target) -> None:
+            stage.api.before = None
+            raise failures.Unavailable("503: not now", status=503)
+
+        stage.api.before = before
+        stage.api.delay_seconds = recorder.REFRESH_SECONDS + 2
+        refuse("1 node")
+        await stage.clock.advance(recorder.REFRESH_SECONDS + 1)
+        refuse("2 nodes")
+        await stage.clock.advance(5 * stage.api.delay_seconds)
+        assert condition(stage).message == "2 nodes"
+        assert len(stage.events("FailedScheduling")) == 1
+
+    told(story)
+
+
 def test_long_notes_are_cut_at_a_character() -> None:
     text = "ü" * 2000
     short = recorder.shortened(text, api_events.MAX_NOTE_BYTES)

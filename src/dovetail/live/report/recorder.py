@@ -309,9 +309,9 @@ class Recorder:
         if is_new and self._last_note(pod) != note:
             event = self._event(pod, "Warning", FAILED, message)
 
-        queued = self._waiting.get(uid)
-        if not is_new and queued is not None:  # only its numbers changed: keep the queued event
-            event = queued.event
+        unsent = self._waiting.get(uid) or self._resting.get(uid)
+        if not is_new and unsent is not None:  # only its numbers changed: keep the unsent event
+            event = unsent.event
         self._put(pod, _Message(pod, event, condition, refusal=refusal))
 
     def _last_note(self, pod: pods.Pod) -> str:
@@ -365,7 +365,10 @@ class Recorder:
     def _back_off(self, message: _Message, failure: failures.ApiFailure) -> None:
         """Retries the report later; after too many refusals only its event is sent."""
         uid, tries = message.pod.metadata.uid, message.tries + 1
-        if message.condition is None or uid in self._waiting or uid in self._resting:
+        newer = self._waiting.get(uid)
+        if newer is not None and newer.event is None:
+            self._waiting[uid] = newer._replace(event=message.event)
+        if message.condition is None or newer is not None or uid in self._resting:
             return
 
         if tries >= MAX_TRIES and _is_about_pod(failure):
