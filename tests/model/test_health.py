@@ -294,6 +294,19 @@ def test_nobody_leads(found: tuple[leases.Lease, ...], severity: Severity, words
     assert words in only(healthy(leases=found), "leader", severity).what
 
 
+def test_replicas_on_hollow_nodes_cannot_lead() -> None:
+    released = struct(
+        leases.Lease, {"metadata": {"name": "dovetail-scheduler", "namespace": "kube-system"}}
+    )
+    assert "has led yet" in only(healthy(leases=(released,)), "leader", Severity.ERROR).what
+    replica = pod("dovetail-scheduler-5c4", node="n0", metadata={"namespace": "kube-system"})
+    hollow = node("n0", labels={"dovetail.dev/hollow": "true"})
+    installed = healthy(leases=(released,), nodes=(hollow,), pods=(replica,))
+    finding = only(installed, "leader", Severity.ERROR)
+    assert finding.what == "no replica leads: 1 replica on hollow nodes, where no container runs"
+    assert finding.next == "dovetail scheduler"
+
+
 def test_pods_that_name_a_scheduler_which_does_not_run() -> None:
     waiting = (pod("p", scheduler="volcano"), pod("q", scheduler="volcano"))
     finding = only(healthy(pods=waiting), "schedulers", Severity.WARNING)

@@ -16,8 +16,10 @@ from dovetail.doctor.findings import (
     Severity,
     age_seconds,
     counted,
+    listed,
     some,
 )
+from dovetail.hollow import node_marks
 
 FIRST: Final = (1, 34)  # the first server that has resource.k8s.io/v1
 TESTED: Final = ((1, 36), (1, 37))  # the versions of the end-to-end tests
@@ -196,7 +198,14 @@ def leader(facts: Facts) -> Iterator[Finding]:
         return
 
     holder = our_lease.spec.holder_identity
-    if not holder:
+    if not holder and (replica_count := _hollow_replicas(facts)):
+        replicas = counted(replica_count, "replica")
+        what = f"no replica leads: {replicas} on hollow nodes, where no container runs"
+        yield _error("leader", what, where=where, next="dovetail scheduler")
+    elif not holder and our_lease.spec.renew_time is None:
+        what = "no replica has led yet"
+        yield _error("leader", what, where=where, next=command)
+    elif not holder:
         what = "no replica leads: the last leader gave the lease back"
         yield _error("leader", what, where=where, next=command)
     elif not leader_leases.is_alive(our_lease, facts):
@@ -204,6 +213,21 @@ def leader(facts: Facts) -> Iterator[Finding]:
         renewed = "at an unreadable time" if age is None else f"{age:.0f} s ago"
         what = f"no replica leads: {holder} last renewed the lease {renewed}"
         yield _error("leader", what, where=where, next=command)
+
+
+def _hollow_replicas(facts: Facts) -> int:
+    """How many pods of the installation that the Lease belongs to are on hollow nodes."""
+    ours = facts.ours
+    hollow_nodes = {
+        node.metadata.name for node in listed(facts.nodes) if node_marks.is_hollow(node)
+    }
+    replicas = [
+        pod
+        for pod in listed(facts.pods)
+        if pod.metadata.namespace == ours.lease_namespace
+        and pod.metadata.name.startswith(f"{ours.lease_name}-")
+    ]
+    return sum(pod.spec.node_name in hollow_nodes for pod in replicas)
 
 
 def number_of(version: str) -> tuple[int, int] | None:
