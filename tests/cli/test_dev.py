@@ -266,6 +266,19 @@ def test_a_recorded_process_whose_id_now_is_another_is_not_ended(place: Path) ->
     assert not place.exists()
 
 
+def test_a_part_that_lives_but_does_not_answer_fails_the_status(tmp_path: Path) -> None:
+    place = tmp_path / "silent"  # no `place`: that fixture would end this very process
+    place.mkdir()
+    silent = processes.recorded("kube-scheduler", os.getpid(), log=place / "log", port=1)
+    processes.ProcessRecords(place / control_plane.ROSTER).add(silent)
+    state = dev_cluster.State(starter=silent, is_ready=True, ca=str(place / "ca.crt"))
+    (place / dev_cluster.STATE).write_bytes(msgspec.json.encode(state))
+    status = dev(place, "status")
+    assert status.code == 1
+    assert status.column("HEALTH") == ["it does not listen yet"]
+    assert "not up: kube-scheduler is not healthy (it does not listen yet)" in status.err
+
+
 def test_nodes_and_fleet_exclude_each_other(place: Path) -> None:
     assert dev(place, "up", "--nodes", "2", "--fleet", "fleet.yaml").code == 2
     assert dev(place, "up", "--nodes", "0").code == 2

@@ -30,6 +30,7 @@ from dovetail.sim.local import state_dir
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
 HEALTHY: Final = "ok"
+NO_HEALTH: Final = "-"  # of a part without an endpoint, or one that ended
 NODES: Final = "/api/v1/nodes"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 POLL_SECONDS: Final = 0.3
@@ -166,7 +167,7 @@ def _part(process: processes.ProcessRecord, state: State) -> Part:
         name=process.name,
         pid=process.pid,
         is_alive=is_alive,
-        health=_health(process, state) if is_alive else "-",
+        health=_health(process, state) if is_alive else NO_HEALTH,
         port=process.port,
         log=process.log,
     )
@@ -174,7 +175,7 @@ def _part(process: processes.ProcessRecord, state: State) -> Part:
 
 def _health(process: processes.ProcessRecord, state: State) -> str:
     if process.port is None or not state.ca:
-        return "-"
+        return NO_HEALTH
     answer = control_plane.health_of(
         process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
     )
@@ -339,10 +340,10 @@ def _problem(state: State, parts: list[Part], *, nodes: int | None) -> str | Non
         return "its start was interrupted"
     if dead := [part.name for part in parts if not part.is_alive]:
         return f"{', '.join(dead)} ended"
+    if unhealthy := [part for part in parts if part.health not in (HEALTHY, NO_HEALTH)]:
+        return f"{unhealthy[0].name} is not healthy ({unhealthy[0].health})"
     if nodes is None:
         return "the API server does not answer"
-    if unhealthy := [part for part in parts if part.health not in (HEALTHY, "-")]:
-        return f"{unhealthy[0].name} is not healthy ({unhealthy[0].health})"
     if nodes < state.nodes:
         return f"{state.nodes - nodes} of {state.nodes} nodes are gone"
     return None
