@@ -128,7 +128,9 @@ def test_the_controllers_make_claims_from_templates(plane: control_plane.Control
     assert made[0]["metadata"]["ownerReferences"][0]["name"] == "train"
 
 
-def test_a_kube_scheduler_binds_the_pods_of_its_name(plane: control_plane.ControlPlane) -> None:
+def test_a_kube_scheduler_binds_the_pods_of_its_name_with_no_more_than_its_own_rights(
+    plane: control_plane.ControlPlane,
+) -> None:
     namespace = cluster.fresh_namespace(plane)
     name = f"kube-{namespace}"
     node = {
@@ -139,7 +141,8 @@ def test_a_kube_scheduler_binds_the_pods_of_its_name(plane: control_plane.Contro
     cluster.apply(plane, [node])
     cluster.kubectl(plane, "patch", "node", f"node-{namespace}", "--subresource=status", "--type=merge",
                     "-p", '{"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}')  # fmt: skip
-    process = plane.start_scheduler(name, qps=500, burst=500)
+    kubeconfig = plane.scheduler_kubeconfig()
+    process = plane.start_scheduler(name, qps=500, burst=500, kubeconfig=kubeconfig)
     try:
         cluster.apply(
             plane,
@@ -156,6 +159,8 @@ def test_a_kube_scheduler_binds_the_pods_of_its_name(plane: control_plane.Contro
         plane.kill(f"kube-scheduler-{name}")
         cluster.kubectl(plane, "delete", "node", f"node-{namespace}")
     assert process.returncode is not None
+    log = plane.log_of(f"kube-scheduler-{name}").read_text(encoding="utf-8")
+    assert "forbidden" not in log.lower()
     assert f"kube-scheduler-{name}" not in plane.roster.all()
 
 

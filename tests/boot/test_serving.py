@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -10,7 +12,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from dovetail.boot import http_server
+from dovetail import errors
+from dovetail.boot import http_server, port_holder
 from dovetail.ports import failures
 from dovetail.telemetry import metrics
 
@@ -247,11 +250,29 @@ def test_what_counts_as_this_machine(address: str, is_local: bool) -> None:
     assert http_server.is_loopback(address) is is_local
 
 
-def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:
+def test_a_port_that_is_taken_names_its_holder_and_the_setting_and_nothing_stays_open() -> None:
     async def tell(ask: Asker) -> None:
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(errors.InputError) as refusal:
             async with served(port=ask._port):
                 pass
+        message = str(refusal.value)
+        assert f"cannot be served on 127.0.0.1 port {ask._port}: process {os.getpid()} (" in message
+        assert "set serving.port to another port or 0" in message
         assert (await ask("/healthz")).status == 200
 
     story(tell)
+
+
+def test_an_address_of_another_machine_names_the_settings() -> None:
+    async def tell(ask: Asker) -> None:
+        with pytest.raises(errors.InputError, match=r"192\.0\.2\.1 .* set serving\.address"):
+            async with served(address="192.0.2.1"):  # RFC 5737: no machine has it
+                pass
+
+    story(tell)
+
+
+def test_a_port_without_a_listener_has_no_holder() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert port_holder.holder_of(bound.getsockname()[1]) == "another process"

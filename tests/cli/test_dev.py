@@ -19,7 +19,8 @@ from tests.cli import running
 from tests.support import cluster, real
 
 PATIENCE_SECONDS = 120.0  # only something broken takes so long
-PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "player"]
+PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "player"]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -75,19 +76,15 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     )
     assert [part["name"] for part in status["parts"]] == PARTS
     assert all(part["isAlive"] for part in status["parts"])
-    nodes = subprocess.run(
-        [status["kubectl"], "--kubeconfig", status["kubeconfig"], "get", "nodes", "-o", "name"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"HOME": str(place.parent)},
-    )
-    assert nodes.stdout.split() == ["node/h100-0", "node/h100-1", "node/h100-2"]
+    assert [part["health"] for part in status["parts"]] == ["ok", "ok", "ok", "ok", "-"]
+    nodes = kubectl(status, "get", "nodes", "-o", "name")
+    assert nodes.split() == ["node/h100-0", "node/h100-1", "node/h100-2"]
 
     table = dev(place, "status")
     assert table.code == 0
     assert table.column("PART") == PARTS
     assert table.column("ALIVE") == ["yes"] * len(PARTS)
+    assert table.column("HEALTH") == ["ok"] * 4 + ["-"]
 
     queues = running.outside(place.parent, "get", "queues", "--kubeconfig", status["kubeconfig"])
     assert (queues.code, queues.err) == (0, "no queues found\nnext: kubectl apply -f FILE\n")
@@ -99,6 +96,9 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
         "queues.dovetail.dev unchanged",
         "topologies.dovetail.dev unchanged",
     ]
+
+    check_that_pods_of_the_default_scheduler_run(status)
+    check_that_an_installation_becomes_ready(status)
 
     again = dev(place, "up", "--nodes", "3")
     assert (again.code, again.out) == (0, up.out)
@@ -112,12 +112,52 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     assert dev(place, "status").code == 1
 
 
+def check_that_pods_of_the_default_scheduler_run(status: dict[str, Any]) -> None:
+    """A manifest that was written for any cluster runs, devices included."""
+    ours = (ROOT / "examples" / "live" / "gpu-per-pod.yaml").read_text(encoding="utf-8")
+    assert "schedulerName: dovetail" in ours
+    kubectl(status, "apply", "-f", "-", stdin=ours.replace("schedulerName: dovetail", ""))
+    running_phase = "--for=jsonpath={.status.phase}=Running"
+    kubectl(status, "wait", running_phase, "pod", "--all", "-n", "gpu-per-pod", "--timeout=100s")
+
+
+def check_that_an_installation_becomes_ready(status: dict[str, Any]) -> None:
+    """kube-scheduler places the replicas; the doctor knows that no container of them runs."""
+    kubeconfig = ("--kubeconfig", status["kubeconfig"])
+    image = ("--set", "image.repository=example.com/gpu/dovetail")
+    home = Path(status["directory"]).parent
+    installed = running.outside(home, "install", *image, "--wait", *kubeconfig)
+    assert installed.code == 0, installed.err
+    assert "2 of 2 replicas ready\nall 3 nodes are hollow: no container runs" in installed.err
+
+    report = running.outside(home, "doctor", *kubeconfig, "-o", "json")
+    findings = msgspec.json.decode(report.out)["findings"]
+    severe = {finding["check"]: finding for finding in findings if finding["severity"] != "note"}
+    assert "2 replicas on hollow nodes" in severe["leader"]["what"]
+    assert "schedulers" not in severe, severe  # kube-scheduler leads
+
+
+def kubectl(status: dict[str, Any], *arguments: str, stdin: str = "") -> str:
+    """What kubectl prints; a complaint of it fails the test."""
+    done = subprocess.run(
+        [status["kubectl"], "--kubeconfig", status["kubeconfig"], *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        input=stdin,
+        env={"HOME": str(Path(status["directory"]).parent)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", cluster.EACH_VERSION)
 def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path, version: str) -> None:
     need_parts(version)
-    up = dev(place, "up", "--nodes", "1", "--kube-version", version)
+    up = dev(place, "up", "--nodes", "1", "--kube-version", version, "--no-kube-scheduler")
     assert up.code == 0, up.err
+    check_that_pods_of_the_default_scheduler_are_warned_of(shown(place))
     player = next(process for process in recorded(place) if process.name == "player")
     os.kill(player.pid, signal.SIGKILL)
     cluster.wait_until_gone(player)
@@ -131,6 +171,16 @@ def test_a_part_that_ended_is_shown_and_fails_the_status(place: Path, version: s
     assert "player ended" in refused.err
     assert dev(place, "down").code == 0
     assert not place.exists()
+
+
+def check_that_pods_of_the_default_scheduler_are_warned_of(status: dict[str, Any]) -> None:
+    """Without kube-scheduler such a pod waits without an event; the doctor says why."""
+    assert "kube-scheduler" not in [part["name"] for part in status["parts"]]
+    kubectl(status, "run", "lonely", "--image=example.com/lonely")
+    home = Path(status["directory"]).parent
+    report = running.outside(home, "doctor", "--kubeconfig", status["kubeconfig"])
+    assert '1 pod waits for scheduler "default-scheduler" (kube-scheduler)' in report.out
+    assert "where: default/lonely" in report.out
 
 
 @contextlib.contextmanager
@@ -214,6 +264,19 @@ def test_a_recorded_process_whose_id_now_is_another_is_not_ended(place: Path) ->
     assert dev(place, "status").code == 1
     assert dev(place, "down").code == 0  # and this test goes on
     assert not place.exists()
+
+
+def test_a_part_that_lives_but_does_not_answer_fails_the_status(tmp_path: Path) -> None:
+    place = tmp_path / "silent"  # no `place`: that fixture would end this very process
+    place.mkdir()
+    silent = processes.recorded("kube-scheduler", os.getpid(), log=place / "log", port=1)
+    processes.ProcessRecords(place / control_plane.ROSTER).add(silent)
+    state = dev_cluster.State(starter=silent, is_ready=True, ca=str(place / "ca.crt"))
+    (place / dev_cluster.STATE).write_bytes(msgspec.json.encode(state))
+    status = dev(place, "status")
+    assert status.code == 1
+    assert status.column("HEALTH") == ["it does not listen yet"]
+    assert "not up: kube-scheduler is not healthy (it does not listen yet)" in status.err
 
 
 def test_nodes_and_fleet_exclude_each_other(place: Path) -> None:

@@ -97,6 +97,17 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(
         assert set(offline["unchecked"]) >= {"rights", "leader", "clock", "kinds"}
 
 
+def test_pods_whose_scheduler_does_not_run_are_warned_of(cluster: Live) -> None:
+    with scene(cluster) as story:
+        absent = f"absent-{story.namespace}"
+        story.pod("waits", schedulerName=absent)
+        findings = report("--kubeconfig", str(cluster.plane.kubeconfig))["findings"]
+        warning = next(finding for finding in findings if absent in finding.get("next", ""))
+        assert warning["severity"] == "warning"
+        assert f'1 pod waits for scheduler "{absent}", which does not run here' in warning["what"]
+        assert warning["where"] == f"{story.namespace}/waits"
+
+
 def test_someone_without_rights_is_told_what_could_not_be_checked(cluster: Live) -> None:
     kubeconfig = cluster.plane.write_kubeconfig("nobody", token="tester-token")
     done = dovetail("doctor", "--kubeconfig", str(kubeconfig))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.hollow import hollow_kubelets, pod_stages
+from dovetail.hollow import hollow_kubelets, node_marks, pod_stages
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.resource import claims
 from dovetail.ports.api import Target
@@ -60,7 +60,7 @@ class Theatre:
     def node(
         self, name: str = "n1", *, hollow: bool = True, has: dict[str, str] | None = None
     ) -> None:
-        notes = {hollow_kubelets.HOLLOW: "true"} if hollow else {}
+        notes = {node_marks.HOLLOW: "true"} if hollow else {}
         self.api.put(
             {
                 "apiVersion": "v1",

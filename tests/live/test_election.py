@@ -54,6 +54,23 @@ def test_a_leader_cut_off_stops_before_another_starts(failing: Fate) -> None:
     told(story)
 
 
+def test_a_server_that_stays_away_is_logged_more_and_more_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: World) -> None:
+        a = Replica(world, "a")
+        a.line.fate = lambda: REFUSAL
+        await world.clock.advance(600)
+        a.line.fate = Fate
+        await world.until(lambda: a.is_leading, within=5)  # tries went on at the usual pace
+
+    told(story)
+    logged = [record for record in caplog.records if record.msg.startswith("election.failed")]
+    assert len(logged) in range(10, 16)  # about 200 tries: at 0, 2, 6, 14, 30, 62, 122 s and so on
+    assert logged[0].__dict__["failures"] == 1
+    assert logged[-1].__dict__["failures"] > 100
+
+
 @pytest.mark.parametrize("one_way", [0.5, 1.5, 2.4])
 def test_slow_answers_do_not_cost_the_lease_but_count_from_the_start(one_way: float) -> None:
     async def story(world: World) -> None:

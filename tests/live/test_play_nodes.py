@@ -14,7 +14,7 @@ import pytest
 
 from dovetail.boot import hollow_nodes
 from dovetail.devcluster import control_plane
-from dovetail.hollow import hollow_kubelets, publish_nodes
+from dovetail.hollow import hollow_kubelets, node_marks, publish_nodes
 from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.ports.api import Target
@@ -75,7 +75,7 @@ def test_a_silent_node_is_left_alone_until_it_speaks_again() -> None:
             stage.pod(name)
         await stage.bind("runs")
         await stage.passes(10)
-        await stage.marks("n1", **{hollow_kubelets.SILENT: "true"})
+        await stage.marks("n1", **{node_marks.SILENT: "true"})
         last = stage.renewed()
         await stage.unready("n1")
         await stage.bind("waits")
@@ -83,7 +83,7 @@ def test_a_silent_node_is_left_alone_until_it_speaks_again() -> None:
         await stage.passes(120)
         assert (stage.is_ready(), stage.renewed() == last) == (False, True)
         assert (stage.phase("runs"), stage.phase("waits")) == ("Running", "Pending")
-        await stage.marks("n1", **{hollow_kubelets.SILENT: None})
+        await stage.marks("n1", **{node_marks.SILENT: None})
         assert stage.is_ready()
         assert stage.renewed() != last
         assert (stage.phase("runs"), stage.phase("waits")) == ("gone", "Running")
@@ -179,7 +179,7 @@ def test_a_fleet_is_published_once_however_often_it_is_asked_for() -> None:
     for one in api.all(registry.SLICE):
         [owner] = one.metadata.owner_references
         assert (owner.kind, owner.uid) == ("Node", uids[one.spec.node_name])
-    assert all(hollow_kubelets.is_hollow(node) for node in api.all(registry.NODE))
+    assert all(node_marks.is_hollow(node) for node in api.all(registry.NODE))
     revision = api.shelf.revision
     for node in uids:
         asyncio.run(

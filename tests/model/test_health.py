@@ -294,18 +294,107 @@ def test_nobody_leads(found: tuple[leases.Lease, ...], severity: Severity, words
     assert words in only(healthy(leases=found), "leader", severity).what
 
 
-def test_pods_that_name_a_scheduler_nobody_is() -> None:
-    found = healthy(pods=(pod("p", scheduler="volcano"), pod("q", scheduler="volcano")))
-    told = only(found, "schedulers", Severity.ERROR)
-    assert '2 pods wait for scheduler "volcano"' in told.what
-    assert "spec.schedulerName=volcano" in told.next
-    alive = (lease("dovetail-scheduler"), lease("volcano", namespace="volcano-system"))
-    assert said(msgspec.structs.replace(found, leases=alive), "schedulers") == []
-    placed = (*found.pods, pod("r", scheduler="volcano", node="n0", claim="x"))  # type: ignore[misc]
-    assert not any(
-        'volcano", which' in one.what
-        for one in said(msgspec.structs.replace(found, pods=placed), "schedulers")
+def test_replicas_on_hollow_nodes_cannot_lead() -> None:
+    released = struct(
+        leases.Lease, {"metadata": {"name": "dovetail-scheduler", "namespace": "kube-system"}}
     )
+    assert "has led yet" in only(healthy(leases=(released,)), "leader", Severity.ERROR).what
+    replica = pod("dovetail-scheduler-5c4", node="n0", metadata={"namespace": "kube-system"})
+    hollow = node("n0", labels={"dovetail.dev/hollow": "true"})
+    installed = healthy(leases=(released,), nodes=(hollow,), pods=(replica,))
+    finding = only(installed, "leader", Severity.ERROR)
+    assert finding.what == "no replica leads: 1 replica on hollow nodes, where no container runs"
+    assert finding.next == "dovetail scheduler"
+
+
+def test_pods_that_name_a_scheduler_which_does_not_run() -> None:
+    waiting = (pod("p", scheduler="volcano"), pod("q", scheduler="volcano"))
+    finding = only(healthy(pods=waiting), "schedulers", Severity.WARNING)
+    assert finding.what == (
+        '2 pods wait for scheduler "volcano", which does not run here: '
+        "it renews no Lease, and no pod of it runs"
+    )
+    assert finding.where == "a/p, a/q"
+    assert finding.next == (
+        "start it, or create the pods with schedulerName: dovetail; "
+        "kubectl get pods -A --field-selector spec.schedulerName=volcano,status.phase=Pending"
+    )
+
+
+def test_pods_that_name_no_scheduler_where_kube_scheduler_does_not_run() -> None:
+    waiting = (pod("p", scheduler=""), pod("q", scheduler="default-scheduler"))
+    finding = only(healthy(pods=waiting), "schedulers", Severity.WARNING)
+    assert '2 pods wait for scheduler "default-scheduler" (kube-scheduler)' in finding.what
+    stale = (lease("dovetail-scheduler"), lease("kube-scheduler", age=300))
+    assert (
+        "kube-scheduler"
+        in only(healthy(pods=waiting, leases=stale), "schedulers", Severity.WARNING).what
+    )
+    fresh = (lease("dovetail-scheduler"), lease("kube-scheduler"))
+    assert said(healthy(pods=waiting, leases=fresh), "schedulers") == []
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "lease_name"),
+    [
+        ("volcano", "volcano"),
+        ("kai-scheduler", "kai-scheduler"),
+        ("hami-scheduler", "hami-scheduler-leader"),
+        ("default-scheduler", "kube-scheduler"),
+    ],
+)
+def test_a_scheduler_that_renews_its_lease_runs(scheduler: str, lease_name: str) -> None:
+    leading = (lease("dovetail-scheduler"), lease(lease_name, namespace="elsewhere"))
+    waiting = (pod("p", scheduler=scheduler),)
+    assert said(healthy(pods=waiting, leases=leading), "schedulers") == []
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "name", "namespace", "labels"),
+    [
+        ("default-scheduler", "kube-scheduler-cp-0", "kube-system", {}),
+        ("default-scheduler", "cp-0", "kube-system", {"component": "kube-scheduler"}),
+        ("volcano", "volcano-scheduler-5d9f", "volcano-system", {}),
+        ("hami-scheduler", "vgpu-hami-scheduler-77c", "kube-system", {}),
+        ("kai-scheduler", "kai-scheduler-default-6b", "kai-scheduler", {}),
+        ("kai-scheduler", "scheduler-6b", "kai-scheduler", {"app": "scheduler"}),
+    ],
+)
+def test_a_scheduler_whose_pod_runs_is_there(
+    scheduler: str, name: str, namespace: str, labels: Tree
+) -> None:
+    waiting = pod("p", scheduler=scheduler)
+    metadata = {"namespace": namespace, "labels": labels}
+    program = pod(name, node="n0", metadata=metadata, limits={"nvidia.com/gpu": "1"})
+    assert said(healthy(pods=(waiting, program)), "schedulers") == []
+    pending = pod(name, metadata=metadata)
+    assert len(said(healthy(pods=(waiting, pending)), "schedulers")) == 1
+
+
+def test_other_pods_of_the_same_project_are_not_its_scheduler() -> None:
+    waiting = pod("p", scheduler="volcano")
+    others = (
+        pod("volcano-controllers-5d", node="n0", limits={"nvidia.com/gpu": "1"}),
+        pod("trained", scheduler="volcano", node="n0", limits={"nvidia.com/gpu": "1"}),  # long ago
+    )
+    assert len(said(healthy(pods=(waiting, *others)), "schedulers")) == 1
+
+
+def test_a_pod_on_a_hollow_node_runs_no_scheduler() -> None:
+    hollow = node("n0", labels={"dovetail.dev/hollow": "true"})
+    program = pod("volcano-scheduler-5d", node="n0", limits={"nvidia.com/gpu": "1"})
+    unserved = healthy(nodes=(hollow,), pods=(pod("p", scheduler="volcano"), program))
+    assert len(said(unserved, "schedulers")) == 1
+
+
+def test_without_the_leases_no_scheduler_is_called_absent() -> None:
+    unread = healthy(pods=(pod("p", scheduler="volcano"),), leases=None)
+    report = checkup.report(unread)
+    notes = [finding.what for finding in report.findings if finding.check == "schedulers"]
+    assert notes[-1] == (
+        "1 pod waits for volcano; whether it runs was not checked, because leases could not be read"
+    )
+    assert report.count(Severity.WARNING) == 0
 
 
 def test_two_schedulers_that_give_devices_away() -> None:

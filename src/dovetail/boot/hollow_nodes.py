@@ -22,7 +22,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.boot import clocks, logs
-from dovetail.hollow import hollow_kubelets, pod_stages, publish_nodes
+from dovetail.hollow import hollow_kubelets, node_marks, pod_stages, publish_nodes
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import paths, status_errors, transport
@@ -77,7 +77,7 @@ async def run(connection: client_config.Connection, settings: Settings, *, tell:
             clock,
             let_go=pod_deleter(opened),
             walk=settings.walk,
-            plays=_any_node if settings.plays_all else hollow_kubelets.is_hollow,
+            plays=_any_node if settings.plays_all else node_marks.is_hollow,
             renew_seconds=settings.renew_seconds,
             concurrency=settings.concurrency,
             on_violation=lambda violation: tell({"violation": violation._asdict()}),

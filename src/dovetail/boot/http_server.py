@@ -7,8 +7,10 @@ refused. Never serves files, never returns a secret of the configuration.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
+import os
 import ssl
 import types
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +19,8 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
+from dovetail import errors
+from dovetail.boot import port_holder
 from dovetail.ports import failures
 
 MAX_BODY_BYTES: Final = 4096  # no request here needs a body
@@ -99,6 +103,9 @@ class Server:
         site = web.TCPSite(self._runner, self._address, self._port, ssl_context=self._tls)
         try:
             await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise self._not_served(error) from error
         except BaseException:
             await self._runner.cleanup()
             raise
@@ -119,6 +126,22 @@ class Server:
     ) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def _not_served(self, error: OSError) -> errors.InputError:
+        """What to change where the server cannot listen."""
+        place = f"{self._address} port {self._port}"
+        change = "in the scheduler's configuration (--config FILE)"
+        if error.errno == errno.EADDRINUSE:
+            holder = port_holder.holder_of(self._port)
+            return errors.InputError(
+                f"health and metrics cannot be served on {place}: {holder} has it; "
+                f"end that process, or set serving.port to another port or 0 (any free one) {change}"
+            )
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return errors.InputError(
+            f"health and metrics cannot be served on {place}: {reason}; "
+            f"set serving.address and serving.port {change}"
+        )
 
     # Authorisation
 

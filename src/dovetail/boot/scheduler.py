@@ -26,7 +26,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 import dovetail
-from dovetail.boot import background_loop, clocks, http_server, logs
+from dovetail.boot import background_loop, clocks, first_answer, http_server, logs
 from dovetail.files import configuration_file
 from dovetail.kube import client, discovery
 from dovetail.kube.auth import access_reviews, client_config
@@ -49,7 +49,6 @@ from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
 LAG_SECONDS: Final = 0.02
-PATIENCE_SECONDS: Final = 1.0
 ALIVE_SECONDS: Final = 30.0  # main loop blocked for longer: unhealthy, the lease is not renewed
 HELD_SECONDS: Final = 2.0  # main loop blocked for longer: logged, and not ready
 WATCH_SECONDS: Final = 0.5
@@ -134,16 +133,7 @@ class Process:
     async def _first_answer(
         self, ask: Callable[[transport.Transport], Awaitable[tuple[registry.Kind, ...]]]
     ) -> tuple[registry.Kind, ...]:
-        """Retries until the API server answers, and logs that it waits."""
-        while True:
-            try:
-                return await ask(self.transport)
-            except (failures.Unavailable, failures.Throttled) as failure:
-                LOG.warning(
-                    "scheduler.waiting: no answer from the API server yet",
-                    extra={"why": str(failure)},
-                )
-                await self.clock.sleep(PATIENCE_SECONDS)
+        return await first_answer.first_answer(lambda: ask(self.transport), clock=self.clock)
 
     async def _work(
         self, report: Report | None, background: background_loop.BackgroundLoop

@@ -30,8 +30,8 @@ _directory = click.option(
 def group() -> None:
     """Run a real Kubernetes control plane with hollow GPU nodes on this machine.
 
-    etcd, kube-apiserver and kube-controller-manager listen on 127.0.0.1 only. The nodes are objects whose kubelet
-    is played: pods bound to them run without containers.
+    etcd, kube-apiserver, kube-controller-manager and kube-scheduler listen on 127.0.0.1 only. The nodes are objects
+    whose kubelet is played: pods bound to them run without containers.
     """
 
 
@@ -52,8 +52,20 @@ def group() -> None:
     show_default=True,
     metavar="V",
 )
+@click.option(
+    "--no-kube-scheduler",
+    is_flag=True,
+    help="Leave kube-scheduler out: pods that name no other scheduler wait.",
+)
 @_directory
-def up(*, nodes: int | None, file: str | None, kube_version: str, directory: str | None) -> int:
+def up(
+    *,
+    nodes: int | None,
+    file: str | None,
+    kube_version: str,
+    no_kube_scheduler: bool,
+    directory: str | None,
+) -> int:
     """Start the cluster and print how to reach it.
 
     \b
@@ -69,7 +81,13 @@ def up(*, nodes: int | None, file: str | None, kube_version: str, directory: str
     place = _place(directory)
     running = dev_cluster.status(place)
     if running is None:
-        running = dev_cluster.up(place, _fleet(nodes, file), version=kube_version, say=output.say)
+        running = dev_cluster.up(
+            place,
+            _fleet(nodes, file),
+            version=kube_version,
+            has_kube_scheduler=not no_kube_scheduler,
+            say=output.say,
+        )
     elif running.problem is not None:
         raise errors.StateError(
             f"the cluster in {place}: {running.problem}\nnext: dovetail dev down"
@@ -149,12 +167,13 @@ def _show(status: "dev_cluster.Status") -> None:
             part.name,
             str(part.pid),
             "yes" if part.is_alive else "no",
+            part.health,
             str(part.port or "-"),
             part.log,
         )
         for part in status.parts
     ]
-    output.write_lines(text.table(("part", "pid", "alive", "port", "log"), rows))
+    output.write_lines(text.table(("part", "pid", "alive", "health", "port", "log"), rows))
     output.say(
         f"Kubernetes {status.version or '?'}, fleet {status.fleet or '?'}, {_node_line(status)}"
     )

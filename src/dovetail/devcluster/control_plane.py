@@ -1,8 +1,8 @@
 """Runs a real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager.
 
-Given the programs and a directory for all it writes, starts them on free ports and waits until they answer. A
-kube-scheduler can be added. The data is scratch: etcd is neither encrypted nor synced to disk. Never listens
-beyond 127.0.0.1, and never runs a kubelet: callers create the nodes.
+Given the programs and a directory for all it writes, starts them on free ports and waits until they answer. Its own
+kube-scheduler, and more of them under other names, can be added. The data is scratch: etcd is neither encrypted nor
+synced to disk. Never listens beyond 127.0.0.1, and never runs a kubelet: callers create the nodes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ READY_SECONDS: Final = 90.0  # a busy machine with two cores needs a tenth of it
 POLL_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 25.0  # kube-apiserver lets open requests finish for up to 15 s
 ROSTER: Final = "processes.json"
+WITH_PORT: Final = (*kube_flags.PARTS, kube_flags.ETCD_PEER, kube_binaries.SCHEDULER)
 
 Bearer = kube_flags.Bearer  # a token and its user
 Say = Callable[[str], None]
@@ -81,11 +82,21 @@ class ControlPlane:
         return self.directory / f"{name}.log"
 
     def start(self, name: str) -> None:
-        """Starts etcd, kube-apiserver or kube-controller-manager again on its old port, and waits until it answers."""
+        """Starts a part of the control plane on its port, also again, and waits until it answers."""
         began = time.monotonic()
-        self._spawn(name, self.layout.command(name), port=self.layout.ports[name])
-        self._await(name, self.layout.ports[name])
+        self.launch(name)
+        self.wait_for(name)
         self._say(f"{name} ready after {time.monotonic() - began:.1f} s")
+
+    def launch(self, name: str) -> None:
+        """Starts a part of the control plane on its port without waiting for it."""
+        if name == kube_binaries.SCHEDULER:
+            self.scheduler_kubeconfig()
+        self._spawn(name, self.layout.command(name), port=self.layout.ports[name])
+
+    def wait_for(self, name: str) -> None:
+        """Waits until a part that was launched answers."""
+        self._await(name, self.layout.ports[name])
 
     def kill(self, name: str) -> None:
         """Kills a part, as a power cut would."""
@@ -122,7 +133,7 @@ class ControlPlane:
         kubeconfig: Path | None = None,
         flags: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        """Starts a kube-scheduler for pods of this scheduler name and waits until its caches are filled.
+        """Starts a further kube-scheduler for pods of this scheduler name and waits until its caches are filled.
 
         The client limits default to its own. It ends with the control plane, or by `kill("kube-scheduler-NAME")`.
         """
@@ -140,6 +151,11 @@ class ControlPlane:
         process = self._spawn(part, [*command, *flags], port=port)
         self._await(part, port)
         return process
+
+    def scheduler_kubeconfig(self) -> Path:
+        """The kubeconfig of kube-scheduler's user, to whom the API server grants rights by itself."""
+        pair = self.client_certificate(kube_flags.SCHEDULER_USER)
+        return self.write_kubeconfig(kube_binaries.SCHEDULER, pair=pair)
 
     def client_certificate(self, name: str, groups: Sequence[str] = ()) -> certificates.Pair:
         """A certificate and key with which the API server authenticates this user."""
@@ -197,7 +213,7 @@ class ControlPlane:
         deadline = time.monotonic() + READY_SECONDS
         process = self._running[name]
         while not (
-            health := _health(name, process.pid, port=port, ca=self.ca, token=self.token)
+            health := health_of(name, process.pid, port=port, ca=self.ca, token=self.token)
         ).is_ok:
             if process.poll() is not None:
                 problem = f"{name} ended with exit code {process.returncode} while it was starting"
@@ -234,7 +250,7 @@ def start(
         directory=directory,
         authority=authority,
         server=authority.server("server"),
-        ports={name: free_ports.reserve() for name in (*kube_flags.PARTS, kube_flags.ETCD_PEER)},
+        ports={name: free_ports.reserve() for name in WITH_PORT},
         feature_gates=kube_flags.gates_of(parts.minor) | dict(feature_gates or {}),
         runtime_config=(*kube_flags.runtime_config_of(parts.minor), *runtime_config),
         extra_apiserver_flags=tuple(extra_apiserver_flags),
@@ -255,8 +271,8 @@ def start(
     return plane
 
 
-def _health(name: str, pid: int, *, port: int, ca: Path, token: str) -> probe.Answer:
-    """The health endpoint of a part. kube-controller-manager has no readiness endpoint."""
+def health_of(name: str, pid: int, *, port: int, ca: Path, token: str) -> probe.Answer:
+    """What the health endpoint of a part answers. kube-controller-manager has no readiness endpoint."""
     if not processes.listens(pid, port):
         return probe.Answer(0, b"it does not listen yet")
     path = "/healthz" if name == kube_binaries.CONTROLLER_MANAGER else "/readyz"

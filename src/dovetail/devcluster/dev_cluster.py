@@ -29,6 +29,8 @@ from dovetail.sim.local import state_dir
 
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
+HEALTHY: Final = "ok"
+NO_HEALTH: Final = "-"  # of a part without an endpoint, or one that ended
 NODES: Final = "/api/v1/nodes"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 POLL_SECONDS: Final = 0.3
@@ -53,12 +55,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 0
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
-    """One process and whether it is alive."""
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One process, whether it is alive, and what its health endpoint answers; `-` if it has none."""
 
     name: str
     pid: int
     is_alive: bool
+    health: str
     port: int | None
     log: str
 
@@ -99,7 +102,14 @@ def sized_fleet(nodes: int) -> fleet_spec.Fleet:
     return fleet_spec.Fleet(name="dev", pools=(pool,))
 
 
-def up(directory: Path, fleet: fleet_spec.Fleet, *, version: str, say: Say) -> Status:
+def up(
+    directory: Path,
+    fleet: fleet_spec.Fleet,
+    *,
+    version: str,
+    has_kube_scheduler: bool = True,
+    say: Say,
+) -> Status:
     """Starts a cluster and waits until all nodes exist. A failed start is cleaned up."""
     directory = directory.absolute()
     try:
@@ -107,7 +117,14 @@ def up(directory: Path, fleet: fleet_spec.Fleet, *, version: str, say: Say) -> S
     except OSError as error:
         raise errors.StateError(f"{directory} cannot be used: {error.strerror}") from None
     try:
-        _start(directory, state, fleet=fleet, version=version, say=say)
+        _start(
+            directory,
+            state,
+            fleet=fleet,
+            version=version,
+            has_kube_scheduler=has_kube_scheduler,
+            say=say,
+        )
     except OSError as error:
         _remove(directory, say=_silent)
         raise errors.StateError(
@@ -126,10 +143,7 @@ def status(directory: Path) -> Status | None:
     state = _state(directory.absolute())
     if state is None:
         return None
-    parts = [
-        Part(process.name, process.pid, processes.is_alive(process), process.port, process.log)
-        for process in _roster(directory).all().values()
-    ]
+    parts = [_part(process, state) for process in _roster(directory).all().values()]
     total, ready = _nodes(state)
     problem = _problem(state, parts, nodes=total)
     return Status(
@@ -145,6 +159,27 @@ def status(directory: Path) -> Status | None:
         nodes_ready=ready,
         parts=parts,
     )
+
+
+def _part(process: processes.ProcessRecord, state: State) -> Part:
+    is_alive = processes.is_alive(process)
+    return Part(
+        name=process.name,
+        pid=process.pid,
+        is_alive=is_alive,
+        health=_health(process, state) if is_alive else NO_HEALTH,
+        port=process.port,
+        log=process.log,
+    )
+
+
+def _health(process: processes.ProcessRecord, state: State) -> str:
+    if process.port is None or not state.ca:
+        return NO_HEALTH
+    answer = control_plane.health_of(
+        process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
+    )
+    return HEALTHY if answer.is_ok else str(answer)
 
 
 def down(directory: Path, *, say: Say) -> bool:
@@ -184,7 +219,13 @@ def _claim(directory: Path) -> State:
 
 
 def _start(
-    directory: Path, state: State, *, fleet: fleet_spec.Fleet, version: str, say: Say
+    directory: Path,
+    state: State,
+    *,
+    fleet: fleet_spec.Fleet,
+    version: str,
+    has_kube_scheduler: bool,
+    say: Say,
 ) -> None:
     say(f"starting Kubernetes {version} in {directory}")
     parts = kube_binaries.binaries(version, say=say)
@@ -202,9 +243,14 @@ def _start(
         nodes=expected[NODES],
     )
     _keep(directory, state)
+    if has_kube_scheduler:
+        plane.launch(kube_binaries.SCHEDULER)  # it starts while the nodes are created
     asyncio.run(_define(state))
     player = _start_player(directory, state, fleet)
     _wait_for_fleet(state, expected, player=player, say=say)
+    if has_kube_scheduler:
+        plane.wait_for(kube_binaries.SCHEDULER)
+        say(f"{kube_binaries.SCHEDULER} ready, for pods that name no other scheduler")
     _keep(directory, msgspec.structs.replace(state, is_ready=True))
 
 
@@ -294,6 +340,8 @@ def _problem(state: State, parts: list[Part], *, nodes: int | None) -> str | Non
         return "its start was interrupted"
     if dead := [part.name for part in parts if not part.is_alive]:
         return f"{', '.join(dead)} ended"
+    if unhealthy := [part for part in parts if part.health not in (HEALTHY, NO_HEALTH)]:
+        return f"{unhealthy[0].name} is not healthy ({unhealthy[0].health})"
     if nodes is None:
         return "the API server does not answer"
     if nodes < state.nodes:

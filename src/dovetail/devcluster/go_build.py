@@ -7,7 +7,6 @@ environment's Go settings say. Needs nothing but the standard library, so that a
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from dovetail import errors
+from dovetail.devcluster import build_lock
 
 PROGRESS_SECONDS: Final = 5.0
 MINIMUM_GO: Final = "1.26"  # what the go.mod files of Kubernetes 1.36 and 1.37 ask for
@@ -73,7 +72,7 @@ def finished(recipe: Recipe, *, say: Say = say_on_stderr) -> Path:
         return done
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _only_one_builder(done.with_suffix(".lock")):
+        with build_lock.held(done.with_suffix(".lock"), title=recipe.title, say=say):
             if not _is_complete(done, recipe):
                 _build(go, recipe, done=done, say=say)
     except OSError as error:
@@ -117,14 +116,6 @@ def _is_complete(done: Path, recipe: Recipe) -> bool:
     return all((done / program).exists() for program in recipe.programs)
 
 
-@contextmanager
-def _only_one_builder(lock: Path) -> Iterator[None]:
-    """Holds a file lock: the second builder waits and then finds the work done."""
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _build(go: str, recipe: Recipe, *, done: Path, say: Say) -> None:
     """Builds next to the final path and renames, so that a broken build is never mistaken for a finished one."""
     with tempfile.TemporaryDirectory(dir=done.parent, prefix="unfinished-") as scratch:
@@ -161,14 +152,14 @@ def _watched(building: subprocess.Popen[bytes], recipe: Recipe, *, record: Path,
         try:
             code = building.wait(timeout=PROGRESS_SECONDS)
         except subprocess.TimeoutExpired:
-            say(f"{announcement} {duration_text(time.monotonic() - began)}")
+            say(f"{announcement} {build_lock.duration_text(time.monotonic() - began)}")
             continue
         except BaseException:
             building.kill()
             building.wait()
             raise
         seconds = time.monotonic() - began
-        say(f"the build of {recipe.title} ended after {duration_text(seconds)}")
+        say(f"the build of {recipe.title} ended after {build_lock.duration_text(seconds)}")
         if code == 0:
             record.write_text(f"{seconds:.1f}\n", encoding="utf-8")
         return code
@@ -182,15 +173,11 @@ def _record(recipe: Recipe) -> Path:
 def _expectation(record: Path) -> str:
     """What to expect of a build, from the last one."""
     try:
-        return f"took {duration_text(float(record.read_text(encoding='utf-8')))} last time"
+        return (
+            f"took {build_lock.duration_text(float(record.read_text(encoding='utf-8')))} last time"
+        )
     except (OSError, ValueError):
         return "the first time takes minutes"
-
-
-def duration_text(seconds: float) -> str:
-    """A duration for people: 45s, 6m10s."""
-    minutes, seconds_left = divmod(round(seconds), 60)
-    return f"{minutes}m{seconds_left:02d}s" if minutes else f"{seconds_left}s"
 
 
 def printed(builds: Iterable[Callable[[], Path]], *, without_go: str = "") -> int:

@@ -21,6 +21,8 @@ PARTS: Final = (
     kube_binaries.CONTROLLER_MANAGER,
 )  # in the order they start
 ETCD_PEER: Final = "etcd-peer"
+# The user to whom every API server binds the rights of a scheduler; kubeadm signs its certificate for it.
+SCHEDULER_USER: Final = "system:kube-scheduler"
 
 # Nodes are plain objects here: the second plugin would taint each new one until a kubelet reports it ready. Pods
 # need no service account, and without the first plugin they are not refused before their namespace has one.
@@ -72,6 +74,11 @@ class Layout(NamedTuple):
         return self.directory / "admin.kubeconfig"
 
     @property
+    def scheduler_kubeconfig(self) -> Path:
+        """The kubeconfig of kube-scheduler."""
+        return self.directory / f"{kube_binaries.SCHEDULER}.kubeconfig"
+
+    @property
     def tokens(self) -> Path:
         """The file of bearer tokens."""
         return self.directory / "pki" / "tokens.csv"
@@ -89,11 +96,12 @@ class Layout(NamedTuple):
             kube_binaries.ETCD: self._etcd,
             kube_binaries.APISERVER: self._apiserver,
             kube_binaries.CONTROLLER_MANAGER: self._controller_manager,
+            kube_binaries.SCHEDULER: self._scheduler,
         }
         return make[name]()
 
     def scheduler_command(self, configuration: Path, *, port: int, kubeconfig: Path) -> list[str]:
-        """How a kube-scheduler with this configuration file is called."""
+        """How a further kube-scheduler, with this configuration file, is called."""
         serving = self._serving(port, kubeconfig)
         return [str(self.parts.scheduler), f"--config={configuration}", *serving, *self._gates()]
 
@@ -157,6 +165,16 @@ class Layout(NamedTuple):
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--profiling=false",
+            *self._gates(),
+        ]
+
+    def _scheduler(self) -> list[str]:
+        """As kubeadm calls it. The Lease shows other programs that it runs."""
+        return [
+            str(self.parts.scheduler),
+            f"--kubeconfig={self.scheduler_kubeconfig}",
+            *self._serving(self.ports[kube_binaries.SCHEDULER], self.scheduler_kubeconfig),
+            "--leader-elect=true",
             *self._gates(),
         ]
 

@@ -1,4 +1,4 @@
-"""Checks the control plane and our scheduler's place in it: versions, APIs, clock, RBAC, leases, other schedulers.
+"""Checks the control plane and our scheduler's place in it: versions, APIs, clock, RBAC, leader.
 
 Facts in, findings out, one function per check. Never sends a request.
 """
@@ -6,28 +6,25 @@ Facts in, findings out, one function per check. Never sends a request.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from dovetail.doctor import leader_leases
 from dovetail.doctor.findings import (
     Facts,
     Finding,
-    Ours,
     Severity,
     age_seconds,
     counted,
     listed,
     some,
 )
-from dovetail.kubetypes.core import leases, pods
+from dovetail.hollow import node_marks
 
 FIRST: Final = (1, 34)  # the first server that has resource.k8s.io/v1
 TESTED: Final = ((1, 36), (1, 37))  # the versions of the end-to-end tests
 KUBELET_SKEW: Final = 3  # minor versions a kubelet may be older than its server
 CLOCK_SECONDS: Final = 5.0
-PATIENCE_SECONDS: Final = 60.0  # pods pending for less are not reported
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 RESOURCE_V1: Final = "resource.k8s.io/v1"
 NEEDED_KINDS: Final = (
     "resourceclaims",
@@ -173,8 +170,8 @@ def rights(facts: Facts) -> Iterator[Finding]:
         return
 
     # No right at all: either nothing is installed, or the scheduler runs as another user.
-    our_lease = _our_lease(facts)
-    if our_lease is not None and _is_alive(our_lease, facts):
+    our_lease = leader_leases.our_lease(facts)
+    if our_lease is not None and leader_leases.is_alive(our_lease, facts):
         what = f"{subject} has no rights, yet a scheduler leads: it runs as another user"
         yield _note("rights", f"{what}; name it with --service-account")
         return
@@ -194,96 +191,43 @@ def leader(facts: Facts) -> Iterator[Finding]:
     where = f"lease {ours.lease_namespace}/{ours.lease_name}"
     command = f"kubectl -n {ours.lease_namespace} get lease {ours.lease_name} -o yaml"
 
-    our_lease = _our_lease(facts)
+    our_lease = leader_leases.our_lease(facts)
     if our_lease is None:
         what = "no Dovetail scheduler has ever led here"
         yield _warning("leader", what, where=where, next="dovetail scheduler")
         return
 
     holder = our_lease.spec.holder_identity
-    if not holder:
+    if not holder and (replica_count := _hollow_replicas(facts)):
+        replicas = counted(replica_count, "replica")
+        what = f"no replica leads: {replicas} on hollow nodes, where no container runs"
+        yield _error("leader", what, where=where, next="dovetail scheduler")
+    elif not holder and our_lease.spec.renew_time is None:
+        what = "no replica has led yet"
+        yield _error("leader", what, where=where, next=command)
+    elif not holder:
         what = "no replica leads: the last leader gave the lease back"
         yield _error("leader", what, where=where, next=command)
-    elif not _is_alive(our_lease, facts):
+    elif not leader_leases.is_alive(our_lease, facts):
         age = age_seconds(our_lease.spec.renew_time, facts.now)
         renewed = "at an unreadable time" if age is None else f"{age:.0f} s ago"
         what = f"no replica leads: {holder} last renewed the lease {renewed}"
         yield _error("leader", what, where=where, next=command)
 
 
-def schedulers(facts: Facts) -> Iterator[Finding]:
-    """Which other schedulers work here, and whether two of them could allocate the same device."""
-    if facts.pods is None:
-        return
-
-    live_pods = [pod for pod in facts.pods if pod.status.phase not in pods.TERMINAL_PHASES]
-    pods_by_scheduler = Counter(scheduler_of(pod) for pod in live_pods)
-    if pods_by_scheduler:
-        census = ", ".join(f"{name} {count}" for name, count in pods_by_scheduler.most_common())
-        yield _note("schedulers", f"pods by scheduler: {census}")
-
-    other_leaders = [
-        f"{lease.metadata.namespace}/{lease.metadata.name}"
-        for lease in _live_leases(facts)
-        if "scheduler" in lease.metadata.name and not _is_ours(lease, facts)
-    ]
-    if other_leaders:
-        yield _note("schedulers", f"other schedulers lead here: {some(other_leaders)}")
-
-    yield from _shared_devices(facts.pods, facts.ours)
-    yield from _unserved_pods(facts.pods, facts)
-
-
-def _shared_devices(all_pods: Iterable[pods.Pod], ours: Ours) -> Iterator[Finding]:
-    """Warns when we and another scheduler both allocate devices with no boundary between us."""
-    device_pods = [pod for pod in all_pods if pod.spec.node_name and _uses_devices(pod)]
-    pods_by_scheduler = Counter(scheduler_of(pod) for pod in device_pods)
-
-    we_allocate = any(name in pods_by_scheduler for name in ours.names)
-    rivals = sorted(pods_by_scheduler.keys() - set(ours.names))
-    if not rivals or not we_allocate or ours.is_bounded:
-        return
-
-    pods_by_rival = ", ".join(f"{name} {pods_by_scheduler[name]}" for name in rivals)
-    what = (
-        f"other schedulers allocate devices too ({pods_by_rival}), and no configuration says "
-        "which nodes are ours: a device can be allocated twice"
-    )
-    yield _warning(
-        "schedulers",
-        what,
-        next="set ownership in the scheduler's configuration; pass it to doctor with --config",
-    )
-
-
-def ownership(facts: Facts) -> Iterator[Finding]:
-    """Whether any node carries the labels and the taint that the configuration calls ours."""
-    if facts.nodes is None:
-        return
+def _hollow_replicas(facts: Facts) -> int:
+    """How many pods of the installation that the Lease belongs to are on hollow nodes."""
     ours = facts.ours
-
-    our_labels = ours.node_labels.items()
-    all_labels = [node.metadata.labels.items() for node in facts.nodes]
-    if our_labels and not any(our_labels <= labels for labels in all_labels):
-        selector = ",".join(f"{key}={value}" for key, value in sorted(our_labels))
-        yield _error(
-            "ownership",
-            f"no node carries the labels of our nodes ({selector}): every pod of ours waits",
-            next=f"kubectl label node NAME {selector.replace(',', ' ')}",
-        )
-
-    taint_keys = {taint.key for node in facts.nodes for taint in node.spec.taints}
-    if ours.node_taint and ours.node_taint not in taint_keys:
-        yield _error(
-            "ownership",
-            f"no node carries the taint of our nodes ({ours.node_taint}): every pod of ours waits",
-            next=f"kubectl taint node NAME {ours.node_taint}=:NoSchedule",
-        )
-
-
-def scheduler_of(pod: pods.Pod) -> str:
-    """The scheduler the pod names, or the default one."""
-    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    hollow_nodes = {
+        node.metadata.name for node in listed(facts.nodes) if node_marks.is_hollow(node)
+    }
+    replicas = [
+        pod
+        for pod in listed(facts.pods)
+        if pod.metadata.namespace == ours.lease_namespace
+        and pod.metadata.name.startswith(f"{ours.lease_name}-")
+    ]
+    return sum(pod.spec.node_name in hollow_nodes for pod in replicas)
 
 
 def number_of(version: str) -> tuple[int, int] | None:
@@ -293,60 +237,6 @@ def number_of(version: str) -> tuple[int, int] | None:
     if len(digits) != 2 or not all(digits):
         return None
     return int(digits[0]), int(digits[1])
-
-
-def _unserved_pods(all_pods: Sequence[pods.Pod], facts: Facts) -> Iterator[Finding]:
-    """Pending pods that name a scheduler which has placed no pod and holds no lease here."""
-    active_schedulers = {*facts.ours.names, DEFAULT_SCHEDULER}
-    active_schedulers.update(lease.metadata.name for lease in _live_leases(facts))
-    active_schedulers.update(scheduler_of(pod) for pod in all_pods if pod.spec.node_name)
-
-    pending: dict[str, list[str]] = {}
-    for pod in all_pods:
-        name = scheduler_of(pod)
-        if name in active_schedulers or pod.status.phase in pods.TERMINAL_PHASES:
-            continue
-        age = age_seconds(pod.metadata.creation_timestamp, facts.now) or 0
-        if age > PATIENCE_SECONDS:
-            pending.setdefault(name, []).append(f"{pod.metadata.namespace}/{pod.metadata.name}")
-
-    for name, pod_names in sorted(pending.items()):
-        count = counted(len(pod_names), "pod")
-        what = (
-            f'{count} wait for scheduler "{name}", which has placed nothing here and leads nothing'
-        )
-        command = (
-            f"kubectl get pods -A --field-selector spec.schedulerName={name},status.phase=Pending"
-        )
-        yield _error("schedulers", what, where=some(sorted(pod_names)), next=command)
-
-
-def _uses_devices(pod: pods.Pod) -> bool:
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
-
-
-def _our_lease(facts: Facts) -> leases.Lease | None:
-    return next((lease for lease in listed(facts.leases) if _is_ours(lease, facts)), None)
-
-
-def _live_leases(facts: Facts) -> list[leases.Lease]:
-    return [lease for lease in listed(facts.leases) if _is_alive(lease, facts)]
-
-
-def _is_ours(lease: leases.Lease, facts: Facts) -> bool:
-    return (lease.metadata.namespace, lease.metadata.name) == (
-        facts.ours.lease_namespace,
-        facts.ours.lease_name,
-    )
-
-
-def _is_alive(lease: leases.Lease, facts: Facts) -> bool:
-    """Whether a holder renewed the lease in time, by the server's clock."""
-    age = age_seconds(lease.spec.renew_time, facts.now)
-    if age is None or not lease.spec.holder_identity:
-        return False
-    server_age = age - (facts.clock_ahead_seconds or 0.0)
-    return server_age <= (lease.spec.lease_duration_seconds or 0) + CLOCK_SECONDS
 
 
 def _nodes_by_kubelet_version(kubelets: dict[str, str]) -> dict[str, list[str]]:

@@ -7,7 +7,13 @@ from typing import Final
 
 import msgspec
 
-from dovetail.doctor import check_control_plane, check_devices, check_queues, check_tenants
+from dovetail.doctor import (
+    check_control_plane,
+    check_devices,
+    check_queues,
+    check_schedulers,
+    check_tenants,
+)
 from dovetail.doctor.findings import Facts, Finding, Severity
 
 Check = Callable[[Facts], Iterator[Finding]]
@@ -19,8 +25,8 @@ CHECKS: Final[tuple[tuple[str, Check, tuple[str, ...]], ...]] = (
     ("clock", check_control_plane.clocks, ("clock_ahead_seconds",)),
     ("rights", check_control_plane.rights, ("rights",)),
     ("leader", check_control_plane.leader, ("leases",)),
-    ("schedulers", check_control_plane.schedulers, ("pods",)),
-    ("ownership", check_control_plane.ownership, ("nodes",)),
+    ("schedulers", check_schedulers.schedulers, ("pods",)),
+    ("ownership", check_schedulers.ownership, ("nodes",)),
     ("slices", check_devices.published, ("slices",)),
     ("classes", check_devices.classes, ("classes", "slices")),
     ("double counting", check_devices.double_counting, ("nodes", "slices")),

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from dovetail import timestamps
-from dovetail.hollow import hollow_status, pod_admission, pod_stages
+from dovetail.hollow import hollow_status, node_marks, pod_admission, pod_stages
 from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.core import api_events, nodes, pods
 from dovetail.kubetypes.resource import claims
@@ -27,8 +27,6 @@ from dovetail.ports import failures, meter
 from dovetail.world.events import ObjectKey, key_of
 
 LOG = logging.getLogger("dovetail.play")
-HOLLOW: Final = "dovetail.dev/hollow"  # annotation or label of a node without a kubelet: serve it
-SILENT: Final = "dovetail.dev/silent"  # annotation or label of a node that acts as cut off
 WATCHED: Final = (registry.NODE, registry.CLAIM, registry.POD)  # listed in this order
 RENEW_SECONDS: Final = 10.0  # between two renewals of a lease, as a kubelet does
 LARGE_FLEET: Final = 500  # nodes from which leases are renewed half as often by default
@@ -52,16 +50,6 @@ class Violation(NamedTuple):
     message: str
 
 
-def is_hollow(node: nodes.Node) -> bool:
-    """Whether the node is marked as having no kubelet."""
-    return _is_marked(node, HOLLOW)
-
-
-def is_silent(node: nodes.Node) -> bool:
-    """Whether the node is marked as cut off."""
-    return _is_marked(node, SILENT)
-
-
 class HollowKubelets:
     """The kubelets of all hollow nodes. Connect watches through `feed`, then `run` it."""
 
@@ -72,7 +60,7 @@ class HollowKubelets:
         *,
         let_go: DeletePod,
         walk: pod_stages.Stages = pod_stages.DEFAULT,
-        plays: Callable[[nodes.Node], bool] = is_hollow,
+        plays: Callable[[nodes.Node], bool] = node_marks.is_hollow,
         renew_seconds: float | None = None,
         concurrency: int = 32,
         on_violation: Callable[[Violation], None] | None = None,
@@ -164,7 +152,7 @@ class HollowKubelets:
                 self.pod_queue.put(key)
 
     def _is_served(self, node: nodes.Node) -> bool:
-        return self._plays(node) and not is_silent(node)
+        return self._plays(node) and not node_marks.is_silent(node)
 
     def _period(self) -> float:
         if self._renew_seconds is not None:
@@ -396,10 +384,6 @@ class Feed:
             "hollow.object.unreadable",
             extra={"kind": self._kind.name, "object": name, "why": problem},
         )
-
-
-def _is_marked(node: nodes.Node, key: str) -> bool:
-    return "true" in (node.metadata.annotations.get(key), node.metadata.labels.get(key))
 
 
 def _share(name: str) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dovetail.hollow import hollow_kubelets, hollow_status
+from dovetail.hollow import hollow_status, node_marks
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.ports import api as apis
@@ -139,7 +139,7 @@ def _registered(tree: Tree, now: datetime.datetime) -> Tree:
     """A node as a kubelet would register it."""
     metadata = tree["metadata"]
     name = metadata["name"]
-    annotations = (metadata.get("annotations") or {}) | {hollow_kubelets.HOLLOW: "true"}
+    annotations = (metadata.get("annotations") or {}) | {node_marks.HOLLOW: "true"}
     labels: dict[str, str] = metadata.get("labels") or {}
     status: Tree = dict(tree.get("status") or {})
     status["conditions"] = hollow_status.node_conditions(now=now)

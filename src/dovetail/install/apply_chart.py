@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from dovetail import errors
+from dovetail.hollow import node_marks
 from dovetail.install import chart
 from dovetail.kube import server_side_apply
 from dovetail.kube.http import transport
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.core import nodes
 from dovetail.ports import api, failures
 
 POLL_SECONDS: Final = 0.5
@@ -145,11 +147,12 @@ async def await_ready(
 ) -> None:
     """Waits until every replica is ready. Returns at once if the cluster has no nodes."""
     cluster = Cluster(over)
-    nodes = await cluster.kind("Node", "v1")
+    node_kind = await cluster.kind("Node", "v1")
     deployments = await cluster.kind("Deployment", "apps/v1")
-    assert nodes is not None
+    assert node_kind is not None
     assert deployments is not None
-    if not await server_side_apply.listed(over, nodes):
+    node_trees = await server_side_apply.listed(over, node_kind)
+    if not node_trees:
         say("the cluster has no nodes: no replica can run until it has some")
         return
 
@@ -161,6 +164,7 @@ async def await_ready(
         ready, replicas = _readiness(deployment)
         if ready == replicas:
             say(f"{replicas} of {replicas} replicas ready")
+            _say_if_hollow(node_trees, say=say)
             return
         if time.monotonic() >= deadline:
             raise errors.StateError(
@@ -172,6 +176,19 @@ async def await_ready(
             say(line)
             last_line = line
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _say_if_hollow(node_trees: Sequence[Tree], *, say: Say) -> None:
+    """Says that ready replicas schedule nothing where every node is hollow, as on `dovetail dev up`."""
+    if all(node_marks.is_hollow(_node(tree)) for tree in node_trees):
+        say(
+            f"all {len(node_trees)} nodes are hollow: no container runs there, so the replicas "
+            "schedule nothing; `dovetail scheduler` does, from a terminal"
+        )
+
+
+def _node(tree: Tree) -> nodes.Node:
+    return codec.decode_struct(nodes.Node, codec.encode_tree(tree))
 
 
 def target_of(kind: registry.Kind, tree: Tree) -> api.Target:

@@ -23,6 +23,7 @@ import msgspec
 from dovetail import errors, timestamps
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import leases
+from dovetail.live.election import failure_log
 from dovetail.ports import api as apis
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter
@@ -168,6 +169,7 @@ class Election:
         self._may_hold = False
         self._settled_at = -math.inf  # from then on no write of our last tenure can arrive
         self._fence: Fence | None = None
+        self._outage = failure_log.FailureLog()
 
     @property
     def status(self) -> ElectionStatus:
@@ -202,17 +204,28 @@ class Election:
         while True:
             try:
                 fence = await self._stand()
+                self._outage.succeeded()
             except (failures.Conflict, failures.AlreadyThere):
                 fence = None  # another replica was faster
+                self._outage.succeeded()
             except (failures.ApiFailure, codec.DecodeError) as failure:
-                LOG.warning(
-                    "election.failed: the lease cannot be read or written",
-                    extra={"lease": str(self._target), "why": str(failure)},
-                )
                 fence = None
+                self._log_outage(failure)
             if fence is not None:
                 return fence
             await self._clock.sleep(self._timing.retry_seconds * (1 + JITTER * self._chance()))
+
+    def _log_outage(self, failure: Exception) -> None:
+        """Tries go on at the pace of the election; a server that stays away is logged more and more rarely."""
+        if self._outage.is_due(self._clock.monotonic()):
+            LOG.warning(
+                "election.failed: the lease cannot be read or written",
+                extra={
+                    "lease": str(self._target),
+                    "failures": self._outage.failures_in_a_row,
+                    "why": str(failure),
+                },
+            )
 
     async def _stand(self) -> Fence | None:
         """Reads the Lease, and tries once to acquire it if it is free."""
