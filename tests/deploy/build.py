@@ -33,11 +33,11 @@ WRONG = (
     ("schedulerNames=[Big_Name]", r"values: schedulerNames\[0\]: must be a DNS subdomain"),
     (
         "configuration.serving.port=1",
-        r"values: configuration\.serving: is decided by the installation",
+        r"values: configuration\.serving: is set by the chart",
     ),
     (
         "configuration.leaderElection.name=x",
-        r"values: configuration\.leaderElection\.name: is decided",
+        r"values: configuration\.leaderElection\.name: is set",
     ),
     ("configuration.loging.level=info", r'values: configuration\.loging: unknown field "loging"'),
     (
