@@ -1,4 +1,4 @@
-"""Gives every node a type and every call its overloads, or says what does not fit. Rewrites qualified names."""
+"""Gives every node a type and every call its overloads, or reports what does not fit. Rewrites qualified names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Checked:
 def check(
     root: ast.Node, *, variables: dict[str, Type], library: Library, messages: Messages
 ) -> tuple[Checked, list[Issue]]:
-    """Types for the whole tree and every complaint. Issues leave the result unusable."""
+    """The types of the whole tree and every issue. With issues the result is unusable."""
     checker = _Checker(variables, library, messages)
     checker.visit(root)
     resolved = {
@@ -332,7 +332,7 @@ class _Checker:
 
 
 def qualified_name(node: ast.Node) -> str | None:
-    """`a.b.c` as text when the expression is nothing but names."""
+    """`a.b.c` as text if the expression consists of names only."""
     if isinstance(node, ast.Ident):
         return node.name
     if isinstance(node, ast.Select) and not node.test_only:

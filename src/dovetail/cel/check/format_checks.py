@@ -29,7 +29,7 @@ _TAKES: Final = {
 
 
 def issues(checked: Checked, call: ast.Call) -> Iterator[Issue]:
-    """What is wrong with one call of format; nothing when format or arguments are not literal."""
+    """The issues of one call of format; none if the format or the arguments are not literals."""
     target, args = call.target, call.args
     if not (isinstance(target, ast.Literal) and target.value.__class__ is str and len(args) == 1):
         return

@@ -1,6 +1,6 @@
 """The message types an expression can name: `device` and protobuf's well-known types, with their fields.
 
-Also the names of types as values (`int`, `net.IP`) and the one enum constant there is.
+Also the names of types as values (`int`, `net.IP`) and the only enum constant.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Messages:
         self._device = device_fields
 
     def message_type(self, name: str) -> Type | None:
-        """What `name{...}` yields."""
+        """The type of `name{...}`."""
         return _RESULTS.get(name)
 
     def initial_field(self, message: str, name: str) -> Type | None:
@@ -100,7 +100,7 @@ class Messages:
         return self._device.get(name) if message == types.DEVICE.name else None
 
     def field_names(self, message: str) -> list[str]:
-        """The fields people may have meant."""
+        """The known fields, for suggestions."""
         return sorted(self._device) if message == types.DEVICE.name else []
 
     def constant(self, name: str) -> tuple[Type, Value] | None:

@@ -1,4 +1,4 @@
-"""Checks that types cannot make: constant patterns and times are valid, aggregate literals hold one type."""
+"""Checks beyond types: constant patterns and times are valid, aggregate literals hold one type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.cel.library import regex
 
 
 def issues(checked: Checked) -> list[Issue]:
-    """What upstream's validators would refuse in a tree that checks."""
+    """What upstream's validators refuse in a tree that passed the type check."""
     return [
         *_bad_patterns(checked.root),
         *_bad_formats(checked),
@@ -32,7 +32,7 @@ def _walk(node: ast.Node) -> Iterator[ast.Node]:
 
 
 def _bad_patterns(root: ast.Node) -> Iterator[Issue]:
-    # The first argument is looked at even in matches(text, pattern), where it is the text: upstream does so too.
+    # The first argument is checked even in matches(text, pattern), where it is the text, as upstream does.
     for node in _walk(root):
         if not (isinstance(node, ast.Call) and node.function == "matches" and node.args):
             continue

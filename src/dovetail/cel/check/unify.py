@@ -1,4 +1,4 @@
-"""Decides whether types agree, binding type variables as it goes. Bindings of a failed try are undone."""
+"""Decides whether types agree, and binds type variables. Bindings of a failed attempt are undone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bindings:
         return types.param(f"_var{self._fresh - 1}")
 
     def agree(self, first: Type, second: Type) -> bool:
-        """Whether a value of the first type may stand where the second is wanted; keeps bindings if so."""
+        """Whether a value of the first type is allowed where the second is expected; keeps bindings if so."""
         return self.agree_all((first,), (second,))
 
     def agree_all(self, firsts: tuple[Type, ...], seconds: tuple[Type, ...]) -> bool:
@@ -125,7 +125,7 @@ class Bindings:
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """The wider of two types that agree."""
+    """The more general of two types that agree."""
     return first if _is_wider_or_equal(first, second) else second
 
 
