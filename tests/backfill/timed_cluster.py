@@ -88,13 +88,13 @@ class Yard:
             policy.Policy(batch=policy.Batch(promises=promises)),
             NOON,
             seconds=self._seconds,
-            told=self._told,
+            decided=self._decided,
         )
 
     def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int | None:
         return self._truth[short(gang.metadata.name)]
 
-    def _told(self, decided: plan.Plan, now: datetime.datetime) -> None:
+    def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
         for one in decided.promises:
             self.promised.setdefault(short(one.gang.name), []).append(one)
             self.hours.setdefault(short(one.gang.name), []).append(

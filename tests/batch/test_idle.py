@@ -43,10 +43,10 @@ class Follower:
         self.told: list[tuple[str, str, str]] = []
         self.changes = 0
         self.idle = idle_watch.IdleWatch(
-            world, self.script, clock=self.watch, tell=self._tell, changed=self._changed
+            world, self.script, clock=self.watch, record_event=self._record, changed=self._changed
         )
 
-    def _tell(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
+    def _record(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
         self.told.append((pod.metadata.name, reason, note))
 
     def _changed(self) -> None:

@@ -37,7 +37,7 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
     lab = queue("lab", resources={"gpu": {"quota": 2}}, idle=patient)
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
         script = scripted_utilisation.Scripted(warp.clock, usual=90)
         for number in range(2):
             script.set(Device("gpu.nvidia.com", "n-0", f"gpu-{number}"), 0)
@@ -45,12 +45,12 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
             scheduler.world,
             script,
             clock=warp.clock,
-            tell=scheduler.recorder.record_pod_event,
+            record_event=scheduler.recorder.record_pod_event,
             changed=scheduler.retry_all,
         )
         yield followed.run()
 
-    warp = virtual_run.VirtualRun(SMALL, objects=[lab], beside=beside)
+    warp = virtual_run.VirtualRun(SMALL, objects=[lab], more_loops=more_loops)
     fixed = {workload_annotations.PREEMPTIBLE: "false"}
     done = warp.run(
         [
@@ -87,7 +87,7 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
     shares = {"resources": {"gpu": {"quota": 0}}}
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
         told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
         kept = queue_usage.QueueUsage(
             scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
@@ -101,7 +101,7 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
         fleet_,
         objects=[queue("day", **shares), queue("night", **shares)],
         policy_=policy.Policy(batch=batch),
-        beside=beside,
+        more_loops=more_loops,
     )
     day = timed_jobs.Work(name="day", gpus=1, pods=8, least=0, seconds=8 * HOUR, queue="day")
     again = timed_jobs.Work(
@@ -138,7 +138,7 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
     last: dict[str, Any] = {"at": 0.0, "held": {"a": 0.0, "b": 0.0}}
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
         told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
         kept = queue_usage.QueueUsage(
             scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
@@ -159,7 +159,7 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
         fleet_,
         objects=[queue("a", **shares), queue("b", **shares)],
         policy_=policy.Policy(batch=batch),
-        beside=beside,
+        more_loops=more_loops,
         decided=decided,
     )
     endless = [

@@ -28,7 +28,7 @@ class Theatre:
         self.api = SimApi(self.clock)
         self.writes: list[str] = []
         self.player = hollow_kubelets.HollowKubelets(
-            self.api, self.clock, let_go=self._let_go, walk=walk, **options
+            self.api, self.clock, let_go=self._let_go, stages=walk, **options
         )
         self.feeds: dict[str, watchers.Subscription] = {}
         self.api.before = lambda verb, target: self.writes.append(f"{verb} {target}")

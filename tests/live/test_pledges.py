@@ -117,8 +117,8 @@ def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> N
     """Whoever decides next knows only what was put down."""
 
     class Relay(Yard):
-        def _told(self, decided: plan.Plan, now: datetime.datetime) -> None:
-            super()._told(decided, now)
+        def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
+            super()._decided(decided, now)
             made = [one for one in decided.promises if one.start is not None]
             read = [
                 promise_store.promise_of(

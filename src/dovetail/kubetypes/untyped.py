@@ -23,7 +23,7 @@ from dovetail.quantity import quantity
 MAX_PROBLEMS: Final = 50  # per object; a wrong indentation can make thousands
 
 _UNMODELLED: Final = meta.UNMODELLED | nodes.UNMODELLED | pods.UNMODELLED | volumes.UNMODELLED
-# Fields that tell one list item from another, best first; items are matched by the first their type has.
+# Fields that identify a list item, best first; items are matched by the first that their type has.
 _ITEM_KEYS: Final = (
     ("driver", "pool", "device", "shareID"),
     ("name",),
@@ -254,7 +254,7 @@ def _overlaid_items(item_type: inspect.Type, changed: list[Any], original: list[
         return changed
     names = _item_key(item_type.cls)
     if names is None:
-        # Nothing tells the items apart. With another length an unknown field could land on the wrong item, which is
+        # No field identifies the items. With another length an unknown field could land on the wrong item, which is
         # worse than losing it.
         if len(changed) != len(original):
             return changed
@@ -274,7 +274,7 @@ def _overlaid_items(item_type: inspect.Type, changed: list[Any], original: list[
 
 
 def _item_key(kind: type[msgspec.Struct]) -> tuple[str, ...] | None:
-    """The fields that tell items of this type apart."""
+    """The fields that identify items of this type."""
     fields = _fields(kind)
     for names in _ITEM_KEYS:
         if all(name in fields for name in names):

@@ -139,7 +139,7 @@ async def _nodes(
             client.KubeApi(opened),
             clock,
             let_go=hollow_nodes.pod_deleter(opened),
-            walk=pod_stages.Stages(terminate_seconds=ENDING_SECONDS),
+            stages=pod_stages.Stages(terminate_seconds=ENDING_SECONDS),
         )
         feeds = {kind: nodes.feed(kind) for kind in hollow_kubelets.WATCHED}
         tasks = [

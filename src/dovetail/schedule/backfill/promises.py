@@ -1,7 +1,7 @@
 """Decides which gangs are promised a start, and keeps other pods from taking what is promised: backfill.
 
 The first gangs in order that find no room are promised the time at which they will, with nodes and devices. Other
-pods may start ahead of a promise if they end before it, or if what is promised still fits beside them. A promise is
+pods may start ahead of a promise if they end before it, or if what is promised still fits next to them. A promise is
 kept once it is made: it moves later only for work of higher priority, for a queue within its quota, or because
 nodes or stated runtimes did not hold; then it says why. Given a transaction and the promises of the decision
 before. Never starts a pod.
@@ -221,7 +221,7 @@ class Promises:
     def _refresh(self, nodes: Iterable[str]) -> None:
         """Finds other devices, at the same start, for reservations on nodes where the placed pods changed.
 
-        Also where a placement was undone since: devices found beside a pod that did not come are not kept.
+        Also where a placement was undone since: devices chosen next to a pod that never came are not kept.
         """
         placed: dict[str, list[str]] = {node: [] for node in nodes}
         for pod_id, placement in self._transaction.placements.items():
@@ -249,12 +249,12 @@ class Promises:
     def _reserve_again(
         self, reservation: Reservation, rivals: Sequence[Reservation]
     ) -> Reservation | None:
-        """The same pods, nodes and start, on whichever devices are free beside the others."""
+        """The same pods, nodes and start, on any devices that the others leave free."""
         node_by_pod = {pod_id: choice.node for pod_id, choice in reservation.seats.items()}
         return self._profile.seats_at(reservation.job, reservation.start, node_by_pod, rivals)
 
     def _survives(self, reservation: Reservation, pod: pods.Pod, choice: NodePlacement) -> bool:
-        """Whether the promised pods of a node still fit there beside this pod, on their devices or on others."""
+        """Whether the promised pods of a node still fit there next to this pod, on their devices or on others."""
         transaction, world, node = self._transaction, self._transaction.world, choice.node
         promised_ids = reservation.on(node)
         with self._profile.at(reservation.start, on=(node,), promised=reservation.job):
@@ -346,7 +346,7 @@ class Promises:
         return True
 
     def _still_holds(self, reservation: Reservation) -> bool:
-        """Whether a promise can be kept beside all others; reserves other devices where its own are taken."""
+        """Whether a promise can be kept together with all others; reserves other devices where its own are taken."""
         rivals = [rival for rival in self._open() if rival is not reservation]
         with self._trying():
             renewed = self._reserve_again(reservation, rivals)

@@ -324,7 +324,7 @@ class Preemptor:
         units, node = outlook.units, outlook.node
         if not is_tied:
             # A shortcut, exact for pods without affinities, whom fewer neighbours never hinder. The counts say which
-            # units certainly have to go. If the pod fits without them, it fits beside each of the others, and
+            # units certainly have to go. If the pod fits without them, it fits next to each of the others, and
             # restoring one after the other would end with the same victims.
             indexes = bounds.must_go(node, [unit.groups for unit in units]) or ()
             must_go = tuple(units[index] for index in indexes)
