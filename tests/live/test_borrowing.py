@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import disruption_budgets
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_promises_told import runs, told
-from tests.world.test_shields import budget
+from tests.live.test_promise_reasons import runs, told
+from tests.world.test_budget_protection import budget
 
 
 class Kept:

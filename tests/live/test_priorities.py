@@ -11,7 +11,7 @@ from dovetail.schedule import decide as cycle
 from dovetail.schedule import refusal_summary
 from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_budgets import Shelf, budget, made_ready
+from tests.live.test_disruption_limits import Shelf, budget, made_ready
 
 
 def cpu(amount: int) -> dict[str, Any]:

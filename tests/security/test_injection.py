@@ -20,7 +20,7 @@ from dovetail.model.reasons import ReasonCode
 from dovetail.sim import virtual_clock
 from dovetail.telemetry import metrics
 from dovetail.world.world import World
-from tests.live import test_tell
+from tests.live import test_recorder
 from tests.live.live_scheduler import Stage, play
 from tests.security import hostile
 
@@ -72,25 +72,25 @@ def test_a_megabyte_in_a_message_or_a_field_is_cut(form: logging.Formatter) -> N
 def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: str) -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}"))
+        teller.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}"))
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert event.note.isprintable(), ascii(event.note)
-        assert test_tell.condition(stage).message.isprintable()
+        assert test_recorder.condition(stage).message.isprintable()
 
-    test_tell.told(story)
+    test_recorder.told(story)
 
 
 def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
+        teller.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert len(event.note.encode()) <= api_events.MAX_NOTE_BYTES
-        assert len(test_tell.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
+        assert len(test_recorder.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
 
-    test_tell.told(story)
+    test_recorder.told(story)
 
 
 @pytest.mark.parametrize("document", [{"message": MEGABYTE, "reason": "Forbidden"}, MEGABYTE])

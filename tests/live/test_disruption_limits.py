@@ -12,7 +12,7 @@ from dovetail.kubetypes.core import disruption_budgets, pods
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_yielding import Recorder, conditions, important, staged, writes
+from tests.live.test_evictor import Recorder, conditions, important, staged, writes
 
 KEPT = {"app": "kept"}
 

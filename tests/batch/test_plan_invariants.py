@@ -89,7 +89,7 @@ def test_a_quiet_cluster_stays_quiet(seed: int) -> None:
 @pytest.mark.slow
 def test_two_hash_seeds_give_one_plan() -> None:
     code = (
-        "from tests.batch import random_clusters, test_calm as t\nfrom tests.support import hashing\n"
+        "from tests.batch import random_clusters, test_plan_invariants as t\nfrom tests.support import hashing\n"
         "for seed in range(25): print(hashing.as_text(random_clusters.seeded(seed).decided()))\n"
         "for seed in t.BUSY: print(hashing.as_text(random_clusters.seeded(seed, random_clusters.MEDIUM).decided()))"
     )

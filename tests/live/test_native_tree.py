@@ -15,7 +15,7 @@ from dovetail.model import gangs, workload_annotations
 from dovetail.model.workloads import native_gangs
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
-from tests.live.test_grouping import Heard
+from tests.live.test_owner_watch import Heard
 
 RACK = owners.Constraints(topology=(owners.TopologyConstraint(key="example.com/rack"),))
 ALL: dict[str, Any] = {"all": {}}

@@ -9,7 +9,7 @@ from dovetail.kubetypes.custom import intents
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_promises_told import runs, told
+from tests.live.test_promise_reasons import runs, told
 
 ENDLESS = 2**63 - 1
 OF_A = {"dovetail.dev/queue": "a"}

@@ -20,7 +20,7 @@ from dovetail.ports.api import Target
 from dovetail.world import events
 from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_slots import HOST, moved, moving
+from tests.live.test_slot_reservations import HOST, moved, moving
 
 ON_THE_OTHER_NODE = claims.AllocationResult(
     devices=claims.DeviceAllocationResult(
