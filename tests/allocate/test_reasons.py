@@ -23,7 +23,7 @@ def _only(view: Any, *wanted: Any) -> Reason:
     return reason
 
 
-def test_a_selector_tells_how_near_the_devices_came() -> None:
+def test_a_failed_selector_reports_how_near_the_devices_came() -> None:
     where = f'{MEMORY}.compareTo(quantity("141Gi")) >= 0'
     reason = _only(build.node(build.gpus(8)), claim(exactly(2, where=where)))
     assert (reason.code, reason.need, reason.have) == (ReasonCode.SELECTOR, 2, 0)
@@ -45,7 +45,7 @@ def test_taints_are_named() -> None:
     assert (reason.code, reason.have) == (ReasonCode.TAINT, 0)
 
 
-def test_counters_tell_how_many_partitions_fit_together() -> None:
+def test_the_reason_for_counters_says_how_many_partitions_fit_together() -> None:
     reason = _only(build.mig_node(1, in_use=["gpu-0-1g-0"]), claim(profile("2g", 3)))
     assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 3, 2)
     assert reason.detail.endswith("2 with counters left")
@@ -55,7 +55,7 @@ def test_counters_tell_how_many_partitions_fit_together() -> None:
     assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 8, 7)
 
 
-def test_capacity_that_nobody_offers_differs_from_capacity_that_is_gone() -> None:
+def test_capacity_no_device_has_differs_from_capacity_in_use() -> None:
     view = build.node(build.shareable(1))
     reason = _only(view, claim(exactly(capacity={"requests": {"memory": "100Gi"}})))
     assert reason.code is ReasonCode.CAPACITY_POLICY

@@ -29,7 +29,7 @@ def test_a_claim_taken_as_free_in_a_trial_holds_its_devices_again_afterwards() -
     assert dump.dump(world) == before
 
 
-def test_nobody_runs_ahead_while_the_devices_of_ended_pods_are_given_back() -> None:
+def test_no_pod_runs_ahead_while_the_devices_of_ended_pods_are_released() -> None:
     """Two of four GPUs are free; the other two are about to be, and then the head starts."""
     yard = Yard(gpus=4).arrive(
         Work("a", 1, 2, 600, states=600),

@@ -37,7 +37,7 @@ def test_the_textbook_case_of_easy_backfilling() -> None:
     assert yard.started("long") == 20
 
 
-def test_what_lasts_longer_runs_ahead_beside_what_is_promised() -> None:
+def test_longer_work_runs_ahead_next_to_the_promised_devices() -> None:
     """The head needs three of four GPUs: one that is left over is nobody's, for however long."""
     yard = Yard(gpus=4).arrive(
         work("running", 3, 10), work("head", 3, 10, at=1), work("long", 1, 300, at=2)
@@ -73,7 +73,7 @@ def test_without_promises_the_head_may_wait_for_ever() -> None:
     assert yard.promised == {}
 
 
-def test_whoever_falls_back_on_its_promise_did_not_lose_its_devices_meanwhile() -> None:
+def test_a_gang_that_falls_back_on_its_promise_still_has_its_devices() -> None:
     """`silent` looks for an earlier start and finds none; `next` must not have been given its two GPUs by then."""
     yard = Yard(gpus=4, promises=8).arrive(
         work("running", 1, 4, pods=2, at=53),
@@ -200,7 +200,7 @@ def test_more_important_work_moves_a_promise_and_is_named() -> None:
     assert last.moved_from is not None
 
 
-def test_an_hour_that_is_lost_is_told_with_its_cause_until_there_is_another() -> None:
+def test_a_lost_start_time_is_reported_with_its_cause_until_there_is_another() -> None:
     """Nobody knows how long the urgent one takes; that the head had an hour, and who took it, is not forgotten."""
     yard = Yard(gpus=4).arrive(work("running", 4, 10), work("head", 4, 10, at=1)).go_on(1)
     yard.arrive(work("urgent", 4, 30, at=2, states=None, priority=100)).go_on(5)
@@ -215,7 +215,7 @@ def test_an_hour_that_is_lost_is_told_with_its_cause_until_there_is_another() ->
     )
 
 
-def test_an_hour_that_a_queue_can_no_longer_pay_for_is_lost_to_that() -> None:
+def test_a_start_time_the_queue_can_no_longer_pay_for_is_lost() -> None:
     world = stories.world()
     yard = Yard(
         *world.namespaces.values(), stories.queue("team", {"gpu": {"limit": 8}}, gpu=4), gpus=4
@@ -250,7 +250,7 @@ def test_a_lost_node_moves_a_promise_and_is_named() -> None:
     assert yard.starts("head") == [10, 20]
 
 
-def test_a_head_nobody_can_know_anything_about_says_how_many_are_silent() -> None:
+def test_a_first_gang_without_a_known_start_says_how_many_pods_state_no_runtime() -> None:
     yard = Yard(gpus=4).arrive(work("silent", 4), work("head", 2, 10, at=1))
     yard.go_on(5)
     assert {one.cause for one in yard.promised["head"]} == {"unbounded: 1 holder states no runtime"}
@@ -276,7 +276,7 @@ def test_so_many_are_promised_a_start_as_the_policy_says(count: int) -> None:
         assert yard.starts(f"head-{number}x") == [60 + 10 * number]
 
 
-def test_who_waits_is_told_the_hour_beside_the_reason() -> None:
+def test_a_pending_gang_shows_its_start_time_next_to_the_reason() -> None:
     yard = Yard(gpus=4).arrive(work("running", 4, 10), work("head", 4, 10, at=1)).go_on(2)
     (refusal,) = yard.course.plan.refusals
     assert refusal.summary.endswith("(needs 4); starts by 2026-06-01T12:10:00Z")
@@ -285,7 +285,7 @@ def test_who_waits_is_told_the_hour_beside_the_reason() -> None:
     assert refusal.summary.endswith("; its start is unbounded: 1 holder states no runtime")
 
 
-def test_nobody_is_moved_into_what_is_promised() -> None:
+def test_no_pod_is_moved_onto_promised_devices() -> None:
     """What is free would do for the long one if others moved; the head would lose its node."""
     yard = Yard(nodes=2, gpus=2).arrive(
         work("one", 1, 10),

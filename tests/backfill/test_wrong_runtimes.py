@@ -20,7 +20,7 @@ def honest(name: str, gpus: int, minutes: int, *, at: int = 0, **more: int) -> W
     )
 
 
-def test_a_time_that_nobody_enforces_lets_nobody_run_ahead() -> None:
+def test_a_runtime_that_is_not_enforced_lets_no_pod_run_ahead() -> None:
     """Half of the node is free until the head starts; a minute that is only expected does not count."""
     yard = Yard(gpus=8).arrive(
         honest("first", 4, 30),
@@ -34,7 +34,7 @@ def test_a_time_that_nobody_enforces_lets_nobody_run_ahead() -> None:
     assert yard.started("liar") == 90
 
 
-def test_two_that_fit_beside_a_promise_one_by_one_do_not_start_both() -> None:
+def test_two_pods_that_each_fit_next_to_a_promise_do_not_both_start() -> None:
     """Each leaves six GPUs to the head if the other ends when it says; neither does."""
     yard = Yard(gpus=8).arrive(
         honest("first", 4, 30),
@@ -61,7 +61,7 @@ def test_two_that_come_together_do_not_start_both_either() -> None:
     assert yard.started("head") == 30
 
 
-def test_what_was_there_before_a_promise_still_tells_it_an_hour() -> None:
+def test_pods_that_ran_before_a_promise_still_give_it_a_start_time() -> None:
     """An expected runtime is no licence, but it is a forecast: the head is told when the first is expected to end."""
     first = Work(name="first", pods=1, gpus=4, seconds=1800, states=1800, is_bounded=False)
     yard = Yard(gpus=4).arrive(first, honest("head", 4, 60, at=1))

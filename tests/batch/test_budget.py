@@ -12,7 +12,7 @@ from tests.batch import stories
 from tests.schedule import build
 
 
-def test_the_next_turn_goes_on_and_nobody_yields_before_all_that_is_free_is_given() -> None:
+def test_the_next_cycle_continues_and_evicts_only_after_free_capacity_is_used() -> None:
     made = stories.world(stories.plugin_node("n0", 6), stories.queue("a", gpu=6))
     build.put(made, stories.pod("runs", "a", gpus=1, node="n0"))
     for index in range(5):
@@ -75,7 +75,7 @@ def sized(name: str, containers: list[dict[str, Any]], *, age: int) -> pods.Pod:
     return build.pod(name, metadata=metadata, containers=containers, created=stories.stamp(age))
 
 
-def test_everybody_has_a_turn_though_the_first_ones_never_fit() -> None:
+def test_every_gang_has_a_turn_though_the_first_ones_never_fit() -> None:
     made = crowded(40)
     budget = policy.Budget(steps=200)
     plans = rounds(made, budget)
@@ -85,7 +85,7 @@ def test_everybody_has_a_turn_though_the_first_ones_never_fit() -> None:
     assert told == {f"large{index:03d}" for index in range(40)}
 
 
-def test_everybody_has_a_turn_however_often_something_changes() -> None:
+def test_every_gang_has_a_turn_however_often_something_changes() -> None:
     made = crowded(40)
     for turn in range(60):
         done = stories.decided(made, budget=policy.Budget(steps=200))
@@ -109,12 +109,12 @@ def test_a_round_in_which_something_changed_is_followed_by_another() -> None:
     assert {"large000", "small"} <= {name for done in plans for name in stories.started(done)}
 
 
-def test_a_bounded_decision_that_reaches_everybody_is_the_unbounded_one() -> None:
+def test_a_bounded_decision_that_reaches_every_gang_is_the_unbounded_one() -> None:
     made = crowded(10)
     assert stories.decided(made, budget=policy.Budget(steps=100_000)) == stories.decided(made)
 
 
-def test_who_may_make_others_yield_has_a_turn_too() -> None:
+def test_a_gang_that_may_evict_others_has_a_turn_too() -> None:
     made = stories.world(
         *(stories.plugin_node(f"n{index}", 4) for index in range(4)), stories.queue("a", gpu=16)
     )
@@ -135,7 +135,7 @@ def test_who_may_make_others_yield_has_a_turn_too() -> None:
     assert {f"urgent{index}" for index in range(6)} <= started
 
 
-def test_a_gang_too_large_for_the_steps_of_a_turn_may_still_make_others_yield() -> None:
+def test_a_gang_too_large_for_the_steps_of_a_cycle_may_still_evict_others() -> None:
     made = stories.world(
         *(stories.plugin_node(f"n{index}", 4) for index in range(2)), stories.queue("a", gpu=8)
     )

@@ -133,7 +133,7 @@ def test_what_is_remembered_of_a_world_goes_with_it() -> None:
     )
 
 
-def test_a_job_that_is_remembered_is_priced_anew() -> None:
+def test_a_cached_job_is_priced_again() -> None:
     found = Cluster([build.node("n0")])
     found.put(simulated_cluster.queue("a", gpu=(4,)))
     found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))

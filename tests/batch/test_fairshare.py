@@ -154,7 +154,7 @@ def test_beyond_quotas_no_more_is_given_than_there_is(total: int, asked: list[As
 
 
 @given(st.integers(0, 24), siblings())
-def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(
+def test_no_queue_gets_less_than_its_quota_nor_more_than_its_demand(
     total: int, asked: list[Asks]
 ) -> None:
     found = fair(total, *asked)
@@ -164,7 +164,9 @@ def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(
 
 
 @given(st.integers(0, 24), siblings())
-def test_nothing_is_left_while_somebody_with_weight_wants_it(total: int, asked: list[Asks]) -> None:
+def test_nothing_is_left_while_a_queue_with_weight_has_demand(
+    total: int, asked: list[Asks]
+) -> None:
     found = fair(total, *asked)
     lacking = [
         one

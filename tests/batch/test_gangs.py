@@ -120,7 +120,7 @@ def test_an_elastic_gang_grows_into_what_is_idle() -> None:
     assert len(found.running("gang/wide")) == 4
 
 
-def test_an_elastic_gang_shrinks_before_anybody_is_killed() -> None:
+def test_an_elastic_gang_shrinks_before_any_gang_is_evicted() -> None:
     found = nodes(4)
     found.put(simulated_cluster.queue("a", gpu=(1,)), simulated_cluster.queue("b", gpu=(3,)))
     found.submit(simulated_cluster.gang("wide", *[Ask(gpus=1)] * 4, least=1, queue="a"))

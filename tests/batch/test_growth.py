@@ -97,7 +97,7 @@ def test_a_bounded_decision_costs_no_more_because_more_wait() -> None:
     assert taken[1] < 1.3 * taken[0]
 
 
-def test_everybody_of_a_crowd_is_told_why_it_waits() -> None:
+def test_every_pod_of_many_gets_the_reason_why_it_is_pending() -> None:
     world = crowd(3_000)
     told: set[str] = set()
     for _ in range(40):

@@ -178,7 +178,7 @@ def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a lot", "-1", "nan", "inf"])
-def test_what_nobody_can_read_is_no_use(text: str) -> None:
+def test_unreadable_usage_counts_as_none(text: str) -> None:
     status = queues.QueueStatus(usage={"gpu": text}, usage_time="2026-06-01T12:00:00Z")
     assert usage_history.read(status)[0] == {}
     assert (
@@ -228,7 +228,7 @@ def test_parts_need_a_capacity() -> None:
 # The numbers of a decision
 
 
-def test_a_decision_tells_the_numbers_it_used() -> None:
+def test_a_decision_returns_the_numbers_it_used() -> None:
     shares_ = {"nvidia.com/gpu": {"quota": 2, "limit": 6}, stories.H100_NAME: {"quota": 1}}
     parent = stories.queue("all", {"gpu": {"quota": 8}})
     made = stories.world(

@@ -37,7 +37,7 @@ PHANTOMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", sorted(PHANTOMS))
-def test_work_that_can_never_start_lowers_nobodys_share(how: str) -> None:
+def test_work_that_can_never_start_lowers_no_queues_share(how: str) -> None:
     made = shared()
     for number in range(4):
         stories.waits(made, f"c-{number}", "c", **{"count": 1, **PHANTOMS[how]})

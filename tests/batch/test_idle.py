@@ -84,7 +84,7 @@ def lab(*names: str, **facts: Any) -> Follower:
     return follower
 
 
-def test_idle_work_is_warned_and_later_preemptible_and_the_owner_is_told_each_time() -> None:
+def test_idle_work_is_warned_and_later_preemptible_with_an_event_each_time() -> None:
     follower = lab("notebook", annotations=FIXED)
     follower.script.set(gpu(0), 1)
     follower.minutes(29)
@@ -103,7 +103,7 @@ def test_idle_work_is_warned_and_later_preemptible_and_the_owner_is_told_each_ti
     assert follower.changes == 3
 
 
-def test_nothing_idle_is_ended_while_nobody_waits() -> None:
+def test_idle_work_is_not_evicted_while_no_pod_is_pending() -> None:
     follower = lab("notebook", annotations=FIXED)
     follower.script.set(gpu(0), 0)
     follower.minutes(600)
@@ -112,7 +112,7 @@ def test_nothing_idle_is_ended_while_nobody_waits() -> None:
     assert not done.evictions
 
 
-def test_under_pressure_the_idle_one_yields_though_it_said_it_does_not() -> None:
+def test_under_pressure_an_idle_pod_is_evicted_though_it_is_non_preemptible() -> None:
     follower = lab("notebook", "training", annotations=FIXED)
     follower.script.set(gpu(0), 0)
     stories.waits(follower.world, "urgent", "lab", priority=10)
@@ -124,7 +124,7 @@ def test_under_pressure_the_idle_one_yields_though_it_said_it_does_not() -> None
     assert "its GPUs were nearly unused for 4" in stories.detail(done, "notebook")
 
 
-def test_the_idle_one_yields_before_a_less_important_one() -> None:
+def test_an_idle_pod_is_evicted_before_a_less_important_one() -> None:
     follower = lab("busy", "idler")
     found = follower.world.pods["uid-of-idler"]
     build.put(follower.world, build.replaced(found, spec=build.replaced(found.spec, priority=5)))
@@ -168,14 +168,14 @@ def test_one_busy_device_or_pod_keeps_all_that_belongs_to_it() -> None:
     assert "nearly unused" in stories.detail(follower.decided(), "rank-0")
 
 
-def test_what_nobody_measures_is_not_idle() -> None:
+def test_a_device_without_measurements_is_not_idle() -> None:
     follower = lab("notebook")
     follower.script.set(gpu(0), None)
     follower.minutes(120)
     assert follower.stage("notebook") is None
 
 
-def test_a_hole_in_the_measurements_begins_the_time_anew() -> None:
+def test_a_gap_in_the_measurements_restarts_the_window() -> None:
     follower = lab("notebook")
     follower.script.set(gpu(0), 0)
     follower.minutes(45)
@@ -213,7 +213,7 @@ def test_the_queue_above_may_ask_for_it() -> None:
     assert follower.stage("notebook") is IdleStage.WARNED
 
 
-def test_without_a_policy_nobody_is_followed() -> None:
+def test_without_an_idle_policy_no_pod_is_watched() -> None:
     follower = lab("notebook")
     build.put(follower.world, stories.queue("lab", gpu=2))
     follower.script.set(gpu(0), 0)
@@ -222,7 +222,7 @@ def test_without_a_policy_nobody_is_followed() -> None:
     assert not follower.told
 
 
-def test_nobody_who_measures_means_nobody_idle() -> None:
+def test_without_metrics_no_pod_is_idle() -> None:
     async def main() -> None:
         assert await device_metrics.NoMetrics().utilisation([gpu(0)]) == {}
 

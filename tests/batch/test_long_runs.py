@@ -321,7 +321,7 @@ def jobs(rng: random.Random) -> list[timed_jobs.Work]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> None:
+def test_the_live_loops_give_every_gang_a_turn_and_no_device_twice(seed: int) -> None:
     rng = random.Random(seed)
     machines = fleet_spec.Fleet(
         name="small",

@@ -32,7 +32,7 @@ def queue(name: str, **spec: Any) -> Tree:
     }
 
 
-def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() -> None:
+def test_an_idle_notebook_is_warned_and_makes_room_only_for_a_pending_pod() -> None:
     patient = {"thresholdPercent": 5, "windowSeconds": 1800, "graceSeconds": 600}
     lab = queue("lab", resources={"gpu": {"quota": 2}}, idle=patient)
     warp: virtual_run.VirtualRun

@@ -54,7 +54,7 @@ def test_of_two_that_are_as_old_as_counts_the_larger_goes_first() -> None:
     assert not found.running("gang/small")
 
 
-def test_whoever_is_as_old_as_counts_goes_before_a_larger_one_that_is_not() -> None:
+def test_a_gang_of_saturated_age_goes_before_a_larger_younger_one() -> None:
     found = line(days=6)  # the small one is seven days old by then, the large one six
     found.settle()
     assert found.running("gang/small")
@@ -72,7 +72,7 @@ def test_age_without_an_end() -> None:
     assert found.running("gang/small")
 
 
-def test_who_waits_is_told_in_that_order() -> None:
+def test_refusals_are_in_that_order() -> None:
     found = line(days=7)
     found.submit(simulated_cluster.gang("huge", Ask(gpus=8), queue="lab", arrives=8 * DAY))
     told = [one.pod.name.partition("-")[0] for one in found.decided().refusals]
@@ -148,7 +148,7 @@ def stream(seed: int) -> Cluster:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_as_long_as_work_runs_out_everybody_starts_and_ends(seed: int) -> None:
+def test_as_long_as_work_runs_out_every_gang_starts_and_ends(seed: int) -> None:
     found = stream(seed)
     found.judge = plan_checks.faults
     found.live()

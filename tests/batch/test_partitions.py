@@ -16,7 +16,7 @@ def two_boards(*queues: object) -> World:
     return stories.world(*stories.partitioned("n0"), *stories.partitioned("n1"), *queues)  # type: ignore[arg-type]
 
 
-def test_a_slice_moves_beside_another_so_that_a_whole_gpu_is_free() -> None:
+def test_a_slice_moves_next_to_another_so_that_a_whole_gpu_is_free() -> None:
     made = two_boards(stories.queue("a", gpu=4))
     stories.runs(made, "one", "a", ("n0", "gpu-0-1g-0"), when=SMALL)
     stories.runs(made, "other", "a", ("n1", "gpu-0-1g-0"), when=SMALL, since=600)
@@ -65,7 +65,7 @@ def test_a_large_slice_is_reclaimed_from_small_ones_on_one_gpu_and_no_more_of_th
     )  # memory slices 4 to 7
 
 
-def test_a_share_yields_to_a_whole_gpu_of_its_own_queue() -> None:
+def test_a_share_is_evicted_for_a_whole_gpu_of_its_own_queue() -> None:
     made = two_boards(stories.queue("a", gpu=4))
     stories.runs(made, "slice-0", "a", ("n0", "gpu-0-3g-0"), when=LARGE)
     stories.runs(made, "slice-1", "a", ("n1", "gpu-0-3g-0"), when=LARGE)

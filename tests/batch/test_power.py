@@ -39,7 +39,7 @@ def queue_up(made: World, count: int, of: str = "a", **facts: Any) -> None:
         stories.waits(made, f"{of}{number}", of, **facts)
 
 
-def test_a_queue_stays_within_its_power_cap_and_is_told_the_numbers() -> None:
+def test_a_queue_stays_within_its_power_cap_and_the_refusal_has_the_numbers() -> None:
     made = site(stories.queue("a", power_cap_watts=1500))
     queue_up(made, 3)
     done = stories.decided(made)
@@ -76,7 +76,7 @@ def test_counted_gpus_are_rated_by_the_label_of_their_node() -> None:
     assert len(stories.decided(made).placements) == 2  # 70 W each
 
 
-def test_a_board_nobody_knows_counts_as_the_hungriest() -> None:
+def test_an_unknown_board_counts_as_the_hungriest() -> None:
     made = stories.world(
         build.node("n0"), build.gpu_slice("n0", 4), stories.queue("a", power_cap_watts=1400)
     )
@@ -93,14 +93,14 @@ def test_a_rack_stays_within_its_cap_and_others_take_the_rest() -> None:
     assert "1400 W in use and 700 W wanted exceed its power cap, 1400 W" in done.refusals[0].summary
 
 
-def test_what_runs_counts_whoever_it_belongs_to() -> None:
+def test_running_pods_count_whichever_scheduler_they_belong_to() -> None:
     made = site(stories.queue("a"), cap=1400, racks=("r1",))
     stories.runs(made, "foreign", "nobody", ("node-r1", "gpu-0"), schedulerName="another")
     queue_up(made, 2)
     assert len(stories.decided(made).placements) == 1
 
 
-def test_nobody_yields_where_power_would_still_be_missing() -> None:
+def test_no_pod_is_evicted_where_power_would_still_be_missing() -> None:
     made = site(stories.queue("a", gpu=4), stories.queue("b", gpu=0), cap=700, racks=("r1",))
     stories.runs(made, "guest", "b", ("node-r1", "gpu-0"))
     stories.waits(made, "due", "a", 2)

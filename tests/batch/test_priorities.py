@@ -39,7 +39,7 @@ def outcome(made: World, **options: Any) -> tuple[dict[str, str], dict[str, str]
 # Who may ask whom
 
 
-def test_a_pod_without_a_controller_yields_to_a_higher_priority() -> None:
+def test_a_pod_without_a_controller_is_evicted_for_a_higher_priority() -> None:
     made = world(
         pod("runs", cpu="8", node="n0", priority=1000), pod("important", cpu="8", priority=2000)
     )
@@ -49,7 +49,7 @@ def test_a_pod_without_a_controller_yields_to_a_higher_priority() -> None:
     assert stories.detail(done, "runs") == "priority 2000 comes before its 1000"
 
 
-def test_nobody_yields_to_an_equal_priority() -> None:
+def test_no_pod_is_evicted_for_an_equal_priority() -> None:
     made = world(
         pod("runs", cpu="8", node="n0", priority=1000), pod("equal", cpu="8", priority=1000)
     )
@@ -58,7 +58,7 @@ def test_nobody_yields_to_an_equal_priority() -> None:
     assert "lacks cpu" in stories.why(done, "equal")
 
 
-def test_a_negative_priority_yields_to_none() -> None:
+def test_a_negative_priority_is_evicted_for_priority_zero() -> None:
     made = world(pod("idle-filler", cpu="8", node="n0", priority=-10), pod("plain", cpu="8"))
     assert outcome(made) == ({"plain": "n0"}, {"idle-filler": "Preempted"})
 
@@ -152,7 +152,7 @@ def test_the_node_is_chosen_whose_victims_matter_least(
     assert outcome(made)[0] == {"important": node}
 
 
-def test_whoever_need_not_go_stays_the_most_important_first() -> None:
+def test_victims_that_need_not_go_stay_the_most_important_first() -> None:
     made = world(
         pod("low", cpu="4", node="n0", priority=1),
         pod("middle", cpu="4", node="n0", priority=2),
@@ -228,7 +228,7 @@ def test_a_host_port_becomes_free() -> None:
     assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
-def test_whoever_does_not_bear_the_pod_beside_it_goes() -> None:
+def test_a_pod_with_anti_affinity_to_the_new_pod_is_evicted() -> None:
     term = {
         "labelSelector": {"matchLabels": {"app": "web"}},
         "topologyKey": "kubernetes.io/hostname",
@@ -259,7 +259,7 @@ def test_a_gang_preempts_for_all_its_pods() -> None:
     assert sorted(nominated.values()) == ["n0", "n1"]
 
 
-def test_a_gang_that_could_not_start_as_a_whole_ends_nobody() -> None:
+def test_a_gang_that_could_not_start_as_a_whole_evicts_no_pod() -> None:
     made = world(pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1", priority=30), nodes=2)
     build.put(made, *(member(f"g{number}", "g", 2, cpu="8", priority=10) for number in range(2)))
     assert outcome(made) == ({}, {})

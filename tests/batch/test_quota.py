@@ -37,7 +37,7 @@ def mixed(*queues: Any) -> World:
     )
 
 
-def test_a_type_is_charged_in_silicon_beside_the_whole() -> None:
+def test_a_type_is_charged_in_silicon_in_addition_to_the_whole() -> None:
     made = stories.runs(mixed(stories.queue("a")), "one", "a", ("hopper", "gpu-0"))
     types = (stories.H100_NAME, "gpu/architecture.hopper", CLASS_DEVICES)
     book = pricing.Pricing(made, policy.Batch(), types)
@@ -144,7 +144,7 @@ def test_a_limit_on_one_type_sends_work_to_another() -> None:
     assert "exceed its limit" in done.refusals[0].summary
 
 
-def test_a_quota_of_a_type_is_given_back_by_whoever_has_more_of_it() -> None:
+def test_a_quota_of_a_type_is_reclaimed_from_the_queue_that_has_more_of_it() -> None:
     first = stories.queue("first", {stories.H100_NAME: {"quota": 1}})
     second = stories.queue("second", {stories.H100_NAME: {"quota": 1}})
     made = mixed(first, second)
@@ -191,7 +191,7 @@ def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() 
         ("nvidia.com/gpu", {"nvidia.com/gpu.product": "Tesla-T4"}, stories.H100_NAME, 5),
     ],
 )  # fmt: skip
-def test_device_plugins_are_charged_by_what_node_labels_tell(
+def test_device_plugin_resources_are_charged_by_node_labels(
     resource: str, labels: dict[str, str], limit: str, fits: int
 ) -> None:
     node = build.node("n0", allocatable={resource: "5"}, labels=labels)

@@ -31,7 +31,7 @@ def checkpoint(seconds_ago: float) -> dict[str, str]:
 # Lost work
 
 
-def test_without_checkpoints_the_youngest_yields() -> None:
+def test_without_checkpoints_the_youngest_is_evicted() -> None:
     made = full(stories.queue("a", gpu=2))
     build.put(made, stories.pod("old", "a", gpus=1, node="n0", since=7200))
     build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=600))
@@ -39,7 +39,7 @@ def test_without_checkpoints_the_youngest_yields() -> None:
     assert stories.evicted(stories.decided(made)) == {"young": "Preempted"}
 
 
-def test_with_a_checkpoint_the_one_that_loses_least_yields() -> None:
+def test_with_a_checkpoint_the_gang_that_loses_least_is_evicted() -> None:
     made = full(stories.queue("a", gpu=2))
     build.put(
         made, stories.pod("saved", "a", gpus=1, node="n0", since=7200, annotations=checkpoint(60))
@@ -125,7 +125,7 @@ def bare(name: str, **facts: Any) -> Any:
     return stories.pod(name, "a", gpus=1, node="n0", metadata={"ownerReferences": []}, **facts)
 
 
-def test_a_pod_nothing_makes_anew_is_left_alone_unless_that_is_acceptable() -> None:
+def test_a_bare_pod_is_not_evicted_unless_it_says_so() -> None:
     made = full(stories.queue("a", gpu=1), gpus=1)
     build.put(made, bare("precious"), stories.pod("urgent", "a", gpus=1, priority=10))
     assert not stories.decided(made).evictions
@@ -133,7 +133,7 @@ def test_a_pod_nothing_makes_anew_is_left_alone_unless_that_is_acceptable() -> N
     assert stories.evicted(stories.decided(made)) == {"precious": "Preempted"}
 
 
-def test_a_pod_nothing_makes_anew_cannot_move() -> None:
+def test_a_bare_pod_cannot_move() -> None:
     made = stories.world(
         stories.plugin_node("n0", 2), stories.plugin_node("n1", 2), stories.queue("a", gpu=4)
     )
@@ -199,7 +199,7 @@ def test_all_who_share_a_claim_go_together() -> None:
     assert stories.nominated(done) == {"due": "n0"}
 
 
-def test_nobody_goes_where_one_who_shares_may_not_be_asked() -> None:
+def test_pods_that_share_a_claim_stay_if_one_of_them_may_not_be_evicted() -> None:
     kept = {"two": {"priority": 50, "annotations": {workload_annotations.PREEMPTIBLE: "false"}}}
     made = stories.waits(sharing(("one", "b"), ("two", "b"), **kept), "due", "a")
     done = stories.decided(made)
@@ -239,7 +239,9 @@ def test_a_gang_whose_member_shares_a_claim_goes_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("since", "evicted"), [(59, False), (61, True)])
-def test_work_runs_for_a_while_before_it_yields_within_its_queue(since: int, evicted: bool) -> None:
+def test_work_has_a_minimum_runtime_before_preemption_in_its_queue(
+    since: int, evicted: bool
+) -> None:
     made = full(stories.queue("a", gpu=1, min_runtime_seconds=60), gpus=1)
     build.put(made, stories.pod("young", "a", gpus=1, node="n0", since=since))
     build.put(made, stories.pod("urgent", "a", gpus=1, priority=10))
@@ -297,7 +299,7 @@ def test_an_elastic_gang_may_lose_what_is_beyond_its_minimum_however_young() -> 
     assert stories.evicted(stories.decided(made)) == {"e-1": "Reclaimed"}
 
 
-def test_a_job_may_have_to_wait_before_it_makes_others_yield() -> None:
+def test_a_job_may_have_to_wait_before_it_evicts_others() -> None:
     made = full(stories.queue("a", gpu=1), gpus=1)
     build.put(made, stories.pod("runs", "a", gpus=1, node="n0"))
     later: dict[str, Any] = {"annotations": {workload_annotations.MAY_EVICT_AFTER: "300"}}
@@ -343,7 +345,7 @@ def test_of_two_queues_above_their_share_the_one_further_above_gives() -> None:
     )
 
 
-def test_nobody_yields_for_a_slice_that_would_not_be_free() -> None:
+def test_no_pod_is_evicted_for_a_slice_that_would_not_be_free() -> None:
     """A slice is taken back exactly where the beneficiary then starts: devices, not counts."""
     made = stories.world(*stories.partitioned("one"), *stories.partitioned("two"))
     build.put(made, stories.queue("a", gpu=1), stories.queue("b", gpu=0))
@@ -377,7 +379,7 @@ def test_gangs_say_where_pods_belong() -> None:
 # Devices on their way back
 
 
-def test_nobody_yields_for_devices_that_a_pod_which_is_gone_is_about_to_give_back() -> None:
+def test_no_pod_is_evicted_for_devices_an_ended_pod_is_about_to_release() -> None:
     made = stories.world(
         *stories.boards("n0", 2, stories.H100, "Hopper"), stories.queue("a", gpu=2)
     )

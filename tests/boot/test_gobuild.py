@@ -86,7 +86,7 @@ def test_a_changed_source_or_flag_is_another_program(cache: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_does_not_build_is_told_and_leaves_nothing_that_looks_finished(
+def test_a_failed_build_is_reported_and_leaves_nothing_that_looks_finished(
     cache: Path, tmp_path: Path
 ) -> None:
     broken = hello(tmp_path / "source", source="package main\n\nfunc main() { undefined() }\n")

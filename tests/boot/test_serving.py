@@ -76,7 +76,7 @@ class Warden:
         return token == "reader" and path == "/metrics"
 
 
-def test_alive_and_ready_are_told_in_words_and_status() -> None:
+def test_health_and_readiness_are_answered_with_text_and_status() -> None:
     state = {"caches": False, "lease": True}
     alive = [True]
 
@@ -218,7 +218,7 @@ def test_beyond_this_machine_a_token_is_needed() -> None:
     story(tell, address=OUTSIDE, authorise=warden)
 
 
-def test_beyond_this_machine_without_a_warden_only_health_is_told() -> None:
+def test_beyond_loopback_without_authorization_only_health_is_served() -> None:
     async def tell(ask: Asker) -> None:
         assert (await ask("/healthz")).status == 200
         for path in ("/metrics", "/configz", "/nothing"):
@@ -247,7 +247,7 @@ def test_what_counts_as_this_machine(address: str, is_local: bool) -> None:
     assert http_server.is_loopback(address) is is_local
 
 
-def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:
+def test_a_port_in_use_is_reported_and_nothing_stays_open() -> None:
     async def tell(ask: Asker) -> None:
         with pytest.raises(OSError, match="address already in use"):
             async with served(port=ask._port):

@@ -94,7 +94,7 @@ def test_items_of_typed_lists_and_indented_ones_become_whole_lines(tmp_path: Pat
     assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 2
 
 
-def test_an_object_nobody_can_read_is_told_and_left_out(tmp_path: Path) -> None:
+def test_an_unreadable_object_is_reported_and_left_out(tmp_path: Path) -> None:
     said: list[str] = []
     broken = b'{"metadata":{"name":"x","namespace":"train"},"spec":{"nodeName":7}}'
     for redacts in (False, True):
@@ -109,7 +109,7 @@ def test_an_object_nobody_can_read_is_told_and_left_out(tmp_path: Path) -> None:
     assert said[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
 
 
-def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_long_work_reports_its_progress(tmp_path: Path) -> None:
     said: list[str] = []
     many = (node(f"n{number}") for number in range(snapshot_files.SAY_EVERY + 1))
     snapshot_files.write(tmp_path / "snap", {registry.NODE: many}, FACTS, say=said.append)
@@ -258,7 +258,7 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     assert complaint(place).startswith("nodes.json: not a list of objects: ")
 
 
-def test_a_place_without_a_snapshot_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_snapshot_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         errors.StateError, match=r"nowhere: not a snapshot, there is no manifest\.json in it"
     ):

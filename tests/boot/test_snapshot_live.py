@@ -114,7 +114,7 @@ def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Pat
 
 @pytest.mark.parametrize("fault", ["no moment", "pages end"])
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_kind_whose_moment_is_gone_is_read_anew_in_one_piece(
+def test_a_kind_whose_resource_version_expired_is_listed_again_as_a_whole(
     tmp_path: Path, fault: str, redacts: bool
 ) -> None:
     server = Server(fault=fault)

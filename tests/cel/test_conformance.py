@@ -184,7 +184,7 @@ def test_derived_attributes_have_upstreams_values() -> None:
         ('"a" + 1 == "a1"', "does not take (string, int)"),
     ],
 )
-def test_a_wrong_expression_is_told_what_is_wrong_and_where(expression: str, reason: str) -> None:
+def test_a_wrong_expression_gets_an_error_with_its_place(expression: str, reason: str) -> None:
     if not reason:
         Program(expression, environment.stored())
         return

@@ -248,7 +248,7 @@ def test_a_library_function_sees_an_optional_as_one_thing_but_equality_looks_ins
     assert call_cost.call_cost("_!=_", "not_equals", (values.NONE, wrapped), True) == 1
 
 
-def test_functions_of_authorization_are_priced_though_nobody_can_call_them() -> None:
+def test_authorization_functions_are_priced_though_no_selector_can_call_them() -> None:
     assert call_cost.call_cost("check", "resourcecheck_check", (None, "get"), None) == 350_000
     assert (
         call_cost.call_cost("labelSelector", "authorizer_labelselector", (None, "a=b,c"), None)

@@ -150,7 +150,7 @@ def test_a_key_given_twice_is_found_in_one_pass() -> None:
 @pytest.mark.parametrize(
     "number", ["9" * 5_000, "1e400", "-1e999", "-" + "9" * 401], ids=lambda one: one[:8]
 )
-def test_a_number_nobody_can_carry_is_named(tmp_path: Path, number: str) -> None:
+def test_a_number_out_of_range_is_named(tmp_path: Path, number: str) -> None:
     manifest = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{number}}}'
     done = running.inside(tmp_path / "state", "apply", "-f", written(tmp_path, manifest))
     refused(done, "line 1", "digits" if "e" not in number else "larger than any number")
@@ -336,9 +336,7 @@ def test_a_driver_that_is_no_text_is_an_error_of_its_case(
     ("run", "field"),
     [({"cycles_until": 2 * 10**12}, "cycles_until"), ({"cycles_stable": 2**31}, "cycles_stable")],
 )
-def test_cycles_nobody_waits_for_are_refused(
-    tmp_path: Path, run: dict[str, int], field: str
-) -> None:
+def test_too_many_cycles_are_refused(tmp_path: Path, run: dict[str, int], field: str) -> None:
     scenario = SCENARIO | {"run": {"mode": "cycles", **run}}
     done = running.inside(
         tmp_path / "state", "decide", "--scenarios", written(tmp_path, json.dumps(scenario))
@@ -468,7 +466,7 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
         running.inside(tmp_path, *arguments)
 
 
-def test_a_device_in_use_with_a_capacity_nobody_can_share_is_explained(tmp_path: Path) -> None:
+def test_a_device_in_use_with_a_capacity_that_cannot_be_shared_is_explained(tmp_path: Path) -> None:
     """The search leaves out devices in use; whoever explains looks at them all the same."""
     memory = {"value": "8", "requestPolicy": {"default": "-1"}}
     device = {"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
@@ -556,7 +554,7 @@ def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path: Path) -> None:
     [b"[", b"\xff", b"{}", b"[" * 100_000, b'[{"name":1}]'],
     ids=lambda one: ascii(one[:5]),
 )
-def test_a_damaged_record_of_processes_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_record_of_processes_is_reported(tmp_path: Path, content: bytes) -> None:
     place = tmp_path / "dev"
     place.mkdir(mode=0o700)
     (place / "dev.json").write_bytes(b'{"starter":{"name":"a","pid":1,"born":1,"log":"x"}}')

@@ -81,7 +81,7 @@ def test_a_directory_and_a_list_of_kubectl_are_read(state: Path, tmp_path: Path)
     )
 
 
-def test_objects_of_somebody_else_are_named_and_nothing_is_made_of_them(state: Path) -> None:
+def test_objects_of_other_kinds_are_named_and_not_converted(state: Path) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: b}]}\n"
     done = running.inside(state, "migrate", "kueue", "-f", "-", stdin=pod)
     assert (done.code, done.out) == (1, "")
@@ -92,7 +92,7 @@ def test_objects_of_somebody_else_are_named_and_nothing_is_made_of_them(state: P
     assert "next:" not in beside.err, "standard input cannot be read twice"
 
 
-def test_who_names_the_wrong_scheduler_is_told_the_right_one(state: Path) -> None:
+def test_the_wrong_scheduler_name_gets_the_right_one(state: Path) -> None:
     done = running.inside(state, "migrate", "kueue", "-f", KAI)
     assert (done.code, done.out) == (1, "")
     assert (

@@ -125,7 +125,7 @@ def test_redacting_keeps_counts_and_hides_names(used: Path, tmp_path: Path) -> N
     assert "H100" in text
 
 
-def test_objects_of_other_kinds_are_left_out_and_told(used: Path, tmp_path: Path) -> None:
+def test_objects_of_other_kinds_are_left_out_and_reported(used: Path, tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\ndata: {a: aHVzaA==}\n"
     assert running.inside(used, "apply", "-f", "-", stdin=secret).code == 0
     run = running.inside(used, "snapshot", "save", str(tmp_path / "snap"))

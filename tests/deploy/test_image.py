@@ -55,7 +55,7 @@ def test_everything_that_is_copied_exists_and_is_not_ignored() -> None:
     assert sorted(allowed) == sorted(copied()), "the context holds what is copied and nothing else"
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_a_numeric_user() -> None:
     found = dict(instructions())  # the last of each
     user, _, group = found["USER"][0].partition(":")
     assert user.isdigit()

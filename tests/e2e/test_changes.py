@@ -85,7 +85,7 @@ def test_a_node_that_goes_silent_gets_no_new_pods_and_keeps_its_devices(cluster:
         assert story.held_once() == 4
 
 
-def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluster: Live) -> None:
+def test_a_pool_republished_under_load_allocates_no_device_that_is_gone(cluster: Live) -> None:
     """40 pods while the pool still has gpu-0, 40 more once the scheduler has seen that it has gpu-40 instead."""
     count = 40
     with scene(cluster) as story:

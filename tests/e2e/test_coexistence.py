@@ -50,7 +50,7 @@ def beside(cluster: Live, **ownership: Any) -> Iterator[Scene]:
         made.end()
 
 
-def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_too(
+def test_our_unbound_pod_releases_a_device_that_another_scheduler_allocated_too(
     cluster: Live,
 ) -> None:
     """Our pod has a device and waits for its driver; then another scheduler allocates the same device."""
@@ -82,7 +82,7 @@ def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_to
         story.wait_running("ours")
 
 
-def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claims(
+def test_a_device_in_use_that_another_scheduler_allocates_too_is_reported_on_both_claims(
     cluster: Live,
 ) -> None:
     with beside(cluster) as story:
@@ -107,7 +107,7 @@ def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claim
         story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
 
 
-def test_without_a_border_every_device_that_stays_given_twice_is_told(cluster: Live) -> None:
+def test_without_ownership_every_device_allocated_twice_is_reported(cluster: Live) -> None:
     with beside(cluster) as story:
         _wide(story, "shared")
         with story.rest.record("resourceclaims", story.namespace) as recording:

@@ -97,7 +97,7 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(
         assert set(offline["unchecked"]) >= {"rights", "leader", "clock", "kinds"}
 
 
-def test_someone_without_rights_is_told_what_could_not_be_checked(cluster: Live) -> None:
+def test_without_rights_the_report_names_what_could_not_be_checked(cluster: Live) -> None:
     kubeconfig = cluster.plane.write_kubeconfig("nobody", token="tester-token")
     done = dovetail("doctor", "--kubeconfig", str(kubeconfig))
     assert done.returncode == 0  # nothing was seen to be wrong

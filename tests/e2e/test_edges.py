@@ -64,7 +64,7 @@ def largest(story: Scene) -> int:
     return fits
 
 
-def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event(
+def test_pods_that_cannot_take_another_byte_delay_no_other_pod_and_get_an_event(
     cluster: Live, story: Scene
 ) -> None:
     size = largest(story)

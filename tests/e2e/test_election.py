@@ -80,7 +80,7 @@ def test_one_leads_and_the_other_takes_over_when_it_is_killed(place: Place, stor
     assert cluster.consistent(other)["consistent"]
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_at_once(place: Place, story: Scene) -> None:
+def test_a_leader_that_receives_a_signal_hands_over_at_once(place: Place, story: Scene) -> None:
     """With a lease of ten minutes: had it to expire, the story would never end."""
     cluster, _ = place
     leader, other = _started(cluster, LONG)

@@ -101,7 +101,7 @@ def test_a_gang_starts_together_all_claims_before_any_binding(story: Scene) -> N
     assert story.live.consistent()["consistent"]
 
 
-def test_people_can_read_an_intent_and_nobody_can_change_it(story: Scene) -> None:
+def test_an_intent_can_be_read_and_cannot_be_changed(story: Scene) -> None:
     member_ = {"pod": "llama-0", "uid": "u", "node": "n", "claims": ["llama-0-gpu"]}
     spec = {
         "gang": "gang/llama",
@@ -148,7 +148,9 @@ def test_a_gang_without_room_holds_nothing_and_starts_when_a_node_comes(story: S
     assert len(set(story.held())) == 3
 
 
-def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: Scene) -> None:
+def test_a_pod_with_a_disruption_budget_is_evicted_only_when_the_budget_allows_it(
+    story: Scene,
+) -> None:
     """Two pods of less importance hold both devices; a more important pod needs one."""
     story.fleet(nodes=1, gpus=2)
     story.template()

@@ -79,7 +79,7 @@ def test_who_belongs_there_may(cluster: Live, namespace: str, options: Tree) -> 
     )
 
 
-def test_other_tolerations_are_nobodys_business(cluster: Live, namespace: str) -> None:
+def test_other_tolerations_are_not_changed(cluster: Live, namespace: str) -> None:
     """The pod keeps exactly the tolerations it came with, besides those every API server adds."""
     added = [
         {

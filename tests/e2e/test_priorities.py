@@ -38,7 +38,7 @@ def pod(story: Scene, name: str, cpu: str, *, of: str = "", **spec: Any) -> None
     story.pod(name, containers=[container], **spec)
 
 
-def test_a_pod_that_fits_nowhere_beside_one_that_waits_stops_nobody(cluster: Live) -> None:
+def test_a_pod_that_fits_nowhere_next_to_a_pending_one_delays_no_other_pod(cluster: Live) -> None:
     with scene(cluster) as story:
         story.node("n0")
         story.put("priorityclasses", rank(story, "high", 1000))

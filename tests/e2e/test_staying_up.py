@@ -63,7 +63,7 @@ def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live, st
     assert cluster.pid() == pid
 
 
-def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting(
+def test_a_running_job_with_a_deadline_beyond_the_calendar_delays_no_other_job(
     cluster: Live, story: Scene
 ) -> None:
     template = {

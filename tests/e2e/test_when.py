@@ -126,7 +126,7 @@ def pinned(story: Scene, name: str, kind: str, **annotations: str) -> None:
     story.pod(name, templates=["gpu"], annotations=notes, nodeSelector=selector)
 
 
-def test_when_says_what_the_scheduler_promised_and_of_whom_nobody_knows(
+def test_when_shows_what_the_scheduler_promised_and_which_starts_are_unknown(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     story.classed()
@@ -187,7 +187,7 @@ def test_one_name_in_a_table_and_a_configuration_that_waits_for_other_pods(
     assert none.err.startswith("nothing waits\n")
 
 
-def test_what_was_promised_is_kept_although_somebody_else_is_older(
+def test_a_promise_is_kept_although_another_gang_is_older(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     """Nobody schedules these pods, so that the promise is ours to write."""
@@ -229,7 +229,7 @@ def test_what_was_promised_is_kept_although_somebody_else_is_older(
     assert names() == ["pod/younger", "pod/older"]
 
 
-def test_topologies_are_shown_and_whoever_may_not_look_is_told_what_is_missing(
+def test_topologies_are_shown_and_missing_rights_are_named(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     levels = {"levels": [{"nodeLabel": "example.com/rack"}]}

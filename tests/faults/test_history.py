@@ -117,7 +117,7 @@ def test_a_write_of_either_of_two_is_a_gap() -> None:
     assert gaps == ("revision 102 of pods t/p was written by one or two",)
 
 
-def test_whoever_changed_nothing_did_not_write() -> None:
+def test_a_request_that_changed_nothing_is_not_the_writer() -> None:
     late = request("two", "t/p", version=101, began=50.0, ended=51.0)
     signed = signatures.signed(tale().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED])
     assert signed.revisions[0].writer == "people"

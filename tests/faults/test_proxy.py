@@ -140,7 +140,7 @@ def versions(events: list[Any]) -> list[Any]:
         ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {}, "other-write"),
     ],
 )
-def test_requests_are_told_apart(method: str, path: str, query: dict[str, str], what: str) -> None:
+def test_requests_are_classified(method: str, path: str, query: dict[str, str], what: str) -> None:
     assert request_classes.read(method, path, query).what == what
 
 

@@ -125,7 +125,7 @@ def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> Non
     assert careful["deleteOptions"] == {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 5}
 
 
-def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> None:
+def test_a_refusing_disruption_budget_differs_from_a_busy_server() -> None:
     cause = {
         "reason": "DisruptionBudget",
         "message": "The disruption budget kept needs 2 healthy pods and has 2",
@@ -284,7 +284,7 @@ def test_pages_grow_and_shrink_towards_a_size() -> None:
     assert 1 < third < 100
 
 
-def test_unreadable_items_are_told_and_left_out() -> None:
+def test_unreadable_items_are_reported_and_left_out() -> None:
     told: list[tuple[str, str]] = []
     bad = {"metadata": {"name": "bad", "namespace": "x"}, "spec": {"unschedulable": "yes"}}
     worse = {"metadata": "worse"}

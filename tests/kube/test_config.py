@@ -289,7 +289,7 @@ def test_what_is_no_server_is_refused(tmp_path: Path, server: str) -> None:
 # Users
 
 
-def test_a_user_may_be_nobody(tmp_path: Path) -> None:
+def test_a_user_may_have_no_credentials(tmp_path: Path) -> None:
     content = tree(context={"user": ""})
     assert load(tmp_path, content).credentials == client_config.Connection(server="x").credentials
 

@@ -56,7 +56,7 @@ def test_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cluster", [b"", b'{"server":"https://a"}'])
-def test_what_the_plugin_is_told(tmp_path: Path, cluster: bytes) -> None:
+def test_what_the_plugin_receives(tmp_path: Path, cluster: bytes) -> None:
     script = (
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n'
         f'printf "%s|%s|%s|%s" "$A" "$B" "$1" "$2" > {tmp_path}/rest\n'

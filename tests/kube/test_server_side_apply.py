@@ -79,7 +79,7 @@ def test_it_is_not_repeated_for_ever() -> None:
         (serving.status(500, "", ".spec.request: field not declared in schema"), failures.Refused),
     ],
 )
-def test_a_refusal_is_told_at_once(
+def test_a_refusal_is_reported_at_once(
     refusal: dict[str, Any], expected: type[failures.ApiFailure]
 ) -> None:
     with pytest.raises(expected):

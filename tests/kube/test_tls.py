@@ -112,7 +112,7 @@ def test_old_protocols_are_not_spoken(keys: Keys) -> None:
     assert made.check_hostname
 
 
-def test_an_authority_that_is_none_is_told_when_the_transport_opens(keys: Keys) -> None:
+def test_an_invalid_authority_is_reported_when_the_transport_opens(keys: Keys) -> None:
     with pytest.raises(errors.InputError, match="authority is not PEM"):
         ask(keys, authority=b"nonsense")
 

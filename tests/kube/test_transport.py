@@ -111,7 +111,7 @@ def test_a_body_that_never_ends_is_unavailable_after_the_timeout() -> None:
     asyncio.run(main())
 
 
-def test_nobody_there_and_a_reset_are_unavailable() -> None:
+def test_a_refused_connection_and_a_reset_are_unavailable() -> None:
     async def handler(request: web.Request) -> web.Response:
         assert request.transport is not None
         request.transport.abort()
@@ -158,7 +158,7 @@ def test_a_write_that_broke_midway_is_never_sent_again_behind_the_callers_back(m
     assert writes == [method]
 
 
-def test_an_encoding_nobody_asked_for_is_refused() -> None:
+def test_an_encoding_that_was_not_requested_is_refused() -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 

@@ -59,7 +59,7 @@ def server(*before: int) -> Any:
     return handler, asked
 
 
-def test_a_kind_is_waited_for_and_told_of_before_its_first_list(
+def test_a_kind_is_waited_for_and_reported_before_its_first_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wait_for_kind, "ASK_SECONDS", 0.001)

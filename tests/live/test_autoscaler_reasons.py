@@ -135,7 +135,7 @@ def test_the_condition_says_whether_a_node_would_help(name: str) -> None:
     play(story)
 
 
-def test_a_reason_that_changes_right_after_it_was_told_is_brought_up_to_date() -> None:
+def test_a_reason_that_changes_right_after_a_report_is_updated() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=2)
         large = {"requests": {"cpu": "100"}}
@@ -170,7 +170,7 @@ def test_a_pod_that_waits_for_others_to_leave_is_unschedulable_and_nominated() -
     play(story)
 
 
-def test_many_kinds_of_pods_are_all_told_in_the_end() -> None:
+def test_many_kinds_of_pods_all_get_a_report_in_the_end() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         for number in range(40):

@@ -52,7 +52,7 @@ def running(stage: Stage, names: Sequence[str]) -> list[str]:
     ]
 
 
-def test_bare_pods_start_within_their_quota_only_and_are_told_why() -> None:
+def test_bare_pods_start_within_their_quota_only_and_the_refusal_says_why() -> None:
     async def story() -> None:
         stage = staged()
         async with stage.scheduling():

@@ -136,7 +136,7 @@ def result(**fields: Any) -> claims.AllocationResult:
     return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(one,)))
 
 
-def test_a_share_the_server_left_out_is_still_our_write_and_is_told() -> None:
+def test_a_share_the_server_dropped_is_still_our_write_and_is_reported() -> None:
     """A server without consumable capacity keeps the device and drops whose share it is."""
     (whole,) = GPU_0.devices.results
     share = msgspec.structs.replace(whole, share_id="11111111-2222-3333-4444-555555555555")

@@ -53,7 +53,7 @@ def staged() -> tuple[Stage, Noting]:
     return stage, noting
 
 
-def test_a_pods_way_is_told_step_by_step() -> None:
+def test_a_pod_is_traced_step_by_step() -> None:
     async def story() -> None:
         stage, noting = staged()
         async with stage.scheduling():
@@ -117,7 +117,7 @@ def test_every_line_about_a_placement_carries_its_turn(caplog: pytest.LogCapture
     assert told["cycle.decided"]
 
 
-def test_a_claim_the_quota_refuses_is_told_with_name_used_and_limit() -> None:
+def test_a_claim_refused_by_quota_is_reported_with_name_used_and_limit() -> None:
     async def story() -> None:
         stage, _ = staged()
 

@@ -7,7 +7,7 @@ import pytest
 from dovetail.live.cycle import cycle_runner
 
 
-def test_a_turn_is_wanted_after_news_and_at_its_hour_and_not_otherwise() -> None:
+def test_a_cycle_is_due_after_an_event_and_at_its_wake_up_time_only() -> None:
     rhythm = cycle_runner.CyclePacing(0.1)
     assert not rhythm.is_due(5.0)
     rhythm.want()
@@ -29,7 +29,7 @@ def test_turns_that_take_long_leave_three_times_as_long_to_others() -> None:
     assert rhythm.rest(10.0) == 0.0
 
 
-def test_an_hour_that_is_past_is_not_asked_for_without_a_pause() -> None:
+def test_a_wake_up_time_in_the_past_is_not_repeated_without_a_pause() -> None:
     rhythm = cycle_runner.CyclePacing(0.1)
     rhythm.took(1.0, 1.0, wake_after=-5.0)
     assert not rhythm.is_due(1.05)

@@ -109,7 +109,9 @@ def test_victims_under_one_budget_are_asked_one_after_the_other_as_many_as_it_al
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_others_do_not_wait_for_that_unless_nobody_can_tell_them_apart(is_closed: bool) -> None:
+def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distinguished(
+    is_closed: bool,
+) -> None:
     async def story() -> None:
         stage = staged("a", "b")
         found, listen = writes(stage)
@@ -130,7 +132,7 @@ def test_others_do_not_wait_for_that_unless_nobody_can_tell_them_apart(is_closed
     play(story)
 
 
-def test_once_a_victim_is_refused_nobody_else_of_the_set_is_asked_and_it_is_told_that_it_stays() -> (
+def test_once_an_eviction_is_refused_no_other_of_the_set_is_tried_and_the_victim_gets_an_event() -> (
     None
 ):
     """Somebody else evicts under the same budget between our look at it and our second victim."""

@@ -69,7 +69,7 @@ def test_slow_answers_do_not_cost_the_lease_but_count_from_the_start(one_way: fl
     told(story)
 
 
-def test_answers_slower_than_half_the_time_to_renew_leave_nobody_leading() -> None:
+def test_answers_slower_than_half_the_renew_deadline_leave_no_leader() -> None:
     async def story(world: World) -> None:
         a = Replica(world, "a")
         await world.clock.advance(10)
@@ -166,7 +166,7 @@ def test_a_leader_that_finds_another_name_stops_at_once(held_by: str) -> None:
     told(story)
 
 
-def test_a_stopped_process_finds_its_fence_shut_before_anybody_told_it() -> None:
+def test_a_process_that_was_suspended_finds_its_fence_closed_at_once() -> None:
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b")
         await world.clock.advance(30)
@@ -312,7 +312,7 @@ def test_another_holders_own_duration_counts() -> None:
     told(story)
 
 
-def test_an_empty_holder_is_nobody() -> None:
+def test_an_empty_holder_means_no_leader() -> None:
     async def story(world: World) -> None:
         world.server.write_by_hand(
             holderIdentity="", leaseDurationSeconds=1, renewTime=QUIET, leaseTransitions=3

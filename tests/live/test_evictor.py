@@ -62,7 +62,7 @@ def writes(stage: Stage) -> tuple[list[str], Callable[[], None]]:
     return found, listen
 
 
-def test_the_beneficiary_is_nominated_before_anybody_is_asked_to_end() -> None:
+def test_the_beneficiary_is_nominated_before_any_eviction() -> None:
     async def story() -> None:
         stage = staged("a", "b")
         found, listen = writes(stage)
@@ -108,9 +108,7 @@ def test_a_victim_says_why_it_ends_and_both_get_an_event_with_the_numbers() -> N
     play(story)
 
 
-def test_nobody_else_has_to_yield_while_the_victims_are_ending_and_then_the_beneficiary_starts() -> (
-    None
-):
+def test_no_further_pod_is_evicted_while_the_victims_end_and_then_the_beneficiary_starts() -> None:
     async def story() -> None:
         stage = staged("a", "b")
         async with stage.scheduling(is_quarantining=False):
@@ -146,7 +144,7 @@ def test_single_victims_for_different_beneficiaries_go_at_the_same_time() -> Non
     play(story)
 
 
-def test_where_a_disruption_budget_says_no_nobody_yields_and_the_pod_is_spared_for_a_while() -> (
+def test_where_a_disruption_budget_refuses_no_pod_is_evicted_and_the_victim_is_spared_for_a_while() -> (
     None
 ):
     async def story() -> None:
@@ -176,7 +174,7 @@ def test_where_a_disruption_budget_says_no_nobody_yields_and_the_pod_is_spared_f
     play(story)
 
 
-def test_nobody_yields_for_a_pod_that_is_gone() -> None:
+def test_no_pod_is_evicted_for_a_deleted_pod() -> None:
     async def story() -> None:
         stage = staged("a", "b")
         async with stage.scheduling():
@@ -215,7 +213,7 @@ def test_a_server_that_does_not_answer_evictions_does_not_stop_the_scheduler() -
     play(story)
 
 
-def test_killed_between_two_evictions_a_successor_takes_the_rest_and_nobody_else() -> None:
+def test_after_a_kill_between_two_evictions_a_new_leader_evicts_the_rest_and_no_other_pod() -> None:
     async def story() -> None:
         stage = staged("a", "b", "c", gpus=3)
         rehearsed: set[str] = set()
@@ -252,7 +250,7 @@ def test_killed_between_two_evictions_a_successor_takes_the_rest_and_nobody_else
     play(story)
 
 
-def test_a_plan_that_time_changes_is_asked_for_again_at_its_hour() -> None:
+def test_a_plan_that_time_changes_is_computed_again_at_its_wake_up_time() -> None:
     async def story() -> None:
         stage = staged("a", "b")
         recorder = Recorder()

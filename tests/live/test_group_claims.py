@@ -104,7 +104,7 @@ def test_the_devices_stay_until_the_last_pod_has_left_and_are_free_then() -> Non
     play(story)
 
 
-def test_the_pods_that_come_instead_get_devices_anew() -> None:
+def test_replacement_pods_get_devices_again() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=2)
         stage.template("two", count=2)
@@ -258,7 +258,7 @@ def test_a_group_may_have_more_pods_than_a_claim_may_have_users() -> None:
     play(story)
 
 
-def test_a_group_that_yields_leaves_its_devices_to_whoever_it_yields_to() -> None:
+def test_an_evicted_group_leaves_its_devices_to_its_beneficiary() -> None:
     """Also where its pods are made anew at once: they wait, and do not take the claim up again."""
 
     async def story() -> None:
@@ -344,7 +344,7 @@ def test_a_group_interrupted_at_any_write_is_completed_or_taken_back_by_the_next
 @pytest.mark.parametrize(
     "is_kept", [True, False], ids=["for an empty group too", "for the guest alone"]
 )
-def test_nobody_yields_for_devices_that_a_group_keeps(is_kept: bool) -> None:
+def test_no_pod_is_evicted_for_devices_that_a_group_keeps(is_kept: bool) -> None:
     """Nothing says that a group without pods is ours: its reservation stays, and so would the devices."""
 
     async def story() -> None:

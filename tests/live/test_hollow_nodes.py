@@ -313,7 +313,7 @@ def test_a_job_with_claims_runs_to_its_end_on_a_real_control_plane(players: Play
 
 
 @pytest.mark.slow
-def test_a_pod_bound_by_hand_without_devices_is_told_on_a_real_control_plane(
+def test_a_pod_bound_by_hand_without_devices_is_reported_on_a_real_control_plane(
     players: Players,
 ) -> None:
     with cluster.private_plane() as plane:

@@ -57,7 +57,7 @@ def test_a_gang_that_gets_its_pod_back_in_time_stays() -> None:
     play(story)
 
 
-def test_without_queues_and_gangs_a_more_important_pod_makes_a_lesser_one_yield() -> None:
+def test_without_queues_and_gangs_a_more_important_pod_preempts_a_lesser_one() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.template("one")

@@ -82,7 +82,7 @@ def test_news_of_the_dead_is_dropped() -> None:
     assert made.world.claims
 
 
-def test_an_object_made_anew_takes_the_old_ones_place() -> None:
+def test_a_recreated_object_replaces_the_old_one() -> None:
     made, heard = seen()
     made.changed(registry.CLAIM, claim("x", 5, uid="first"))
     made.changed(registry.CLAIM, claim("x", 9, uid="second"))

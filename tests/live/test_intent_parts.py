@@ -101,7 +101,9 @@ def test_a_gang_in_parts_starts_and_leaves_no_part_behind() -> None:
 
 
 @pytest.mark.parametrize("deaths", range(1, 9))
-def test_whoever_dies_between_two_parts_leaves_a_gang_that_starts_as_a_whole(deaths: int) -> None:
+def test_a_leader_that_dies_between_two_parts_leaves_a_gang_that_starts_as_a_whole(
+    deaths: int,
+) -> None:
     """Also where parts are being removed: what is bound by then stays."""
 
     async def story() -> None:

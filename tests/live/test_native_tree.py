@@ -174,7 +174,7 @@ def test_circles_and_towers_never_start_and_never_hang() -> None:
     assert heard.there["podgroup/y"].is_known
 
 
-def test_a_gang_of_more_groups_than_anybody_needs_waits_and_says_so() -> None:
+def test_a_gang_of_too_many_groups_waits_and_says_so() -> None:
     many = [group(f"g{n}", "root") for n in range(native_gangs.MOST_GROUPS + 2)]
     book, heard = book_of(*many, composite("root"))
     root = heard.there["compositepodgroup/root"]
@@ -184,7 +184,7 @@ def test_a_gang_of_more_groups_than_anybody_needs_waits_and_says_so() -> None:
     assert heard.there["compositepodgroup/root"].is_known
 
 
-def test_a_change_of_status_tells_nothing() -> None:
+def test_a_change_of_status_is_not_reported() -> None:
     book, heard = book_of(composite("root"), group("a", "root"))
     before = len(heard.said)
     again = group("a", "root")

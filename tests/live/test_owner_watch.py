@@ -58,7 +58,7 @@ def job(name: str, **annotations: str) -> owners.Job:
     return owners.Job(metadata=named(name, **annotations))
 
 
-def test_a_gang_is_told_once_and_again_when_it_differs() -> None:
+def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
     heard = Heard()
     book = owner_watch.GangBuilder(heard)
     book.changed(registry.JOB, job("a"))
@@ -184,7 +184,7 @@ def test_the_picture_is_whole_once_all_that_is_served_is_listed() -> None:
     assert server.troubles == []
 
 
-def test_a_kind_that_cannot_be_listed_holds_nobody_up_for_long() -> None:
+def test_a_kind_that_cannot_be_listed_delays_no_pod_for_long() -> None:
     server = Server(registry.JOB)
 
     async def story(seen: informer.Informer, clock: VirtualClock) -> None:
@@ -242,7 +242,7 @@ def test_a_watch_that_ends_by_itself_ends_everything() -> None:
     asyncio.run(main())
 
 
-def test_what_is_left_out_is_told_once_however_many_pods_ask_for_it() -> None:
+def test_an_ignored_annotation_is_reported_once_however_many_pods_carry_it() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.template("one")

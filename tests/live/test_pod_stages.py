@@ -290,7 +290,7 @@ def test_what_cannot_be_played_is_refused_with_its_place(document: str, place: s
 # When it began
 
 
-def test_the_object_tells_since_when() -> None:
+def test_the_object_says_since_when() -> None:
     scheduled = pods.PodCondition(
         type="PodScheduled", status="True", last_transition_time=text(later(5))
     )

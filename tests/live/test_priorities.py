@@ -35,7 +35,7 @@ async def ended(stage: Stage) -> list[str]:
     return leaving
 
 
-def test_a_pod_that_fits_nowhere_beside_one_that_waits_is_refused_and_the_loop_goes_on() -> None:
+def test_a_pod_that_fits_nowhere_next_to_a_pending_one_is_refused_and_the_loop_goes_on() -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         async with stage.scheduling(is_quarantining=False):
@@ -80,7 +80,7 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_that_nothing_makes_again(
     play(story)
 
 
-def test_nobody_of_the_same_priority_gets_what_was_made_free_for_another() -> None:
+def test_no_pod_of_the_same_priority_gets_what_was_freed_for_another() -> None:
     """The pod that ends nobody is older, and would come first."""
 
     async def story() -> None:

@@ -53,7 +53,7 @@ def test_a_pod_with_an_expected_runtime_alone_does_not_start_in_front_of_a_promi
     play(story)
 
 
-def test_a_node_that_is_kept_is_named_beside_those_that_would_not_do() -> None:
+def test_a_promised_node_is_named_next_to_those_that_do_not_fit() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=4)
         stage.template("four", count=4)

@@ -83,7 +83,7 @@ def test_a_promise_reads_as_it_was_written() -> None:
     assert [(one.pod.uid, one.node) for one in read.seats] == [("u0", "n-0"), ("u1", "n-1")]
 
 
-def test_an_hour_that_was_lost_is_put_down_with_its_cause() -> None:
+def test_a_lost_start_time_is_stored_with_its_cause() -> None:
     gang = plan.GangRef("default", "gang/a")
     lost = plan.Promise(
         gang=gang,
@@ -139,7 +139,7 @@ def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> N
     assert one.course.started == other.course.started
 
 
-def test_a_promise_is_put_down_once_before_it_is_told_and_goes_when_its_gang_starts() -> None:
+def test_a_promise_is_stored_once_before_it_is_reported_and_removed_when_its_gang_starts() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         waiting(stage)
@@ -211,7 +211,7 @@ def test_a_new_leader_keeps_the_promise_and_says_why_where_it_cannot() -> None:
 
 
 @pytest.mark.parametrize("hook", ["before", "after"])
-def test_whenever_a_leader_dies_no_hour_that_was_told_is_forgotten(hook: str) -> None:
+def test_whenever_a_leader_dies_no_reported_start_time_is_lost(hook: str) -> None:
     """At every single write about a promise that is made and then moves: not sent, or sent and not answered."""
 
     async def story(number: int) -> bool:

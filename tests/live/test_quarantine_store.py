@@ -98,7 +98,7 @@ def test_a_new_leader_goes_on_with_the_quarantine() -> None:
     play(story)
 
 
-def test_a_server_that_takes_no_notes_delays_nobody() -> None:
+def test_a_server_that_refuses_intents_delays_no_pod() -> None:
     """The note is lost, and with it the quarantine should the leader change; nothing waits for it."""
 
     async def story() -> None:

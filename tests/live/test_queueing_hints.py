@@ -402,7 +402,7 @@ def test_demand_that_goes_gives_others_their_share() -> None:
     play(story)
 
 
-def test_a_running_pod_that_may_yield_from_now_on_is_asked_to() -> None:
+def test_a_running_pod_that_becomes_preemptible_is_evicted() -> None:
     async def story() -> None:
         stage = _protected()
         async with stage.scheduling(net_seconds=0.0):
@@ -428,7 +428,7 @@ def test_the_time_of_a_pod_counts_from_when_it_is_known_to_have_started() -> Non
     play(story)
 
 
-def test_a_pod_may_make_others_yield_once_it_waited_long_enough() -> None:
+def test_a_pod_may_evict_others_once_it_waited_long_enough() -> None:
     async def story() -> None:
         stage = _quiet()
         stage.pod("runs", templates=("gpus-2",), job="made")
@@ -445,7 +445,7 @@ def test_a_pod_may_make_others_yield_once_it_waited_long_enough() -> None:
     play(story)
 
 
-def test_an_hour_of_one_pod_is_not_lost_to_another_that_is_decided_about_later() -> None:
+def test_a_later_decision_about_one_pod_keeps_the_wake_up_time_of_another() -> None:
     async def story() -> None:
         stage = _quiet()
         stage.pod("runs", templates=("gpus-2",), job="made")
@@ -478,7 +478,7 @@ def test_a_wish_of_a_pod_alone_is_kept_by_whomever_else_is_asked_about() -> None
     play(story)
 
 
-def test_pods_decided_about_alone_do_not_trip_over_those_nobody_asked_about() -> None:
+def test_pods_decided_about_alone_do_not_fail_over_pods_outside_the_decision() -> None:
     async def story() -> None:
         stage = _quiet()
         stage.pod("runs", templates=("gpus-2",), job="made")
@@ -494,7 +494,7 @@ def test_pods_decided_about_alone_do_not_trip_over_those_nobody_asked_about() ->
     play(story)
 
 
-def test_a_pod_yields_once_it_ran_as_long_as_its_queue_grants() -> None:
+def test_a_pod_is_evicted_once_it_ran_for_the_minimum_of_its_queue() -> None:
     async def story() -> None:
         stage = _quiet()
         stage.queue("a", resources={"gpu": {"quota": "2"}}, minRuntimeSeconds=60)
@@ -573,7 +573,7 @@ def test_annotations_of_others_say_nothing_to_a_scheduler() -> None:
     assert not gangs.scheduling_annotations(noisy)
 
 
-def test_a_gang_starts_at_once_after_hours_of_pods_alone() -> None:
+def test_a_gang_starts_at_once_after_hours_without_gangs() -> None:
     """How long the machine has been up has nothing to do with how long a turn took."""
 
     async def story() -> None:

@@ -87,7 +87,7 @@ def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() 
     told(story)
 
 
-def test_a_condition_that_is_never_taken_ends_as_an_event_and_delays_nobody() -> None:
+def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_report() -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         others = [f"big-{number}" for number in range(40)]
         for name in others:
@@ -115,7 +115,7 @@ def test_a_condition_that_is_never_taken_ends_as_an_event_and_delays_nobody() ->
     told(story)
 
 
-def test_claims_that_are_about_to_be_made_are_told_only_if_that_takes_long() -> None:
+def test_claims_about_to_be_created_are_reported_only_if_that_takes_long() -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
         teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
@@ -162,7 +162,7 @@ def test_long_notes_are_cut_at_a_character() -> None:
     assert recorder.shortened("short", 1024) == "short"
 
 
-def test_a_successor_brings_the_condition_up_to_date_without_telling_all_over_again() -> None:
+def test_a_new_leader_updates_the_condition_without_repeating_the_event() -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
         await stage.clock.advance(1)
@@ -187,7 +187,7 @@ def test_a_successor_brings_the_condition_up_to_date_without_telling_all_over_ag
     told(story)
 
 
-def test_an_event_is_told_where_conditions_are_refused() -> None:
+def test_an_event_is_sent_where_conditions_are_refused() -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         def forbid(verb: str, target: Target) -> None:
             if target.subresource == "status":
@@ -203,7 +203,7 @@ def test_an_event_is_told_where_conditions_are_refused() -> None:
     told(story)
 
 
-def test_a_reason_that_came_and_went_unsent_is_not_told_around() -> None:
+def test_a_reason_that_came_and_went_unsent_is_not_reported() -> None:
     """A is told, B is replaced by A again before anybody heard of it: nobody hears A twice."""
 
     async def story(stage: Stage, teller: recorder.Recorder) -> None:

@@ -63,7 +63,7 @@ def scheduled(pod: pods.Pod) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [64, 130])
-def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event(
+def test_pods_that_cannot_take_another_byte_delay_no_other_pod_and_get_an_event(
     count: int,
 ) -> None:
     async def story() -> None:
@@ -214,7 +214,7 @@ def test_a_binding_that_happened_without_an_answer_is_no_refusal() -> None:
     play(story)
 
 
-def test_a_gang_whose_intent_is_never_taken_is_told_and_holds_nothing() -> None:
+def test_a_gang_whose_intent_is_always_refused_is_reported_and_holds_nothing() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=2)
         stage.template("one")
@@ -234,7 +234,7 @@ def test_a_gang_whose_intent_is_never_taken_is_told_and_holds_nothing() -> None:
     play(story)
 
 
-def test_a_release_that_is_never_taken_is_counted_and_told_on_the_claim() -> None:
+def test_a_release_that_is_always_refused_is_counted_and_reported_on_the_claim() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.template("one")

@@ -111,7 +111,7 @@ def test_a_shut_fence_and_a_server_that_never_let_us_in_pass(error: Exception) -
     play(story)
 
 
-def test_work_beside_begins_again_after_it_failed() -> None:
+def test_background_work_restarts_after_it_failed() -> None:
     async def story() -> None:
         clock, counting = virtual_clock.VirtualClock(), Counting()
         starts: list[float] = []

@@ -275,7 +275,7 @@ def test_claims_held_where_a_pod_cannot_start_are_given_back() -> None:
     play(story)
 
 
-def test_a_device_given_twice_is_noticed_and_our_unbound_claim_yields() -> None:
+def test_a_device_allocated_twice_is_noticed_and_our_unbound_claim_is_released() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.template("one")
@@ -299,7 +299,7 @@ def test_a_device_given_twice_is_noticed_and_our_unbound_claim_yields() -> None:
     play(story)
 
 
-def test_fields_a_server_does_not_keep_are_told_and_the_claim_is_given_back() -> None:
+def test_fields_a_server_drops_are_reported_and_the_claim_is_released() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.template("one")
@@ -327,7 +327,7 @@ def test_fields_a_server_does_not_keep_are_told_and_the_claim_is_given_back() ->
     play(story)
 
 
-def test_a_claim_made_anew_under_the_same_name_is_not_a_complaint() -> None:
+def test_a_claim_recreated_under_the_same_name_is_not_an_overlap() -> None:
     """The server refuses a patch with the uid of the one before; the pod starts with the new one."""
 
     async def story() -> None:

@@ -156,7 +156,7 @@ def test_a_place_whose_pod_was_never_asked_to_end_is_anybodys() -> None:
 
 
 @pytest.mark.parametrize("hook", ["before", "after"])
-def test_whenever_a_leader_dies_nobody_gets_the_place_of_a_pod_that_had_to_go(hook: str) -> None:
+def test_whenever_a_leader_dies_no_other_pod_gets_the_slot_of_a_moved_pod(hook: str) -> None:
     """At every single write from the moment somebody gains by the move: not sent, or sent and not answered."""
     seen: set[str] = set()
 
@@ -290,7 +290,7 @@ def test_what_is_stale_or_wrong_holds_nothing_and_is_said(caplog: pytest.LogCapt
     assert caplog.text.count("slot.dropped") >= 3  # as errors: the other two are valid
 
 
-def test_nobody_keeps_a_place_for_longer_than_is_usual() -> None:
+def test_no_slot_is_kept_for_longer_than_the_maximum() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=1)
         stage.queue("everybody")

@@ -31,7 +31,7 @@ async def moved(stage: Stage) -> None:
     assert stage.node_of("new") == "n-0"
 
 
-def test_nobody_else_takes_the_place_and_the_next_of_the_gang_does() -> None:
+def test_no_other_pod_takes_the_slot_and_the_replacement_does() -> None:
     async def story() -> None:
         stage = moving()
         async with stage.scheduling(is_quarantining=False):
@@ -78,7 +78,7 @@ def test_a_place_on_a_node_that_goes_is_given_up() -> None:
     play(story)
 
 
-def test_pods_that_nothing_makes_anew_keep_no_place() -> None:
+def test_bare_pods_keep_no_slot() -> None:
     owner = meta.OwnerReference(
         api_version="apps/v1", kind="ReplicaSet", name="r", uid="u", controller=True
     )

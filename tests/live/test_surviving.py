@@ -303,7 +303,7 @@ def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_b
     play(story)
 
 
-def test_a_victim_over_which_evicting_fails_keeps_nobody_else_from_making_room(
+def test_a_victim_whose_eviction_fails_does_not_stop_other_evictions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     evict = evictor.Evictor._evict

@@ -93,7 +93,7 @@ def test_two_intents_about_the_same_pods_start_them_once() -> None:
     play(story)
 
 
-def test_an_intent_that_cannot_be_acted_upon_is_told_and_removed_after_its_deadline() -> None:
+def test_an_unusable_intent_is_reported_and_removed_after_its_deadline() -> None:
     """Nothing known is such; the one here stands for what nobody foresaw."""
 
     async def story() -> None:
@@ -132,7 +132,7 @@ def test_an_intent_that_cannot_be_acted_upon_is_told_and_removed_after_its_deadl
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_hostile_intents_end_no_tenure_and_harm_nobody(seed: int) -> None:
+def test_hostile_intents_end_no_term_and_harm_no_pod(seed: int) -> None:
     async def story() -> None:
         rng = random.Random(seed)
         stage = Stage(nodes=3, gpus=2)

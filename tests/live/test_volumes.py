@@ -139,7 +139,7 @@ def test_the_claim_of_an_ephemeral_volume_is_waited_for() -> None:
     play(story)
 
 
-def test_who_waits_for_a_volume_keeps_nobody_else_from_starting() -> None:
+def test_a_pod_that_waits_for_a_volume_does_not_delay_others() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume_claim("data", "dynamic")
@@ -215,7 +215,7 @@ def test_a_successor_goes_on_with_the_node_that_was_chosen() -> None:
     play(story)
 
 
-def test_a_volume_somebody_else_took_is_left_to_them() -> None:
+def test_a_volume_another_writer_took_is_left_to_it() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume("first", stage.names[0])
@@ -314,7 +314,7 @@ def test_a_scheduler_that_dies_between_any_two_writes_leaves_its_work_to_the_nex
     play(story)
 
 
-def test_a_volume_that_somebody_wrote_meanwhile_is_looked_at_again() -> None:
+def test_a_volume_that_another_writer_changed_is_read_again() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume("v", stage.names[0])
@@ -377,7 +377,7 @@ def test_a_refused_pod_is_asked_about_again_when_its_volume_appears() -> None:
     play(story)
 
 
-def test_a_change_of_storage_wakes_nobody_without_volumes() -> None:
+def test_a_change_of_storage_requeues_no_pod_without_volumes() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.pod("huge", resources={"requests": {"cpu": "100000"}})

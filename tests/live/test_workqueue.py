@@ -31,7 +31,7 @@ def told(story: Story, do: Callable[[VirtualClock], Do], *, concurrency: int = 2
     asyncio.run(main())
 
 
-def test_a_key_is_done_at_its_hour_and_as_often_as_it_asks() -> None:
+def test_a_key_is_processed_when_due_and_as_often_as_it_requests() -> None:
     done: list[tuple[str, float]] = []
 
     def do(clock: VirtualClock) -> Do:
@@ -54,7 +54,7 @@ def test_a_key_is_done_at_its_hour_and_as_often_as_it_asks() -> None:
     told(story, do)
 
 
-def test_the_earlier_hour_counts() -> None:
+def test_the_earlier_due_time_counts() -> None:
     done: list[float] = []
 
     def do(clock: VirtualClock) -> Do:

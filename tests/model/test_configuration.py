@@ -125,13 +125,13 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_path_and_the_next_step(text: str, said: str) -> None:
+def test_a_problem_is_reported_with_its_path_and_the_next_step(text: str, said: str) -> None:
     lines = refusal(text)
     assert len(lines) == 1
     assert said in lines[0]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert [line.partition(":")[0] for line in refusal("a: 1\nb: 2\nserving: {port: -1}")] == [
         "a",
         "b",
@@ -178,7 +178,7 @@ def test_what_the_file_says_about_queues_is_part_of_the_policy_with_the_same_def
     assert in_file == {name: in_policy[name] for name in in_file}
 
 
-def test_the_engine_is_told_names_weights_and_what_is_ours() -> None:
+def test_the_policy_has_names_weights_and_ownership() -> None:
     chosen = configuration.Decide(weights=policy.Weights(stranding=7))
     ours = configuration.Ownership(
         node_labels={"a": "b"}, node_taint="t", device_taint_rules=("r",)

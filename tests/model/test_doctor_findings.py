@@ -255,7 +255,7 @@ def test_rights_that_are_missing_are_named() -> None:
     assert "is it installed?" in only(none, "rights", Severity.ERROR).what
 
 
-def test_somebody_leads_without_the_rights_that_were_asked_about() -> None:
+def test_missing_rights_are_only_a_note_while_a_replica_leads() -> None:
     needed = gather.needed_rights(findings.Ours())
     report = checkup.report(healthy(rights=findings.Rights("sa", needed, needed)))
     assert [one.severity for one in report.findings if one.check == "rights"] == [Severity.NOTE]
@@ -290,11 +290,11 @@ def test_an_installation_is_found_by_its_label() -> None:
         ((lease("dovetail-scheduler", namespace="other"),), Severity.WARNING, "has ever led"),
     ],
 )
-def test_nobody_leads(found: tuple[leases.Lease, ...], severity: Severity, words: str) -> None:
+def test_no_replica_leads(found: tuple[leases.Lease, ...], severity: Severity, words: str) -> None:
     assert words in only(healthy(leases=found), "leader", severity).what
 
 
-def test_pods_that_name_a_scheduler_nobody_is() -> None:
+def test_pods_that_name_an_unknown_scheduler() -> None:
     found = healthy(pods=(pod("p", scheduler="volcano"), pod("q", scheduler="volcano")))
     told = only(found, "schedulers", Severity.ERROR)
     assert '2 pods wait for scheduler "volcano"' in told.what

@@ -177,7 +177,7 @@ def test_what_people_call_it(name: str, spoken: str) -> None:
     assert gangs.owner_name(("ml", name)) == spoken
 
 
-def test_a_bare_pod_is_not_made_anew_and_may_say_that_this_is_fine() -> None:
+def test_a_bare_pod_is_not_recreated_and_may_accept_that() -> None:
     assert not gangs.gang_of_pod(pod()).is_recreated
     assert gangs.gang_of_pod(pod(owner=(*JOB, "a"))).is_recreated
     assert gangs.gang_of_pod(pod(annotations={"dovetail.dev/when-evicted": "end"})).may_be_lost

@@ -98,7 +98,7 @@ def test_every_value_carries_a_source() -> None:
 
 
 @pytest.mark.parametrize("name", ["B200", "GB200", "GH200-144GB", "B300"])
-def test_what_nobody_captured_is_absent(name: str) -> None:
+def test_unknown_facts_of_a_profile_are_absent(name: str) -> None:
     largest = gpus.profiles(board(name))[-1]
     assert largest.memory_bytes is None
     assert largest.engines.multiprocessors is None

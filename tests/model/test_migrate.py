@@ -102,7 +102,7 @@ def test_marks_of_tools_stay_where_they_are() -> None:
         assert fate(found, subject, field).fate is Fate.LEFT_OUT
 
 
-def test_a_queue_has_so_many_aliases_and_who_gets_none_is_told() -> None:
+def test_a_queue_has_a_maximum_of_aliases_and_the_rest_are_reported() -> None:
     head = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "LocalQueue",
@@ -131,7 +131,7 @@ def test_a_priority_class_does_not_have_a_name_kubernetes_keeps_for_itself() -> 
     )
 
 
-def test_what_kai_never_ends_is_said_to_whoever_configures_the_scheduler() -> None:
+def test_what_kai_never_evicts_becomes_a_note_about_the_configuration() -> None:
     (told,) = [one for one in from_kai.convert(whole("kai")).notes if one.fate is Fate.ADDED]
     assert (told.object, told.to) == (
         "the scheduler's configuration",
@@ -140,7 +140,7 @@ def test_what_kai_never_ends_is_said_to_whoever_configures_the_scheduler() -> No
     assert not from_kai.convert([]).notes
 
 
-def test_a_node_pool_of_kai_is_said_to_bind_nobody() -> None:
+def test_a_node_pool_of_kai_gets_a_note_that_it_has_no_effect() -> None:
     found = from_kai.convert(whole("kai"))
     label = fate(found, "Queue default-parent-queue", f"metadata.labels[{from_kai.NODE_POOL}]")
     assert (label.fate, label.to) == (Fate.APPROXIMATED, "a label without effect")
@@ -253,7 +253,7 @@ def test_weights_with_fractions_are_counted_in_thousandths_everywhere() -> None:
     assert [found[name]["resources"]["cpu"]["weight"] for name in ("a", "b")] == [500, 1000]
 
 
-def test_a_stopped_queue_is_nobodys() -> None:
+def test_a_stopped_queue_is_open_to_no_namespace() -> None:
     stopped = cluster_queue("a", {}, stopPolicy="Hold", namespaceSelector={})
     local = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
     held = local | {
@@ -266,7 +266,7 @@ def test_a_stopped_queue_is_nobodys() -> None:
     assert fate(found, "LocalQueue n/held", "spec.stopPolicy").to == "no alias"
 
 
-def test_what_cannot_be_said_here_is_told_with_a_reason() -> None:
+def test_what_cannot_be_converted_is_reported_with_a_reason() -> None:
     spec = {
         "admissionChecks": ["x"],
         "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"},
@@ -326,7 +326,7 @@ def test_a_limit_of_kai_holds_whatever_the_quota_is(
         assert fate(found, "Queue q", "spec.resources.gpu.quota").fate is Fate.APPROXIMATED
 
 
-def test_pod_groups_are_told_in_the_words_a_workload_uses() -> None:
+def test_pod_groups_are_reported_in_the_terms_of_workload_annotations() -> None:
     found = from_kai.convert(example("kai"))
     subject = "PodGroup vision-dev/pg-train"
     assert fate(found, subject, "spec.minMember").to == "dovetail.dev/gang-min: 8"

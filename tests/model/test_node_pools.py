@@ -111,7 +111,7 @@ def test_each_cloud_names_its_pools_in_its_own_way(
         ("kind://x", ""),
     ],
 )
-def test_the_provider_id_tells_where_labels_do_not(provider_id: str, provider: str) -> None:
+def test_the_provider_id_is_used_where_labels_are_missing(provider_id: str, provider: str) -> None:
     assert node_pools.pool_of(node({}, provider_id=provider_id)).provider == provider
 
 
@@ -191,7 +191,7 @@ def test_a_label_that_is_no_number_counts_nothing(text: str) -> None:
     assert node_pools.pool_of(node(discovered(gpu_count=text))).gpu_count == 0
 
 
-def test_what_a_device_plugin_counts_is_told_from_other_resources() -> None:
+def test_device_plugin_resources_are_distinguished_from_others() -> None:
     found = node({}, nvidia_com="0")
     assert node_pools.plugin_gpus(found) == {}
     amounts = {

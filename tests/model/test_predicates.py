@@ -255,7 +255,7 @@ def test_fields_know_only_the_name_and_a_nameless_node_skips_them() -> None:
         (name_test("In", "a", "b"), "nodeSelectorTerms[0].matchFields[0].values"),
     ],
 )
-def test_a_malformed_term_is_named_even_beside_one_that_holds(
+def test_a_malformed_term_is_named_even_next_to_one_that_holds(
     term: dict[str, Any], path: str
 ) -> None:
     both = selector(term, label_test("zone", "Exists"))

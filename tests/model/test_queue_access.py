@@ -182,7 +182,7 @@ def test_what_an_owner_says_counts_like_the_label() -> None:
     )
 
 
-def test_refused_work_still_tells_which_queue_it_means() -> None:
+def test_refused_work_still_shows_which_queue_it_names() -> None:
     assert asked("hear", own="vision").requested_queue == "vision"
 
 

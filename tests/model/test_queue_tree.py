@@ -176,7 +176,7 @@ def test_nothing_is_too_much_for_a_parent_without_a_bound() -> None:
         ),
     ],
 )
-def test_what_nobody_can_read_closes_the_queue_and_leaves_the_tree_standing(
+def test_an_unreadable_field_closes_the_queue_and_leaves_the_tree_intact(
     spec: dict[str, Any], reason: Reason, words: str
 ) -> None:
     known = book(queue("a", **spec), queue("below", parent="a"))
@@ -191,7 +191,7 @@ def test_what_nobody_can_read_closes_the_queue_and_leaves_the_tree_standing(
     assert condition.observed_generation == 3
 
 
-def test_an_alias_of_two_queues_is_told_to_both() -> None:
+def test_an_alias_of_two_queues_is_reported_on_both() -> None:
     known = book(queue("a", aliases=["x", "only-a"]), queue("b", aliases=["x"]), queue("c"))
     found = queue_tree.problems(known)
     assert found.keys() == {"a", "b"}

@@ -25,7 +25,7 @@ def asked(*requests: dict[str, Any]) -> claims.DeviceClaim:
     return codec.decode_struct(claims.ResourceClaim, codec.encode_tree(tree)).spec.devices
 
 
-def test_a_refusal_by_quota_is_told_with_name_used_limit_and_the_next_step() -> None:
+def test_a_refusal_by_quota_has_name_used_limit_and_the_next_step() -> None:
     found = resource_quotas.exceeded(SAID)
     assert found is not None
     assert found.quota == "gpus"

@@ -259,7 +259,7 @@ def test_an_allocation_is_set_once_and_then_only_cleared() -> None:
     assert status_verdict(other, ALLOCATED) == {("Invalid", "status.allocation")}
 
 
-def test_nobody_new_can_reserve_a_claim_that_is_going_away() -> None:
+def test_no_new_pod_can_reserve_a_claim_that_is_being_deleted() -> None:
     one = {"resource": "pods", "name": "p", "uid": "1"}
     two = {"resource": "pods", "name": "q", "uid": "2"}
     leaving = {"deletionTimestamp": NOW, "finalizers": ["d.io/f"]}

@@ -171,7 +171,7 @@ def test_words_of_kai() -> None:
         ("dovetail.dev/preemptable", "false", "did you mean dovetail.dev/preemptible?"),
     ],
 )
-def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: str) -> None:
+def test_an_unreadable_value_is_ignored_and_reported(key: str, value: str, words: str) -> None:
     found = asked({key: value})
     [problem] = found.problems
     assert problem.startswith(key)
@@ -188,7 +188,7 @@ def test_what_cannot_be_read_is_left_out_and_told(key: str, value: str, words: s
         "dovetail.dev/colour",
     ],
 )
-def test_keys_that_look_like_none_of_ours_are_somebody_elses(key: str) -> None:
+def test_unfamiliar_keys_are_left_to_other_tools(key: str) -> None:
     assert asked({key: "1"}) == workload_annotations.NO_OPTIONS
 
 

@@ -53,7 +53,7 @@ spec:
 """
 
 
-def test_a_plain_job_is_loose_and_still_tells_what_is_asked_of_it() -> None:
+def test_a_plain_job_is_no_gang_and_still_passes_on_its_annotations() -> None:
     found = gang(JOB % ("dovetail.dev/expected-runtime: 2h", "activeDeadlineSeconds: 9000"))
     assert found.is_loose
     assert (found.metadata.namespace, found.metadata.name) == ("ml", "job/train")
@@ -171,7 +171,7 @@ def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
     )
 
 
-def test_a_number_anybody_can_write_makes_no_million_groups() -> None:
+def test_a_large_number_of_a_user_makes_no_million_groups() -> None:
     found = gang((JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2147483647"))
     assert (found.is_loose, len(found.groups)) == (True, 1)
     assert "starts pod by pod" in found.problems[0]

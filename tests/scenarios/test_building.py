@@ -101,7 +101,7 @@ def test_public_scenarios_wait_and_run_as_written() -> None:
             assert {group.name for group in told.groups} == {group.name for group in job.groups}
 
 
-def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_beside_them() -> None:
+def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_on_others() -> None:
     half: build.Tree = {"gpu_fraction": 0.5}
     scenario = build.scenario(
         build.job("whole", build.running(gpu=1)),

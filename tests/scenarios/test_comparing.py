@@ -79,7 +79,7 @@ def test_forced_nodes_are_compared_as_a_multiset_and_others_are_not() -> None:
     assert [one.kind for one in deviations("n0", "n0")] == ["placement"]
 
 
-def test_more_than_is_right_in_a_cycle_is_told() -> None:
+def test_more_placements_than_expected_in_a_cycle_are_reported() -> None:
     tree = build.document(
         build.job("a", build.running()), expect=ENDED | {"per_cycle_at_most": {"evictions": 0}}
     )
@@ -98,7 +98,7 @@ def test_a_gang_below_its_minimum_must_not_start() -> None:
     assert not comparing.broken(scenario, outcome_of(scenario, placements=both))
 
 
-def test_nobody_yields_who_need_not_or_for_nobody() -> None:
+def test_needless_evictions_and_those_without_a_beneficiary_are_reported() -> None:
     scenario = build.scenario(
         build.job("a", build.running(gpu=1), preemptible=False),
         build.job("b", build.waiting(gpu=1)),

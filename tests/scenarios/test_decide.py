@@ -50,7 +50,7 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> None:
+def test_a_broken_line_is_reported_and_the_others_are_answered(tmp_path: Path) -> None:
     broken = build.document() | {"nodes": [{"name": 7}]}
     file = written(tmp_path, build.document(), broken, build.document())
     run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", "jsonl")
@@ -71,7 +71,7 @@ def test_where_nothing_is_answered_there_is_no_table(tmp_path: Path) -> None:
             assert run.err.startswith(f"error: {file}: {said}")
 
 
-def test_a_word_nobody_knows_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_word_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     strange = build.document(build.job("a", build.waiting() | {"state": "asleep"}))
     deeds = build.document() | {"run": {"mode": "single", "actions": ["allocate", "fly"]}}
     run = running.inside(tmp_path, "decide", "--scenarios", written(tmp_path, strange, deeds))

@@ -33,7 +33,7 @@ def two_queues(**more: Any) -> list[build.Tree]:
 
 
 @pytest.mark.parametrize(("age", "state"), [(599, "pending"), (600, "nominated")])
-def test_before_a_certain_age_a_job_makes_nobody_yield(age: int, state: str) -> None:
+def test_before_a_certain_age_a_job_evicts_no_other(age: int, state: str) -> None:
     asked = job("a", waiting(gpu=1), age_s=age, may_evict_after_s=600)
     assert states(asked, job("b", runs(gpu=2), queue="q1"), queues=two_queues(), run=RECLAIM)[
         "a"
@@ -44,7 +44,7 @@ def test_before_a_certain_age_a_job_makes_nobody_yield(age: int, state: str) -> 
 
 
 @pytest.mark.parametrize(("least", "lost"), [(0, 1), (60, 1), (61, 0)])
-def test_whoever_started_a_short_while_ago_is_safe(least: int, lost: int) -> None:
+def test_a_recently_started_job_is_not_evicted(least: int, lost: int) -> None:
     victim = job("b", runs(gpu=2), priority=1, started_s_ago=60)
     asked = job("a", waiting(gpu=1))
     for where in ("q0", "top"):
@@ -140,7 +140,7 @@ def test_consolidation_moves_no_more_than_it_may(most: int | None, moved: int) -
     assert told.jobs["a"].states == {"nominated" if moved else "pending": 1}
 
 
-def test_whoever_cannot_yield_is_not_moved_for_and_does_not_move() -> None:
+def test_no_pod_moves_for_a_non_preemptible_job_and_it_does_not_move_itself() -> None:
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     asked, held = job("a", waiting(gpu=2)), job("x", build.running("n0", gpu=1))
     assert states(asked, held, nodes=nodes, run=CONSOLIDATE) == {
@@ -193,7 +193,7 @@ def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(
 
 
 @pytest.mark.parametrize("actions", [RECLAIM, PREEMPT])
-def test_nobody_is_evicted_for_room_that_is_free(actions: dict[str, list[str]]) -> None:
+def test_no_pod_is_evicted_for_free_capacity(actions: dict[str, list[str]]) -> None:
     victim = job("b", runs(gpu=1), priority=1, queue="q1" if actions is RECLAIM else "q0")
     told = states(job("a", waiting(gpu=1)), victim, queues=two_queues(), run=actions)
     assert told == {"a": {"nominated": 1}, "b": {"running": 1}}

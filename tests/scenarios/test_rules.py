@@ -34,7 +34,7 @@ def test_what_is_bound_holds_its_room_and_its_charge() -> None:
     }
 
 
-def test_nobody_counts_on_the_end_of_a_pod_that_is_stuck() -> None:
+def test_no_plan_counts_on_the_end_of_a_stuck_pod() -> None:
     ending = job("a", build.running(gpu=2, state="terminating"))
     stuck = job("a", build.running(gpu=2, state="terminating_stuck"))
     late = job("b", waiting(gpu=1))
@@ -96,7 +96,7 @@ def test_a_limit_far_above_holds_for_a_batch_as_a_whole(least: int) -> None:
     )
 
 
-def test_what_cannot_yield_stays_within_the_quota_of_every_queue_above() -> None:
+def test_non_preemptible_work_stays_within_the_quota_of_every_ancestor_queue() -> None:
     tree = [queue("top", quota={"gpu": 1}), queue("q0", parent="top", quota={"gpu": 2})]
     fixed = job("a", waiting(gpu=2), preemptible=False)
     assert states(fixed, queues=tree, run=ALLOCATE)["a"] == {"pending": 1}
@@ -110,7 +110,7 @@ def test_only_resources_that_are_asked_for_are_checked() -> None:
     assert states(holds, job("b", waiting()), queues=[over], run=PREEMPT)["a"] == {"running": 1}
 
 
-def test_quotas_that_are_not_enforced_bind_nobody() -> None:
+def test_quotas_that_are_not_enforced_bind_no_queue() -> None:
     shut = queue("q0", quota=NOTHING, limit=NOTHING)
     asked = job("a", waiting(gpu=1), preemptible=False)
     assert states(asked, queues=[shut], run=ALLOCATE)["a"] == {"pending": 1}
@@ -203,7 +203,7 @@ def test_slices_of_old_are_never_placed_and_bar_new_ones_from_their_node() -> No
 
 
 @pytest.mark.parametrize("missing", [True, 1, ["data"]])
-def test_whoever_lacks_a_volume_claim_is_not_placed(missing: object) -> None:
+def test_a_pod_without_its_volume_claim_is_not_placed(missing: object) -> None:
     asked = job("a", waiting() | {"missing_volume_claims": missing})
     assert states(asked, run=ALLOCATE)["a"] == {"pending": 1}
 
@@ -310,7 +310,7 @@ def rack(name: str, zone: str, rack_: str | None, *, gpus: int = 1) -> build.Tre
         ({"topology": "t", "required": "row"}, False),
     ],
 )
-def test_domains_are_whole_paths_and_what_nobody_knows_cannot_be_met(
+def test_domains_are_whole_paths_and_unknown_levels_cannot_be_met(
     wish: dict[str, str], *, starts: bool
 ) -> None:
     nodes = [rack("a", "z1", "r"), rack("b", "z2", "r")]

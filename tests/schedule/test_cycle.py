@@ -25,7 +25,7 @@ def test_a_pod_gets_a_node_and_its_claim_gets_a_device_there() -> None:
     assert plan.wake_at is None
 
 
-def test_no_device_is_given_twice_and_who_comes_too_late_is_told() -> None:
+def test_no_device_is_allocated_twice_and_a_late_pod_gets_a_reason() -> None:
     given = [(build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",))) for i in range(5)]
     world = build.world(*(one for pair in given for one in pair), nodes=2, gpus=2)
     plan = build.decided(world)

@@ -269,7 +269,7 @@ def test_a_claim_of_its_own_and_an_extended_resource_do_not_get_the_same_device(
     ]  # fmt: skip
 
 
-def test_a_resource_nobody_offers_is_lacking() -> None:
+def test_a_resource_no_node_has_is_lacking() -> None:
     world = build.world(wanting(), nodes=1)
     assert (
         build.summary_of(build.decided(world), "p")

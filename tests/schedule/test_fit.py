@@ -100,7 +100,7 @@ def test_affinity_by_field_and_by_number() -> None:
     assert cause(required(expression("gpus", "Gt", "8")), {"labels": {"gpus": "8"}}) == "labels"
 
 
-def test_a_term_nobody_can_read_does_not_hide_one_that_holds() -> None:
+def test_an_unreadable_term_does_not_hide_one_that_holds() -> None:
     broken = expression("zone", "In")
     assert cause(required(broken), {}) == "labels"
     assert cause(required(broken, expression("gpu", "Exists")), {"labels": {"gpu": "1"}}) is None

@@ -53,7 +53,7 @@ def test_claims_on_different_nodes_cannot_be_used_together() -> None:
     assert holding(world) == ["a", "b"]
 
 
-def test_a_claim_somebody_else_uses_stays_where_it_is() -> None:
+def test_a_claim_another_pod_uses_stays_where_it_is() -> None:
     world = build.world(
         allocated("c", "n0", ME, OTHER), build.pod("p", uses=("c",), cpu="2"), nodes=2
     )

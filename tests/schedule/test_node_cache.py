@@ -109,7 +109,7 @@ def test_reasons_can_be_asked_for_after_a_sweep() -> None:
     assert (tally.nodes, [obstacle.nodes for obstacle in tally.obstacles()]) == (2, [2])
 
 
-def test_nodes_alike_but_for_the_names_their_reasons_tell_are_told_apart() -> None:
+def test_nodes_that_differ_only_in_names_within_reasons_are_distinguished() -> None:
     world = build.world(
         build.claim("c"), build.pod("p", uses=("c",)), build.node("a"), build.node("b")
     )

@@ -65,7 +65,7 @@ def test_devices_our_rules_mark_are_ours_alone() -> None:
     assert done.placements[0].allocations[0].result.devices.results[0].tolerations == ()
 
 
-def test_devices_nobody_marked_are_out_of_bounds_whatever_a_claim_tolerates() -> None:
+def test_unmarked_devices_are_not_ours_whatever_a_claim_tolerates() -> None:
     brave = {
         "name": "gpus",
         "exactly": {

@@ -19,7 +19,7 @@ def of_pool(pool: str, count: int, **facts: Any) -> list[nodes.Node]:
 
 
 @pytest.mark.parametrize("memo", [True, False])
-def test_pools_of_tainted_nodes_are_named_beside_the_reason(memo: bool) -> None:
+def test_pools_of_tainted_nodes_are_named_with_the_reason(memo: bool) -> None:
     found = [*of_pool("h100", 3, **TAINTED), *of_pool("a100", 2, **TAINTED), *of_pool("cpu", 4)]
     world = build.world(*found, build.pod("p", cpu="100"))
     refusal = build.decided(world, policy=policy.Policy(memo=memo)).refusals[0]
@@ -31,7 +31,7 @@ def test_pools_of_tainted_nodes_are_named_beside_the_reason(memo: bool) -> None:
     assert refusal.obstacles[0].reason.pool == ""
 
 
-def test_where_it_is_about_every_node_pools_tell_nothing() -> None:
+def test_a_reason_about_every_node_names_no_pools() -> None:
     world = build.world(*of_pool("h100", 2, **TAINTED), build.pod("p"))
     assert build.summary_of(build.decided(world), "p") == (
         "2 nodes: 2 have taint sku=gpu:NoSchedule that the pod does not tolerate"

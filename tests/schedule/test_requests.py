@@ -51,7 +51,7 @@ def test_init_containers_run_one_after_the_other() -> None:
     assert got.milli_cpu == 3000
 
 
-def test_a_sidecar_runs_beside_the_containers_and_beside_later_init_containers() -> None:
+def test_a_sidecar_counts_with_the_containers_and_with_later_init_containers() -> None:
     sidecar = container("s", always=True, cpu="1")
     assert request(containers=[container(cpu="2")], initContainers=[sidecar]).milli_cpu == 3000
     late = request(
@@ -91,7 +91,7 @@ def test_pod_level_requests_replace_those_of_the_containers_and_overhead_still_a
     assert (got.milli_cpu, got.memory_bytes) == (3000, 2**30)
 
 
-def test_a_pod_level_limit_stands_in_only_where_nobody_asks() -> None:
+def test_a_pod_level_limit_counts_only_where_there_is_no_request() -> None:
     got = request(
         containers=[container(cpu="1")], resources={"limits": {"cpu": "4", "memory": "2Gi"}}
     )

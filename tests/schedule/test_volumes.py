@@ -51,7 +51,7 @@ def test_a_pod_follows_its_bound_volume() -> None:
     assert found.volumes == ()
 
 
-def test_a_volume_nobody_can_reach_keeps_the_pod_waiting() -> None:
+def test_a_volume_no_node_can_reach_keeps_the_pod_pending() -> None:
     world = store.world(
         store.volume("v", on="gone", **store.given_to("data")), store.claim("data", volume="v")
     )

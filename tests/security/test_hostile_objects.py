@@ -164,7 +164,7 @@ def test_a_broken_object_hides_no_other_in_a_list_or_a_watch(document: bytes) ->
 @pytest.mark.parametrize(
     "text", [b"", b"nonsense", b'{"type":"ADDED"', b'{"object":{}}', b"\xff\xfe", b"NaN"], ids=repr
 )
-def test_a_line_that_is_no_event_makes_it_list_anew(text: bytes) -> None:
+def test_a_line_that_is_not_an_event_makes_it_list_again(text: bytes) -> None:
     sink = told(page(sound("a", 5)), text, line("ADDED", sound("lost", 12)))
     assert "not an event" in sink.broke[0]
     assert sink.objects == {"a"}
@@ -197,7 +197,7 @@ def test_deeper_than_that_is_a_failure_with_a_name_and_not_a_crash() -> None:
     assert "not an event" in sink.broke[0]
 
 
-def test_whoever_speaks_to_a_server_reads_all_depths() -> None:
+def test_an_open_transport_can_decode_the_deepest_object() -> None:
     before = sys.getrecursionlimit()
 
     async def main() -> None:

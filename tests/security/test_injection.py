@@ -72,7 +72,9 @@ def test_a_megabyte_in_a_message_or_a_field_is_cut(form: logging.Formatter) -> N
 def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: str) -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}"))
+        teller.refused(
+            pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}")
+        )
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert event.note.isprintable(), ascii(event.note)
@@ -140,7 +142,7 @@ def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
     assert len(feed._reported) <= informer.MAX_REMEMBERED
 
 
-def test_a_pod_with_a_hostile_name_of_everything_is_told_about_in_one_line() -> None:
+def test_a_pod_with_hostile_names_is_reported_in_one_line() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.pod("a")

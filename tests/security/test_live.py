@@ -114,7 +114,7 @@ def held(story: Scene) -> list[str]:
     ).split()
 
 
-def test_claims_a_server_takes_and_others_choke_on_stop_nobody(place: Place) -> None:
+def test_claims_a_server_accepts_and_others_fail_on_delay_no_pod(place: Place) -> None:
     cluster = place.cluster
     before = cluster.pid()
     with scene(cluster) as story:

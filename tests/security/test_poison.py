@@ -30,7 +30,7 @@ def _trips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_trips")
 @pytest.mark.parametrize("batch_pods", [0, 1, 50])
-def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) -> None:
+def test_a_pod_the_engine_fails_on_delays_no_other_pod(batch_pods: int) -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=4)
         stage.template("one")
@@ -70,7 +70,7 @@ def job(stage: Stage, name: str, **spec: Any) -> None:
 
 
 @pytest.mark.parametrize("has_queue", [False, True])
-def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
+def test_pending_jobs_with_a_deadline_beyond_the_calendar_delay_no_other_job(
     has_queue: bool,
 ) -> None:
     async def story() -> None:
@@ -103,7 +103,7 @@ def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
     play(story)
 
 
-def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting() -> None:
+def test_a_running_job_with_a_deadline_beyond_the_calendar_delays_no_other_job() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.pod("runs", job="evil")

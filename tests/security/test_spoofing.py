@@ -63,7 +63,7 @@ def test_a_claim_that_labels_itself_gets_no_device_that_is_not_ours() -> None:
 @pytest.mark.parametrize(
     "name", ["", "default-scheduler", "Dovetail", "dovetail ", "dovetail\n", "dоvetail"]
 )
-def test_a_pod_of_another_scheduler_is_nobodys_whatever_its_name_looks_like(name: str) -> None:
+def test_a_pod_of_another_scheduler_is_not_ours_however_similar_its_name(name: str) -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.template("one")
@@ -128,7 +128,7 @@ def test_a_claim_is_not_adopted_for_resources_on_the_word_of_its_annotation(
     assert placement.made.existing is None, "it gets a claim of its own"
 
 
-def test_a_claim_under_the_name_ours_will_have_is_left_alone_and_the_pod_told() -> None:
+def test_a_claim_that_occupies_the_name_of_ours_is_left_alone_and_reported_on_the_pod() -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.pod("victim", resources={"limits": {"nvidia.com/gpu": "1"}})
@@ -174,7 +174,7 @@ def test_a_claim_reserved_for_a_pod_that_never_asked_for_it_binds_the_pod_to_not
     play(story)
 
 
-def test_a_claim_that_somebody_elses_template_made_is_not_used() -> None:
+def test_a_claim_from_another_owners_template_is_not_used() -> None:
     stolen = build.claim(
         "stolen",
         metadata={"ownerReferences": [{"kind": "Pod", "uid": "uid-of-b", "controller": True}]},

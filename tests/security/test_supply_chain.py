@@ -153,7 +153,7 @@ def test_a_hit_says_what_and_where_it_is_fixed_and_names_are_compared_as_indexes
     assert str(hit) == "py_yaml 6.0.2: MADE-UP-1, CVE-0000-1: bad things (fixed in 6.0.10, 7.1)"
 
 
-def test_the_program_tells_hits_by_its_exit_code(
+def test_the_exit_code_says_whether_there_are_hits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock = tmp_path / "a.lock"
@@ -179,7 +179,7 @@ def test_data_that_is_none_is_an_error_and_not_a_clean_bill(text: str, tmp_path:
     assert advisories.main([str(tmp_path / "absent.json")]) == 2
 
 
-def test_a_range_nobody_can_read_is_an_error() -> None:
+def test_an_unreadable_range_is_an_error() -> None:
     for bad in (events(("introduced", "not a version")), events(("before", "1.0"))):
         with pytest.raises(advisories.AdvisoryError, match="MADE-UP-1"):
             advisories.affected([PINNED], [advisory(ranges=bad)])

@@ -233,7 +233,7 @@ def test_a_receiver_gets_the_spans_with_ids_times_and_attributes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answers", [None, 503])
-def test_a_receiver_that_takes_nothing_holds_nobody_up(
+def test_a_receiver_that_accepts_nothing_delays_no_pod(
     answers: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None: it accepts connections and is silent. Either way old spans go, it is said once, and closing ends."""

@@ -60,7 +60,7 @@ def test_a_pod_under_two_budgets_can_never_be_evicted() -> None:
     assert held(world) == {"p"}
 
 
-def test_it_is_told_when_budgets_let_go() -> None:
+def test_it_is_reported_when_budgets_allow_evictions_again() -> None:
     world = World()
     strict = budget("b", app="a")
     assert not world.budget_protection.put([strict])

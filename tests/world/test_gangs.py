@@ -70,7 +70,7 @@ def test_a_pod_whose_owner_is_not_seen_is_not_alone() -> None:
     assert found.definition(TIED).is_known
 
 
-def test_every_replica_of_a_family_is_told_by_its_owner() -> None:
+def test_every_replica_of_a_family_takes_its_groups_from_the_owner() -> None:
     found = GangIndex()
     found.put_pod("a", pod("a", owner=(*SET, "serve"), labels=LEADER))
     found.put_pod("b", pod("b", owner=(*SET, "serve-2"), labels=WORKER))
@@ -86,7 +86,7 @@ def test_every_replica_of_a_family_is_told_by_its_owner() -> None:
     assert sorted(found.owned(family)) == ["a", "b", "c"]
 
 
-def test_pods_complete_what_was_told() -> None:
+def test_pods_complete_what_their_owner_declared() -> None:
     found = GangIndex()
     key = ("ml", "podgroup/pg")
     group = {"podGroupName": "pg"}
@@ -101,7 +101,7 @@ def test_pods_complete_what_was_told() -> None:
     assert found.definition(key).queue == "other"
 
 
-def test_groups_nobody_told_of_add_to_a_gang_without_being_needed() -> None:
+def test_undeclared_groups_join_a_gang_without_being_required() -> None:
     found = GangIndex()
     found.put(TIED, told(TIED, groups=(gangs.Group(name="driver/0"),)))
     found.put_pod("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))

@@ -182,7 +182,7 @@ def test_administrative_access_is_free_and_other_devices_are_no_gpus() -> None:
     assert gpu_ledger.Ledger().device_cost(nics, 0) == 0
 
 
-def test_a_device_nobody_publishes_any_more_is_charged_as_whole() -> None:
+def test_a_device_that_is_no_longer_published_is_charged_as_whole() -> None:
     assert cost(allocation({"device": "gone"}), pool({"name": "gpu-0"})) == 1000
     assert gpu_ledger.Ledger().allocation_cost(allocation({"device": "gpu-0"}), {}) == 1000
 
