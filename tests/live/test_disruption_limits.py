@@ -132,9 +132,7 @@ def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distingu
     play(story)
 
 
-def test_once_an_eviction_is_refused_no_other_of_the_set_is_tried_and_the_victim_gets_an_event() -> (
-    None
-):
+def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tried() -> None:
     """Somebody else evicts under the same budget between our look at it and our second victim."""
 
     async def story() -> None:
