@@ -60,10 +60,10 @@ def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
 
 def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
     """What should not have happened."""
-    for name, told in yard.promised.items():
+    for name, messages in yard.promised.items():
         dated = [
             (turn, one)
-            for turn, one in zip(yard.turns[name], told, strict=True)
+            for turn, one in zip(yard.turns[name], messages, strict=True)
             if one.start is not None
         ]
         for (first, before), (second, later) in itertools.pairwise(dated):
@@ -92,8 +92,8 @@ def overtaken(yard: Yard) -> Iterator[str]:
     first = min(
         (began for name in LIARS if (began := yard.started(name)) is not None), default=math.inf
     )
-    for name, told in yard.promised.items():
-        start = told[0].start
+    for name, messages in yard.promised.items():
+        start = messages[0].start
         if name in LIARS or start is None or yard.hours[name][0] >= first:
             continue
         began = yard.started(name)
@@ -114,10 +114,10 @@ def main() -> int:
     wrong = 0
     for seed in range(first, last):
         yard = drawn(seed, is_ranked=asked.ranked, are_liars=asked.liars)
-        found = [*(overtaken(yard) if asked.liars else faults(yard, is_ranked=asked.ranked))]
-        wrong += bool(found)
-        if found:
-            print(f"{seed}: {'; '.join(found)}", flush=True)
+        result = [*(overtaken(yard) if asked.liars else faults(yard, is_ranked=asked.ranked))]
+        wrong += bool(result)
+        if result:
+            print(f"{seed}: {'; '.join(result)}", flush=True)
     print(f"{last - first} yards, {wrong} with faults")
     return 1 if wrong else 0
 

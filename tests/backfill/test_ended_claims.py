@@ -12,7 +12,7 @@ from tests.backfill.timed_cluster import Work, Yard
 def ended(yard: Yard, name: str) -> None:
     """The pod has ended; nobody gave its devices back yet."""
     world = yard.course.world
-    pod = next(one for one in world.pods.values() if one.metadata.name == name)
+    pod = next(item for item in world.pods.values() if item.metadata.name == name)
     status = msgspec.structs.replace(pod.status, phase="Succeeded")
     world.apply(Changed(msgspec.structs.replace(pod, status=status)))
 
@@ -40,5 +40,5 @@ def test_no_pod_runs_ahead_while_the_devices_of_ended_pods_are_released() -> Non
     ended(yard, "a-0")
     yard.course.turn()
     assert yard.course.plan.placements == ()
-    assert next(one.start for one in yard.course.plan.promises) is not None
+    assert next(promise.start for promise in yard.course.plan.promises) is not None
     assert yard.started("long") is None

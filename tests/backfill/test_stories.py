@@ -209,8 +209,10 @@ def test_a_lost_start_time_is_reported_with_its_cause_until_there_is_another() -
     assert (lost.start, lost.moved_from) == (None, after(10))
     assert lost.cause == "unbounded: 1 holder states no runtime"
     assert lost.lost_to == "default/pod/urgent-0 of priority 100 comes first"
-    said = next(one.summary for one in yard.course.plan.refusals if one.pod.name == "head-0")
-    assert said.endswith(
+    messages = next(
+        refusal.summary for refusal in yard.course.plan.refusals if refusal.pod.name == "head-0"
+    )
+    assert messages.endswith(
         f"; its start is {lost.cause}, instead of 2026-06-01T12:10:00Z: {lost.lost_to}"
     )
 
@@ -253,8 +255,10 @@ def test_a_lost_node_moves_a_promise_and_is_named() -> None:
 def test_a_first_gang_without_a_known_start_says_how_many_pods_state_no_runtime() -> None:
     yard = Yard(gpus=4).arrive(work("silent", 4), work("head", 2, 10, at=1))
     yard.go_on(5)
-    assert {one.cause for one in yard.promised["head"]} == {"unbounded: 1 holder states no runtime"}
-    assert all(one.start is None for one in yard.promised["head"])
+    assert {item.cause for item in yard.promised["head"]} == {
+        "unbounded: 1 holder states no runtime"
+    }
+    assert all(item.start is None for item in yard.promised["head"])
 
 
 def test_a_head_too_large_for_the_cluster_is_promised_nothing() -> None:
@@ -262,7 +266,9 @@ def test_a_head_too_large_for_the_cluster_is_promised_nothing() -> None:
         work("running", 4, 10), work("huge", 5, 10, at=1), work("other", 4, 10, at=2)
     )
     yard.go_on()
-    assert all(one.start is None and one.cause.startswith("never") for one in yard.promised["huge"])
+    assert all(
+        item.start is None and item.cause.startswith("never") for item in yard.promised["huge"]
+    )
     assert yard.started("other") == 10
 
 
@@ -307,6 +313,6 @@ def test_a_queue_within_its_quota_comes_before_what_was_promised_beyond_another(
     ).go_on(2)
     assert yard.starts("head") == [10]
     yard.arrive(work("due", 4, 10, at=2, queue="rich")).go_on(2)
-    moved = [one for one in yard.promised["head"] if one.moved_from is not None]
+    moved = [item for item in yard.promised["head"] if item.moved_from is not None]
     assert moved[0].cause == "queue rich is due what default/pod/due-0 takes"
     assert yard.starts("head")[1] > 10

@@ -42,7 +42,7 @@ def after(minutes: float) -> datetime.datetime:
 
 def facts_of(work: Work) -> list[Object]:
     """The pods of a work and their claims."""
-    found: list[Object] = []
+    objects: list[Object] = []
     labels: dict[str, str] = {}
     if work.pods > 1:
         labels = {gangs.GANG_LABEL: work.name, gangs.MIN_LABEL: str(work.pods)}
@@ -63,11 +63,11 @@ def facts_of(work: Work) -> list[Object]:
         }
         stamp = after(work.at).strftime("%Y-%m-%dT%H:%M:%SZ")
         uses = (name,) if work.gpus else ()
-        found += [build.claim(name, work.gpus)] if work.gpus else []
-        found.append(
+        objects += [build.claim(name, work.gpus)] if work.gpus else []
+        objects.append(
             build.pod(name, uses=uses, priority=work.priority, metadata=metadata, created=stamp)
         )
-    return found
+    return objects
 
 
 class Yard:
@@ -95,16 +95,16 @@ class Yard:
         return self._truth[short(gang.metadata.name)]
 
     def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
-        for one in decided.promises:
-            self.promised.setdefault(short(one.gang.name), []).append(one)
-            self.hours.setdefault(short(one.gang.name), []).append(
+        for promise in decided.promises:
+            self.promised.setdefault(short(promise.gang.name), []).append(promise)
+            self.hours.setdefault(short(promise.gang.name), []).append(
                 (now - NOON).total_seconds() / 60
             )
-            self.turns.setdefault(short(one.gang.name), []).append(self.course.turns)
+            self.turns.setdefault(short(promise.gang.name), []).append(self.course.turns)
 
     def arrive(self, *works: Work) -> Yard:
         """They arrive at their hours; between these the yard goes on."""
-        for work in sorted(works, key=lambda one: one.at):
+        for work in sorted(works, key=lambda item: item.at):
             if after(work.at) > self.course.now:
                 self.course.run(after(work.at))
             self._truth[work.name] = work.seconds
@@ -126,20 +126,20 @@ class Yard:
 
     def started(self, name: str) -> float | None:
         """Minutes after noon."""
-        for key, one in self.course.started.items():
+        for key, item in self.course.started.items():
             if short(key[1]) == name:
-                return (one.at - NOON).total_seconds() / 60
+                return (item.at - NOON).total_seconds() / 60
         return None
 
     def starts(self, name: str) -> list[float]:
         """The hours promised to a work, one after the other, in minutes after noon."""
-        found: list[float] = []
-        for one in self.promised.get(name, ()):
-            assert one.start is not None, one.cause
-            minutes = (one.start - NOON).total_seconds() / 60
-            if not found or found[-1] != minutes:
-                found.append(minutes)
-        return found
+        result: list[float] = []
+        for item in self.promised.get(name, ()):
+            assert item.start is not None, item.cause
+            minutes = (item.start - NOON).total_seconds() / 60
+            if not result or result[-1] != minutes:
+                result.append(minutes)
+        return result
 
     def devices(self, name: str) -> set[str]:
         return {device for seat in self.promised[name][-1].seats for device in seat.devices}
