@@ -20,41 +20,43 @@ from tests.batch.simulated_cluster import Ask, Cluster
 from tests.schedule import build
 
 
-def forgetful(found: Cluster) -> plan.Plan:
+def forgetful(cluster: Cluster) -> plan.Plan:
     """What is decided by somebody who remembers nothing."""
-    return decide.decide(found.world, msgspec.structs.replace(found.policy, memo=False), found.now)
+    return decide.decide(
+        cluster.world, msgspec.structs.replace(cluster.policy, memo=False), cluster.now
+    )
 
 
-def afresh(found: Cluster) -> plan.Plan:
+def afresh(cluster: Cluster) -> plan.Plan:
     """What is decided about a cluster that is seen for the first time."""
     world = World()
-    for fact in found.facts():
+    for fact in cluster.facts():
         world.apply(Changed(fact))
-    world.budget_protection.put(found.budgets())
-    return decide.decide(world, found.policy, found.now)
+    world.budget_protection.put(cluster.budgets())
+    return decide.decide(world, cluster.policy, cluster.now)
 
 
-def disagreements(found: Cluster, done: plan.Plan) -> list[str]:
+def disagreements(cluster: Cluster, done: plan.Plan) -> list[str]:
     """Who would decide otherwise. A new World knows nothing of room that is kept for somebody."""
-    others = {"forgetful": forgetful(found)} | (
-        {} if found.is_keeping else {"afresh": afresh(found)}
+    others = {"forgetful": forgetful(cluster)} | (
+        {} if cluster.is_keeping else {"afresh": afresh(cluster)}
     )
-    return [f"{who} at {found.second} s" for who, other in others.items() if other != done]
+    return [f"{who} at {cluster.second} s" for who, other in others.items() if other != done]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_life_is_the_same_for_those_who_remember_nothing(seed: int) -> None:
-    found = random_clusters.seeded(seed, random_clusters.LONG)
-    found.judge = disagreements
-    found.live()
-    assert found.turn > 5
+    cluster = random_clusters.seeded(seed, random_clusters.LONG)
+    cluster.judge = disagreements
+    cluster.live()
+    assert cluster.turn > 5
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
     """Kinds take turns in no order, on nodes that are filled unevenly, so that classes of nodes come and go."""
     rng = random.Random(seed)
-    found = Cluster(
+    cluster = Cluster(
         [
             simulated_cluster.topology(
                 random_clusters.TOPOLOGY, random_clusters.ZONE, random_clusters.RACK
@@ -63,16 +65,16 @@ def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
     )
     for index in range(rng.randint(2, 5)):
         name = f"n{index}"
-        found.put(build.node(name, allocatable={"cpu": str(rng.choice((6, 16)))}))
+        cluster.put(build.node(name, allocatable={"cpu": str(rng.choice((6, 16)))}))
         match rng.choice(("whole", "whole", "shared", "part")) if index else "whole":
             case "whole":
-                found.put(build.gpu_slice(name, rng.choice((2, 4))))
+                cluster.put(build.gpu_slice(name, rng.choice((2, 4))))
             case "shared":
-                found.put(simulated_cluster.shared_pool(name, 2))
+                cluster.put(simulated_cluster.shared_pool(name, 2))
             case _:
-                found.put(*simulated_cluster.parted_pool(name))
+                cluster.put(*simulated_cluster.parted_pool(name))
     for age, name in enumerate("abc"):
-        found.put(
+        cluster.put(
             simulated_cluster.queue(
                 name, age=age, gpu=(rng.choice((1, 4)), rng.choice((None, None, 6)))
             )
@@ -80,64 +82,64 @@ def test_pods_in_a_row_go_where_each_would_go_alone(seed: int) -> None:
     kinds = (Ask(gpus=1), Ask(gpus=1, cpu=2), Ask(share_gib=6), Ask(part=1), Ask(cpu=1))
     row = (kinds[0], *rng.sample(kinds, 2))
     for number in range(24):
-        found.submit(
+        cluster.submit(
             simulated_cluster.gang(
                 f"j{number:02d}", rng.choice(row), queue=rng.choice("abc"), arrives=number
             )
         )
-    done = found.decided()
+    done = cluster.decided()
     assert len(done.placements) > 1
-    assert forgetful(found) == done
-    assert found.decided() == done
+    assert forgetful(cluster) == done
+    assert cluster.decided() == done
 
 
 def test_jobs_are_the_same_objects_until_something_about_them_changes() -> None:
-    found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
-    found.put(simulated_cluster.queue("a", gpu=(4,)))
-    found.submit(
+    cluster = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
+    cluster.put(simulated_cluster.queue("a", gpu=(4,)))
+    cluster.submit(
         *(simulated_cluster.gang(f"j{number}", Ask(gpus=1), queue="a") for number in range(3))
     )
-    kept = job_cache.of(found.world, found.policy)
-    first = kept.jobs(found.world, ("a",))
-    found.decided()
+    kept = job_cache.of(cluster.world, cluster.policy)
+    first = kept.jobs(cluster.world, ("a",))
+    cluster.decided()
     assert all(
         one is first[name] and not one.is_changed
-        for name, one in kept.jobs(found.world, ("a",)).items()
+        for name, one in kept.jobs(cluster.world, ("a",)).items()
     )
-    (pod,) = found.members("gang/j1")
-    found.world.apply(Changed(msgspec.structs.replace(pod)))
-    again = kept.jobs(found.world, ("a",))
+    (pod,) = cluster.members("gang/j1")
+    cluster.world.apply(Changed(msgspec.structs.replace(pod)))
+    again = kept.jobs(cluster.world, ("a",))
     assert [name for name in again if again[name] is not first[name]] == ["default/gang/j1"]
 
 
 def test_a_queue_that_is_closed_is_closed_for_those_who_are_remembered() -> None:
-    found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
+    cluster = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
     queue = simulated_cluster.queue("a", gpu=(4,))
-    found.put(queue, simulated_cluster.queue("b", gpu=(4,)))
-    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
-    assert len(found.decided().placements) == 1
-    found.world.apply(Deleted(queue))
-    assert not found.decided().placements
-    found.world.apply(Changed(queue))
-    assert len(found.decided().placements) == 1
+    cluster.put(queue, simulated_cluster.queue("b", gpu=(4,)))
+    cluster.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
+    assert len(cluster.decided().placements) == 1
+    cluster.world.apply(Deleted(queue))
+    assert not cluster.decided().placements
+    cluster.world.apply(Changed(queue))
+    assert len(cluster.decided().placements) == 1
 
 
 def test_what_is_remembered_of_a_world_goes_with_it() -> None:
-    found = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
-    found.put(simulated_cluster.queue("a", gpu=(4,)))
-    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
-    found.decided()
+    cluster = Cluster([build.node("n0"), build.gpu_slice("n0", 4)])
+    cluster.put(simulated_cluster.queue("a", gpu=(4,)))
+    cluster.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
+    cluster.decided()
     assert all(
         job.prices is None
-        for job in job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()
+        for job in job_cache.of(cluster.world, cluster.policy).jobs(cluster.world, ("a",)).values()
     )
 
 
 def test_a_cached_job_is_priced_again() -> None:
-    found = Cluster([build.node("n0")])
-    found.put(simulated_cluster.queue("a", gpu=(4,)))
-    found.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
-    (job,) = job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()
+    cluster = Cluster([build.node("n0")])
+    cluster.put(simulated_cluster.queue("a", gpu=(4,)))
+    cluster.submit(simulated_cluster.gang("j", Ask(gpus=1), queue="a"))
+    (job,) = job_cache.of(cluster.world, cluster.policy).jobs(cluster.world, ("a",)).values()
     for price in (1000, 500):
         job.set_prices(lambda _, price=price: {"gpu": price})  # type: ignore[misc]
         assert job.next_cost() == {"gpu": price}
@@ -161,8 +163,8 @@ def plainly(line: list[Job], back: dict[str, int]) -> Iterator[str]:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_line_is_in_order_however_often_jobs_come_back(seed: int) -> None:
     rng = random.Random(seed)
-    found = Cluster([build.node("n0")])
-    found.put(simulated_cluster.queue("a", gpu=(4,)))
+    cluster = Cluster([build.node("n0")])
+    cluster.put(simulated_cluster.queue("a", gpu=(4,)))
     works = [
         simulated_cluster.gang(
             f"j{number:02d}",
@@ -173,11 +175,11 @@ def test_a_line_is_in_order_however_often_jobs_come_back(seed: int) -> None:
         )
         for number in range(12)
     ]
-    found.submit(*works)
-    jobs = [*job_cache.of(found.world, found.policy).jobs(found.world, ("a",)).values()]
+    cluster.submit(*works)
+    jobs = [*job_cache.of(cluster.world, cluster.policy).jobs(cluster.world, ("a",)).values()]
     for job in jobs:
         job.set_prices(lambda _: {"cpu": 1000})
-    book = accounts.Accounts(found.world.queues, enforces=True, capacity={"cpu": 10**6})
+    book = accounts.Accounts(cluster.world.queues, enforces=True, capacity={"cpu": 10**6})
     for account in book.by_name.values():
         account.fair = dict.fromkeys(book.resources, 0.0)
         account.allocatable = dict.fromkeys(book.resources, 1.0)
@@ -197,17 +199,17 @@ class Plain(queue_order.VictimOrder):
     """The same, every queue judged anew each time."""
 
     def _last(self, siblings: Iterable[accounts.Account]) -> accounts.Account | None:
-        judged = (self._keyed(one) for one in siblings)
-        found = [(key, leaf) for key, leaf in judged if key is not None and leaf is not None]
-        return max(found, key=lambda one: one[0])[1] if found else None
+        judged = (self._keyed(sibling) for sibling in siblings)
+        result = [(key, leaf) for key, leaf in judged if key is not None and leaf is not None]
+        return max(result, key=lambda item: item[0])[1] if result else None
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_victims_come_in_the_order_of_their_queues(seed: int) -> None:
-    found = random_clusters.seeded(seed, random_clusters.MEDIUM)
-    with found.world.trial():
+    cluster = random_clusters.seeded(seed, random_clusters.MEDIUM)
+    with cluster.world.trial():
         scope = session.Scope()
-        made = session.Session(found.world, found.policy, found.now, policy.UNLIMITED, scope)
+        made = session.Session(cluster.world, cluster.policy, cluster.now, policy.UNLIMITED, scope)
         stage = made.transaction
         fair_share.divide(stage.accounts)
         quick, plain = (

@@ -65,8 +65,8 @@ class Follower:
         asyncio.run(main())
 
     def stage(self, name: str) -> IdleStage | None:
-        found = self.world.idle.get(f"uid-of-{name}")
-        return found.stage if found is not None else None
+        result = self.world.idle.get(f"uid-of-{name}")
+        return result.stage if result is not None else None
 
     def decided(self) -> Any:
         return stories.decided(self.world, now=self.watch.now())
@@ -75,10 +75,10 @@ class Follower:
 def lab(*names: str, **facts: Any) -> Follower:
     """A node with two GPUs; each pod holds one, in a queue that minds idle work."""
     queue = stories.queue("lab", gpu=2, idle=POLICY)
-    made = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
+    world = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
     for index, name in enumerate(names):
-        stories.runs(made, name, "lab", ("n0", f"gpu-{index}"), since=60, **facts)
-    follower = Follower(made)
+        stories.runs(world, name, "lab", ("n0", f"gpu-{index}"), since=60, **facts)
+    follower = Follower(world)
     for index in range(2):
         follower.script.set(gpu(index), 80)
     return follower
@@ -126,8 +126,8 @@ def test_under_pressure_an_idle_pod_is_evicted_though_it_is_non_preemptible() ->
 
 def test_an_idle_pod_is_evicted_before_a_less_important_one() -> None:
     follower = lab("busy", "idler")
-    found = follower.world.pods["uid-of-idler"]
-    build.put(follower.world, build.replaced(found, spec=build.replaced(found.spec, priority=5)))
+    result = follower.world.pods["uid-of-idler"]
+    build.put(follower.world, build.replaced(result, spec=build.replaced(result.spec, priority=5)))
     stories.waits(follower.world, "urgent", "lab", priority=10)
     assert stories.evicted(follower.decided()) == {"busy": "Preempted"}
     follower.script.set(gpu(1), 0)
@@ -147,16 +147,16 @@ def test_the_usual_rules_hold_for_idle_work_too() -> None:
 
 def test_one_busy_device_or_pod_keeps_all_that_belongs_to_it() -> None:
     queue = stories.queue("lab", gpu=2, idle=POLICY)
-    made = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
+    world = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
     for index in range(2):
         build.put(
-            made, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"])
+            world, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"])
         )
         build.put(
-            made, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0")
+            world, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0")
         )
-    stories.waits(made, "urgent", "lab", 2, priority=10)
-    follower = Follower(made)
+    stories.waits(world, "urgent", "lab", 2, priority=10)
+    follower = Follower(world)
     follower.script.set(gpu(0), 0)
     follower.script.set(gpu(1), 90)
     follower.minutes(60)

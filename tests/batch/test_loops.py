@@ -73,8 +73,8 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_for_a_pending_pod() -> N
     events = [
         event for event in warp.api.all(registry.EVENT) if event.regarding.name == eviction.pod.name
     ]
-    told = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
-    assert told == ["IdleDevices", "IdleMayYield", "Preempted"]
+    reasons = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
+    assert reasons == ["IdleDevices", "IdleMayYield", "Preempted"]
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -88,12 +88,14 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
     warp: virtual_run.VirtualRun
 
     def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
-        kept = queue_usage.QueueUsage(
-            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+        messages = queue_status_writer.QueueStatusWriter(
+            scheduler.picture, warp.api, clock=warp.clock
         )
-        warp.numbers = kept.publish if weight else told.publish
-        yield told.run()
+        kept = queue_usage.QueueUsage(
+            scheduler.world.queues, messages.publish, clock=warp.clock, half_life_seconds=half_life
+        )
+        warp.numbers = kept.publish if weight else messages.publish
+        yield messages.run()
         if weight:
             yield kept.run()
 
@@ -115,7 +117,7 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
         entry.work for entry in done.history if entry.what == "bound" and entry.at > 8 * HOUR
     ]
     assert len(evening) == 8
-    shown = {one.metadata.name: one.status for one in warp.api.all(registry.QUEUE)}
+    shown = {item.metadata.name: item.status for item in warp.api.all(registry.QUEUE)}
     if not weight:
         assert (evening.count("night"), evening.count("again")) == (4, 4)
         assert all(not status.usage for status in shown.values())
@@ -139,12 +141,14 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
     warp: virtual_run.VirtualRun
 
     def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
+        messages = queue_status_writer.QueueStatusWriter(
+            scheduler.picture, warp.api, clock=warp.clock
+        )
         kept = queue_usage.QueueUsage(
-            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+            scheduler.world.queues, messages.publish, clock=warp.clock, half_life_seconds=half_life
         )
         warp.numbers = kept.publish
-        yield told.run()
+        yield messages.run()
         yield kept.run()
 
     def decided(world: Any, made: Any, now: Any) -> None:

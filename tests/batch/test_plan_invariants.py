@@ -22,11 +22,11 @@ SEEDS = range(40)
 BUSY = (12, 27, 34)  # of medium ones, where much was found
 
 
-def lived(found: Cluster) -> Cluster:
+def lived(cluster: Cluster) -> Cluster:
     """The cluster once it is quiet; every plan on the way is judged."""
-    found.judge = plan_checks.faults
-    found.live(most=200)
-    return found
+    cluster.judge = plan_checks.faults
+    cluster.live(most=200)
+    return cluster
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,37 +52,37 @@ def test_no_plan_breaks_anything_however_it_is_drawn(found: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_decision_leaves_no_trace_and_is_the_same_again(seed: int) -> None:
-    found = random_clusters.seeded(seed)
-    before = dump.dump(found.world)
-    first = found.decided()
-    assert dump.dump(found.world) == before
-    assert found.decided() == first
-    assert decide.decide(found.world, FORGETFUL, found.now) == first
+    cluster = random_clusters.seeded(seed)
+    before = dump.dump(cluster.world)
+    first = cluster.decided()
+    assert dump.dump(cluster.world) == before
+    assert cluster.decided() == first
+    assert decide.decide(cluster.world, FORGETFUL, cluster.now) == first
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_events_does_not_matter(seed: int) -> None:
-    found = random_clusters.seeded(seed)
-    facts = found.facts()
+    cluster = random_clusters.seeded(seed)
+    facts = cluster.facts()
     random.Random(seed).shuffle(facts)
     other = World()
-    for one in facts:
-        other.apply(Changed(one))
-    other.budget_protection.put(found.budgets())
-    assert decide.decide(other, found.policy, found.now) == found.decided()
+    for fact in facts:
+        other.apply(Changed(fact))
+    other.budget_protection.put(cluster.budgets())
+    assert decide.decide(other, cluster.policy, cluster.now) == cluster.decided()
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_quiet_cluster_stays_quiet(seed: int) -> None:
-    found = random_clusters.seeded(seed)
-    found.live()
-    found.advance(found.second + 10**6)  # whatever waited for its time
-    found.live()
-    last = found.decided()
+    cluster = random_clusters.seeded(seed)
+    cluster.live()
+    cluster.advance(cluster.second + 10**6)  # whatever waited for its time
+    cluster.live()
+    last = cluster.decided()
     assert not last.placements
     assert not last.evictions
-    found.advance(found.second + 10**6)
-    again = found.decided()
+    cluster.advance(cluster.second + 10**6)
+    again = cluster.decided()
     assert (again.placements, again.evictions, again.nominations) == ((), (), ())
 
 
@@ -93,33 +93,33 @@ def test_two_hash_seeds_give_one_plan() -> None:
         "for seed in range(25): print(hashing.as_text(random_clusters.seeded(seed).decided()))\n"
         "for seed in t.BUSY: print(hashing.as_text(random_clusters.seeded(seed, random_clusters.MEDIUM).decided()))"
     )
-    told = hashing.printed(code)
-    assert len(told) == 1
-    assert '"evictions":[{' in told.pop()
+    names = hashing.printed(code)
+    assert len(names) == 1
+    assert '"evictions":[{' in names.pop()
 
 
 # The judge itself
 
 
 def test_the_judge_sees_what_is_wrong() -> None:
-    found = Cluster([build.node("n0", allocatable={"cpu": "4"}), build.gpu_slice("n0", 1)])
-    found.put(simulated_cluster.queue("q", gpu=(0, 1)))
-    found.submit(
+    cluster = Cluster([build.node("n0", allocatable={"cpu": "4"}), build.gpu_slice("n0", 1)])
+    cluster.put(simulated_cluster.queue("q", gpu=(0, 1)))
+    cluster.submit(
         simulated_cluster.gang("a", Ask(gpus=1), Ask(gpus=1), queue="q", is_preemptible=False)
     )
-    found.submit(
+    cluster.submit(
         simulated_cluster.gang("b", Ask(cpu=3), queue="q"),
         simulated_cluster.gang("c", Ask(cpu=3), queue="q"),
     )
-    ids = {uid: name for uid, (name, _) in found.seats.items()}
+    ids = {uid: name for uid, (name, _) in cluster.seats.items()}
     starts = tuple(
-        plan.Placement(pod=plan.pod_ref(found.world.pods[uid]), node="n0")
+        plan.Placement(pod=plan.pod_ref(cluster.world.pods[uid]), node="n0")
         for uid, name in ids.items()
         if name != "gang/b"
     )
     [eviction] = [
         plan.Eviction(
-            pod=plan.pod_ref(found.world.pods[uid]),
+            pod=plan.pod_ref(cluster.world.pods[uid]),
             gang=plan.GangRef("default", name),
             rule=plan.Rule.RECLAIMED,
             beneficiary=plan.GangRef("default", "gang/b"),
@@ -127,17 +127,17 @@ def test_the_judge_sees_what_is_wrong() -> None:
         for uid, name in ids.items()
         if uid.startswith("uid-of-a-00")
     ]
-    told = " | ".join(
-        plan_checks.faults(found, plan.Plan(placements=starts[:1], evictions=(eviction,)))
+    messages = " | ".join(
+        plan_checks.faults(cluster, plan.Plan(placements=starts[:1], evictions=(eviction,)))
     )
-    assert "starts with 1 pods, fewer than it needs" in told
-    assert "must not be made to yield" in told
-    assert "who gets nothing" in told
-    told = " | ".join(plan_checks.faults(found, plan.Plan(placements=starts)))
-    assert "node n0 holds 5 of its 4 cpus now" in told
-    assert "2000 of its 1000 thousandths" in told
-    assert "queue q gets 2000 of its limit 1000" in told
-    assert "2000 of non-preemptible work" in told
+    assert "starts with 1 pods, fewer than it needs" in messages
+    assert "must not be made to yield" in messages
+    assert "who gets nothing" in messages
+    messages = " | ".join(plan_checks.faults(cluster, plan.Plan(placements=starts)))
+    assert "node n0 holds 5 of its 4 cpus now" in messages
+    assert "2000 of its 1000 thousandths" in messages
+    assert "queue q gets 2000 of its limit 1000" in messages
+    assert "2000 of non-preemptible work" in messages
 
 
 # What once went wrong
@@ -145,10 +145,10 @@ def test_the_judge_sees_what_is_wrong() -> None:
 
 def test_what_is_beyond_the_minimum_does_not_outlive_it() -> None:
     """A reclaim took the minimum of an elastic gang and let the pod beyond it stay."""
-    found = Cluster()
+    cluster = Cluster()
     for name, gpus in (("n0", 4), ("n1", 4)):
-        found.put(build.node(name, allocatable={"cpu": "6"}), build.gpu_slice(name, gpus))
-    found.put(simulated_cluster.queue("a", gpu=(0,)), simulated_cluster.queue("b", gpu=(4,)))
+        cluster.put(build.node(name, allocatable={"cpu": "6"}), build.gpu_slice(name, gpus))
+    cluster.put(simulated_cluster.queue("a", gpu=(0,)), simulated_cluster.queue("b", gpu=(4,)))
     wide = simulated_cluster.gang(
         "wide",
         Ask(cpu=2, gpus=1),
@@ -158,110 +158,114 @@ def test_what_is_beyond_the_minimum_does_not_outlive_it() -> None:
         least=3,
         queue="a",
     )
-    found.submit(wide)
-    found.settle()
-    assert len(found.running("gang/wide")) == 4
-    found.submit(simulated_cluster.gang("due", Ask(gpus=4), queue="b"))
-    lived(found)
-    assert len(found.running("gang/due")) == 1
-    assert len(found.running("gang/wide")) in (0, 3, 4)
+    cluster.submit(wide)
+    cluster.settle()
+    assert len(cluster.running("gang/wide")) == 4
+    cluster.submit(simulated_cluster.gang("due", Ask(gpus=4), queue="b"))
+    lived(cluster)
+    assert len(cluster.running("gang/due")) == 1
+    assert len(cluster.running("gang/wide")) in (0, 3, 4)
 
 
 def test_a_pod_that_moved_does_not_move_back_into_what_was_freed() -> None:
     """The moved pod came back, found its old place free, and took it from whoever it had made room for."""
-    found = Cluster()
-    found.put(build.node("n0", allocatable={"cpu": "8"}), build.gpu_slice("n0", 4))
-    found.put(build.node("n1", allocatable={"cpu": "16"}), build.gpu_slice("n1", 4))
-    found.submit(simulated_cluster.gang("small", Ask(cpu=4, gpus=1)))
-    found.submit(simulated_cluster.gang("other", Ask(cpu=1, gpus=1)))
-    [small], [other] = found.members("gang/small"), found.members("gang/other")
+    cluster = Cluster()
+    cluster.put(build.node("n0", allocatable={"cpu": "8"}), build.gpu_slice("n0", 4))
+    cluster.put(build.node("n1", allocatable={"cpu": "16"}), build.gpu_slice("n1", 4))
+    cluster.submit(simulated_cluster.gang("small", Ask(cpu=4, gpus=1)))
+    cluster.submit(simulated_cluster.gang("other", Ask(cpu=1, gpus=1)))
+    [small], [other] = cluster.members("gang/small"), cluster.members("gang/other")
     for pod, node in ((small, "n1"), (other, "n0")):
-        [key] = found.world.claims_used(pod)
-        found.bind(pod.metadata.uid, node, {key: simulated_cluster.result(node, [("gpu-0", None)])})
-    found.submit(simulated_cluster.gang("large", Ask(cpu=1, gpus=4)))
-    lived(found)
-    assert len(found.running("gang/large")) == 1
-    assert len(found.evictions) == 1
-    assert found.evictions[0].is_move
+        [key] = cluster.world.claims_used(pod)
+        cluster.bind(
+            pod.metadata.uid, node, {key: simulated_cluster.result(node, [("gpu-0", None)])}
+        )
+    cluster.submit(simulated_cluster.gang("large", Ask(cpu=1, gpus=4)))
+    lived(cluster)
+    assert len(cluster.running("gang/large")) == 1
+    assert len(cluster.evictions) == 1
+    assert cluster.evictions[0].is_move
 
 
 def test_a_pod_that_moved_does_not_go_back_to_the_rack_it_left() -> None:
     """Its gang requires a rack, and of two racks the one it had left was the tighter."""
-    found = Cluster([simulated_cluster.topology("place", "rack")])
-    found.put(
+    cluster = Cluster([simulated_cluster.topology("place", "rack")])
+    cluster.put(
         build.node("n0", labels={"rack": "0"}, allocatable={"cpu": "8"}), build.gpu_slice("n0", 4)
     )
-    found.put(
+    cluster.put(
         build.node("n1", labels={"rack": "1"}, allocatable={"cpu": "4"}), build.gpu_slice("n1", 8)
     )
-    found.submit(
+    cluster.submit(
         simulated_cluster.gang(
             "small", Ask(gpus=1), topology=gangs.TopologyRequest(topology="place", required="rack")
         )
     )
-    found.settle()
-    assert found.nodes_of("gang/small") == ["n0"]
-    found.submit(simulated_cluster.gang("large", Ask(cpu=6, gpus=4)))
-    lived(found)
-    assert found.nodes_of("gang/small") == ["n1"]
-    assert found.nodes_of("gang/large") == ["n0"]
-    assert len(found.evictions) == 1
+    cluster.settle()
+    assert cluster.nodes_of("gang/small") == ["n0"]
+    cluster.submit(simulated_cluster.gang("large", Ask(cpu=6, gpus=4)))
+    lived(cluster)
+    assert cluster.nodes_of("gang/small") == ["n1"]
+    assert cluster.nodes_of("gang/large") == ["n0"]
+    assert len(cluster.evictions) == 1
 
 
 def test_a_gang_that_moved_in_part_is_not_reclaimed_in_part() -> None:
     """Of one gang a pod moved and the others were reclaimed, in one decision: the moved one was left alone."""
-    found = Cluster()
+    cluster = Cluster()
     for name, cpu, gpus in (("n0", 3, 4), ("n1", 8, 4), ("n2", 3, 1)):
-        found.put(build.node(name, allocatable={"cpu": str(cpu)}), build.gpu_slice(name, gpus))
-    found.put(
+        cluster.put(build.node(name, allocatable={"cpu": str(cpu)}), build.gpu_slice(name, gpus))
+    cluster.put(
         simulated_cluster.queue("over", gpu=(0,)),
         simulated_cluster.queue("due", gpu=(4,)),
         simulated_cluster.queue("other", gpu=(0,)),
     )
 
     # A gang of two: one pod in the way of a pod that fits n0 only, the other on the node a queue is due.
-    found.submit(
+    cluster.submit(
         simulated_cluster.gang("pair", Ask(cpu=1, gpus=1), Ask(cpu=4, gpus=4), queue="over")
     )
-    small, large = found.members("gang/pair")
+    small, large = cluster.members("gang/pair")
     for pod, node, count in ((small, "n0", 1), (large, "n1", 4)):
-        [key] = found.world.claims_used(pod)
+        [key] = cluster.world.claims_used(pod)
         devices = [(f"gpu-{index}", None) for index in range(count)]
-        found.bind(pod.metadata.uid, node, {key: simulated_cluster.result(node, devices)})
-    found.submit(simulated_cluster.gang("consolidator", Ask(cpu=2, gpus=4), queue="other"))
-    found.submit(simulated_cluster.gang("reclaimer", Ask(cpu=4, gpus=4), queue="due"))
+        cluster.bind(pod.metadata.uid, node, {key: simulated_cluster.result(node, devices)})
+    cluster.submit(simulated_cluster.gang("consolidator", Ask(cpu=2, gpus=4), queue="other"))
+    cluster.submit(simulated_cluster.gang("reclaimer", Ask(cpu=4, gpus=4), queue="due"))
 
     # Without the move the whole gang would yield to the reclaimer: it is a victim, not protected otherwise.
     only_reclaiming = decide.decide(
-        found.world, policy.Policy(steps=(policy.Step.RECLAIM,)), found.now
+        cluster.world, policy.Policy(steps=(policy.Step.RECLAIM,)), cluster.now
     )
-    assert {one.pod.name for one in only_reclaiming.evictions} == {
+    assert {eviction.pod.name for eviction in only_reclaiming.evictions} == {
         small.metadata.name,
         large.metadata.name,
     }
 
-    done = found.decided()
-    assert not plan_checks.faults(found, done)
-    assert [(one.pod.name, one.moves_to) for one in done.evictions] == [(small.metadata.name, "n2")]
-    assert [one.pod.name.partition("-")[0] for one in done.refusals] == ["reclaimer"]
+    done = cluster.decided()
+    assert not plan_checks.faults(cluster, done)
+    assert [(eviction.pod.name, eviction.moves_to) for eviction in done.evictions] == [
+        (small.metadata.name, "n2")
+    ]
+    assert [refusal.pod.name.partition("-")[0] for refusal in done.refusals] == ["reclaimer"]
 
-    lived(found)  # the reclaimer's turn comes once the move is under way
-    assert found.nodes_of("gang/consolidator") == ["n0"]
-    assert found.nodes_of("gang/reclaimer") == ["n1"]
-    assert found.running("gang/pair") == []
+    lived(cluster)  # the reclaimer's turn comes once the move is under way
+    assert cluster.nodes_of("gang/consolidator") == ["n0"]
+    assert cluster.nodes_of("gang/reclaimer") == ["n1"]
+    assert cluster.running("gang/pair") == []
 
 
 def test_a_gang_keeps_no_more_than_it_starts_with() -> None:
     """Extra pods of a gang whose minimum was only nominated started at once."""
-    found = Cluster(
+    cluster = Cluster(
         [build.node("n0"), build.gpu_slice("n0", 2), build.node("n1"), build.gpu_slice("n1", 1)]
     )
-    found.submit(simulated_cluster.gang("old", Ask(gpus=2), priority=0))
-    found.settle()
+    cluster.submit(simulated_cluster.gang("old", Ask(gpus=2), priority=0))
+    cluster.settle()
     groups = (gangs.Group(name="default", min=1),)
-    found.submit(
+    cluster.submit(
         simulated_cluster.gang("new", Ask(gpus=2), Ask(gpus=1), groups=groups, priority=100)
     )
-    done = found.decided()
-    assert not plan_checks.faults(found, done)
+    done = cluster.decided()
+    assert not plan_checks.faults(cluster, done)
     assert not done.placements
