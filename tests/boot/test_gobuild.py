@@ -66,14 +66,14 @@ def test_a_program_is_built_once_and_then_found(cache: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_changed_source_or_flag_is_another_program(cache: Path, tmp_path: Path) -> None:
     say: list[str] = []
-    one = go_build.finished(hello(tmp_path / "source"), say=say.append)
+    path = go_build.finished(hello(tmp_path / "source"), say=say.append)
     other = go_build.finished(
         hello(tmp_path / "source", source=HELLO.replace("hello", "bye")), say=say.append
     )
     flagged = go_build.finished(
         hello(tmp_path / "source", link_flags="-X main.stamp=s"), say=say.append
     )
-    assert [output_of(built) for built in (one, other, flagged)] == [
+    assert [output_of(built) for built in (path, other, flagged)] == [
         "hello plain\n",
         "bye plain\n",
         "hello s\n",
@@ -120,10 +120,10 @@ def test_of_two_builders_one_builds_and_the_other_waits(cache: Path, tmp_path: P
         )
         for _ in range(2)
     ]
-    told = [builder.communicate() for builder in builders]
-    assert [builder.returncode for builder in builders] == [0, 0], told
-    assert told[0][0] == told[1][0]
-    assert sum("building a greeting" in talk for _, talk in told) == 1
+    messages = [builder.communicate() for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0], messages
+    assert messages[0][0] == messages[1][0]
+    assert sum("building a greeting" in talk for _, talk in messages) == 1
 
 
 @pytest.mark.parametrize(

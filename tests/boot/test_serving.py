@@ -101,10 +101,10 @@ def test_health_and_readiness_are_answered_with_text_and_status() -> None:
 
 def test_metrics_are_served_as_prometheus_wants_them() -> None:
     async def tell(ask: Asker) -> None:
-        said = await ask("/metrics")
-        assert said.status == 200
-        assert said.headers["Content-Type"] == metrics.CONTENT_TYPE
-        assert "dovetail_leader 0.0" in said.text
+        messages = await ask("/metrics")
+        assert messages.status == 200
+        assert messages.headers["Content-Type"] == metrics.CONTENT_TYPE
+        assert "dovetail_leader 0.0" in messages.text
 
     story(tell)
 
@@ -112,9 +112,9 @@ def test_metrics_are_served_as_prometheus_wants_them() -> None:
 def test_head_answers_without_a_body() -> None:
     async def tell(ask: Asker) -> None:
         for path in ("/healthz", "/readyz", "/metrics", "/configz"):
-            said = await ask(path, method="HEAD")
-            assert (said.status, said.text) == (200, "")
-            assert int(said.headers["Content-Length"]) > 0
+            messages = await ask(path, method="HEAD")
+            assert (messages.status, messages.text) == (200, "")
+            assert int(messages.headers["Content-Length"]) > 0
 
     story(tell)
 
@@ -132,10 +132,10 @@ def test_the_configuration_is_shown_without_secrets() -> None:
     }
 
     async def tell(ask: Asker) -> None:
-        said = await ask("/configz")
-        assert said.headers["Content-Type"].startswith("application/json")
+        messages = await ask("/configz")
+        assert messages.headers["Content-Type"].startswith("application/json")
         assert (
-            said.text
+            messages.text
             == '{"name":"a","client":{"tokenFile":"kept"},"hooks":[{"url":"http://127.0.0.1"}]}'
         )
 
