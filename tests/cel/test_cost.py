@@ -262,8 +262,8 @@ def test_authorization_functions_are_priced_though_no_selector_can_call_them() -
 
 def test_a_depth_that_leaves_64_bits_costs_half_of_everything() -> None:
     deepest = (2**63) - 1
-    one, two = ([[1]], deepest), ([[1], [2]], deepest)
-    assert call_cost.call_cost("flatten", "list_flatten_int", one, [1]) == 2**63 + 11
+    item, two = ([[1]], deepest), ([[1], [2]], deepest)
+    assert call_cost.call_cost("flatten", "list_flatten_int", item, [1]) == 2**63 + 11
     assert call_cost.call_cost("flatten", "list_flatten_int", two, [1, 2]) == 2**63 + 11
 
 
