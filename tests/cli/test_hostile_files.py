@@ -148,7 +148,7 @@ def test_a_key_given_twice_is_found_in_one_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["9" * 5_000, "1e400", "-1e999", "-" + "9" * 401], ids=lambda one: one[:8]
+    "number", ["9" * 5_000, "1e400", "-1e999", "-" + "9" * 401], ids=lambda item: item[:8]
 )
 def test_a_number_out_of_range_is_named(tmp_path: Path, number: str) -> None:
     manifest = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{number}}}'
@@ -177,7 +177,7 @@ def test_a_weight_larger_than_any_float_is_the_largest_weight(tmp_path: Path) ->
         tmp_path / "state", "migrate", "kueue", "-f", written(tmp_path, json.dumps(tree))
     )
     assert done.code == 0, done.err
-    (made,) = [one for one in yaml.safe_load_all(done.out) if one["kind"] == "Queue"]
+    (made,) = [item for item in yaml.safe_load_all(done.out) if item["kind"] == "Queue"]
     assert [share["weight"] for share in made["spec"]["resources"].values()] == [1_000_000]
 
 
@@ -453,12 +453,12 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
     monkeypatch.delenv(main.DEBUG, raising=False)
     arguments = ["get", "pods", "--state", str(tmp_path)]
     assert main.main(arguments) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"error: {main.DEFECT}: KeyError: ")
-    assert told.endswith("DOVETAIL_DEBUG=1 shows the traceback\n")
-    assert told.count("\n") == 1
-    assert told[:-1].isprintable()
-    assert len(told) < 600
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {main.DEFECT}: KeyError: ")
+    assert err.endswith("DOVETAIL_DEBUG=1 shows the traceback\n")
+    assert err.count("\n") == 1
+    assert err[:-1].isprintable()
+    assert len(err) < 600
     monkeypatch.setenv(main.DEBUG, "1")
     with pytest.raises(KeyError):
         main.main(arguments)
@@ -552,7 +552,7 @@ def test_a_pipe_in_place_of_the_state_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"[", b"\xff", b"{}", b"[" * 100_000, b'[{"name":1}]'],
-    ids=lambda one: ascii(one[:5]),
+    ids=lambda item: ascii(item[:5]),
 )
 def test_a_damaged_record_of_processes_is_reported(tmp_path: Path, content: bytes) -> None:
     place = tmp_path / "dev"

@@ -20,7 +20,7 @@ def test_what_is_printed_applies_and_every_queue_is_ready(
 ) -> None:
     done = running.inside(state, "migrate", scheduler, "-f", file)
     assert done.code == 0
-    assert [one["kind"] for one in yaml.safe_load_all(done.out)].count("Queue") == 3
+    assert [item["kind"] for item in yaml.safe_load_all(done.out)].count("Queue") == 3
     assert "carried over" in done.err
     applied = running.inside(state, "apply", "-f", "-", stdin=done.out)
     assert applied.code == 0, applied.err
@@ -54,7 +54,7 @@ def test_strict_fails_where_something_is_dropped_and_says_the_same(state: Path) 
 
 def test_json_is_one_list(state: Path) -> None:
     done = running.inside(state, "migrate", "kai", "-f", KAI, "-o", "json")
-    assert [one["kind"] for one in msgspec.json.decode(done.out)["items"]] == [
+    assert [item["kind"] for item in msgspec.json.decode(done.out)["items"]] == [
         "Queue",
         "Queue",
         "Queue",

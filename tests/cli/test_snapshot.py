@@ -66,7 +66,7 @@ def test_load_brings_everything_back(used: Path, empty: Path, tmp_path: Path) ->
     assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
     for resource in ("pods", "claims", "gpus", "devices"):
         before, after = (
-            running.inside(one, "get", resource, "-A", "-o", "json") for one in (used, other)
+            running.inside(item, "get", resource, "-A", "-o", "json") for item in (used, other)
         )
         assert before.out == after.out
     refused = running.inside(used, "snapshot", "load", str(place))

@@ -197,10 +197,10 @@ def test_a_reader_that_goes_away_is_no_error(state: Path, arguments: tuple[str, 
     )
     assert process.stdout is not None
     process.stdout.close()
-    _, said = process.communicate()
+    _, messages = process.communicate()
     assert process.returncode == 0
-    assert b"Traceback" not in said
-    assert b"BrokenPipe" not in said
+    assert b"Traceback" not in messages
+    assert b"BrokenPipe" not in messages
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
