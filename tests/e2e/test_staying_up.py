@@ -32,15 +32,17 @@ def cluster() -> Live:
 @pytest.fixture
 def story(cluster: Live) -> Iterator[Scene]:
     """One node for the pods of this story."""
-    with scene(cluster) as made:
-        made.fleet()
-        yield made
+    with scene(cluster) as scenes:
+        scenes.fleet()
+        yield scenes
 
 
 def told(story: Scene, name: str) -> str:
     """Why a pod waits; nothing while nobody said so."""
     conditions = story.pods()[name]["status"].get("conditions", [])
-    return next((one["reason"] for one in conditions if one["type"] == "PodScheduled"), "")
+    return next(
+        (condition["reason"] for condition in conditions if condition["type"] == "PodScheduled"), ""
+    )
 
 
 def asking(cpu: str) -> list[Tree]:

@@ -77,7 +77,7 @@ def _kind(job: scenario_format.Job) -> str | None:
 def _is_replicated(group: scenario_format.Group, job: scenario_format.Job) -> bool:
     """Whether its children are all alike and all needed."""
     below = _children(group, job)
-    alike = {(one.kind, one.min, one.topology) for one in below}
+    alike = {(item.kind, item.min, item.topology) for item in below}
     return (
         group.kind == "groups"
         and group.min == len(below)
@@ -88,7 +88,7 @@ def _is_replicated(group: scenario_format.Group, job: scenario_format.Job) -> bo
 def _children(
     group: scenario_format.Group, job: scenario_format.Job
 ) -> list[scenario_format.Group]:
-    return [one for one in job.groups if one.parent == group.name]
+    return [item for item in job.groups if item.parent == group.name]
 
 
 def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
@@ -128,7 +128,7 @@ def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> To
     seats: dict[str, Seat] = {}
     made: list[tuple[str, Tree]] = []
     replicated = []
-    for group in (one for one in job.groups if one.parent is None):
+    for group in (item for item in job.groups if item.parent is None):
         below = _children(group, job)
         notes = {workload_annotations.MIN: str(below[0].min)}
         template = {
