@@ -7,11 +7,11 @@ from tests.faults.story import Tale
 
 def _gang(tale: Tale, name: str, size: int) -> list[str]:
     names = [f"{name}-{number}" for number in range(size)]
-    for one in names:
-        tale.pod(one)
+    for item in names:
+        tale.pod(item)
         tale.change(
             "pods",
-            f"t/{one}",
+            f"t/{item}",
             metadata={"labels": {"dovetail.dev/gang": name, "dovetail.dev/gang-min": "2"}},
         )
     return names

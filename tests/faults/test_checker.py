@@ -65,7 +65,7 @@ def story() -> Tale:
 
 
 def rules(tale: Tale) -> set[str]:
-    return {found.rule for found in checker.violations(tale.history(), JUDGE)}
+    return {violation.rule for violation in checker.violations(tale.history(), JUDGE)}
 
 
 def test_a_clean_story_passes() -> None:
@@ -78,11 +78,11 @@ def test_a_violation_names_its_revision() -> None:
     tale.claim("thief", owner="thief")
     tale.allocate("thief", {"device": "gpu-0"}, pods=("thief",), node="a", by="two")
     tale.bind("thief", "a", by="two")
-    (found,) = checker.violations(tale.history(), JUDGE)
+    (result,) = checker.violations(tale.history(), JUDGE)
     allocation = tale.revisions[-2]
-    assert found.revision == allocation.number
-    assert found.rule == "over-allocated"
-    assert "t/late, t/thief" in found.text
+    assert result.revision == allocation.number
+    assert result.rule == "over-allocated"
+    assert "t/late, t/thief" in result.text
 
 
 def more(
@@ -377,7 +377,7 @@ def test_every_rule_has_a_mutation() -> None:
 
 def test_a_history_with_gaps_proves_nothing() -> None:
     history = story().history()._replace(gaps=("revisions 5 to 9 are missing",))
-    assert [found.rule for found in checker.violations(history, JUDGE)] == ["incomplete"]
+    assert [violation.rule for violation in checker.violations(history, JUDGE)] == ["incomplete"]
 
 
 def what_a_rival_wrote_a_moment_ago(tale: Tale) -> None:
