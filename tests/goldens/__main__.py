@@ -146,7 +146,7 @@ def backfilled() -> Iterator[str]:
         for seed in range(60):
             yard = backfill.drawn(seed, is_ranked=is_ranked)
             promises = {
-                name: [[str(one.start), str(one.latest), list(one.nodes)] for one in kept]
+                name: [[str(item.start), str(item.latest), list(item.nodes)] for item in kept]
                 for name, kept in sorted(yard.promised.items())
             }
             yield _line([seed, promises])
