@@ -71,7 +71,7 @@ def test_a_claim_keeps_its_devices() -> None:
     read, problem = decode.decode_or_problem(registry.CLAIM, document)
     assert "deviceClassName" in problem
     assert read is not None
-    assert [one.device for one in read.status.allocation.devices.results] == ["gpu-0"]
+    assert [result.device for result in read.status.allocation.devices.results] == ["gpu-0"]
 
 
 def test_half_a_request_allocates_no_devices() -> None:
@@ -127,7 +127,7 @@ def test_an_unreadable_pod_gets_an_event_and_is_not_scheduled(has_gang: bool) ->
         assert stage.node_of("honest")
         assert stage.node_of("odd") == ""
         (condition,) = [
-            one for one in stage.the_pod("odd").status.conditions if one.type == "PodScheduled"
+            item for item in stage.the_pod("odd").status.conditions if item.type == "PodScheduled"
         ]
         assert condition.reason == "SchedulerError"
         assert condition.message.endswith(problem)

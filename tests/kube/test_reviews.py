@@ -47,9 +47,9 @@ class Reviewer:
                 "user": {"username": "prometheus", "uid": "1", "groups": ["watchers"]},
             }
         assert (spec["user"], spec["groups"]) == ("prometheus", ["watchers"])
-        wanted = spec["nonResourceAttributes"]
+        expected = spec["nonResourceAttributes"]
         return {
-            "allowed": (wanted["path"], wanted["verb"]) in self.allowed,
+            "allowed": (expected["path"], expected["verb"]) in self.allowed,
             "denied": self.is_denying,
         }
 

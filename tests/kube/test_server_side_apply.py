@@ -56,9 +56,9 @@ def asked(
 
 
 def test_what_fails_in_passing_is_repeated() -> None:
-    found, seen = asked(lambda over: server_side_apply.apply(over, TARGET, TREE), *PASSING)
-    assert found["metadata"] == {"name": "one"}
-    assert [one.method for one in seen] == ["PATCH"] * 3
+    result, seen = asked(lambda over: server_side_apply.apply(over, TARGET, TREE), *PASSING)
+    assert result["metadata"] == {"name": "one"}
+    assert [item.method for item in seen] == ["PATCH"] * 3
     assert seen[0].query == {"fieldManager": "dovetail-install", "fieldValidation": "Strict"}
     assert seen[0].content_type == "application/apply-patch+yaml"
 
@@ -94,10 +94,10 @@ def test_a_rehearsal_and_force_are_asked_for() -> None:
 
 
 def test_lists_ask_for_metadata_only() -> None:
-    found, seen = asked(
+    result, seen = asked(
         lambda over: server_side_apply.listed(over, CONFIG, namespace="here", selector="a=b")
     )
-    assert found == [{"metadata": {"name": "one"}}]
+    assert result == [{"metadata": {"name": "one"}}]
     assert seen[0].path_qs == "/api/v1/namespaces/here/configmaps?labelSelector=a%3Db"
     assert "PartialObjectMetadataList" in seen[0].headers["Accept"]
 

@@ -25,14 +25,14 @@ class Sink:
         self.listed = asyncio.Event()
 
     def replaced(self, objects: list[Any], resource_version: str, /) -> None:
-        self.told += ["replaced", *(one.metadata.name for one in objects)]
+        self.told += ["replaced", *(item.metadata.name for item in objects)]
         self.listed.set()
 
-    def changed(self, found: Any, /) -> None:
-        self.told.append(f"changed {found.metadata.name}")
+    def changed(self, result: Any, /) -> None:
+        self.told.append(f"changed {result.metadata.name}")
 
-    def deleted(self, found: Any, /) -> None:
-        self.told.append(f"deleted {found.metadata.name}")
+    def deleted(self, result: Any, /) -> None:
+        self.told.append(f"deleted {result.metadata.name}")
 
     def broken(self, reason: str, /) -> None:
         self.told.append("broken")

@@ -301,9 +301,9 @@ def test_an_unreadable_object_affects_no_other() -> None:
         ],
         until=lambda followed, _: "c" in followed.sink.objects,
     )
-    told = followed.sink.named("unreadable")
-    assert [entry[1] for entry in told] == ["bad", "bad"]
-    assert "status.capacity" in told[0][2]
+    messages = followed.sink.named("unreadable")
+    assert [entry[1] for entry in messages] == ["bad", "bad"]
+    assert "status.capacity" in messages[0][2]
     assert len(server.lists) == 1
     assert followed.sink.objects == {"a": 5, "c": 13}
 
