@@ -115,7 +115,7 @@ CASES = {
 
 def _reason_of(stage: Stage, name: str) -> str:
     conditions = stage.the_pod(name).status.conditions
-    return next(one.reason for one in conditions if one.type == "PodScheduled")
+    return next(condition.reason for condition in conditions if condition.type == "PodScheduled")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -62,8 +62,8 @@ def _fabric(*, nodes: int) -> Stage:
     """Nodes with one GPU each that is attached when it is asked for."""
     stage = Stage(nodes=nodes, gpus=1)
     stage.template("one")
-    for one in stage.api.all(registry.SLICE):
-        tree = stage.api.tree(registry.SLICE, one.metadata.name)
+    for item in stage.api.all(registry.SLICE):
+        tree = stage.api.tree(registry.SLICE, item.metadata.name)
         for device in tree["spec"]["devices"]:
             device |= {
                 "bindsToNode": True,
@@ -80,11 +80,11 @@ def _prepared(stage: Stage, condition: str) -> None:
     tree = stage.api.tree(registry.CLAIM, name, namespace="default")
     (result,) = tree["status"]["allocation"]["devices"]["results"]
     device = {key: result[key] for key in ("driver", "pool", "device")}
-    said = {
+    messages = {
         "type": condition,
         "status": "True",
         "reason": "Told",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    tree["status"]["devices"] = [device | {"conditions": [said]}]
+    tree["status"]["devices"] = [device | {"conditions": [messages]}]
     stage.api.shelf.put(registry.CLAIM, tree)

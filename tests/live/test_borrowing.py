@@ -14,11 +14,11 @@ from tests.world.test_budget_protection import budget
 class Kept:
     """The budgets of a cluster, as a server lists them."""
 
-    def __init__(self, *found: disruption_budgets.PodDisruptionBudget) -> None:
-        self.found = list(found)
+    def __init__(self, *budgets: disruption_budgets.PodDisruptionBudget) -> None:
+        self.found = list(budgets)
 
     async def __call__(self, namespace: str) -> Sequence[disruption_budgets.PodDisruptionBudget]:
-        return [one for one in self.found if namespace in ("", one.metadata.namespace)]
+        return [item for item in self.found if namespace in ("", item.metadata.namespace)]
 
 
 def staged() -> Stage:
@@ -44,11 +44,11 @@ def submit(
 def running(stage: Stage, names: Sequence[str]) -> list[str]:
     """Those that have a node and were not asked to end."""
     there = {pod.metadata.name: pod for pod in stage.api.all(registry.POD)}
-    found = [there[name] for name in names if name in there]
+    result = [there[name] for name in names if name in there]
     return [
-        one.metadata.name
-        for one in found
-        if one.spec.node_name and one.metadata.deletion_timestamp is None
+        item.metadata.name
+        for item in result
+        if item.spec.node_name and item.metadata.deletion_timestamp is None
     ]
 
 

@@ -130,10 +130,10 @@ def test_fields_a_server_leaves_out_are_named() -> None:
 
 
 def result(**fields: Any) -> claims.AllocationResult:
-    one = claims.DeviceRequestAllocationResult(
+    allocation = claims.DeviceRequestAllocationResult(
         request="gpu", driver="d", pool="p", device="gpu-0", **fields
     )
-    return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(one,)))
+    return claims.AllocationResult(devices=claims.DeviceAllocationResult(results=(allocation,)))
 
 
 def test_a_share_the_server_dropped_is_still_our_write_and_is_reported() -> None:

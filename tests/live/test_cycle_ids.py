@@ -112,9 +112,9 @@ def test_every_line_about_a_placement_carries_its_turn(caplog: pytest.LogCapture
         caplog.handler.addFilter(logs.with_cycle)
         play(story)
         caplog.handler.removeFilter(logs.with_cycle)
-    told = {record.message: getattr(record, "cycle", "") for record in caplog.records}
-    assert told["pod.bound"]
-    assert told["cycle.decided"]
+    messages = {record.message: getattr(record, "cycle", "") for record in caplog.records}
+    assert messages["pod.bound"]
+    assert messages["cycle.decided"]
 
 
 def test_a_claim_refused_by_quota_is_reported_with_name_used_and_limit() -> None:
@@ -131,16 +131,16 @@ def test_a_claim_refused_by_quota_is_reported_with_name_used_and_limit() -> None
         async with stage.scheduling():
             stage.pod("a", resources={"limits": {"nvidia.com/gpu": "1"}})
             await stage.pass_time()
-        said = next(
-            one.message
-            for one in stage.the_pod("a").status.conditions
-            if one.type == "PodScheduled"
+        messages = next(
+            condition.message
+            for condition in stage.the_pod("a").status.conditions
+            if condition.type == "PodScheduled"
         )
-        assert said.startswith(
+        assert messages.startswith(
             "quota gpus of namespace default is used up: 4 of 4 devices of class gpu.nvidia.com used"
         )
-        assert "kubectl -n default describe resourcequota gpus" in said
-        assert [one.note for one in stage.events("FailedScheduling")] == [said]
+        assert "kubectl -n default describe resourcequota gpus" in messages
+        assert [tree.note for tree in stage.events("FailedScheduling")] == [messages]
 
     play(story)
 
@@ -159,14 +159,16 @@ def test_words_of_others_cannot_steer_a_terminal_from_an_event() -> None:
         async with stage.scheduling():
             stage.pod("a", resources={"limits": {"nvidia.com/gpu": "1"}})
             await stage.pass_time()
-        said = [
-            one.message
-            for one in stage.the_pod("a").status.conditions
-            if one.type == "PodScheduled"
+        messages = [
+            condition.message
+            for condition in stage.the_pod("a").status.conditions
+            if condition.type == "PodScheduled"
         ]
-        notes = [one.note for one in stage.events("FailedScheduling")]
-        assert said
+        notes = [tree.note for tree in stage.events("FailedScheduling")]
+        assert messages
         assert notes
-        assert all("denied by policy" in text and text.isprintable() for text in (*said, *notes))
+        assert all(
+            "denied by policy" in text and text.isprintable() for text in (*messages, *notes)
+        )
 
     play(story)

@@ -38,7 +38,7 @@ class Shelf:
     async def __call__(self, namespace: str) -> Sequence[disruption_budgets.PodDisruptionBudget]:
         if self.is_closed:
             raise failures.Refused('cannot list resource "poddisruptionbudgets"', status=403)
-        return [one for one in self.kept if one.metadata.namespace == namespace]
+        return [item for item in self.kept if item.metadata.namespace == namespace]
 
 
 async def made_ready(stage: Stage, **labels: str) -> None:
@@ -54,12 +54,12 @@ async def made_ready(stage: Stage, **labels: str) -> None:
         )
 
 
-def asked(found: list[str]) -> list[str]:
+def asked(names: list[str]) -> list[str]:
     """Rehearsals and evictions in their order."""
     return [
-        one.removesuffix("/eviction").replace("create", "evict")
-        for one in found
-        if "eviction" in one
+        name.removesuffix("/eviction").replace("create", "evict")
+        for name in names
+        if "eviction" in name
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_set_that_a_budget_does_not_allow_as_a_whole_is_left_alone() -> None:
 
     async def story() -> None:
         stage = staged("a", "b")
-        found, listen = writes(stage)
+        result, listen = writes(stage)
         recorder = Recorder()
         async with stage.scheduling(decide=recorder, limits=Shelf(budget("kept", 1, **KEPT))):
             await stage.pass_time(3)
@@ -80,7 +80,7 @@ def test_a_set_that_a_budget_does_not_allow_as_a_whole_is_left_alone() -> None:
             listen()
             important(stage, "new")
             await stage.pass_time(3)
-            assert asked(found) == []
+            assert asked(result) == []
             assert going(stage, "a", "b") == []
             assert recorder.spared[-1] == {
                 stage.the_pod("a").metadata.uid
@@ -93,7 +93,7 @@ def test_a_set_that_a_budget_does_not_allow_as_a_whole_is_left_alone() -> None:
 def test_victims_under_one_budget_are_asked_one_after_the_other_as_many_as_it_allows() -> None:
     async def story() -> None:
         stage = staged("a", "b", "c", gpus=3)
-        found, listen = writes(stage)
+        result, listen = writes(stage)
         shelf = Shelf(budget("other", 0, app="other"), budget("kept", 2, **KEPT))
         async with stage.scheduling(limits=shelf):
             await stage.pass_time(3)
@@ -102,7 +102,7 @@ def test_victims_under_one_budget_are_asked_one_after_the_other_as_many_as_it_al
             for name in "xyz":
                 important(stage, name, template="one")
             await stage.pass_time(3)
-            assert asked(found) == ["rehearse c", "evict c", "rehearse b", "evict b"]
+            assert asked(result) == ["rehearse c", "evict c", "rehearse b", "evict b"]
             assert going(stage, "a", "b", "c") == ["b", "c"]
 
     play(story)
@@ -114,7 +114,7 @@ def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distingu
 ) -> None:
     async def story() -> None:
         stage = staged("a", "b")
-        found, listen = writes(stage)
+        result, listen = writes(stage)
         shelf = Shelf(
             budget("kept", 1, **KEPT), budget("other", 1, app="other"), is_closed=is_closed
         )
@@ -127,7 +127,7 @@ def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distingu
             await stage.pass_time(3)
             together = ["rehearse b", "rehearse a", "evict b", "evict a"]
             in_turn = ["rehearse b", "evict b", "rehearse a", "evict a"]
-            assert asked(found) == (in_turn if is_closed else together)
+            assert asked(result) == (in_turn if is_closed else together)
 
     play(story)
 
@@ -137,7 +137,7 @@ def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tr
 
     async def story() -> None:
         stage = staged("free", "a", "b", gpus=3)
-        found, listen = writes(stage)
+        result, listen = writes(stage)
 
         def protect(verb: str, target: Target) -> None:
             if verb == "create" and target.subresource == "eviction" and target.name == "a":
@@ -152,7 +152,7 @@ def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tr
             listen()
             important(stage, "new")
             await stage.pass_time(3)
-            assert asked(found)[3:] == ["evict b"]
+            assert asked(result)[3:] == ["evict b"]
             assert going(stage, "free", "a", "b") == ["b"]
             assert "DisruptionTarget" not in conditions(stage, "free")
             condition = conditions(stage, "a")["DisruptionTarget"]

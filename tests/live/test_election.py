@@ -447,15 +447,15 @@ async def live(
 
 def befall(replicas: list[Replica], what: str, who: int, seconds: float) -> None:
     """One mishap; a replica that ends is replaced by a new one on a good line."""
-    one = replicas[who]
+    item = replicas[who]
     if what == "stop":
-        one.stop_process(seconds)
+        item.stop_process(seconds)
     elif what == "cut":
-        until, before = one.world.clock.monotonic() + seconds, one.line.fate
-        one.line.fate = lambda: SILENCE if one.world.clock.monotonic() < until else before()
+        until, before = item.world.clock.monotonic() + seconds, item.line.fate
+        item.line.fate = lambda: SILENCE if item.world.clock.monotonic() < until else before()
     else:
-        one.kill() if what == "kill" else one.shut_down()
-        replicas[who] = Replica(one.world, f"{one.name}+", skew=7.0, origin=99.0)
+        item.kill() if what == "kill" else item.shut_down()
+        replicas[who] = Replica(item.world, f"{item.name}+", skew=7.0, origin=99.0)
 
 
 def test_a_leader_that_hangs_gives_up_the_lease() -> None:

@@ -46,26 +46,26 @@ def important(stage: Stage, name: str, *, template: str = "all", **options: Any)
 
 
 def conditions(stage: Stage, name: str) -> dict[str, Any]:
-    return {one.type: one for one in stage.the_pod(name).status.conditions}
+    return {condition.type: condition for condition in stage.the_pod(name).status.conditions}
 
 
 def writes(stage: Stage) -> tuple[list[str], Callable[[], None]]:
-    found: list[str] = []
+    names: list[str] = []
 
     def note(verb: str, target: Target) -> None:
         if target.kind is not registry.EVENT:
-            found.append(f"{verb} {target.name}/{target.subresource}")
+            names.append(f"{verb} {target.name}/{target.subresource}")
 
     def listen() -> None:
         stage.api.after = note
 
-    return found, listen
+    return names, listen
 
 
 def test_the_beneficiary_is_nominated_before_any_eviction() -> None:
     async def story() -> None:
         stage = staged("a", "b")
-        found, listen = writes(stage)
+        result, listen = writes(stage)
         async with stage.scheduling():
             await stage.pass_time(3)
             assert stage.node_of("a") == stage.node_of("b") == "n-0"
@@ -74,7 +74,7 @@ def test_the_beneficiary_is_nominated_before_any_eviction() -> None:
             await stage.pass_time(3)
             assert stage.the_pod("new").status.nominated_node_name == "n-0"
             assert conditions(stage, "new")[nominator.NODE_KEPT].status == "True"
-            steps = [one for one in found if "claims" not in one]
+            steps = [item for item in result if "claims" not in item]
             nominated = steps.index("patch new/status")
             evicted = [
                 at for at, one in enumerate(steps) if one.startswith("create") and "eviction" in one
@@ -99,10 +99,11 @@ def test_a_victim_says_why_it_ends_and_both_get_an_event_with_the_numbers() -> N
             target = conditions(stage, "a")["DisruptionTarget"]
             assert (target.status, target.reason) == ("True", "PreemptionByScheduler")
             assert target.message == f"yields to default/pod/new (Preempted): {DETAIL}"
-            told = {one.regarding.name: one.note for one in stage.events("Preempted")}
-            assert told["a"] == target.message
+            messages = {tree.regarding.name: tree.note for tree in stage.events("Preempted")}
+            assert messages["a"] == target.message
             assert (
-                told["new"] == f"2 pods yield to default/pod/new (default/b, default/a); {DETAIL}"
+                messages["new"]
+                == f"2 pods yield to default/pod/new (default/b, default/a); {DETAIL}"
             )
 
     play(story)
@@ -116,7 +117,8 @@ def test_no_further_pod_is_evicted_while_the_victims_end_and_then_the_beneficiar
             important(stage, "new")
             await stage.pass_time(10)
             assert (
-                len([one for one in stage.events("Preempted") if one.regarding.name != "new"]) == 2
+                len([tree for tree in stage.events("Preempted") if tree.regarding.name != "new"])
+                == 2
             )
             for name in "ab":
                 await stage.delete(name, grace_seconds=0)
@@ -131,14 +133,14 @@ def test_no_further_pod_is_evicted_while_the_victims_end_and_then_the_beneficiar
 def test_single_victims_for_different_beneficiaries_go_at_the_same_time() -> None:
     async def story() -> None:
         stage = staged("a", "b")
-        found, listen = writes(stage)
+        result, listen = writes(stage)
         async with stage.scheduling():
             await stage.pass_time(3)
             listen()
             important(stage, "x", template="one")
             important(stage, "y", template="one")
             await stage.pass_time(3)
-            asked = [one.split()[0] for one in found if "eviction" in one]
+            asked = [item.split()[0] for item in result if "eviction" in item]
             assert asked == ["rehearse", "rehearse", "create", "create"]
 
     play(story)

@@ -97,7 +97,7 @@ def keys_of(world: World, is_meant: Callable[[pods.Pod], bool]) -> list[Key]:
 
 
 def spoken(decided: plan.Plan) -> set[str]:
-    return {one.pod.uid for one in decided.refusals}
+    return {refusal.pod.uid for refusal in decided.refusals}
 
 
 def ids_of(groups: dict[Key, list[str]], keys: Collection[Key]) -> set[str]:

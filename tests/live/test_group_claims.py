@@ -27,12 +27,12 @@ def pod(stage: Stage, name: str, *, of: str = "pg", **spec: Any) -> None:
 
 
 def claim(stage: Stage) -> claims.ResourceClaim:
-    (found,) = stage.claims()
-    return found
+    (result,) = stage.claims()
+    return result
 
 
 def users(stage: Stage) -> list[tuple[str, str, str]]:
-    return [(one.api_group, one.resource, one.name) for one in claim(stage).status.reserved_for]
+    return [(item.api_group, item.resource, item.name) for item in claim(stage).status.reserved_for]
 
 
 def running(stage: Stage, *names: str) -> list[bool]:
@@ -77,7 +77,9 @@ def test_an_entry_that_is_not_the_groups_is_the_pods_own() -> None:
         async with stage.scheduling():
             await stage.pass_time(3)
             assert running(stage, "a", "b") == [True, True]
-        reserved = sorted(one.name for found in stage.claims() for one in found.status.reserved_for)
+        reserved = sorted(
+            item.name for result in stage.claims() for item in result.status.reserved_for
+        )
         assert reserved == ["a", "b"]
 
     play(story)
@@ -124,9 +126,9 @@ def test_replacement_pods_get_devices_again() -> None:
         assert (
             len(
                 [
-                    one
-                    for one in stage.claims()
-                    if one.status.reserved_for[0].resource == "podgroups"
+                    item
+                    for item in stage.claims()
+                    if item.status.reserved_for[0].resource == "podgroups"
                 ]
             )
             == 1

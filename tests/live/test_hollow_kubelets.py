@@ -38,12 +38,15 @@ def test_a_bound_pod_runs_with_the_status_a_kubelet_would_write() -> None:
             "True",
         )
         assert [
-            (one["name"], one["ready"], list(one["state"])) for one in status["containerStatuses"]
+            (item["name"], item["ready"], list(item["state"]))
+            for item in status["containerStatuses"]
         ] == [
             ("main", True, ["running"]),
             ("log", True, ["running"]),
         ]
-        assert [(one["name"], list(one["state"])) for one in status["initContainerStatuses"]] == [
+        assert [
+            (item["name"], list(item["state"])) for item in status["initContainerStatuses"]
+        ] == [
             ("fetch", ["terminated"]),
             ("side", ["running"]),
         ]
@@ -108,8 +111,8 @@ def test_rules_give_containers_ends_of_their_own() -> None:
         assert stage.phase() == "Running"
         await stage.passes(5)
         codes = {
-            one["name"]: one["state"]["terminated"]["exitCode"]
-            for one in stage.tree()["status"]["containerStatuses"]
+            item["name"]: item["state"]["terminated"]["exitCode"]
+            for item in stage.tree()["status"]["containerStatuses"]
         }
         assert (stage.phase(), codes) == ("Failed", {"main": 137, "side": 0})
         assert stage.tree()["status"]["reason"] == "OOMKilled"

@@ -35,7 +35,7 @@ def test_every_lease_is_renewed_in_time_and_not_all_at_once() -> None:
         await stage.passes(10)
         begun = {name: stage.renewed(name) for name in names}
         assert all(begun.values())
-        assert len({str(one) for one in begun.values()}) > 20
+        assert len({str(item) for item in begun.values()}) > 20
         await stage.passes(10.5)
         for name in names:
             assert stage.renewed(name) != begun[name]
@@ -97,8 +97,8 @@ def test_a_pod_taken_for_lost_with_its_node_is_ready_again() -> None:
         stage.pod()
         await stage.bind()
         conditions = [
-            one | ({"status": "False"} if one["type"] == "Ready" else {})
-            for one in stage.tree()["status"]["conditions"]
+            item | ({"status": "False"} if item["type"] == "Ready" else {})
+            for item in stage.tree()["status"]["conditions"]
         ]
         target = Target(registry.POD, "default", "p", "status")
         await stage.api.patch(target, json.dumps({"status": {"conditions": conditions}}).encode())
@@ -176,9 +176,9 @@ def test_a_fleet_is_published_once_however_often_it_is_asked_for() -> None:
     assert (done.nodes, done.nodes_wanted) == (26, 26)
     assert done.slices == len(api.all(registry.SLICE)) > 26
     uids = {node.metadata.name: node.metadata.uid for node in api.all(registry.NODE)}
-    for one in api.all(registry.SLICE):
-        [owner] = one.metadata.owner_references
-        assert (owner.kind, owner.uid) == ("Node", uids[one.spec.node_name])
+    for item in api.all(registry.SLICE):
+        [owner] = item.metadata.owner_references
+        assert (owner.kind, owner.uid) == ("Node", uids[item.spec.node_name])
     assert all(hollow_kubelets.is_hollow(node) for node in api.all(registry.NODE))
     revision = api.shelf.revision
     for node in uids:
@@ -195,7 +195,7 @@ def test_a_fleet_is_published_once_however_often_it_is_asked_for() -> None:
     assert all(node.metadata.labels["dovetail.dev/pool"] != "x" for node in api.all(registry.NODE))
     assert all(node.status.allocatable["cpu"].value() > 1 for node in api.all(registry.NODE))
     assert all(
-        int(one.metadata.resource_version) <= revision for one in api.all(registry.SLICE)
+        int(item.metadata.resource_version) <= revision for item in api.all(registry.SLICE)
     )  # nothing new in them
 
 
@@ -296,8 +296,8 @@ def test_a_job_with_claims_runs_to_its_end_on_a_real_control_plane(players: Play
         cluster.kubectl(plane, "wait", "--for=delete", "resourceclaims", "--all", "--timeout=60s")
         nodes = cluster.get(plane, "nodes")["items"]
         leases = cluster.get(plane, "leases", "-n", "kube-node-lease")["items"]
-        assert {one["metadata"]["name"] for one in leases} == {
-            one["metadata"]["name"] for one in nodes
+        assert {lease["metadata"]["name"] for lease in leases} == {
+            node["metadata"]["name"] for node in nodes
         }
         cluster.kubectl(plane, "delete", "node", nodes[0]["metadata"]["name"])
         gone = f"spec.nodeName={nodes[0]['metadata']['name']}"
@@ -330,8 +330,12 @@ def test_a_pod_bound_by_hand_without_devices_is_reported_on_a_real_control_plane
         }
         cluster.apply(plane, [pod])
         assert player.stdout is not None
-        said = json.loads(player.stdout.readline())["violation"]
-        assert (said["pod"], said["node"], said["code"]) == ("bold", "h100-0", "ClaimMissing")
+        messages = json.loads(player.stdout.readline())["violation"]
+        assert (messages["pod"], messages["node"], messages["code"]) == (
+            "bold",
+            "h100-0",
+            "ClaimMissing",
+        )
         assert cluster.get(plane, "pod", "bold")["status"]["phase"] == "Pending"
         cluster.kubectl(plane, "delete", "pod", "bold", "--wait=true", "--timeout=30s")
         assert players.stop(player) == []

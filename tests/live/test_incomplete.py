@@ -31,7 +31,7 @@ def test_what_is_left_of_a_gang_is_taken_back_after_its_grace() -> None:
             await stage.pass_time(15)
             assert stage.the_pod("train-0").metadata.deletion_timestamp
             assert stage.the_pod("train-2").metadata.deletion_timestamp
-            assert {one.regarding.name for one in stage.events("GangIncomplete")} == {
+            assert {tree.regarding.name for tree in stage.events("GangIncomplete")} == {
                 "train-0",
                 "train-2",
             }
@@ -125,7 +125,7 @@ def test_a_queue_gets_back_what_it_is_due_and_no_more() -> None:
             await stage.pass_time(5)
             assert all(stage.node_of(name) for name in names)
             assert going(stage) == gone
-            assert len({one.regarding.name for one in stage.events("Reclaimed")} & set(gone)) == 2
+            assert len({tree.regarding.name for tree in stage.events("Reclaimed")} & set(gone)) == 2
             assert stage.differences() == ()
 
     play(story)

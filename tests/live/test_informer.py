@@ -44,13 +44,13 @@ def claim(name: str, version: int, uid: str = "", label: str = "") -> claims.Res
 
 def seen() -> tuple[informer.Informer, list[tuple[str, str]]]:
     made = informer.Informer(World(), StillClock(), (registry.CLAIM, registry.NODE))
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     def listener(kind: registry.Kind, event: events.Event, before: Any) -> None:
-        heard.append((type(event).__name__, event.object.metadata.resource_version or "-"))
+        received.append((type(event).__name__, event.object.metadata.resource_version or "-"))
 
     made.listen(listener)
-    return made, heard
+    return made, received
 
 
 def drained(made: informer.Informer) -> None:
@@ -65,29 +65,29 @@ def drained(made: informer.Informer) -> None:
 
 
 def test_old_news_and_repetitions_are_dropped() -> None:
-    made, heard = seen()
+    made, received = seen()
     for version in (5, 3, 5, 6):
         made.changed(registry.CLAIM, claim("x", version))
-    assert heard == [("Changed", "5"), ("Changed", "6")]
+    assert received == [("Changed", "5"), ("Changed", "6")]
 
 
 def test_news_of_the_dead_is_dropped() -> None:
-    made, heard = seen()
+    made, received = seen()
     made.changed(registry.CLAIM, claim("x", 5))
     made.deleted(registry.CLAIM, claim("x", 8))
     made.changed(registry.CLAIM, claim("x", 7))
-    assert heard == [("Changed", "5"), ("Deleted", "8")]
+    assert received == [("Changed", "5"), ("Deleted", "8")]
     assert not made.world.claims
     made.changed(registry.CLAIM, claim("x", 9, uid="another"))
     assert made.world.claims
 
 
 def test_a_recreated_object_replaces_the_old_one() -> None:
-    made, heard = seen()
+    made, received = seen()
     made.changed(registry.CLAIM, claim("x", 5, uid="first"))
     made.changed(registry.CLAIM, claim("x", 9, uid="second"))
     made.deleted(registry.CLAIM, claim("x", 8, uid="first"))
-    assert [kind for kind, _ in heard] == ["Changed", "Deleted", "Changed"]
+    assert [kind for kind, _ in received] == ["Changed", "Deleted", "Changed"]
     assert made.world.claims["a", "x"].metadata.uid == "second"
 
 
@@ -127,11 +127,11 @@ def test_any_order_and_repetition_ends_the_same(chance: random.Random, length: i
             number += not is_there
             is_there = True
             history.append(("changed", claim("x", version, uid=f"u{number}", label=str(version))))
-    told = history + [chance.choice(history) for _ in range(length)]
-    chance.shuffle(told)
+    messages = history + [chance.choice(history) for _ in range(length)]
+    chance.shuffle(messages)
     made, _ = seen()
-    for verb, found in told:
-        getattr(made, verb)(registry.CLAIM, found)
+    for verb, result in messages:
+        getattr(made, verb)(registry.CLAIM, result)
     verb, last = history[-1]
     now = made.world.claims.get(("a", "x"))
     assert (now is None) if verb == "deleted" else (now == last)

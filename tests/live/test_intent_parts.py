@@ -45,12 +45,14 @@ def test_a_gang_too_large_for_one_object_is_put_down_in_parts(
         stored = api.all(registry.INTENT)
         assert len(stored) == len(begun.parts) > 1
         assert all(
-            len(codec.encode_struct(one)) < object_store.REQUEST_BYTES // 2 for one in stored
+            len(codec.encode_struct(item)) < object_store.REQUEST_BYTES // 2 for item in stored
         )
         (joined,) = intent_parts.join_parts(stored)
         assert joined.is_whole
         assert joined.gang == gang
-        assert [one.uid for one in joined.members] == [one.placement.pod.uid for one in loads]
+        assert [member.uid for member in joined.members] == [
+            item.placement.pod.uid for item in loads
+        ]
         await keeper.remove_all(begun)
         assert api.all(registry.INTENT) == []
 
@@ -63,11 +65,11 @@ def test_the_server_in_memory_refuses_what_etcd_would() -> None:
         members = tuple(
             intents.Member(pod="p" * 250, uid=f"{number}", node="n" * 250) for number in range(4000)
         )
-        made = intent_store.intent_of(
+        intent = intent_store.intent_of(
             "default", intents.IntentSpec(gang="gang/large", members=members)
         )
         with pytest.raises(failures.Futile, match="too large"):
-            await api.create(Target(registry.INTENT, "default"), codec.encode_struct(made))
+            await api.create(Target(registry.INTENT, "default"), codec.encode_struct(intent))
         assert api.all(registry.INTENT) == []
 
     play(story)

@@ -47,31 +47,31 @@ def composite(
     )
 
 
-def kind_of(found: Any) -> registry.Kind:
-    return registry.POD_GROUP if isinstance(found, owners.PodGroup) else registry.COMPOSITE
+def kind_of(result: Any) -> registry.Kind:
+    return registry.POD_GROUP if isinstance(result, owners.PodGroup) else registry.COMPOSITE
 
 
-def book_of(*found: Any, is_served: bool = True) -> tuple[owner_watch.GangBuilder, Heard]:
-    heard = Heard()
-    book = owner_watch.GangBuilder(heard)
+def book_of(*result: Any, is_served: bool = True) -> tuple[owner_watch.GangBuilder, Heard]:
+    events = Heard()
+    book = owner_watch.GangBuilder(events)
     if is_served:
         book.finish_list(registry.COMPOSITE.name, ())
-    for one in found:
-        book.changed(kind_of(one), one)
-    return book, heard
+    for item in result:
+        book.changed(kind_of(item), item)
+    return book, events
 
 
 def shape(gang: gangs.Gang) -> list[tuple[str, str | None, int]]:
-    return [(one.name, one.parent, one.min) for one in gang.groups]
+    return [(item.name, item.parent, item.min) for item in gang.groups]
 
 
-def knows(heard: Heard, name: str) -> bool:
+def knows(events: Heard, name: str) -> bool:
     """Whether all is known about a PodGroup and its parents."""
-    return heard.there[f"podgroup/{name}"].is_known
+    return events.there[f"podgroup/{name}"].is_known
 
 
 def test_a_tree_is_one_gang() -> None:
-    _, heard = book_of(
+    _, events = book_of(
         composite(
             "root", priority=7, annotations={"queue": "research"}, scheduling_constraints=RACK
         ),
@@ -80,41 +80,41 @@ def test_a_tree_is_one_gang() -> None:
         group("left", "inner", least=4, scheduling_constraints=RACK),
         group("right", "inner", least=None),
     )
-    found = heard.there["compositepodgroup/root"]
-    assert (found.min_groups, found.priority, found.queue) == (2, 7, "research")
-    assert found.topology == workload_annotations.TopologyRequest(
+    result = events.there["compositepodgroup/root"]
+    assert (result.min_groups, result.priority, result.queue) == (2, 7, "research")
+    assert result.topology == workload_annotations.TopologyRequest(
         topology="", required="example.com/rack"
     )
     inner = "compositepodgroup/inner"
-    assert shape(found) == [
+    assert shape(result) == [
         (inner, None, 1),
         ("podgroup/left", inner, 4),
         ("podgroup/right", inner, 1),
         ("podgroup/leader", None, 1),
     ]
-    assert [one.name for one in found.groups if one.topology] == ["podgroup/left"]
-    assert [one.name for one in found.groups if one.holds_groups] == [inner]
+    assert [item.name for item in result.groups if item.topology] == ["podgroup/left"]
+    assert [item.name for item in result.groups if item.holds_groups] == [inner]
     assert {
-        name for name, one in heard.there.items() if one.part_of == "compositepodgroup/root"
+        name for name, one in events.there.items() if one.part_of == "compositepodgroup/root"
     } == {
         "podgroup/leader",
         "podgroup/left",
         "podgroup/right",
     }
-    assert inner not in heard.there
-    assert not any(one.is_loose for one in heard.there.values())
+    assert inner not in events.there
+    assert not any(item.is_loose for item in events.there.values())
 
 
 def test_groups_of_a_composite_that_ties_nothing_are_gangs_of_their_own() -> None:
     loose = composite(
         "root", least=None, priority=7, preemption_policy="Never", annotations={"queue": "research"}
     )
-    _, heard = book_of(loose, group("a", "root"), composite("b", "root"), group("c", "b"))
-    assert sorted(heard.there) == ["compositepodgroup/b", "podgroup/a", "podgroup/c"]
-    assert heard.there["podgroup/c"].part_of == "compositepodgroup/b"
+    _, events = book_of(loose, group("a", "root"), composite("b", "root"), group("c", "b"))
+    assert sorted(events.there) == ["compositepodgroup/b", "podgroup/a", "podgroup/c"]
+    assert events.there["podgroup/c"].part_of == "compositepodgroup/b"
     for name in ("podgroup/a", "compositepodgroup/b"):
-        one = heard.there[name]
-        assert (one.part_of, one.priority, one.queue, one.may_evict_after > 0) == (
+        item = events.there[name]
+        assert (item.part_of, item.priority, item.queue, item.may_evict_after > 0) == (
             "",
             7,
             "research",
@@ -126,71 +126,74 @@ def test_a_composite_that_is_placed_or_disrupted_as_a_whole_is_a_gang_though_it_
     None
 ):
     for more in ({"scheduling_constraints": RACK}, {"disruption_mode": ALL}):
-        _, heard = book_of(composite("root", least=None, **more), group("a", "root"))
-        assert heard.there["compositepodgroup/root"].min_groups == 1
-    assert heard.there["compositepodgroup/root"].evicts_whole
-    _, heard = book_of(
+        _, events = book_of(composite("root", least=None, **more), group("a", "root"))
+        assert events.there["compositepodgroup/root"].min_groups == 1
+    assert events.there["compositepodgroup/root"].evicts_whole
+    _, events = book_of(
         composite("root"), group("a", "root"), group("b", "root", disruption_mode=ALL)
     )
-    assert heard.there["compositepodgroup/root"].evicts_whole  # more than asked for, never less
+    assert events.there["compositepodgroup/root"].evicts_whole  # more than asked for, never less
 
 
 def test_a_group_waits_for_its_parents() -> None:
-    book, heard = book_of(group("a", "b"))
-    assert (knows(heard, "a"), heard.there["podgroup/a"].part_of) == (False, "compositepodgroup/b")
+    book, events = book_of(group("a", "b"))
+    assert (knows(events, "a"), events.there["podgroup/a"].part_of) == (
+        False,
+        "compositepodgroup/b",
+    )
     book.changed(registry.COMPOSITE, composite("b", "root"))
-    assert heard.there["podgroup/a"].part_of == "compositepodgroup/root"
-    assert not knows(heard, "a")
+    assert events.there["podgroup/a"].part_of == "compositepodgroup/root"
+    assert not knows(events, "a")
     book.changed(registry.COMPOSITE, composite("root"))
-    assert knows(heard, "a")
-    assert "compositepodgroup/root" in heard.there
+    assert knows(events, "a")
+    assert "compositepodgroup/root" in events.there
     book.deleted(registry.COMPOSITE, composite("root"))
-    assert not knows(heard, "a")
-    assert [*heard.there] == ["podgroup/a"]
+    assert not knows(events, "a")
+    assert [*events.there] == ["podgroup/a"]
 
 
 def test_where_composites_are_not_served_a_group_stands_alone() -> None:
-    book, heard = book_of(group("a", "b"), is_served=False)
-    found = heard.there["podgroup/a"]
-    assert (found.part_of, found.is_known, len(found.problems)) == ("", True, 1)
+    book, events = book_of(group("a", "b"), is_served=False)
+    result = events.there["podgroup/a"]
+    assert (result.part_of, result.is_known, len(result.problems)) == ("", True, 1)
     book.finish_list(registry.COMPOSITE.name, ())
-    assert not knows(heard, "a")
+    assert not knows(events, "a")
     book.changed(registry.COMPOSITE, composite("b"))
-    assert knows(heard, "a")
+    assert knows(events, "a")
     book.remove_kind(registry.COMPOSITE.name)
-    assert heard.there == {"podgroup/a": found}
+    assert events.there == {"podgroup/a": result}
 
 
 def test_circles_and_towers_never_start_and_never_hang() -> None:
-    _, heard = book_of(composite("a", "b"), composite("b", "a"), group("x", "a"))
-    assert [*heard.there] == ["podgroup/x"]
-    assert not heard.there["podgroup/x"].is_known
-    assert "its own ancestor" in heard.there["podgroup/x"].problems[0]
+    _, events = book_of(composite("a", "b"), composite("b", "a"), group("x", "a"))
+    assert [*events.there] == ["podgroup/x"]
+    assert not events.there["podgroup/x"].is_known
+    assert "its own ancestor" in events.there["podgroup/x"].problems[0]
     book_of(composite("a", "a"), group("x", "a"))
     tower = [composite(f"c{n}", f"c{n - 1}" if n else None) for n in range(2000)]
-    _, heard = book_of(*tower, group("x", "c3"), group("y", "c2"))
-    assert not heard.there["podgroup/x"].is_known
-    assert "levels" in heard.there["podgroup/x"].problems[0]
-    assert heard.there["podgroup/y"].is_known
+    _, events = book_of(*tower, group("x", "c3"), group("y", "c2"))
+    assert not events.there["podgroup/x"].is_known
+    assert "levels" in events.there["podgroup/x"].problems[0]
+    assert events.there["podgroup/y"].is_known
 
 
 def test_a_gang_of_too_many_groups_waits_and_says_so() -> None:
     many = [group(f"g{n}", "root") for n in range(native_gangs.MOST_GROUPS + 2)]
-    book, heard = book_of(*many, composite("root"))
-    root = heard.there["compositepodgroup/root"]
+    book, events = book_of(*many, composite("root"))
+    root = events.there["compositepodgroup/root"]
     assert (root.is_known, len(root.problems)) == (False, 1)
-    for one in many[:2]:
-        book.deleted(registry.POD_GROUP, one)
-    assert heard.there["compositepodgroup/root"].is_known
+    for item in many[:2]:
+        book.deleted(registry.POD_GROUP, item)
+    assert events.there["compositepodgroup/root"].is_known
 
 
 def test_a_change_of_status_is_not_reported() -> None:
-    book, heard = book_of(composite("root"), group("a", "root"))
-    before = len(heard.said)
+    book, events = book_of(composite("root"), group("a", "root"))
+    before = len(events.said)
     again = group("a", "root")
     metadata = meta.ObjectMeta(namespace="ml", name="a", uid="uid-of-a", resource_version="7")
     book.changed(registry.POD_GROUP, owners.PodGroup(metadata=metadata, spec=again.spec))
-    assert len(heard.said) == before
+    assert len(events.said) == before
 
 
 NAMES = st.sampled_from("abcd")
@@ -204,24 +207,24 @@ STEPS = st.lists(
 def test_the_same_gangs_in_whichever_order(
     steps: list[tuple[bool, str, str | None, bool, bool]],
 ) -> None:
-    book, heard = book_of()
+    book, events = book_of()
     there: dict[tuple[str, str], Any] = {}
     for is_group, name, parent, is_gone, is_loose in steps:
         least = None if is_loose else 2
-        found: Any = (
+        result: Any = (
             group(name, parent, least=least) if is_group else composite(name, parent, least=least)
         )
-        kind = kind_of(found)
+        kind = kind_of(result)
         if is_gone:
-            book.deleted(kind, found)
+            book.deleted(kind, result)
             there.pop((kind.name, name), None)
         else:
-            book.changed(kind, found)
-            there[kind.name, name] = found
+            book.changed(kind, result)
+            there[kind.name, name] = result
     _, fresh = book_of(*(there[key] for key in sorted(there, reverse=True)))
-    assert heard.there == fresh.there
-    tied = {one.part_of for one in heard.there.values() if one.part_of and one.is_known}
-    assert tied <= heard.there.keys()
+    assert events.there == fresh.there
+    tied = {item.part_of for item in events.there.values() if item.part_of and item.is_known}
+    assert tied <= events.there.keys()
 
 
 class Told:
@@ -232,11 +235,11 @@ class Told:
 
     def replaced(self, kind: registry.Kind, objects: Any, resource_version: str) -> None: ...
 
-    def changed(self, kind: registry.Kind, found: gangs.Gang) -> None:
-        self.world.apply(Changed(found))
+    def changed(self, kind: registry.Kind, gang: gangs.Gang) -> None:
+        self.world.apply(Changed(gang))
 
-    def deleted(self, kind: registry.Kind, found: gangs.Gang) -> None:
-        self.world.apply(Deleted(found))
+    def deleted(self, kind: registry.Kind, gang: gangs.Gang) -> None:
+        self.world.apply(Deleted(gang))
 
 
 def test_pods_move_to_the_gang_of_the_tree_and_back() -> None:
@@ -249,8 +252,8 @@ def test_pods_move_to_the_gang_of_the_tree_and_back() -> None:
             spec=pods.PodSpec(scheduling_group=pods.PodSchedulingGroup(pod_group_name=name)),
         )
         world.apply(Changed(pod))
-    for one in (group("a", "root", least=1), group("b", "root", least=1), composite("root")):
-        book.changed(kind_of(one), one)
+    for item in (group("a", "root", least=1), group("b", "root", least=1), composite("root")):
+        book.changed(kind_of(item), item)
     root = ("ml", "compositepodgroup/root")
     assert world.gangs.of("a") == gangs.Membership(root, "podgroup/a")
     assert dict(world.gangs.members(root)) == {"a": "podgroup/a", "b": "podgroup/b"}

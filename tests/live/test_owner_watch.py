@@ -31,15 +31,15 @@ class Heard:
         self.said: list[str] = []
 
     def replaced(self, kind: registry.Kind, objects: Iterable[Any], resource_version: str) -> None:
-        self.there = {one.metadata.name: one for one in objects}
+        self.there = {item.metadata.name: item for item in objects}
 
-    def changed(self, kind: registry.Kind, found: gangs.Gang) -> None:
-        self.said.append(f"+{found.metadata.name}")
-        self.there[found.metadata.name] = found
+    def changed(self, kind: registry.Kind, gang: gangs.Gang) -> None:
+        self.said.append(f"+{gang.metadata.name}")
+        self.there[gang.metadata.name] = gang
 
-    def deleted(self, kind: registry.Kind, found: gangs.Gang) -> None:
-        self.said.append(f"-{found.metadata.name}")
-        del self.there[found.metadata.name]
+    def deleted(self, kind: registry.Kind, gang: gangs.Gang) -> None:
+        self.said.append(f"-{gang.metadata.name}")
+        del self.there[gang.metadata.name]
 
 
 def named(name: str, *, maker: str = "", uid: str = "", **annotations: str) -> meta.ObjectMeta:
@@ -59,30 +59,30 @@ def job(name: str, **annotations: str) -> owners.Job:
 
 
 def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
-    heard = Heard()
-    book = owner_watch.GangBuilder(heard)
+    events = Heard()
+    book = owner_watch.GangBuilder(events)
     book.changed(registry.JOB, job("a"))
     book.changed(registry.JOB, job("a"))
-    assert heard.said == ["+job/a"]
+    assert events.said == ["+job/a"]
     book.changed(registry.JOB, job("a", queue="research"))
     book.deleted(registry.JOB, job("a"))
     book.deleted(registry.JOB, job("a"))
-    assert heard.said == ["+job/a", "+job/a", "-job/a"]
+    assert events.said == ["+job/a", "+job/a", "-job/a"]
 
 
 def test_what_made_an_owner_speaks_for_it_whichever_is_seen_first() -> None:
-    heard = Heard()
-    book = owner_watch.GangBuilder(heard)
+    events = Heard()
+    book = owner_watch.GangBuilder(events)
     child = owners.JobSet(metadata=named("a", maker="t"))
     book.changed(registry.JOB_SET, child)
-    assert heard.there["jobset/a"].queue == ""
+    assert events.there["jobset/a"].queue == ""
     book.changed(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t", queue="research")))
-    assert heard.there["jobset/a"].queue == "research"
+    assert events.there["jobset/a"].queue == "research"
     book.deleted(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t")))
-    assert heard.there["jobset/a"].queue == ""
+    assert events.there["jobset/a"].queue == ""
     book.deleted(registry.JOB_SET, child)
     book.changed(TRAIN_JOB, owners.Parent(metadata=named("a", uid="t", queue="research")))
-    assert heard.there == {}
+    assert events.there == {}
 
 
 STEPS = st.lists(
@@ -94,8 +94,8 @@ STEPS = st.lists(
 def test_a_list_leaves_what_single_changes_would_have_left(
     steps: list[tuple[str, str]], is_listed: bool
 ) -> None:
-    heard = Heard()
-    book = owner_watch.GangBuilder(heard)
+    events = Heard()
+    book = owner_watch.GangBuilder(events)
     there: dict[str, str] = {}
     for name, queue in steps:
         if queue == "gone":
@@ -108,8 +108,8 @@ def test_a_list_leaves_what_single_changes_would_have_left(
         there = {"c": "z"}
         book.changed(registry.JOB, job("c", queue="z"))
         book.finish_list("Job", {("Job", "ml", "c")})
-    assert {name.removeprefix("job/"): one.queue for name, one in heard.there.items()} == there
-    assert sorted(one.metadata.name for one in book.all_gangs()) == sorted(heard.there)
+    assert {name.removeprefix("job/"): one.queue for name, one in events.there.items()} == there
+    assert sorted(gang.metadata.name for gang in book.all_gangs()) == sorted(events.there)
 
 
 class Server:
@@ -167,7 +167,9 @@ def test_the_picture_is_whole_once_all_that_is_served_is_listed() -> None:
         await clock.advance(1)
         assert seen.synced.is_set()
         assert sorted(
-            one for one in ("job/a", "job/b", "jobset/s") if seen.world.gangs.declared(("ml", one))
+            item
+            for item in ("job/a", "job/b", "jobset/s")
+            if seen.world.gangs.declared(("ml", item))
         ) == [
             "job/a",
             "job/b",
@@ -237,7 +239,7 @@ def test_a_watch_that_ends_by_itself_ends_everything() -> None:
         )
         with pytest.raises(ExceptionGroup) as ended:
             await grouped.run()
-        assert [str(one) for one in ended.value.exceptions] == ["a bug"]
+        assert [str(exception) for exception in ended.value.exceptions] == ["a bug"]
 
     asyncio.run(main())
 

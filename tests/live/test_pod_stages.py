@@ -58,10 +58,10 @@ def step(
     return pod_stages.next_step(walker, walk, since=NOON, now=later(passed))
 
 
-def phase_of(found: pod_stages.Step | None) -> tuple[str, float]:
-    assert found is not None
-    assert isinstance(found.action, pod_stages.EnterPhase)
-    return found.action.phase, found.wait_seconds
+def phase_of(result: pod_stages.Step | None) -> tuple[str, float]:
+    assert result is not None
+    assert isinstance(result.action, pod_stages.EnterPhase)
+    return result.action.phase, result.wait_seconds
 
 
 def read(document: str) -> pod_stages.Stages:
@@ -93,13 +93,13 @@ def test_a_pod_starts_before_it_ends() -> None:
 
 
 def test_an_exit_code_fails_a_pod() -> None:
-    found = step(
+    result = step(
         pod(phase="Running", annotations={pod_stages.RUN_SECONDS: "2.5", pod_stages.EXIT_CODE: "3"})
     )
-    assert phase_of(found) == ("Failed", 2.5)
-    assert found is not None
-    assert isinstance(found.action, pod_stages.EnterPhase)
-    assert found.action.exit_code == 3
+    assert phase_of(result) == ("Failed", 2.5)
+    assert result is not None
+    assert isinstance(result.action, pod_stages.EnterPhase)
+    assert result.action.exit_code == 3
     assert phase_of(step(pod(phase="Running", annotations={pod_stages.EXIT_CODE: "0"}))) == (
         "Succeeded",
         0,
@@ -119,13 +119,13 @@ def test_an_exit_code_fails_a_pod() -> None:
     ],
 )
 def test_an_annotation_that_cannot_be_read_fails_the_pod_and_says_so(name: str, value: str) -> None:
-    found = step(pod(phase="Running", annotations={name: value}))
-    assert phase_of(found) == ("Failed", 0)
-    assert found is not None
-    assert isinstance(found.action, pod_stages.EnterPhase)
-    assert found.action.reason == "InvalidAnnotation"
-    assert name in found.action.message
-    assert value in found.action.message
+    result = step(pod(phase="Running", annotations={name: value}))
+    assert phase_of(result) == ("Failed", 0)
+    assert result is not None
+    assert isinstance(result.action, pod_stages.EnterPhase)
+    assert result.action.reason == "InvalidAnnotation"
+    assert name in result.action.message
+    assert value in result.action.message
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -137,11 +137,11 @@ def test_a_deadline_stops_a_pod_before_its_own_end() -> None:
     walker = pod(
         phase="Running", annotations={pod_stages.RUN_SECONDS: "30"}, active_deadline_seconds=10
     )
-    found = step(walker, passed=4)
-    assert phase_of(found) == ("Failed", 6)
-    assert found is not None
-    assert isinstance(found.action, pod_stages.EnterPhase)
-    assert found.action.reason == "DeadlineExceeded"
+    result = step(walker, passed=4)
+    assert phase_of(result) == ("Failed", 6)
+    assert result is not None
+    assert isinstance(result.action, pod_stages.EnterPhase)
+    assert result.action.reason == "DeadlineExceeded"
     early = pod(
         phase="Running", annotations={pod_stages.RUN_SECONDS: "3"}, active_deadline_seconds=10
     )
@@ -158,12 +158,12 @@ def test_a_deadline_stops_a_pod_before_its_own_end() -> None:
 def test_a_terminating_pod_is_let_go_after_the_configured_time_at_most_its_grace() -> None:
     walk = pod_stages.Stages(terminate_seconds=5)
     leaving = pod(phase="Running", leaves=(later(30), 30))  # told at noon
-    found = step(leaving, walk)
-    assert found is not None
-    assert found.wait_seconds == 5
-    assert isinstance(found.action, pod_stages.Delete)
-    assert found.action.last_phase is not None
-    assert (found.action.last_phase.phase, found.action.last_phase.exit_code) == ("Failed", 143)
+    result = step(leaving, walk)
+    assert result is not None
+    assert result.wait_seconds == 5
+    assert isinstance(result.action, pod_stages.Delete)
+    assert result.action.last_phase is not None
+    assert (result.action.last_phase.phase, result.action.last_phase.exit_code) == ("Failed", 143)
     hurried = step(pod(phase="Running", leaves=(later(2), 2)), walk)
     assert hurried is not None
     assert hurried.wait_seconds == 2
@@ -173,10 +173,10 @@ def test_a_terminating_pod_is_let_go_after_the_configured_time_at_most_its_grace
 
 
 def test_an_ended_pod_is_let_go_at_once_and_only_once() -> None:
-    found = step(
+    result = step(
         pod(phase="Succeeded", leaves=(later(30), 30)), pod_stages.Stages(terminate_seconds=20)
     )
-    assert found == pod_stages.Step(0, pod_stages.Delete(last_phase=None))
+    assert result == pod_stages.Step(0, pod_stages.Delete(last_phase=None))
     held_by_finalizers = pod(phase="Failed", leaves=(NOON, 0))
     assert step(held_by_finalizers) is None
 
@@ -216,9 +216,9 @@ def test_the_first_rule_that_matches_counts() -> None:
 
 
 def test_an_end_carries_what_the_rule_says_of_it() -> None:
-    found = step(pod(phase="Running", labels={"app": "llm-7"}), read(RULES))
-    assert found is not None
-    action = found.action
+    result = step(pod(phase="Running", labels={"app": "llm-7"}), read(RULES))
+    assert result is not None
+    action = result.action
     assert isinstance(action, pod_stages.EnterPhase)
     assert (action.phase, action.exit_code, action.reason) == ("Failed", 137, "OOMKilled")
     assert action.containers == (pod_stages.ContainerEnd(name="side", exit_code=0),)

@@ -20,7 +20,7 @@ def cpu(amount: int) -> dict[str, Any]:
 
 def free_cpu(stage: Stage) -> int:
     """What the only node has to give."""
-    (node,) = (one for one in stage.api.all(registry.NODE))
+    (node,) = (item for item in stage.api.all(registry.NODE))
     return int(node.status.allocatable["cpu"].nanos // 10**9)
 
 
@@ -46,7 +46,7 @@ def test_a_pod_that_fits_nowhere_next_to_a_pending_one_is_refused_and_the_loop_g
             await stage.pass_time(5)
             stage.pod("next")
             await stage.pass_time(5)
-            refused = {one.regarding.name for one in stage.events("FailedScheduling")}
+            refused = {tree.regarding.name for tree in stage.events("FailedScheduling")}
             assert {"too-big", "important"} <= refused
             assert stage.node_of("runs") == stage.node_of("next") == "n-0"
         assert stage.ended is None
@@ -73,8 +73,8 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_that_nothing_makes_again(
             assert await ended(stage) == ["lesser"]
             assert stage.node_of("greater") == stage.node_of("small") == "n-0"
             assert stage.node_of("large") == ""
-            (told,) = stage.events("Preempted")[:1]
-            assert "priority 2000 comes before its 1000" in told.note
+            (messages,) = stage.events("Preempted")[:1]
+            assert "priority 2000 comes before its 1000" in messages.note
         assert stage.ended is None
 
     play(story)

@@ -19,7 +19,9 @@ def runs(stage: Stage, name: str) -> None:
 def told(stage: Stage, name: str) -> str:
     """The message of the pod's PodScheduled condition."""
     conditions = stage.the_pod(name).status.conditions
-    return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+    return next(
+        (condition.message for condition in conditions if condition.type == "PodScheduled"), ""
+    )
 
 
 def test_a_pod_with_an_expected_runtime_alone_does_not_start_in_front_of_a_promise() -> None:

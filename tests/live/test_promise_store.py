@@ -53,8 +53,8 @@ async def promised(stage: Stage) -> intents.Intent:
     start(stage, "long")
     stage.pod("head", templates=("two",), annotations={workload_annotations.EXPECTED_RUNTIME: "60"})
     await stage.pass_time(3)
-    (found,) = stage.intents()
-    return found
+    (result,) = stage.intents()
+    return result
 
 
 def start(stage: Stage, name: str) -> None:
@@ -67,10 +67,12 @@ def start(stage: Stage, name: str) -> None:
 
 def words(stage: Stage, name: str) -> str:
     """Why a pod waits, as its owner reads it."""
-    found = [
-        one.message for one in stage.the_pod(name).status.conditions if one.type == "PodScheduled"
+    messages = [
+        condition.message
+        for condition in stage.the_pod(name).status.conditions
+        if condition.type == "PodScheduled"
     ]
-    return found[0] if found else ""
+    return messages[0] if messages else ""
 
 
 def test_a_promise_reads_as_it_was_written() -> None:
@@ -80,7 +82,7 @@ def test_a_promise_reads_as_it_was_written() -> None:
     assert read.start == NOON + datetime.timedelta(minutes=10, milliseconds=250)
     assert read.moved_from == NOON + datetime.timedelta(minutes=5)
     assert read.cause == "node n-7 is gone"
-    assert [(one.pod.uid, one.node) for one in read.seats] == [("u0", "n-0"), ("u1", "n-1")]
+    assert [(seat.pod.uid, seat.node) for seat in read.seats] == [("u0", "n-0"), ("u1", "n-1")]
 
 
 def test_a_lost_start_time_is_stored_with_its_cause() -> None:
@@ -119,24 +121,24 @@ def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> N
     class Relay(Yard):
         def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
             super()._decided(decided, now)
-            made = [one for one in decided.promises if one.start is not None]
+            promises = [promise for promise in decided.promises if promise.start is not None]
             read = [
                 promise_store.promise_of(
-                    noted(promise_store.stored_promise(one), gang=one.gang.name)
+                    noted(promise_store.stored_promise(promise), gang=promise.gang.name)
                 )
-                for one in made
+                for promise in promises
             ]
-            self.course.world.set_promises([one for one in read if one is not None])
+            self.course.world.set_promises([item for item in read if item is not None])
 
     works = [
         Work(f"w{n}", 1 + n % 2, 1 + n % 4, 60 * (5 + n), 60 * (6 + n), at=n) for n in range(10)
     ]
-    one, other = Yard(nodes=2).arrive(*works).go_on(), Relay(nodes=2).arrive(*works).go_on()
-    assert {name: one.starts(name) for name in one.promised} == {
+    item, other = Yard(nodes=2).arrive(*works).go_on(), Relay(nodes=2).arrive(*works).go_on()
+    assert {name: item.starts(name) for name in item.promised} == {
         name: other.starts(name) for name in other.promised
     }
-    assert one.promised.keys() >= {"w5", "w9"}
-    assert one.course.started == other.course.started
+    assert item.promised.keys() >= {"w5", "w9"}
+    assert item.course.started == other.course.started
 
 
 def test_a_promise_is_stored_once_before_it_is_reported_and_removed_when_its_gang_starts() -> None:
@@ -162,13 +164,13 @@ def test_a_promise_is_stored_once_before_it_is_reported_and_removed_when_its_gan
 
         stage.api.before, stage.api.after = delay, note
         async with stage.scheduling(is_quarantining=False):
-            made = await promised(stage)
-            assert made.spec.promise is not None
-            assert [one.pod for one in made.spec.promise.seats] == ["head"]
-            assert made.spec.gang == "pod/head"
+            intent = await promised(stage)
+            assert intent.spec.promise is not None
+            assert [seat.pod for seat in intent.spec.promise.seats] == ["head"]
+            assert intent.spec.gang == "pod/head"
             stage.pod("behind", templates=("two",))
             await stage.pass_time(60)
-            assert [one for one in stage.intents() if one.spec.gang == "pod/head"] == [made]
+            assert [item for item in stage.intents() if item.spec.gang == "pod/head"] == [intent]
             assert order[:2] == ["create intents", "patch pods"]
             assert "starts by" in words(stage, "head")
             await stage.delete("long", grace_seconds=0)
@@ -187,20 +189,20 @@ def test_a_new_leader_keeps_the_promise_and_says_why_where_it_cannot() -> None:
         stage = Stage(nodes=1, gpus=2)
         waiting(stage)
         async with stage.scheduling():
-            made = await promised(stage)
-        assert made.spec.promise is not None
+            intent = await promised(stage)
+        assert intent.spec.promise is not None
         async with stage.scheduling() as second:
             await stage.pass_time(10)
             (kept,) = second.world.promises.values()
             assert kept.start is not None
-            assert promise_store.stored_promise(kept) == made.spec.promise
-            assert stage.intents() == [made]
+            assert promise_store.stored_promise(kept) == intent.spec.promise
+            assert stage.intents() == [intent]
         await stage.pass_time(620)
         async with stage.scheduling():
             await stage.pass_time(5)
             (moved,) = stage.intents()
             assert moved.spec.promise is not None
-            assert moved.spec.promise.moved_from == made.spec.promise.start
+            assert moved.spec.promise.moved_from == intent.spec.promise.start
             assert moved.spec.promise.cause == "default/pod/long runs longer than it stated"
             assert moved.spec.attempt == 2
             assert "instead of" in words(stage, "head")
@@ -237,14 +239,14 @@ def test_whenever_a_leader_dies_no_reported_start_time_is_lost(hook: str) -> Non
             )
             await stage.pass_time(640)
         setattr(stage.api, hook, None)
-        told = words(stage, "head").partition("starts by ")[2][:20]
+        messages = words(stage, "head").partition("starts by ")[2][:20]
         async with stage.scheduling():
             await stage.pass_time(5)
-            (found,) = stage.intents()
-            assert found.spec.promise is not None
-            promise = found.spec.promise
-            is_known = told in ("", promise.start, promise.moved_from)
-            assert is_known, (number, told, promise)
+            (result,) = stage.intents()
+            assert result.spec.promise is not None
+            promise = result.spec.promise
+            is_known = messages in ("", promise.start, promise.moved_from)
+            assert is_known, (number, messages, promise)
             assert bool(promise.moved_from) == bool(promise.cause)
         return left < 0
 
@@ -285,11 +287,11 @@ def test_what_is_stale_or_wrong_is_said_and_removed(caplog: pytest.LogCaptureFix
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         waiting(stage)
-        for one in (
+        for item in (
             noted(),
             noted(intents.Promise(start="soon", seats=PROMISE.seats), gang="pod/long"),
         ):
-            put(stage, one)
+            put(stage, item)
         async with stage.scheduling() as made:
             await stage.pass_time(5)
             assert stage.node_of("long") == "n-0"
@@ -307,8 +309,8 @@ def test_of_two_promises_to_one_gang_the_last_counts() -> None:
         stage = Stage(nodes=1, gpus=2)
         waiting(stage)
         async with stage.scheduling():
-            made = await promised(stage)
-        assert made.spec.promise is not None
+            intent = await promised(stage)
+        assert intent.spec.promise is not None
         uid = stage.the_pod("head").metadata.uid
         seats = (intents.Member(pod="head", uid=uid, node="n-0"),)
         old = intents.Promise(start="2020-01-01T00:00:00Z", seats=seats)
@@ -320,7 +322,7 @@ def test_of_two_promises_to_one_gang_the_last_counts() -> None:
         )
         async with stage.scheduling():
             await stage.pass_time(5)
-            assert stage.intents() == [made]
+            assert stage.intents() == [intent]
 
     play(story)
 

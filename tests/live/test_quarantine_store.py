@@ -37,7 +37,9 @@ async def removed_by_force(stage: Stage, name: str) -> None:
 
 
 def quarantines(stage: Stage) -> list[intents.Quarantine]:
-    return [one.spec.quarantine for one in stage.intents() if one.spec.quarantine is not None]
+    return [
+        intent.spec.quarantine for intent in stage.intents() if intent.spec.quarantine is not None
+    ]
 
 
 def test_a_queue_pays_for_devices_it_leaves_in_doubt_so_its_limit_holds() -> None:
@@ -51,7 +53,7 @@ def test_a_queue_pays_for_devices_it_leaves_in_doubt_so_its_limit_holds() -> Non
             held = [
                 one for name, one in made.world.held.items() if name in made.world.uncertain_holds
             ]
-            assert sum(len(one.devices.results) for one in held) == 1
+            assert sum(len(item.devices.results) for item in held) == 1
             for number in range(7):
                 stage.pod(f"b{number}", templates=("one",), labels=OF_B, job=f"job-{number}")
             await stage.pass_time(5)
@@ -90,7 +92,9 @@ def test_a_new_leader_goes_on_with_the_quarantine() -> None:
             stage.pod("honest", templates=("one",), labels=OF_B, job="job")
             await stage.pass_time(60)
             assert stage.node_of("honest") == ""
-            assert [one.queue for one in made.world.uncertain_holds.values()] == ["a"]
+            assert [
+                uncertain_hold.queue for uncertain_hold in made.world.uncertain_holds.values()
+            ] == ["a"]
             await stage.pass_time(260)
             assert stage.node_of("honest")
             assert quarantines(stage) == []

@@ -59,8 +59,8 @@ class Office:
         self.api.shelf.put(registry.QUEUE, tree | {"spec": spec})
 
     def status(self, name: str) -> queues.QueueStatus:
-        found: queues.Queue = self.api.find(registry.QUEUE, name)
-        return found.status
+        queue: queues.Queue = self.api.find(registry.QUEUE, name)
+        return queue.status
 
     def ready(self, name: str) -> tuple[str, str, int]:
         (condition,) = self.status(name).conditions
@@ -210,7 +210,10 @@ def test_conditions_of_others_stay() -> None:
         }
         office.api.shelf.put(registry.QUEUE, tree | {"status": {"conditions": [foreign]}})
         async with office.open():
-            assert [one.type for one in office.status("a").conditions] == ["Billed", "Ready"]
+            assert [condition.type for condition in office.status("a").conditions] == [
+                "Billed",
+                "Ready",
+            ]
 
     play(story())
 

@@ -44,7 +44,9 @@ def latest(stage: Stage, uid: str) -> pods.Pod | None:
 
 
 def condition(stage: Stage) -> pods.PodCondition:
-    return next(one for one in stage.the_pod("a").status.conditions if one.type == "PodScheduled")
+    return next(
+        item for item in stage.the_pod("a").status.conditions if item.type == "PodScheduled"
+    )
 
 
 def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() -> None:
@@ -75,7 +77,7 @@ def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() 
         since = condition(stage).last_transition_time
         teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.TAINT, "tainted"))
         await stage.clock.advance(5)
-        assert [one.note for one in stage.events("FailedScheduling")] == [
+        assert [tree.note for tree in stage.events("FailedScheduling")] == [
             "in use",
             "tainted",
         ] or len(stage.events("FailedScheduling")) == 2
@@ -198,7 +200,7 @@ def test_an_event_is_sent_where_conditions_are_refused() -> None:
             stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "no room")
         )
         await stage.clock.advance(1)
-        assert [one.note for one in stage.events("FailedScheduling")] == ["no room"]
+        assert [tree.note for tree in stage.events("FailedScheduling")] == ["no room"]
 
     told(story)
 
@@ -213,6 +215,6 @@ def test_a_reason_that_came_and_went_unsent_is_not_reported() -> None:
         teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.TAINT, "B"))
         teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.IN_USE, "A"))
         await stage.clock.advance(1)
-        assert [one.note for one in stage.events("FailedScheduling")] == ["A"]
+        assert [tree.note for tree in stage.events("FailedScheduling")] == ["A"]
 
     told(story)

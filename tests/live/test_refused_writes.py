@@ -59,7 +59,9 @@ def fill(stage: Stage, name: str) -> None:
 
 
 def scheduled(pod: pods.Pod) -> list[str]:
-    return [one.message for one in pod.status.conditions if one.type == "PodScheduled"]
+    return [
+        condition.message for condition in pod.status.conditions if condition.type == "PodScheduled"
+    ]
 
 
 @pytest.mark.parametrize("count", [64, 130])
@@ -80,9 +82,9 @@ def test_pods_that_cannot_take_another_byte_delay_no_other_pod_and_get_an_event(
             assert stage.node_of("honest")
             await stage.pass_time(1)
             assert len(stage.devices()) == 1  # what the others held was given back
-            told = {one.regarding.name: one.note for one in stage.events("FailedScheduling")}
-            assert len(told) == count
-            assert all("too large" in note for note in told.values())
+            messages = {tree.regarding.name: tree.note for tree in stage.events("FailedScheduling")}
+            assert len(messages) == count
+            assert all("too large" in note for note in messages.values())
             assert stage.differences() == ()
         assert stage.ended is None
 
@@ -100,7 +102,7 @@ def test_a_pod_that_fills_the_store_ends_like_that_on_the_server_in_memory() -> 
             await stage.pass_time(3)
             assert stage.node_of("big") == ""
             assert stage.devices() == []
-            assert any("too large" in one.note for one in stage.events("FailedScheduling"))
+            assert any("too large" in tree.note for tree in stage.events("FailedScheduling"))
             stage.pod("honest", templates=("one",))
             await stage.pass_time(2)
             assert stage.node_of("honest")

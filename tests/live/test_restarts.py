@@ -53,7 +53,7 @@ def test_a_tenure_that_fails_is_followed_by_another_later_each_time() -> None:
         assert not made.is_steady
         for _ in range(40):
             await clock.advance(1)
-        assert [round(one) for one in starts] == [0, 5, 15, 35]
+        assert [round(start) for start in starts] == [0, 5, 15, 35]
         assert counting.counts == {"dovetail_tenure_errors_total": 3}
         assert not made.is_steady
         await clock.advance(supervised_tasks.LONGEST_PAUSE)

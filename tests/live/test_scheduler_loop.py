@@ -56,7 +56,7 @@ def test_two_claims_are_both_written_before_the_binding() -> None:
         )
         async with stage.scheduling():
             await stage.pass_time()
-        writes = [one for one in order if "claims" in one or "binding" in one]
+        writes = [name for name in order if "claims" in name or "binding" in name]
         assert writes == [
             "patch resourceclaims/",
             "patch resourceclaims/status",
@@ -75,11 +75,13 @@ def test_extended_resources_get_a_claim_of_their_own_and_the_pod_says_so() -> No
         async with stage.scheduling():
             await stage.pass_time()
         pod = stage.the_pod("classic")
-        made = pod.status.extended_resource_claim_status
+        status = pod.status.extended_resource_claim_status
         assert pod.spec.node_name
-        assert made is not None
-        assert [claim.metadata.name for claim in stage.claims()] == [made.resource_claim_name]
-        assert [one.request_name for one in made.request_mappings] == ["container-0-request-0"]
+        assert status is not None
+        assert [claim.metadata.name for claim in stage.claims()] == [status.resource_claim_name]
+        assert [request_mapping.request_name for request_mapping in status.request_mappings] == [
+            "container-0-request-0"
+        ]
         assert len(stage.devices()) == 3
 
     play(story)
@@ -95,9 +97,9 @@ def test_a_pod_without_room_says_so_once_and_starts_when_room_comes() -> None:
             stage.pod("second", templates=("one",))
             await stage.pass_time(10)
             condition = next(
-                one
-                for one in stage.the_pod("second").status.conditions
-                if one.type == "PodScheduled"
+                item
+                for item in stage.the_pod("second").status.conditions
+                if item.type == "PodScheduled"
             )
             assert (condition.status, condition.reason) == ("False", "Unschedulable")
             assert "gpu" in condition.message
@@ -319,7 +321,7 @@ def test_fields_a_server_drops_are_reported_and_the_claim_is_released() -> None:
             assert stage.node_of("a") == ""
             assert stage.devices() == []
             condition = next(
-                one for one in stage.the_pod("a").status.conditions if one.type == "PodScheduled"
+                item for item in stage.the_pod("a").status.conditions if item.type == "PodScheduled"
             )
             assert condition.reason == "SchedulerError"
             assert "nodeSelector" in condition.message

@@ -45,9 +45,9 @@ def after(stage: Stage, name: str = "next") -> None:
 
 def put(stage: Stage, spec: intents.IntentSpec) -> intents.Intent:
     """Somebody wrote it."""
-    made = intent_store.intent_of("default", spec)
-    stage.api.put(json.loads(codec.encode_struct(made)))
-    return made
+    intent = intent_store.intent_of("default", spec)
+    stage.api.put(json.loads(codec.encode_struct(intent)))
+    return intent
 
 
 def slot(node: str = "n-1") -> intents.Slot:
@@ -79,7 +79,7 @@ def test_a_place_is_put_down_before_its_pod_is_asked_to_end_and_goes_once_it_is_
                 "old",
                 "n-1",
             )
-            assert [one.device for one in noted.spec.slot.devices] == ["gpu-0"]
+            assert [device.device for device in noted.spec.slot.devices] == ["gpu-0"]
             assert noted.spec.deadline == later(stage, 300)[:14] + noted.spec.deadline[14:]
             after(stage)
             await stage.pass_time(5)
@@ -277,8 +277,8 @@ def test_what_is_stale_or_wrong_holds_nothing_and_is_said(caplog: pytest.LogCapt
             intents.IntentSpec(gang="gang/g", deadline=later(stage, 60), slot=slot("n-9")),
             intents.IntentSpec(gang="pod/alone", deadline=later(stage, 60), slot=slot()),
         ]
-        for one in wrong:
-            put(stage, one)
+        for item in wrong:
+            put(stage, item)
         async with stage.scheduling(is_quarantining=False):
             stage.pod("a", templates=("one",))
             stage.pod("b", templates=("one",))
@@ -327,15 +327,15 @@ def test_a_place_takes_as_much_of_a_node_as_its_pod_did() -> None:
         keeps=(ON_THE_OTHER_NODE,),
     )
     stage = Stage(nodes=2)
-    made = slot_codec.intent_for(gone, pod, now=stage.clock.now(), seconds=60)
-    assert made is not None
+    intent = slot_codec.intent_for(gone, pod, now=stage.clock.now(), seconds=60)
+    assert intent is not None
     world = World()
     for node in stage.api.all(registry.NODE):
         world.apply(events.Changed(node))
-    stamped = intents.Intent(metadata=meta.ObjectMeta(namespace="default"), spec=made.spec)
+    stamped = intents.Intent(metadata=meta.ObjectMeta(namespace="default"), spec=intent.spec)
     read = slot_codec.SlotReader(world, stage.clock.now(), longest_seconds=300).read(stamped)
     assert isinstance(read, slot_codec.StoredSlot)
     assert pod_requests.pod_request(read.placeholder) == pod_requests.pod_request(pod)
     assert read.replacement_key == ("default", "gang/g")
-    assert [one.device for result in read.devices for one in result.devices.results] == ["gpu-0"]
+    assert [item.device for result in read.devices for item in result.devices.results] == ["gpu-0"]
     assert not read.placeholder.metadata.labels

@@ -20,8 +20,8 @@ SEEDS = range(30, 60)
 
 
 def put(stage: Stage, spec: intents.IntentSpec) -> None:
-    made = intent_store.intent_of("default", spec)
-    stage.api.put(json.loads(codec.encode_struct(made)))
+    intent = intent_store.intent_of("default", spec)
+    stage.api.put(json.loads(codec.encode_struct(intent)))
 
 
 def slot(uid: str = "gone", *, node: str = "n-0", cpu: str = "1") -> intents.Slot:
@@ -112,10 +112,10 @@ def test_an_unusable_intent_is_reported_and_removed_after_its_deadline() -> None
                 return super().__getattribute__(name)
 
         spec = msgspec.structs.replace(bad.spec, slot=Raising(node="n-0", owner="x"))
-        found = [msgspec.structs.replace(bad, spec=spec)]
+        result = [msgspec.structs.replace(bad, spec=spec)]
 
         async def begun() -> list[intents.Intent]:
-            return found
+            return result
 
         stage._begun = begun  # type: ignore[method-assign]
         async with stage.scheduling():
@@ -163,7 +163,7 @@ def test_hostile_intents_end_no_term_and_harm_no_pod(seed: int) -> None:
             assert stage.node_of("honest"), (
                 "the honest pod waits"
             )  # room may have been kept, but not for so long
-            left = [one for one in stage.intents() if one.spec.promise is None]
+            left = [intent for intent in stage.intents() if intent.spec.promise is None]
             assert left == [], "an intent outlives its time"
         assert stage.ended is None, stage.ended
 

@@ -26,7 +26,7 @@ class Depot(Stage):
 
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
-        self.names = sorted(one.metadata.name for one in self.api.all(registry.NODE))
+        self.names = sorted(item.metadata.name for item in self.api.all(registry.NODE))
         for name, provisioner in (
             ("local", volumes.NO_PROVISIONER),
             ("dynamic", "disk.example.com"),
@@ -60,14 +60,14 @@ class Depot(Stage):
         )
 
     def the_claim(self, name: str) -> volumes.PersistentVolumeClaim:
-        found: volumes.PersistentVolumeClaim = self.api.find(
+        volume_claim: volumes.PersistentVolumeClaim = self.api.find(
             registry.VOLUME_CLAIM, name, namespace="default"
         )
-        return found
+        return volume_claim
 
     def the_volume(self, name: str) -> volumes.PersistentVolume:
-        found: volumes.PersistentVolume = self.api.find(registry.VOLUME, name)
-        return found
+        volume: volumes.PersistentVolume = self.api.find(registry.VOLUME, name)
+        return volume
 
     def selected(self, name: str) -> str:
         return self.the_claim(name).metadata.annotations.get(volumes.SELECTED_NODE, "")
@@ -103,7 +103,7 @@ def test_a_volume_is_given_to_its_claim_and_bound_before_the_pod_is() -> None:
             assert stage.the_claim("data").is_bound
             assert stage.node_of("a") == stage.names[1]
             assert stage.differences() == ()
-        writes = [one for one in order if "volume" in one or "binding" in one]
+        writes = [name for name in order if "volume" in name or "binding" in name]
         assert writes == ["patch persistentvolumes v", "create pods default/a/binding"]
 
     play(story)
@@ -408,12 +408,12 @@ CHOSEN = {volumes.SELECTED_NODE: "n0"}
 
 
 def test_a_claim_waits_until_both_sides_say_bound() -> None:
-    given = store.volume("v", on="n0", **store.given_to("data"))
-    assert isinstance(progress(GIVEN, given, store.claim("data")), volume_provisioning.Waits)
+    volume = store.volume("v", on="n0", **store.given_to("data"))
+    assert isinstance(progress(GIVEN, volume, store.claim("data")), volume_provisioning.Waits)
     assert isinstance(
-        progress(GIVEN, given, store.claim("data", volumeName="v")), volume_provisioning.Waits
+        progress(GIVEN, volume, store.claim("data", volumeName="v")), volume_provisioning.Waits
     )
-    assert progress(GIVEN, given, store.claim("data", volume="v")) is None
+    assert progress(GIVEN, volume, store.claim("data", volume="v")) is None
     assert isinstance(
         progress(MADE, store.claim("data", annotations=CHOSEN)), volume_provisioning.Waits
     )
@@ -438,9 +438,9 @@ def test_a_claim_waits_until_both_sides_say_bound() -> None:
     ],
 )
 def test_what_went_wrong_is_said(step: plan.VolumeStep, known: list[Any], words: str) -> None:
-    found = progress(step, *known)
-    assert isinstance(found, volume_provisioning.Fails)
-    assert words in found.why
+    result = progress(step, *known)
+    assert isinstance(result, volume_provisioning.Fails)
+    assert words in result.why
 
 
 def test_a_node_that_is_gone_ends_the_wait() -> None:
