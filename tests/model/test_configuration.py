@@ -43,11 +43,11 @@ def test_the_defaults_are_sound() -> None:
 
 
 def test_the_example_is_read() -> None:
-    found = configuration_file.load(EXAMPLE)
-    assert found.ownership.node_labels == {"dovetail.dev/pool": "gpu"}
-    assert found.events.rate_per_second == 20
-    assert found.logging.format == "json"
-    assert found.decide.search_steps == SchedulerConfiguration().decide.search_steps
+    settings = configuration_file.load(EXAMPLE)
+    assert settings.ownership.node_labels == {"dovetail.dev/pool": "gpu"}
+    assert settings.events.rate_per_second == 20
+    assert settings.logging.format == "json"
+    assert settings.decide.search_steps == SchedulerConfiguration().decide.search_steps
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_all_problems_are_reported_at_once() -> None:
         "b",
         "serving.port",
     ]
-    told = refusal("logging: {level: x, format: z}\nschedulerNames: []")
-    assert [line.partition(":")[0] for line in told] == [
+    names = refusal("logging: {level: x, format: z}\nschedulerNames: []")
+    assert [line.partition(":")[0] for line in names] == [
         "schedulerNames",
         "logging.format",
         "logging.level",
@@ -198,22 +198,22 @@ def test_the_schema_allows_what_the_structs_allow() -> None:
     assert schema["$id"].startswith("urn:dovetail:")
     assert schema["required"] == ["apiVersion", "kind"]
     places = {"": schema, **schema["$defs"]}
-    assert all(one["additionalProperties"] is False for one in places.values())
+    assert all(place["additionalProperties"] is False for place in places.values())
     for field in configuration.fields():
-        found = _described(schema, field.path)
-        assert found["description"] == field.meaning, field.path
-        assert found["default"] == msgspec.to_builtins(field.default), field.path
+        tree = _described(schema, field.path)
+        assert tree["description"] == field.meaning, field.path
+        assert tree["default"] == msgspec.to_builtins(field.default), field.path
     assert _described(schema, "serving.port")["maximum"] == 65535
     assert _described(schema, "logging.format")["enum"] == ["text", "json"]
 
 
 def _described(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    found = schema
+    result = schema
     for name in path.split("."):
-        if "$ref" in found:
-            found = schema["$defs"][found["$ref"].rpartition("/")[2]]
-        found = found["properties"][name]
-    return found
+        if "$ref" in result:
+            result = schema["$defs"][result["$ref"].rpartition("/")[2]]
+        result = result["properties"][name]
+    return result
 
 
 def test_the_reference_lists_every_field_with_type_default_and_meaning() -> None:
@@ -221,8 +221,8 @@ def test_the_reference_lists_every_field_with_type_default_and_meaning() -> None
     expected = [reference_row(field) for field in configuration.fields()]
     missing = [row for row in expected if row not in text.splitlines()]
     assert not missing, "\n".join(missing)
-    told = re.findall(r"^\| `([a-zA-Z0-9.]+)` \|", text, re.MULTILINE)
-    assert told == [field.path for field in configuration.fields()]
+    messages = re.findall(r"^\| `([a-zA-Z0-9.]+)` \|", text, re.MULTILINE)
+    assert messages == [field.path for field in configuration.fields()]
 
 
 def test_the_yaml_of_the_reference_is_the_defaults() -> None:
@@ -247,7 +247,7 @@ def default_words(value: Any) -> str:
     if value in ((), {}, ""):
         return "none"
     if isinstance(value, tuple):
-        return ", ".join(f"`{one}`" for one in value)
+        return ", ".join(f"`{item}`" for item in value)
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

@@ -28,15 +28,15 @@ def asks(key: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-def asked_by(found: volumes.PersistentVolume | None) -> list[tuple[str, tuple[str, ...]]]:
-    assert found is not None
-    affinity = found.spec.node_affinity
+def asked_by(result: volumes.PersistentVolume | None) -> list[tuple[str, tuple[str, ...]]]:
+    assert result is not None
+    affinity = result.spec.node_affinity
     if affinity is None or affinity.required is None:
         return []
     return [
-        (one.key, one.values)
+        (expression.key, expression.values)
         for term in affinity.required.node_selector_terms
-        for one in term.match_expressions
+        for expression in term.match_expressions
     ]
 
 
@@ -64,12 +64,12 @@ AWS = {"awsElasticBlockStore": {"volumeID": "aws://us-east-1a/vol-7"}}
     ],
 )
 def test_a_disk_has_a_handle(given: volumes.PersistentVolume, handle: str) -> None:
-    found = csi_translation.translated(given)
+    result = csi_translation.translated(given)
     plugin = csi_translation.plugin_of(given)
-    assert found is not None
-    assert found.spec.csi is not None
+    assert result is not None
+    assert result.spec.csi is not None
     assert plugin is not None
-    assert (found.spec.csi.driver, found.spec.csi.volume_handle) == (plugin.driver, handle)
+    assert (result.spec.csi.driver, result.spec.csi.volume_handle) == (plugin.driver, handle)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_zones_move_to_the_label_of_the_driver() -> None:
         (label, ("a",)),
         (csi_translation.REGION, ("r",)),
     ]
-    told = volume(labels={csi_translation.BETA_ZONE: "b__a"}, **AWS)
-    assert asked_by(csi_translation.translated(told)) == [
+    messages = volume(labels={csi_translation.BETA_ZONE: "b__a"}, **AWS)
+    assert asked_by(csi_translation.translated(messages)) == [
         (csi_translation.AWS.zone_label, ("a", "b"))
     ]
     both = volume([asks(NOWHERE, "x")], labels={csi_translation.ZONE: "a"}, **AWS)

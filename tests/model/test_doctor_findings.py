@@ -30,7 +30,7 @@ def healthy(**changes: Any) -> Facts:
         "scheduling.k8s.io/v1alpha3": frozenset({"podgroups"}),
         "admissionregistration.k8s.io/v1": frozenset({"mutatingadmissionpolicies"}),
     }
-    found = Facts(
+    facts = Facts(
         now=NOW,
         server_version="v1.37.1",
         server_number=(1, 37),
@@ -49,7 +49,7 @@ def healthy(**changes: Any) -> Facts:
         quotas=(),
         queues=(),
     )
-    return msgspec.structs.replace(found, **changes)
+    return msgspec.structs.replace(facts, **changes)
 
 
 def node(
@@ -83,7 +83,7 @@ def slice_of(
         "driver": "gpu.nvidia.com",
         "nodeName": node,
         "pool": pool,
-        "devices": [{"name": one} for one in devices],
+        "devices": [{"name": device} for device in devices],
     }
     return struct(slices.ResourceSlice, {"metadata": {"name": f"{node}-{name}"}, "spec": spec})
 
@@ -129,7 +129,8 @@ def pod(
 
 def claim(name: str, *devices: str, **spec: Any) -> claims.ResourceClaim:
     results = [
-        {"request": "r", "driver": "gpu.nvidia.com", "pool": "n0", "device": one} for one in devices
+        {"request": "r", "driver": "gpu.nvidia.com", "pool": "n0", "device": device}
+        for device in devices
     ]
     status = {"allocation": {"devices": {"results": results}}} if results else {}
     tree = {
@@ -141,8 +142,8 @@ def claim(name: str, *devices: str, **spec: Any) -> claims.ResourceClaim:
 
 
 def template(name: str, device_class: str, count: int) -> claims.ResourceClaimTemplate:
-    wanted = {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
-    spec = {"spec": {"devices": {"requests": [wanted]}}}
+    expected = {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
+    spec = {"spec": {"devices": {"requests": [expected]}}}
     return struct(
         claims.ResourceClaimTemplate, {"metadata": {"name": name, "namespace": "a"}, "spec": spec}
     )
@@ -164,31 +165,31 @@ def struct(kind: type[S], tree: Tree) -> S:
     return codec.decode_struct(kind, codec.encode_tree(tree))
 
 
-def said(found: Facts, check: str) -> list[Finding]:
+def said(facts: Facts, check: str) -> list[Finding]:
     """What is said about one check, notes left out where there is worse."""
     return [
-        one
-        for one in checkup.report(found).findings
-        if one.check == check and one.severity is not Severity.NOTE
+        finding
+        for finding in checkup.report(facts).findings
+        if finding.check == check and finding.severity is not Severity.NOTE
     ]
 
 
-def only(found: Facts, check: str, severity: Severity) -> Finding:
-    told = said(found, check)
-    assert [one.severity for one in told] == [severity], told
+def only(facts: Facts, check: str, severity: Severity) -> Finding:
+    messages = said(facts, check)
+    assert [message.severity for message in messages] == [severity], messages
     others = [
-        one
-        for one in checkup.report(found).findings
-        if one.check != check and one.severity is not Severity.NOTE
+        finding
+        for finding in checkup.report(facts).findings
+        if finding.check != check and finding.severity is not Severity.NOTE
     ]
     assert others == []
-    assert told[0].next
-    return told[0]
+    assert messages[0].next
+    return messages[0]
 
 
 def test_nothing_is_said_against_a_healthy_cluster() -> None:
     report = checkup.report(healthy())
-    assert {one.severity for one in report.findings} <= {Severity.NOTE}
+    assert {finding.severity for finding in report.findings} <= {Severity.NOTE}
     assert report.unchecked == {}
     assert len(report.checked) == len(checkup.CHECKS)
 
@@ -203,7 +204,7 @@ def test_the_worst_comes_first() -> None:
     report = checkup.report(
         healthy(clock_ahead_seconds=60.0, leases=(lease("dovetail-scheduler", age=500),))
     )
-    assert [one.check for one in report.findings][:2] == ["leader", "clock"]
+    assert [finding.check for finding in report.findings][:2] == ["leader", "clock"]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,8 @@ def test_the_worst_comes_first() -> None:
     [((1, 33), Severity.ERROR), ((1, 35), Severity.WARNING), ((1, 38), Severity.WARNING)],
 )
 def test_a_server_we_do_not_run_on(number: tuple[int, int], severity: Severity) -> None:
-    found = healthy(server_number=number, server_version=f"v1.{number[1]}.0", kubelets={})
-    assert f"v1.{number[1]}.0" in only(found, "versions", severity).what
+    facts = healthy(server_number=number, server_version=f"v1.{number[1]}.0", kubelets={})
+    assert f"v1.{number[1]}.0" in only(facts, "versions", severity).what
 
 
 @pytest.mark.parametrize(
@@ -220,9 +221,9 @@ def test_a_server_we_do_not_run_on(number: tuple[int, int], severity: Severity) 
     [("v1.38.0", "newer than the server"), ("v1.33.2", "4 minor versions older")],
 )
 def test_kubelets_too_far_from_the_server(version: str, words: str) -> None:
-    told = only(healthy(kubelets={"n0": version, "n1": "v1.34.0"}), "versions", Severity.ERROR)
-    assert words in told.what
-    assert told.where == "n0"
+    finding = only(healthy(kubelets={"n0": version, "n1": "v1.34.0"}), "versions", Severity.ERROR)
+    assert words in finding.what
+    assert finding.where == "n0"
 
 
 def test_a_server_without_claims() -> None:
@@ -235,7 +236,9 @@ def test_kinds_that_are_merely_missing_are_notes() -> None:
             served={check_control_plane.RESOURCE_V1: frozenset(check_control_plane.NEEDED_KINDS)}
         )
     )
-    assert [one.severity for one in report.findings if one.check == "kinds"] == [Severity.NOTE] * 3
+    assert [finding.severity for finding in report.findings if finding.check == "kinds"] == [
+        Severity.NOTE
+    ] * 3
 
 
 @pytest.mark.parametrize(("ahead", "words"), [(30.0, "30 s ahead of"), (-30.0, "30 s behind")])
@@ -249,8 +252,10 @@ def test_clocks_that_disagree(ahead: float, words: str) -> None:
 
 def test_rights_that_are_missing_are_named() -> None:
     needed = gather.needed_rights(findings.Ours())
-    told = only(healthy(rights=findings.Rights("sa", needed, needed[:2])), "rights", Severity.ERROR)
-    assert str(needed[0]) in told.what
+    finding = only(
+        healthy(rights=findings.Rights("sa", needed, needed[:2])), "rights", Severity.ERROR
+    )
+    assert str(needed[0]) in finding.what
     none = healthy(rights=findings.Rights("sa", needed, needed), leases=None)
     assert "is it installed?" in only(none, "rights", Severity.ERROR).what
 
@@ -258,7 +263,9 @@ def test_rights_that_are_missing_are_named() -> None:
 def test_missing_rights_are_only_a_note_while_a_replica_leads() -> None:
     needed = gather.needed_rights(findings.Ours())
     report = checkup.report(healthy(rights=findings.Rights("sa", needed, needed)))
-    assert [one.severity for one in report.findings if one.check == "rights"] == [Severity.NOTE]
+    assert [finding.severity for finding in report.findings if finding.check == "rights"] == [
+        Severity.NOTE
+    ]
 
 
 def test_the_rights_asked_about_are_those_the_chart_grants() -> None:
@@ -295,16 +302,16 @@ def test_no_replica_leads(found: tuple[leases.Lease, ...], severity: Severity, w
 
 
 def test_pods_that_name_an_unknown_scheduler() -> None:
-    found = healthy(pods=(pod("p", scheduler="volcano"), pod("q", scheduler="volcano")))
-    told = only(found, "schedulers", Severity.ERROR)
-    assert '2 pods wait for scheduler "volcano"' in told.what
-    assert "spec.schedulerName=volcano" in told.next
+    facts = healthy(pods=(pod("p", scheduler="volcano"), pod("q", scheduler="volcano")))
+    finding = only(facts, "schedulers", Severity.ERROR)
+    assert '2 pods wait for scheduler "volcano"' in finding.what
+    assert "spec.schedulerName=volcano" in finding.next
     alive = (lease("dovetail-scheduler"), lease("volcano", namespace="volcano-system"))
-    assert said(msgspec.structs.replace(found, leases=alive), "schedulers") == []
-    placed = (*found.pods, pod("r", scheduler="volcano", node="n0", claim="x"))  # type: ignore[misc]
+    assert said(msgspec.structs.replace(facts, leases=alive), "schedulers") == []
+    placed = (*facts.pods, pod("r", scheduler="volcano", node="n0", claim="x"))  # type: ignore[misc]
     assert not any(
-        'volcano", which' in one.what
-        for one in said(msgspec.structs.replace(found, pods=placed), "schedulers")
+        'volcano", which' in item.what
+        for item in said(msgspec.structs.replace(facts, pods=placed), "schedulers")
     )
 
 
@@ -313,21 +320,21 @@ def test_two_schedulers_that_give_devices_away() -> None:
         pod("p", node="n0", claim="x"),
         pod("q", scheduler="default-scheduler", node="n0", claim="y"),
     )
-    told = only(healthy(pods=both), "schedulers", Severity.WARNING)
-    assert "default-scheduler 1" in told.what
+    finding = only(healthy(pods=both), "schedulers", Severity.WARNING)
+    assert "default-scheduler 1" in finding.what
     bounded = findings.Ours(node_labels={GKE: "h100"})
     assert said(healthy(pods=both, ours=bounded), "schedulers") == []
 
 
 def test_ownership_of_nodes_that_do_not_exist() -> None:
-    told = only(
+    finding = only(
         healthy(ours=findings.Ours(node_labels={"team": "ml"})), "ownership", Severity.ERROR
     )
-    assert told.next == "kubectl label node NAME team=ml"
-    told = only(
+    assert finding.next == "kubectl label node NAME team=ml"
+    finding = only(
         healthy(ours=findings.Ours(node_taint="dovetail.dev/owned")), "ownership", Severity.ERROR
     )
-    assert "dovetail.dev/owned" in told.next
+    assert "dovetail.dev/owned" in finding.next
 
 
 @pytest.mark.parametrize(
@@ -339,9 +346,9 @@ def test_ownership_of_nodes_that_do_not_exist() -> None:
     ],
 )
 def test_pools_that_are_not_whole(found: tuple[slices.ResourceSlice, ...], words: str) -> None:
-    told = only(healthy(slices=found), "slices", Severity.ERROR)
-    assert words in told.what
-    assert told.where == "pool n0 of gpu.nvidia.com"
+    finding = only(healthy(slices=found), "slices", Severity.ERROR)
+    assert words in finding.what
+    assert finding.where == "pool n0 of gpu.nvidia.com"
 
 
 def test_a_pool_that_is_being_replaced_is_whole_in_its_newest_generation() -> None:
@@ -350,17 +357,19 @@ def test_a_pool_that_is_being_replaced_is_whole_in_its_newest_generation() -> No
 
 
 def test_slices_of_nodes_that_are_gone_and_no_slices_at_all() -> None:
-    told = only(healthy(slices=(slice_of("n0"), slice_of("ghost"))), "slices", Severity.WARNING)
-    assert told.where == "ghost"
+    finding = only(healthy(slices=(slice_of("n0"), slice_of("ghost"))), "slices", Severity.WARNING)
+    assert finding.where == "ghost"
     assert "no driver" in only(healthy(slices=()), "slices", Severity.WARNING).what
 
 
 def test_classes_that_match_nothing_or_cannot_be_used() -> None:
-    wanted = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
+    expected = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
     none = {"gpu.nvidia.com": findings.Matches(8, 0)}
     assert said(healthy(matches=none), "classes") == []  # nobody asks for it: a note
-    told = only(healthy(matches=none, claims=(claim("x", **wanted),)), "classes", Severity.WARNING)
-    assert "matches none of 8 devices, and 1 request ask for it" in told.what
+    finding = only(
+        healthy(matches=none, claims=(claim("x", **expected),)), "classes", Severity.WARNING
+    )
+    assert "matches none of 8 devices, and 1 request ask for it" in finding.what
     broken = {"gpu.nvidia.com": findings.Matches(8, 0, "undeclared reference")}
     assert "undeclared" in only(healthy(matches=broken), "classes", Severity.ERROR).what
     other = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gone"}}]}
@@ -371,27 +380,27 @@ def test_classes_that_match_nothing_or_cannot_be_used() -> None:
 
 
 def test_gpus_counted_by_plugin_and_by_driver() -> None:
-    found = healthy(nodes=(node("n0", offers={"nvidia.com/gpu": "8"}),))
-    told = only(found, "double counting", Severity.WARNING)
+    facts = healthy(nodes=(node("n0", offers={"nvidia.com/gpu": "8"}),))
+    finding = only(facts, "double counting", Severity.WARNING)
     assert (
-        told.next
+        finding.next
         == f"kubectl label nodes -l {GKE}=h100 nvidia.com/gpu.deploy.device-plugin=false --overwrite"
     )
 
 
 def test_a_device_two_claims_hold() -> None:
-    told = only(
+    finding = only(
         healthy(claims=(claim("x", "a"), claim("y", "a"), claim("z", "b"))),
         "given twice",
         Severity.ERROR,
     )
-    assert told.where == "a/x, a/y"
+    assert finding.where == "a/x, a/y"
 
 
 def test_partitions_that_failed() -> None:
-    found = healthy(nodes=(node("n0", labels={"nvidia.com/mig.config.state": "failed"}),))
+    facts = healthy(nodes=(node("n0", labels={"nvidia.com/mig.config.state": "failed"}),))
     assert (
-        "MIG re-partitioning is failed on 1 node" in only(found, "partitions", Severity.ERROR).what
+        "MIG re-partitioning is failed on 1 node" in only(facts, "partitions", Severity.ERROR).what
     )
 
 
@@ -407,12 +416,12 @@ def test_general_pods_on_gpu_nodes_bring_the_taint_to_paste() -> None:
         pod("core", node="n0", metadata={"namespace": "kube-system"}),
         pod("elsewhere", node="n1"),
     )
-    told = only(
+    finding = only(
         healthy(nodes=(node("n0", taint=""),), pods=guests), "general pods", Severity.WARNING
     )
-    assert told.what == "1 GPU node of pool h100 without a taint: 1 pod without GPUs run there"
-    assert told.where == "a/web"
-    assert told.next == f"kubectl taint nodes -l {GKE}=h100 nvidia.com/gpu=present:NoSchedule"
+    assert finding.what == "1 GPU node of pool h100 without a taint: 1 pod without GPUs run there"
+    assert finding.where == "a/web"
+    assert finding.next == f"kubectl taint nodes -l {GKE}=h100 nvidia.com/gpu=present:NoSchedule"
     assert (
         said(healthy(pods=guests), "general pods") == []
     )  # the taint is there: who got in before is let be
@@ -423,22 +432,22 @@ def test_general_pods_on_gpu_nodes_bring_the_taint_to_paste() -> None:
 
 
 def test_a_claim_the_quota_does_not_allow() -> None:
-    found = healthy(
+    facts = healthy(
         pods=(pod("p", template="two"),),
         templates=(template("two", "gpu.nvidia.com", 2),),
         quotas=(quota("3", "4"),),
     )
-    told = only(found, "claims", Severity.ERROR)
+    finding = only(facts, "claims", Severity.ERROR)
     assert (
         "quota team of namespace a is used up: 3 of 4 devices of class gpu.nvidia.com used, 2 more"
-        in told.what
+        in finding.what
     )
-    assert told.next == "kubectl -n a describe resourcequota team"
+    assert finding.next == "kubectl -n a describe resourcequota team"
     assert (
         "does not exist"
         in only(healthy(pods=(pod("p", template="two"),)), "claims", Severity.ERROR).what
     )
-    wide = msgspec.structs.replace(found, quotas=(quota("1", "4"),))
+    wide = msgspec.structs.replace(facts, quotas=(quota("1", "4"),))
     assert "events say why" in only(wide, "claims", Severity.ERROR).what
 
 
@@ -446,9 +455,11 @@ def test_a_quota_that_is_used_up_is_a_note() -> None:
     report = checkup.report(
         healthy(quotas=(quota("4", "4"), quota("5", "9"), quota("1", "1", key="pods")))
     )
-    told = [one for one in report.findings if one.check == "quotas"]
-    assert [(one.severity, one.where) for one in told] == [(Severity.NOTE, "namespace a")]
-    assert "4 of 4 devices of class gpu.nvidia.com" in told[0].what
+    messages = [finding for finding in report.findings if finding.check == "quotas"]
+    assert [(message.severity, message.where) for message in messages] == [
+        (Severity.NOTE, "namespace a")
+    ]
+    assert "4 of 4 devices of class gpu.nvidia.com" in messages[0].what
 
 
 def queue(name: str, *, quota: str, **status: str) -> queues.Queue:
@@ -469,24 +480,24 @@ def test_a_queue_that_waits_below_its_quota_behind_pods_that_stay_put_is_named()
     )
     waits = queue("b", quota="4", charged="1", requested="3")
     holds = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="6")
-    found = [
-        one
-        for one in checkup.report(healthy(queues=(waits, holds), pods=(bare,))).findings
-        if one.check == "queues"
+    result = [
+        finding
+        for finding in checkup.report(healthy(queues=(waits, holds), pods=(bare,))).findings
+        if finding.check == "queues"
     ]
-    assert [one.what for one in found] == [
+    assert [finding.what for finding in result] == [
         "queue b waits with 1 of its quota of 4 gpu: queue a holds 7, 6 of it in work that cannot be evicted"
     ]
-    assert found[0].where == "pods that no controller would recreate: t/x"
+    assert result[0].where == "pods that no controller would recreate: t/x"
     gives_back = queue("a", quota="4", charged="7", requested="7", chargedNonPreemptible="4")
     assert not [
-        one
-        for one in checkup.report(healthy(queues=(waits, gives_back))).findings
-        if one.check == "queues"
+        finding
+        for finding in checkup.report(healthy(queues=(waits, gives_back))).findings
+        if finding.check == "queues"
     ]
     content = queue("b", quota="4", charged="1", requested="1")
     assert not [
-        one
-        for one in checkup.report(healthy(queues=(content, holds))).findings
-        if one.check == "queues"
+        finding
+        for finding in checkup.report(healthy(queues=(content, holds))).findings
+        if finding.check == "queues"
     ]

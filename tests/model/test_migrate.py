@@ -34,12 +34,16 @@ def whole(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((RIVALS / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
-def specs(found: field_notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
-    return {one["metadata"]["name"]: one["spec"] for one in found.objects if one["kind"] == kind}
+def specs(conversion: field_notes.Conversion, kind: str = "Queue") -> dict[str, Any]:
+    return {
+        item["metadata"]["name"]: item["spec"]
+        for item in conversion.objects
+        if item["kind"] == kind
+    }
 
 
-def fate(found: field_notes.Conversion, subject: str, field: str) -> field_notes.Note:
-    (note,) = [one for one in found.notes if one.object == subject and one.field == field]
+def fate(conversion: field_notes.Conversion, subject: str, field: str) -> field_notes.Note:
+    (note,) = [item for item in conversion.notes if item.object == subject and item.field == field]
     return note
 
 
@@ -65,21 +69,23 @@ def cluster_queue(name: str, quotas: dict[str, dict[str, Any]], **spec: Any) -> 
 def test_the_examples_become_objects_that_are_accepted_and_a_tree_without_problems(
     name: str,
 ) -> None:
-    found = CONVERTERS[name](example(name))
-    ours = [codec.decode(one).struct for one in found.objects]
-    assert [problem for one in ours for problem in admit.create(one, TERMS).problems] == []
-    known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
+    result = CONVERTERS[name](example(name))
+    ours = [codec.decode(item).struct for item in result.objects]
+    assert [problem for struct in ours for problem in admit.create(struct, TERMS).problems] == []
+    known = {struct.metadata.name: struct for struct in ours if isinstance(struct, queues.Queue)}
     assert len(known) == 3
     assert queue_tree.problems(known) == {}
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
 def test_no_field_that_is_documented_is_unknown_and_what_comes_out_is_accepted(name: str) -> None:
-    found = CONVERTERS[name](whole(name))
-    assert [(one.object, one.field) for one in found.notes if one.why == field_notes.UNKNOWN] == []
-    ours = [codec.decode(one).struct for one in found.objects]
-    assert [problem for one in ours for problem in admit.create(one, TERMS).problems] == []
-    known = {one.metadata.name: one for one in ours if isinstance(one, queues.Queue)}
+    result = CONVERTERS[name](whole(name))
+    assert [
+        (note.object, note.field) for note in result.notes if note.why == field_notes.UNKNOWN
+    ] == []
+    ours = [codec.decode(item).struct for item in result.objects]
+    assert [problem for struct in ours for problem in admit.create(struct, TERMS).problems] == []
+    known = {struct.metadata.name: struct for struct in ours if isinstance(struct, queues.Queue)}
     assert queue_tree.problems(known) == {}
 
 
@@ -87,19 +93,19 @@ def test_no_field_that_is_documented_is_unknown_and_what_comes_out_is_accepted(n
 def test_what_is_given_twice_is_made_once_and_said(name: str) -> None:
     once, twice = CONVERTERS[name](whole(name)), CONVERTERS[name](whole(name) * 2)
     assert twice.objects == once.objects
-    again = [one.object for one in twice.notes if one.why == field_notes.DUPLICATE]
+    again = [note.object for note in twice.notes if note.why == field_notes.DUPLICATE]
     assert len(again) == len(whole(name))
     assert twice.count(Fate.DROPPED) == once.count(Fate.DROPPED), "nothing is lost by it"
 
 
 def test_marks_of_tools_stay_where_they_are() -> None:
     """Argo CD prunes what carries its mark and is not in its repository."""
-    found = from_kueue.convert(whole("kueue"))
-    (made,) = [one for one in found.objects if one["metadata"]["name"] == "team-a-ml"]
+    conversion = from_kueue.convert(whole("kueue"))
+    (made,) = [item for item in conversion.objects if item["metadata"]["name"] == "team-a-ml"]
     assert made["metadata"] == {"name": "team-a-ml", "labels": {"cost-centre": "4711"}}
     subject = "ClusterQueue team-a.ml"
     for field in ("metadata.labels[argocd.argoproj.io/instance]", "metadata.finalizers"):
-        assert fate(found, subject, field).fate is Fate.LEFT_OUT
+        assert fate(conversion, subject, field).fate is Fate.LEFT_OUT
 
 
 def test_a_queue_has_a_maximum_of_aliases_and_the_rest_are_reported() -> None:
@@ -112,28 +118,28 @@ def test_a_queue_has_a_maximum_of_aliases_and_the_rest_are_reported() -> None:
         head | {"metadata": {"namespace": f"team-{index}", "name": "user-queue"}}
         for index in range(257)
     ]
-    found = from_kueue.convert([cluster_queue("a", {}), *local])
-    assert len(specs(found)["a"]["aliases"]) == from_kueue.MAX_ALIASES
-    assert fate(found, "LocalQueue team-256/user-queue", "").fate is Fate.DROPPED
+    conversion = from_kueue.convert([cluster_queue("a", {}), *local])
+    assert len(specs(conversion)["a"]["aliases"]) == from_kueue.MAX_ALIASES
+    assert fate(conversion, "LocalQueue team-256/user-queue", "").fate is Fate.DROPPED
 
 
 def test_a_priority_class_does_not_have_a_name_kubernetes_keeps_for_itself() -> None:
-    found = from_kueue.convert(whole("kueue"))
+    conversion = from_kueue.convert(whole("kueue"))
     classes = {
-        one["metadata"]["name"]: one["value"]
-        for one in found.objects
-        if one["kind"] == "PriorityClass"
+        item["metadata"]["name"]: item["value"]
+        for item in conversion.objects
+        if item["kind"] == "PriorityClass"
     }
     assert classes == {"production": 10000, "training": 1_000_000_000}
     assert (
         "begin with system-"
-        in fate(found, "WorkloadPriorityClass system-training", "metadata.name").why
+        in fate(conversion, "WorkloadPriorityClass system-training", "metadata.name").why
     )
 
 
 def test_what_kai_never_evicts_becomes_a_note_about_the_configuration() -> None:
-    (told,) = [one for one in from_kai.convert(whole("kai")).notes if one.fate is Fate.ADDED]
-    assert (told.object, told.to) == (
+    (messages,) = [note for note in from_kai.convert(whole("kai")).notes if note.fate is Fate.ADDED]
+    assert (messages.object, messages.to) == (
         "the scheduler's configuration",
         "queues.preemptibleBelow: 100",
     )
@@ -141,11 +147,11 @@ def test_what_kai_never_evicts_becomes_a_note_about_the_configuration() -> None:
 
 
 def test_a_node_pool_of_kai_gets_a_note_that_it_has_no_effect() -> None:
-    found = from_kai.convert(whole("kai"))
-    label = fate(found, "Queue default-parent-queue", f"metadata.labels[{from_kai.NODE_POOL}]")
+    conversion = from_kai.convert(whole("kai"))
+    label = fate(conversion, "Queue default-parent-queue", f"metadata.labels[{from_kai.NODE_POOL}]")
     assert (label.fate, label.to) == (Fate.APPROXIMATED, "a label without effect")
     assert (
-        fate(found, "PodGroup team-a/pg-train-6d0c", "spec.preemptibility").to
+        fate(conversion, "PodGroup team-a/pg-train-6d0c", "spec.preemptibility").to
         == "dovetail.dev/preemptible: false"
     )
 
@@ -161,8 +167,8 @@ def test_a_cohort_is_due_what_its_members_are_and_its_own_pool_and_no_more() -> 
 
 
 def test_flavors_add_up_and_products_are_kept_apart() -> None:
-    found = specs(from_kueue.convert(example("kueue")))
-    vision, speech = found["vision"]["resources"], found["speech"]["resources"]
+    tree = specs(from_kueue.convert(example("kueue")))
+    vision, speech = tree["vision"]["resources"], tree["speech"]["resources"]
     assert vision["nvidia.com/gpu"] == {"quota": 12, "limit": 16, "weight": 2}
     assert vision["gpu/product.NVIDIA-H100-80GB-HBM3"] == {"quota": 8, "limit": 12, "weight": 2}
     assert vision["gpu/product.NVIDIA-A100-SXM4-80GB"] == {"quota": 4, "limit": 4, "weight": 2}
@@ -170,25 +176,27 @@ def test_flavors_add_up_and_products_are_kept_apart() -> None:
         "it does not list that flavor"
     )
     assert "limit" not in speech["nvidia.com/gpu"], "it borrows without a bound"
-    assert found["vision"]["aliases"] == ["vision-dev/user-queue"]
-    assert found["vision"]["namespaceSelector"] == {"matchLabels": {"team": "vision"}}
+    assert tree["vision"]["aliases"] == ["vision-dev/user-queue"]
+    assert tree["vision"]["namespaceSelector"] == {"matchLabels": {"team": "vision"}}
 
 
 def test_without_a_cohort_nothing_is_borrowed() -> None:
-    found = from_kueue.convert(
+    conversion = from_kueue.convert(
         [cluster_queue("alone", {"any": {"cpu": {"nominalQuota": "1500m"}}})]
     )
-    assert specs(found)["alone"] == {"resources": {"cpu": {"quota": "1500m", "limit": "1500m"}}}
+    assert specs(conversion)["alone"] == {
+        "resources": {"cpu": {"quota": "1500m", "limit": "1500m"}}
+    }
 
 
 def test_a_cohort_that_is_only_named_is_made_and_said() -> None:
-    found = from_kueue.convert(
+    conversion = from_kueue.convert(
         [cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohortName="a")]
     )
-    assert specs(found).keys() == {"a", "a-cohort"}, "a name can be had once"
-    assert specs(found)["a"]["parent"] == "a-cohort"
-    assert specs(found)["a-cohort"]["resources"] == {"cpu": {"quota": 4, "limit": 4}}
-    assert [one.object for one in found.notes if one.fate is Fate.ADDED] == ["Cohort a"]
+    assert specs(conversion).keys() == {"a", "a-cohort"}, "a name can be had once"
+    assert specs(conversion)["a"]["parent"] == "a-cohort"
+    assert specs(conversion)["a-cohort"]["resources"] == {"cpu": {"quota": 4, "limit": 4}}
+    assert [note.object for note in conversion.notes if note.fate is Fate.ADDED] == ["Cohort a"]
 
 
 def test_cohorts_in_cohorts_add_up_and_borrow_up_to_their_limit() -> None:
@@ -205,13 +213,13 @@ def test_cohorts_in_cohorts_add_up_and_borrow_up_to_their_limit() -> None:
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [amounts]}],
         },
     }
-    found = specs(
+    tree = specs(
         from_kueue.convert(
             [inner, cluster_queue("a", {"any": {"cpu": {"nominalQuota": 4}}}, cohort="inner")]
         )
     )
-    assert found["inner"] == {"parent": "outer", "resources": {"cpu": {"quota": 5, "limit": 7}}}
-    assert found["outer"]["resources"] == {"cpu": {"quota": 5, "limit": 5}}
+    assert tree["inner"] == {"parent": "outer", "resources": {"cpu": {"quota": 5, "limit": 7}}}
+    assert tree["outer"]["resources"] == {"cpu": {"quota": 5, "limit": 5}}
 
 
 def test_a_circle_of_cohorts_ends() -> None:
@@ -224,12 +232,12 @@ def test_a_circle_of_cohorts_ends() -> None:
         }
         for name, to in (("a", "b"), ("b", "a"))
     ]
-    found = specs(
+    tree = specs(
         from_kueue.convert(
             [*made, cluster_queue("q", {"any": {"cpu": {"nominalQuota": 1}}}, cohortName="a")]
         )
     )
-    assert (found["a"]["parent"], found["b"]["parent"]) == ("b", "a")
+    assert (tree["a"]["parent"], tree["b"]["parent"]) == ("b", "a")
 
 
 def test_what_not_all_members_count_is_not_counted_for_them_together() -> None:
@@ -242,7 +250,7 @@ def test_what_not_all_members_count_is_not_counted_for_them_together() -> None:
 
 def test_weights_with_fractions_are_counted_in_thousandths_everywhere() -> None:
     quotas = {"any": {"cpu": {"nominalQuota": 1}}}
-    found = specs(
+    tree = specs(
         from_kueue.convert(
             [
                 cluster_queue("a", quotas, cohortName="c", fairSharing={"weight": "500m"}),
@@ -250,7 +258,7 @@ def test_weights_with_fractions_are_counted_in_thousandths_everywhere() -> None:
             ]
         )
     )
-    assert [found[name]["resources"]["cpu"]["weight"] for name in ("a", "b")] == [500, 1000]
+    assert [tree[name]["resources"]["cpu"]["weight"] for name in ("a", "b")] == [500, 1000]
 
 
 def test_a_stopped_queue_is_open_to_no_namespace() -> None:
@@ -260,10 +268,10 @@ def test_a_stopped_queue_is_open_to_no_namespace() -> None:
         "metadata": {"namespace": "n", "name": "held"},
         "spec": {"clusterQueue": "a", "stopPolicy": "HoldAndDrain"},
     }
-    found = from_kueue.convert([stopped, held])
-    assert specs(found)["a"] == {}
-    assert fate(found, "ClusterQueue a", "spec.stopPolicy").fate is Fate.APPROXIMATED
-    assert fate(found, "LocalQueue n/held", "spec.stopPolicy").to == "no alias"
+    conversion = from_kueue.convert([stopped, held])
+    assert specs(conversion)["a"] == {}
+    assert fate(conversion, "ClusterQueue a", "spec.stopPolicy").fate is Fate.APPROXIMATED
+    assert fate(conversion, "LocalQueue n/held", "spec.stopPolicy").to == "no alias"
 
 
 def test_what_cannot_be_converted_is_reported_with_a_reason() -> None:
@@ -272,12 +280,14 @@ def test_what_cannot_be_converted_is_reported_with_a_reason() -> None:
         "flavorFungibility": {"whenCanBorrow": "TryNextFlavor"},
         "newThing": {"a": [1]},
     }
-    found = from_kueue.convert([cluster_queue("a", {"any": {"cpu": {"nominalQuota": -1}}}, **spec)])
-    assert fate(found, "ClusterQueue a", "spec.admissionChecks").fate is Fate.DROPPED
-    assert fate(found, "ClusterQueue a", "spec.flavorFungibility").fate is Fate.DROPPED
-    assert fate(found, "ClusterQueue a", "spec.newThing.a[0]").why == field_notes.UNKNOWN
+    conversion = from_kueue.convert(
+        [cluster_queue("a", {"any": {"cpu": {"nominalQuota": -1}}}, **spec)]
+    )
+    assert fate(conversion, "ClusterQueue a", "spec.admissionChecks").fate is Fate.DROPPED
+    assert fate(conversion, "ClusterQueue a", "spec.flavorFungibility").fate is Fate.DROPPED
+    assert fate(conversion, "ClusterQueue a", "spec.newThing.a[0]").why == field_notes.UNKNOWN
     quota = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
-    assert fate(found, "ClusterQueue a", quota).why == "not a quantity, or below zero"
+    assert fate(conversion, "ClusterQueue a", quota).why == "not a quantity, or below zero"
     strange = from_kueue.convert(
         [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}]
     )
@@ -285,8 +295,8 @@ def test_what_cannot_be_converted_is_reported_with_a_reason() -> None:
 
 
 def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
-    found = specs(from_kai.convert(example("kai")))
-    assert found["vision"] == {
+    tree = specs(from_kai.convert(example("kai")))
+    assert tree["vision"] == {
         "parent": "research",
         "priority": 200,
         "resources": {
@@ -298,10 +308,10 @@ def test_kai_units_bounds_and_times_are_those_of_kai() -> None:
         "preemptMinRuntimeSeconds": 600,
         "reclaimMinRuntimeSeconds": 5400,
     }
-    assert found["research"]["resources"]["cpu"] == {"quota": "1E", "weight": 1}
-    assert "namespaceSelector" not in found["research"]
-    assert found["speech-night"]["aliases"] == ["speech.night"]
-    assert found["speech-night"]["resources"] == {"gpu": {"quota": 4, "limit": 4, "weight": 1}}
+    assert tree["research"]["resources"]["cpu"] == {"quota": "1E", "weight": 1}
+    assert "namespaceSelector" not in tree["research"]
+    assert tree["speech-night"]["aliases"] == ["speech.night"]
+    assert tree["speech-night"]["resources"] == {"gpu": {"quota": 4, "limit": 4, "weight": 1}}
 
 
 @pytest.mark.parametrize(
@@ -320,19 +330,19 @@ def test_a_limit_of_kai_holds_whatever_the_quota_is(
 ) -> None:
     """Nothing of a queue starts beyond its limit there, be its quota larger or without a bound."""
     head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
-    found = from_kai.convert([head | {"spec": {"resources": {"gpu": given}}}])
-    assert specs(found)["q"]["resources"]["gpu"] == made | {"weight": 0}
+    conversion = from_kai.convert([head | {"spec": {"resources": {"gpu": given}}}])
+    assert specs(conversion)["q"]["resources"]["gpu"] == made | {"weight": 0}
     if (quota := given["quota"]) > made["quota"] or quota < 0:
-        assert fate(found, "Queue q", "spec.resources.gpu.quota").fate is Fate.APPROXIMATED
+        assert fate(conversion, "Queue q", "spec.resources.gpu.quota").fate is Fate.APPROXIMATED
 
 
 def test_pod_groups_are_reported_in_the_terms_of_workload_annotations() -> None:
-    found = from_kai.convert(example("kai"))
+    conversion = from_kai.convert(example("kai"))
     subject = "PodGroup vision-dev/pg-train"
-    assert fate(found, subject, "spec.minMember").to == "dovetail.dev/gang-min: 8"
-    level = fate(found, subject, "spec.topologyConstraint.requiredTopologyLevel")
+    assert fate(conversion, subject, "spec.minMember").to == "dovetail.dev/gang-min: 8"
+    level = fate(conversion, subject, "spec.topologyConstraint.requiredTopologyLevel")
     assert level.to == "dovetail.dev/topology-required: example.com/rack"
-    assert not [one for one in found.objects if one["kind"] == "PodGroup"]
+    assert not [item for item in conversion.objects if item["kind"] == "PodGroup"]
 
 
 WORDS = st.sampled_from(["a", "b", "cpu", "nvidia.com/gpu", "Never", "Any", "Hold", "", "x.y/z"])
@@ -359,17 +369,17 @@ def test_every_field_of_whatever_is_given_is_accounted_for(name: str, data: st.D
     trees = copy.deepcopy(example(name))
     for _ in range(data.draw(st.integers(0, 6))):
         _spoil(data.draw(st.sampled_from(trees)), data)
-    found = CONVERTERS[name](trees)
-    told = {
-        one.object: {note.field for note in found.notes if note.object == one.object}
-        for one in found.notes
+    result = CONVERTERS[name](trees)
+    messages = {
+        item.object: {note.field for note in result.notes if note.object == item.object}
+        for item in result.notes
     }
     for tree in trees:
         subject = field_notes.Source(tree).subject
         for path in field_notes.leaves(tree):
             if path[0] not in ("apiVersion", "kind"):
                 around = {field_notes.written(path[:length]) for length in range(len(path) + 1)}
-                assert around & told[subject], f"{subject}: {field_notes.written(path)} is lost"
+                assert around & messages[subject], f"{subject}: {field_notes.written(path)} is lost"
 
 
 def _spoil(tree: dict[str, Any], data: st.DataObject) -> None:

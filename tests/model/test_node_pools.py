@@ -90,8 +90,8 @@ KARPENTER = {
 def test_each_cloud_names_its_pools_in_its_own_way(
     labels: dict[str, str], name: str, provider: str, is_spot: bool, accelerator: str
 ) -> None:
-    found = node_pools.pool_of(node(labels))
-    assert (found.name, found.provider, found.is_spot, found.accelerator) == (
+    node_pool = node_pools.pool_of(node(labels))
+    assert (node_pool.name, node_pool.provider, node_pool.is_spot, node_pool.accelerator) == (
         name,
         provider,
         is_spot,
@@ -99,7 +99,7 @@ def test_each_cloud_names_its_pools_in_its_own_way(
     )
     assert node_pools.name_of(node(labels)) == name
     if name:
-        assert labels[found.label] == name
+        assert labels[node_pool.label] == name
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ WHOLE = discovered(
     ],
 )
 def test_what_is_offered_is_said_in_one_line(labels: dict[str, str], offer: str) -> None:
-    found = node_pools.pool_of(node(labels))
-    assert found.offer == offer
-    assert found.has_gpus is bool(offer)
+    node_pool = node_pools.pool_of(node(labels))
+    assert node_pool.offer == offer
+    assert node_pool.has_gpus is bool(offer)
 
 
 def test_a_strategy_counts_only_where_there_are_partitions() -> None:
@@ -192,8 +192,8 @@ def test_a_label_that_is_no_number_counts_nothing(text: str) -> None:
 
 
 def test_device_plugin_resources_are_distinguished_from_others() -> None:
-    found = node({}, nvidia_com="0")
-    assert node_pools.plugin_gpus(found) == {}
+    result = node({}, nvidia_com="0")
+    assert node_pools.plugin_gpus(result) == {}
     amounts = {
         "cpu": "8",
         "nvidia.com/gpu": "8",

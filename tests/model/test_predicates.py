@@ -47,8 +47,8 @@ def share(
 
 def upstream_paths(message: str) -> set[str]:
     """The field paths in upstream's message, which repeats the label key after the path of a bad value."""
-    found = re.findall(r"(nodeSelectorTerms[^ ]+?): ", message)
-    return {re.sub(r"(values\[\d+\])\[[^\]]+\]$", r"\1", path) for path in found}
+    result = re.findall(r"(nodeSelectorTerms[^ ]+?): ", message)
+    return {re.sub(r"(values\[\d+\])\[[^\]]+\]$", r"\1", path) for path in result}
 
 
 def selector(*terms: dict[str, Any]) -> node_selectors.NodeSelector:

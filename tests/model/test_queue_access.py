@@ -32,8 +32,8 @@ def team(name: str) -> dict[str, Any]:
 
 
 KNOWN = {
-    one.metadata.name: one
-    for one in (
+    item.metadata.name: item
+    for item in (
         queue("research"),
         queue(
             "vision",
@@ -50,13 +50,15 @@ KNOWN = {
     )
 }
 SPACES = {
-    one.metadata.name: one for one in (space("see", team="vision"), space("hear", team="speech"))
+    item.metadata.name: item for item in (space("see", team="vision"), space("hear", team="speech"))
 }
 
 
 def asked(namespace: str, **labels: str) -> queue_access.Resolved:
-    wanted = {{"own": OWN, "kueue": KUEUE, "kai": KAI}[key]: value for key, value in labels.items()}
-    return queue_access.resolve(wanted, namespace, spaces=SPACES, all_queues=KNOWN)
+    expected = {
+        {"own": OWN, "kueue": KUEUE, "kai": KAI}[key]: value for key, value in labels.items()
+    }
+    return queue_access.resolve(expected, namespace, spaces=SPACES, all_queues=KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +125,10 @@ def test_a_label_names_the_queue_and_its_selector_opens_it(
 def test_a_label_alone_opens_nothing_and_every_no_says_what_to_do(
     namespace: str, labels: dict[str, str], verdict: Verdict, words: str
 ) -> None:
-    found = asked(namespace, **labels)
-    assert found.queue is None
-    assert found.verdict is verdict
-    assert words in found.reason
+    resolved = asked(namespace, **labels)
+    assert resolved.queue is None
+    assert resolved.verdict is verdict
+    assert words in resolved.reason
 
 
 def test_without_a_label_the_only_queue_that_takes_the_namespace_is_used() -> None:
@@ -209,13 +211,13 @@ def test_any_workload_gets_a_leaf_that_takes_it_or_a_reason(
 ) -> None:
     known = {name: queue(name, **spec) for name, spec in specs.items()}
     doors = queue_access.QueueAccess(known, SPACES)
-    found = doors.resolve(pod_labels, namespace)
-    assert doors.resolve(pod_labels, namespace) is found
-    if found.queue is None:
-        assert found.reason
-        assert found.verdict is not Verdict.GIVEN
+    result = doors.resolve(pod_labels, namespace)
+    assert doors.resolve(pod_labels, namespace) is result
+    if result.queue is None:
+        assert result.reason
+        assert result.verdict is not Verdict.GIVEN
         return
-    spec = known[found.queue].spec
-    assert all(one.spec.parent != found.queue for one in known.values())
+    spec = known[result.queue].spec
+    assert all(item.spec.parent != result.queue for item in known.values())
     assert spec.namespace_selector is not None
     assert spec.namespace_selector == meta.LabelSelector() or namespace == "see"

@@ -23,7 +23,7 @@ def queue(name: str, **spec: Any) -> queues.Queue:
 
 
 def book(*entries: queues.Queue) -> dict[str, queues.Queue]:
-    return {one.metadata.name: one for one in entries}
+    return {entry.metadata.name: entry for entry in entries}
 
 
 def test_a_sound_tree_has_no_problem_and_is_used_as_it_is() -> None:
@@ -49,11 +49,11 @@ def test_an_orphan_and_all_below_it_are_out_and_say_why() -> None:
     known = book(
         queue("top"), queue("a", parent="gone"), queue("b", parent="a"), queue("c", parent="b")
     )
-    found = queue_tree.problems(known)
-    assert found["a"].reason is Reason.PARENT_MISSING
-    assert found["a"].message == "parent gone does not exist; create it or remove spec.parent"
-    assert found["c"].reason is Reason.PARENT_BROKEN
-    assert found["c"].message == f"parent b is not usable: {found['a'].message}"
+    result = queue_tree.problems(known)
+    assert result["a"].reason is Reason.PARENT_MISSING
+    assert result["a"].message == "parent gone does not exist; create it or remove spec.parent"
+    assert result["c"].reason is Reason.PARENT_BROKEN
+    assert result["c"].message == f"parent b is not usable: {result['a'].message}"
     assert queue_tree.usable(known).keys() == {"top"}
 
 
@@ -64,15 +64,15 @@ def test_a_circle_is_shown_from_each_of_its_members() -> None:
         queue("c", parent="b"),
         queue("leaf", parent="b"),
     )
-    found = queue_tree.problems(known)
-    assert {name: one.reason for name, one in found.items()} == {
+    result = queue_tree.problems(known)
+    assert {name: one.reason for name, one in result.items()} == {
         "a": Reason.CIRCLE,
         "b": Reason.CIRCLE,
         "c": Reason.CIRCLE,
         "leaf": Reason.PARENT_BROKEN,
     }
-    assert "a -> c -> b -> a" in found["a"].message
-    assert "b -> a -> c -> b" in found["b"].message
+    assert "a -> c -> b -> a" in result["a"].message
+    assert "b -> a -> c -> b" in result["b"].message
     assert queue_tree.usable(known) == {}
 
 
@@ -117,14 +117,14 @@ def test_children_promised_more_than_their_parent_are_a_warning_on_the_parent() 
         ),
         queue("b", parent="org", resources={"gpu": {"quota": "2500m"}}),
     )
-    found = queue_tree.problems(known)
-    assert found.keys() == {"org"}
+    result = queue_tree.problems(known)
+    assert result.keys() == {"org"}
     assert (
-        found["org"].message
+        result["org"].message
         == "resources.gpu: the quotas of 2 children add up to 8500m, its own quota is 8"
     )
     assert queue_tree.usable(known).keys() == known.keys()
-    assert queue_tree.readiness(known["org"], found["org"]).status == "True"
+    assert queue_tree.readiness(known["org"], result["org"]).status == "True"
 
 
 def test_nothing_is_too_much_for_a_parent_without_a_bound() -> None:
@@ -180,52 +180,52 @@ def test_an_unreadable_field_closes_the_queue_and_leaves_the_tree_intact(
     spec: dict[str, Any], reason: Reason, words: str
 ) -> None:
     known = book(queue("a", **spec), queue("below", parent="a"))
-    found = queue_tree.problems(known)
-    assert found.keys() == {"a"}
-    assert found["a"].reason is reason
-    assert words in found["a"].message
-    assert not found["a"].takes_work
+    result = queue_tree.problems(known)
+    assert result.keys() == {"a"}
+    assert result["a"].reason is reason
+    assert words in result["a"].message
+    assert not result["a"].takes_work
     assert queue_tree.usable(known).keys() == known.keys()
-    condition = queue_tree.readiness(known["a"], found["a"])
+    condition = queue_tree.readiness(known["a"], result["a"])
     assert (condition.type, condition.status, condition.reason) == ("Ready", "False", reason)
     assert condition.observed_generation == 3
 
 
 def test_an_alias_of_two_queues_is_reported_on_both() -> None:
     known = book(queue("a", aliases=["x", "only-a"]), queue("b", aliases=["x"]), queue("c"))
-    found = queue_tree.problems(known)
-    assert found.keys() == {"a", "b"}
+    result = queue_tree.problems(known)
+    assert result.keys() == {"a", "b"}
     assert (
-        found["a"].message
+        result["a"].message
         == "alias x is also used by b; until only one queue has it, it leads to none of them"
     )
-    assert found["a"].takes_work
+    assert result["a"].takes_work
 
 
 def test_runtimes_that_contradict_each_other_are_a_warning() -> None:
     known = book(
         queue("a", reclaimMinRuntimeSeconds=60, maxRuntimeSeconds=10, minRuntimeSeconds=-1)
     )
-    found = queue_tree.problems(known)["a"]
-    assert found.severity is Severity.WARNING
-    assert "reclaimMinRuntimeSeconds 60 is longer than maxRuntimeSeconds 10" in found.message
-    assert "minRuntimeSeconds is -1" in found.message
+    result = queue_tree.problems(known)["a"]
+    assert result.severity is Severity.WARNING
+    assert "reclaimMinRuntimeSeconds 60 is longer than maxRuntimeSeconds 10" in result.message
+    assert "minRuntimeSeconds is -1" in result.message
     assert queue_tree.usable(known)["a"].spec.min_runtime_seconds is None
 
 
 def test_a_runtime_beyond_the_calendar_is_a_warning() -> None:
-    found = queue_tree.problems(book(queue("a", maxRuntimeSeconds=2**62)))["a"]
-    assert found.severity is Severity.WARNING
-    assert "is longer than 3153600000, a hundred years" in found.message
+    result = queue_tree.problems(book(queue("a", maxRuntimeSeconds=2**62)))["a"]
+    assert result.severity is Severity.WARNING
+    assert "is longer than 3153600000, a hundred years" in result.message
 
 
 def test_the_gravest_problem_names_the_reason_and_the_message_has_all() -> None:
     known = book(
         queue("a", parent="gone", resources={"gpu": {"quota": -4}, "cpu": {"quota": 2, "limit": 1}})
     )
-    found = queue_tree.problems(known)["a"]
-    assert (found.reason, found.is_fatal) == (Reason.PARENT_MISSING, True)
-    assert [part in found.message for part in ("gone", "below zero", "below quota")] == [True] * 3
+    result = queue_tree.problems(known)["a"]
+    assert (result.reason, result.is_fatal) == (Reason.PARENT_MISSING, True)
+    assert [part in result.message for part in ("gone", "below zero", "below quota")] == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_the_gravest_problem_names_the_reason_and_the_message_has_all() -> None:
     ],
 )
 def test_resource_names_are_read(name: str, read: tuple[Any, ...] | None) -> None:
-    found = queue_resources.read(name)
-    assert (None if found is None else tuple(found)) == read
+    resource = queue_resources.read(name)
+    assert (None if resource is None else tuple(resource)) == read
 
 
 @pytest.mark.parametrize(
@@ -301,24 +301,26 @@ SPECS = st.fixed_dictionaries(
 @given(st.dictionaries(NAMES, SPECS, max_size=5))
 def test_any_queues_that_decode_get_an_answer(specs: dict[str, dict[str, Any]]) -> None:
     known = {name: queue(name, **spec) for name, spec in specs.items()}
-    found = queue_tree.problems(known)
+    result = queue_tree.problems(known)
     kept = queue_tree.usable(known)
-    assert kept.keys() == {name for name in known if name not in found or not found[name].is_fatal}
-    for name, one in kept.items():
+    assert kept.keys() == {
+        name for name in known if name not in result or not result[name].is_fatal
+    }
+    for name, item in kept.items():
         assert len(_path_up(kept, name)) <= len(kept)
-        for share in one.spec.resources.values():
+        for share in item.spec.resources.values():
             assert share.weight >= 0
             assert share.quota is None or share.quota.nanos >= 0
             if share.quota is not None and share.limit is not None:
                 assert share.quota <= share.limit or share.quota >= queues.UNLIMITED
-        assert len({queue_resources.read(name) for name in one.spec.resources}) == len(
-            one.spec.resources
+        assert len({queue_resources.read(name) for name in item.spec.resources}) == len(
+            item.spec.resources
         )
     assert (
-        queue_tree.problems({name: one for name, one in known.items() if name not in found}).keys()
+        queue_tree.problems({name: one for name, one in known.items() if name not in result}).keys()
         <= known.keys()
     )
-    for name, problem in found.items():
+    for name, problem in result.items():
         assert isinstance(queue_tree.readiness(known[name], problem), meta.Condition)
         assert problem.message
 

@@ -54,7 +54,7 @@ def test_what_is_no_length_of_time(text: str) -> None:
 
 
 def test_everything_can_be_asked_for() -> None:
-    found = asked(
+    options = asked(
         {
             "dovetail.dev/queue": "research",
             "dovetail.dev/gang-min": "4",
@@ -82,7 +82,7 @@ def test_everything_can_be_asked_for() -> None:
         segment=4,
         spread=True,
     )
-    assert found == workload_annotations.WorkloadOptions(
+    assert options == workload_annotations.WorkloadOptions(
         queue="research",
         min=4,
         max=8,
@@ -98,16 +98,16 @@ def test_everything_can_be_asked_for() -> None:
 
 
 def test_the_outermost_place_decides_and_annotations_before_labels() -> None:
-    found = workload_annotations.read(
+    options = workload_annotations.read(
         ({"dovetail.dev/queue": "label"}, {"dovetail.dev/queue": "note"}),
         ({"dovetail.dev/queue": "inner"}, {}),
     )
-    assert found.queue == "note"
+    assert options.queue == "note"
     assert asked({}, {"dovetail.dev/gang-min": "all"}).min == workload_annotations.ALL
 
 
 def test_words_of_kueue() -> None:
-    found = asked(
+    options = asked(
         {
             "kueue.x-k8s.io/queue-name": "user",
             "kueue.x-k8s.io/max-exec-time-seconds": "600",
@@ -116,18 +116,18 @@ def test_words_of_kueue() -> None:
             "kueue.x-k8s.io/podset-slice-size": "4",
         }
     )
-    assert found.labels == {"kueue.x-k8s.io/queue-name": "user"}
-    assert found.max_runtime == 600
-    assert found.topology == workload_annotations.TopologyRequest(
+    assert options.labels == {"kueue.x-k8s.io/queue-name": "user"}
+    assert options.max_runtime == 600
+    assert options.topology == workload_annotations.TopologyRequest(
         topology="", required="cloud.example.com/block"
     )
-    assert found.segments == workload_annotations.TopologyRequest(
+    assert options.segments == workload_annotations.TopologyRequest(
         topology="", required="cloud.example.com/rack", segment=4
     )
 
 
 def test_words_of_kai() -> None:
-    found = asked(
+    options = asked(
         {
             "kai.scheduler/queue": "team",
             "kai.scheduler/batch-min-member": "3",
@@ -139,16 +139,16 @@ def test_words_of_kai() -> None:
             "kai.scheduler/segment-topology-required-placement": "node",
         }
     )
-    assert (found.labels, found.min, found.is_preemptible) == (
+    assert (options.labels, options.min, options.is_preemptible) == (
         {"kai.scheduler/queue": "team"},
         3,
         False,
     )
-    assert found.may_evict_after == 120
-    assert found.topology == workload_annotations.TopologyRequest(
+    assert options.may_evict_after == 120
+    assert options.topology == workload_annotations.TopologyRequest(
         topology="fabric", preferred="rack"
     )
-    assert found.segments == workload_annotations.TopologyRequest(
+    assert options.segments == workload_annotations.TopologyRequest(
         topology="fabric", required="node", segment=2
     )
 
@@ -172,11 +172,11 @@ def test_words_of_kai() -> None:
     ],
 )
 def test_an_unreadable_value_is_ignored_and_reported(key: str, value: str, words: str) -> None:
-    found = asked({key: value})
-    [problem] = found.problems
+    options = asked({key: value})
+    [problem] = options.problems
     assert problem.startswith(key)
     assert words in problem
-    assert found._replace(problems=()) == workload_annotations.NO_OPTIONS
+    assert options._replace(problems=()) == workload_annotations.NO_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -199,24 +199,29 @@ def test_a_label_that_happens_to_be_called_as_an_annotation_of_kai_means_nothing
 
 
 def test_a_segment_needs_a_required_level() -> None:
-    found = asked(
+    options = asked(
         {
             workload_annotations.TOPOLOGY_PREFERRED: "rack",
             workload_annotations.TOPOLOGY_SEGMENT: "2",
             workload_annotations.TOPOLOGY_RELAX: "1m",
         }
     )
-    assert found.topology == workload_annotations.TopologyRequest(topology="", preferred="rack")
-    assert len(found.problems) == 2
+    assert options.topology == workload_annotations.TopologyRequest(topology="", preferred="rack")
+    assert len(options.problems) == 2
 
 
 @given(
     st.lists(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=60), max_size=8), max_size=3)
 )
 def test_no_text_breaks_it(places: list[dict[str, str]]) -> None:
-    found = asked(*places)
-    assert all(len(problem) < 300 for problem in found.problems)
-    for number in (found.max, found.expected_runtime, found.max_runtime, found.may_evict_after):
+    options = asked(*places)
+    assert all(len(problem) < 300 for problem in options.problems)
+    for number in (
+        options.max,
+        options.expected_runtime,
+        options.max_runtime,
+        options.may_evict_after,
+    ):
         assert number is None or 0 <= number <= durations.LONGEST_SECONDS
 
 
