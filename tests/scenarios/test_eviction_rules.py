@@ -52,12 +52,12 @@ def test_a_recently_started_job_is_not_evicted(least: int, lost: int) -> None:
         leaf = queue("q0", parent="top") | (
             {"preempt_min_runtime_s": least} if where == "q0" else {}
         )
-        told = states(asked, victim, queues=[top, leaf], run=PREEMPT)
-        assert told["b"].get("terminating", 0) == lost, where
-    told = states(
+        messages = states(asked, victim, queues=[top, leaf], run=PREEMPT)
+        assert messages["b"].get("terminating", 0) == lost, where
+    messages = states(
         asked, victim | {"queue": "q1"}, queues=two_queues(reclaim_min_runtime_s=least), run=RECLAIM
     )
-    assert told["b"].get("terminating", 0) == lost
+    assert messages["b"].get("terminating", 0) == lost
 
 
 def test_the_nearest_shortest_runtime_that_is_set_counts() -> None:
@@ -80,11 +80,11 @@ def test_between_unrelated_trees_the_victims_root_alone_protects(set_on: str, lo
         queue("q1", parent="d1", quota=NOTHING),
     ]
     tree = [
-        one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree
+        item | ({"reclaim_min_runtime_s": 1000} if item["name"] == set_on else {}) for item in tree
     ]
     victim = job("b", runs(gpu=2), queue="q1", started_s_ago=60)
-    told = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
-    assert told["b"].get("terminating", 0) == lost
+    messages = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
+    assert messages["b"].get("terminating", 0) == lost
 
 
 @pytest.mark.parametrize(("set_on", "lost"), [("top", 0), ("d1", 0), ("q1", 1), ("d0", 1)])
@@ -97,18 +97,18 @@ def test_in_one_tree_protection_begins_below_where_both_meet(set_on: str, lost: 
         queue("q1", parent="d1", quota=NOTHING),
     ]
     tree = [
-        one | ({"reclaim_min_runtime_s": 1000} if one["name"] == set_on else {}) for one in tree
+        item | ({"reclaim_min_runtime_s": 1000} if item["name"] == set_on else {}) for item in tree
     ]
     victim = job("b", runs(gpu=2), queue="q1", started_s_ago=60)
-    told = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
-    assert told["b"].get("terminating", 0) == lost
+    messages = states(job("a", waiting(gpu=1)), victim, queues=tree, run=RECLAIM)
+    assert messages["b"].get("terminating", 0) == lost
 
 
 def test_the_young_still_lose_what_is_beyond_their_minimum() -> None:
     victim = job("b", runs(gpu=1), runs(gpu=1), queue="q1", started_s_ago=1)
     asked = job("a", waiting(gpu=1), waiting(gpu=1))
-    told = states(asked, victim, queues=two_queues(reclaim_min_runtime_s=60), run=RECLAIM)
-    assert told == {"a": {"nominated": 1, "pending": 1}, "b": {"running": 1, "terminating": 1}}
+    messages = states(asked, victim, queues=two_queues(reclaim_min_runtime_s=60), run=RECLAIM)
+    assert messages == {"a": {"nominated": 1, "pending": 1}, "b": {"running": 1, "terminating": 1}}
 
 
 def test_only_the_less_important_of_the_same_queue_are_preempted() -> None:
@@ -117,8 +117,8 @@ def test_only_the_less_important_of_the_same_queue_are_preempted() -> None:
     other = job("b", runs(gpu=2), queue="q1", priority=1)
     fixed = job("b", runs(gpu=2), priority=1, preemptible=False)
     for victim in (equal, other, fixed):
-        told = states(asked, victim, queues=[queue("q0"), queue("q1")], run=PREEMPT)
-        assert told == {"a": {"pending": 1}, "b": {"running": 1}}
+        messages = states(asked, victim, queues=[queue("q0"), queue("q1")], run=PREEMPT)
+        assert messages == {"a": {"pending": 1}, "b": {"running": 1}}
 
 
 @pytest.mark.parametrize(("most", "moved"), [(None, 2), (2, 2), (1, 0), (0, 0)])
@@ -129,15 +129,15 @@ def test_consolidation_moves_no_more_than_it_may(most: int | None, moved: int) -
         job("y", build.running("n0", gpu=1)),
         job("z", build.running("n1", gpu=2)),
     ]
-    told = answer(
+    report = answer(
         job("a", waiting(gpu=2)),
         *held,
         nodes=nodes,
         run=CONSOLIDATE,
         settings={"consolidation_max_victims": most},
     )
-    assert told.per_cycle[0].evictions == moved
-    assert told.jobs["a"].states == {"nominated" if moved else "pending": 1}
+    assert report.per_cycle[0].evictions == moved
+    assert report.jobs["a"].states == {"nominated" if moved else "pending": 1}
 
 
 def test_no_pod_moves_for_a_non_preemptible_job_and_it_does_not_move_itself() -> None:
@@ -147,9 +147,9 @@ def test_no_pod_moves_for_a_non_preemptible_job_and_it_does_not_move_itself() ->
         "a": {"nominated": 1},
         "x": {"nominated": 1},
     }
-    for one, other in (({"preemptible": False}, {}), ({}, {"preemptible": False})):
-        told = states(asked | one, held | other, nodes=nodes, run=CONSOLIDATE)
-        assert told == {"a": {"pending": 1}, "x": {"running": 1}}
+    for item, other in (({"preemptible": False}, {}), ({}, {"preemptible": False})):
+        messages = states(asked | item, held | other, nodes=nodes, run=CONSOLIDATE)
+        assert messages == {"a": {"pending": 1}, "x": {"running": 1}}
 
 
 @pytest.mark.parametrize(("may_move", "state"), [(True, "nominated"), (False, "terminating")])
@@ -157,7 +157,7 @@ def test_victims_of_a_reclaim_move_where_that_is_allowed(may_move: object, state
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     victim = job("b", build.running("n0", gpu=1), queue="q1")
     settings = {"reclaim_may_move_victims": may_move}
-    told = states(
+    messages = states(
         job("a", waiting(gpu=2)),
         victim,
         nodes=nodes,
@@ -165,7 +165,7 @@ def test_victims_of_a_reclaim_move_where_that_is_allowed(may_move: object, state
         run=RECLAIM,
         settings=settings,
     )
-    assert told == {"a": {"nominated": 1}, "b": {state: 1}}
+    assert messages == {"a": {"nominated": 1}, "b": {state: 1}}
 
 
 @pytest.mark.parametrize(("multiplier", "lost"), [(1, 0), (0.5, 2), (2, 0)])
@@ -181,7 +181,7 @@ def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(
     ]
     victim = job("v", *[runs(gpu=1)] * 4, queue="q1")
     settings = {"reclaim_saturation_multiplier": multiplier}
-    told = states(
+    messages = states(
         job("x", waiting(gpu=2)),
         victim,
         nodes=[node("n0", gpus=4)],
@@ -189,14 +189,14 @@ def test_a_reclaimer_above_its_share_stays_behind_those_who_lose(
         run=RECLAIM,
         settings=settings,
     )
-    assert told["v"].get("terminating", 0) == lost
+    assert messages["v"].get("terminating", 0) == lost
 
 
 @pytest.mark.parametrize("actions", [RECLAIM, PREEMPT])
 def test_no_pod_is_evicted_for_free_capacity(actions: dict[str, list[str]]) -> None:
     victim = job("b", runs(gpu=1), priority=1, queue="q1" if actions is RECLAIM else "q0")
-    told = states(job("a", waiting(gpu=1)), victim, queues=two_queues(), run=actions)
-    assert told == {"a": {"nominated": 1}, "b": {"running": 1}}
+    messages = states(job("a", waiting(gpu=1)), victim, queues=two_queues(), run=actions)
+    assert messages == {"a": {"nominated": 1}, "b": {"running": 1}}
 
 
 def test_room_that_one_victim_leaves_is_given_to_the_next_who_may_ask() -> None:
@@ -207,8 +207,8 @@ def test_room_that_one_victim_leaves_is_given_to_the_next_who_may_ask() -> None:
     ]
     held = [job("b", runs(gpu=2), queue="q1", age_s=1), job("c", runs(gpu=1), queue="q1", age_s=9)]
     asked = [job("x", waiting(gpu=1), age_s=5), job("y", waiting(gpu=1), age_s=4)]
-    told = states(*held, *asked, nodes=nodes, queues=queues, run=RECLAIM)
-    assert told == {
+    messages = states(*held, *asked, nodes=nodes, queues=queues, run=RECLAIM)
+    assert messages == {
         "b": {"terminating": 1},
         "c": {"running": 1},
         "x": {"nominated": 1},
@@ -224,8 +224,8 @@ def test_surplus_pods_go_in_turn_from_the_group_that_has_most() -> None:
         queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}),
     ]
     asked = job("x", waiting(gpu=2), age_s=5)
-    told = answer(victim, asked, nodes=[node("n0", gpus=6)], queues=queues, run=RECLAIM)
-    lost = {name: one.states.get("terminating", 0) for name, one in told.jobs["v"].groups.items()}
+    report = answer(victim, asked, nodes=[node("n0", gpus=6)], queues=queues, run=RECLAIM)
+    lost = {name: one.states.get("terminating", 0) for name, one in report.jobs["v"].groups.items()}
     assert lost == {"a": 1, "b": 1}
 
 
@@ -236,11 +236,11 @@ def test_a_gang_that_may_do_with_fewer_groups_loses_a_whole_one_before_the_rest(
         queue("q0", quota={"gpu": 4}),
         queue("q1", quota=NOTHING, over_quota_weight={"gpu": 0}),
     ]
-    told = answer(
+    report = answer(
         victim, job("x", waiting(gpu=1)), nodes=[node("n0", gpus=4)], queues=queues, run=RECLAIM
     )
-    assert told.jobs["v"].groups["a"].states == {"running": 2}
-    assert told.jobs["v"].groups["b"].states == {"terminating": 2}
+    assert report.jobs["v"].groups["a"].states == {"running": 2}
+    assert report.jobs["v"].groups["b"].states == {"terminating": 2}
 
 
 # Gangs that fell below their minimum
@@ -263,8 +263,8 @@ def test_a_gang_below_its_minimum_is_taken_back_after_its_grace(
     failed = build.running(gpu=1, state="failed")
     gang = job("a", runs(gpu=1), failed, groups=[group("default", 2)], preemptible=False)
     gang |= {"stale_grace_s": own, "stale_for_s": stale_for}
-    told = states(gang, settings={"stale_grace_s": setting}, run=STALE)
-    assert told["a"].get("terminating", 0) == lost
+    messages = states(gang, settings={"stale_grace_s": setting}, run=STALE)
+    assert messages["a"].get("terminating", 0) == lost
 
 
 def test_a_gang_of_which_one_pod_succeeded_is_left_alone() -> None:

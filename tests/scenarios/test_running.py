@@ -92,10 +92,10 @@ def test_an_answer_counts_pods_by_job_and_by_group_where_there_are_several() -> 
     groups = [{"name": name, "min": 0} for name in ("x", "y")]
     members = [{**build.waiting(gpu=1), "group": name} for name in ("x", "y", "y")]
     scenario = build.scenario(build.job("a", *members, groups=groups, min_groups=0))
-    told = scenario_outcome.report(scenario, run_scenario.run(scenario))
-    job = told.jobs["a"]
+    report = scenario_outcome.report(scenario, run_scenario.run(scenario))
+    job = report.jobs["a"]
     assert sum(job.states.values()) == 3
-    assert job.states.get("bound", 0) == len(job.nodes) == told.per_cycle[0].binds
+    assert job.states.get("bound", 0) == len(job.nodes) == report.per_cycle[0].binds
     assert sum(job.groups["y"].states.values()) == 2
 
 

@@ -32,11 +32,13 @@ def test_a_fifth_of_each_area_is_chosen_whatever_their_order(
 ) -> None:
     chosen = choosing.choice(documents)
     mixed = random.Random(1).sample(documents, len(documents))
-    assert [one.scenario.id for one in choosing.choice(mixed).stories] == [
-        one.scenario.id for one in chosen.stories
+    assert [story.scenario.id for story in choosing.choice(mixed).stories] == [
+        story.scenario.id for story in chosen.stories
     ]
     assert len(chosen.stories) + len(chosen.left_out) >= len(documents) / 5
-    assert {one.scenario.area for one in chosen.stories} == {one["area"] for one in documents}
+    assert {story.scenario.area for story in chosen.stories} == {
+        document["area"] for document in documents
+    }
     assert len(chosen.left_out) <= len(chosen.stories) / 20
 
 
@@ -79,9 +81,11 @@ def said(job: scenario_format.Job, scenario: scenario_format.Scenario) -> gangs.
 
 def meant(job: scenario_format.Job, scenario: scenario_format.Scenario) -> gangs.Gang:
     """The gang of a run on paper."""
-    found = build_scenario.objects(scenario, scenario_state.begin(scenario))
+    objects = build_scenario.objects(scenario, scenario_state.begin(scenario))
     name = build_scenario.gang_ref(job).name
-    return next(one for one in found if isinstance(one, gangs.Gang) and one.metadata.name == name)
+    return next(
+        item for item in objects if isinstance(item, gangs.Gang) and item.metadata.name == name
+    )
 
 
 def facts(gang: gangs.Gang) -> dict[str, Any]:
