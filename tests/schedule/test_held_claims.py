@@ -24,7 +24,7 @@ def allocated(name: str, node: str, *users: dict[str, str], device: str = "gpu-0
 
 
 def holding(world: World, pod: str = "p") -> list[str]:
-    refusal = next(one for one in build.decided(world).refusals if one.pod.name == pod)
+    refusal = next(item for item in build.decided(world).refusals if item.pod.name == pod)
     return [ref.name for ref in refusal.holding]
 
 

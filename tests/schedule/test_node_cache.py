@@ -39,25 +39,25 @@ class Counting(evaluate_node.NodeEvaluator):
 def gathered(world: World, gpus: int = 1) -> tuple[node_cache.NodeClasses, Counting]:
     """The cohort of pods that want so many GPUs, filed once."""
     pod, claim = build.pod("p", uses=("c",)), build.claim("c", count=gpus)
-    wanted = claims.ResourceClaim(spec=claim.spec)
-    kind = evaluate_node.PodKind(pod, pod_requests.pod_request(pod), (), (wanted,))
-    reads = equivalence.reads_of((wanted,), world.classes)
-    found = node_cache.NodeClasses(kind, equivalence.keys_for(world, reads))
+    resource_claim = claims.ResourceClaim(spec=claim.spec)
+    kind = evaluate_node.PodKind(pod, pod_requests.pod_request(pod), (), (resource_claim,))
+    reads = equivalence.reads_of((resource_claim,), world.classes)
+    node_classes = node_cache.NodeClasses(kind, equivalence.keys_for(world, reads))
     counting = Counting(world)
-    found.refresh(counting)
-    return found, counting
+    node_classes.refresh(counting)
+    return node_classes, counting
 
 
 def test_of_many_nodes_alike_one_is_judged_and_later_only_what_changed() -> None:
     world = build.world(nodes=50)
-    found, counting = gathered(world)
+    result, counting = gathered(world)
     assert (len(counting.standings), len(counting.choices)) == (50, 1)
-    found.refresh(counting)
+    result.refresh(counting)
     build.put(world, build.node("n7", allocatable={"cpu": "32"}))
-    found.refresh(counting)
+    result.refresh(counting)
     assert counting.standings[50:] == ["n7"]
     assert len(counting.choices) == 1  # its devices are like all others'
-    assert found.best() == "n7"  # less cpu stays idle there
+    assert result.best() == "n7"  # less cpu stays idle there
 
 
 def test_a_node_that_differs_in_room_only_is_not_searched_again() -> None:
@@ -65,31 +65,31 @@ def test_a_node_that_differs_in_room_only_is_not_searched_again() -> None:
     _, counting = gathered(world)
     for index in range(3):
         build.put(world, build.pod(f"busy-{index}", cpu=str(index + 1), nodeName=f"n{index}"))
-    found, again = gathered(world)
+    result, again = gathered(world)
     assert len(counting.choices) == len(again.choices) == 1
-    assert found.best() == "n2"
+    assert result.best() == "n2"
 
 
 def test_classes_and_entries_out_of_date_are_swept() -> None:
     """However often nodes change, a cohort of four nodes keeps no more than it did after the first sweeps."""
     world = build.world(nodes=4)
-    found, counting = gathered(world)
+    result, counting = gathered(world)
     sizes = []
     for index in range(8 * node_cache.SLACK):
         build.put(world, build.pod("busy", cpu=f"{index + 1}m", nodeName=f"n{index % 4}"))
-        found.refresh(counting)
-        assert found.classes <= 2 * node_cache.SLACK
+        result.refresh(counting)
+        assert result.classes <= 2 * node_cache.SLACK
         if index % 16 == 0:
-            sizes.append(objects_within(found))
+            sizes.append(objects_within(result))
     early, late = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]
     assert max(late) <= 1.05 * max(early)  # without a sweep it grows by a third or more
-    assert found.best() == "n3"
+    assert result.best() == "n3"
 
 
-def objects_within(found: node_cache.NodeClasses) -> int:
+def objects_within(node_classes: node_cache.NodeClasses) -> int:
     """Everything a cohort holds, however it is laid out; classes, functions and modules aside."""
-    seen = {id(found)}
-    waiting: list[object] = [found]
+    seen = {id(node_classes)}
+    waiting: list[object] = [node_classes]
     while waiting:
         for held in gc.get_referents(waiting.pop()):
             is_code = isinstance(held, type | types.FunctionType | types.ModuleType)
@@ -101,11 +101,11 @@ def objects_within(found: node_cache.NodeClasses) -> int:
 
 def test_reasons_can_be_asked_for_after_a_sweep() -> None:
     world = build.world(nodes=2)
-    found, counting = gathered(world, gpus=9)
+    result, counting = gathered(world, gpus=9)
     for index in range(2 * node_cache.SLACK):
         build.put(world, build.pod("busy", cpu=f"{index + 1}m", nodeName="n0"))
-        found.refresh(counting)
-    tally = found.tally(counting)
+        result.refresh(counting)
+    tally = result.tally(counting)
     assert (tally.nodes, [obstacle.nodes for obstacle in tally.obstacles()]) == (2, [2])
 
 
@@ -118,7 +118,7 @@ def test_nodes_that_differ_only_in_names_within_reasons_are_distinguished() -> N
         pool = build.replaced(half.spec.pool, resource_slice_count=2)
         build.put(world, build.replaced(half, spec=build.replaced(half.spec, pool=pool)))
     [refusal] = build.decided(world).refusals
-    subjects = {one.reason.subject for one in refusal.obstacles}
+    subjects = {obstacle.reason.subject for obstacle in refusal.obstacles}
     assert {f"pool {build.DRIVER}/a", f"pool {build.DRIVER}/b"} <= subjects
 
 
@@ -134,10 +134,10 @@ def test_only_so_many_kinds_are_kept_those_used_last() -> None:
 
 def test_a_cohort_is_dropped_when_a_class_it_read_says_something_else() -> None:
     kept = node_cache.NodeClassesCache(most=9)
-    found, _ = gathered(build.world(nodes=1))
+    result, _ = gathered(build.world(nodes=1))
     gpu = build.gpu_class()
-    kept.keep("reads gpu", found, {"gpu": gpu})
-    kept.keep("misses other", found, {"other": None})
+    kept.keep("reads gpu", result, {"gpu": gpu})
+    kept.keep("misses other", result, {"other": None})
     kept.drop_readers({"gpu": build.gpu_class()})  # the same again, as after a new list
     assert len(kept) == 2
     kept.drop_readers({"gpu": build.gpu_class(when="true"), "other": gpu})
@@ -170,4 +170,4 @@ def test_pods_whose_claims_have_devices_leave_nothing_behind() -> None:
 def cohorts_alive() -> int:
     """Cohorts any world keeps."""
     gc.collect()
-    return sum(isinstance(found, node_cache.NodeClasses) for found in gc.get_objects())
+    return sum(isinstance(get_object, node_cache.NodeClasses) for get_object in gc.get_objects())

@@ -22,7 +22,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 def spoken(done: plan.Plan) -> Counter[str]:
     """Every pod the plan starts, nominates or refuses, as often as it does."""
     answers = (*done.placements, *done.nominations, *done.refusals)
-    return Counter(one.pod.uid for one in answers)
+    return Counter(answer.pod.uid for answer in answers)
 
 
 def waiting(world: World) -> set[str]:
@@ -62,7 +62,7 @@ def check(world: World, rng: random.Random, now: datetime.datetime) -> None:
     spared = some_of(rng, {*world.running()})
     done = decide.decide(world, policy.DEFAULT, now, policy.UNLIMITED, among=asked, spared=spared)
     assert spoken(done) == Counter(asked)
-    evicted = Counter(one.pod.uid for one in done.evictions)
+    evicted = Counter(eviction.pod.uid for eviction in done.evictions)
     assert all(count == 1 for count in evicted.values())
     assert not evicted.keys() & {*spared}
     assert evicted.keys() <= {*world.running()}

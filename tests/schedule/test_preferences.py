@@ -45,13 +45,13 @@ def test_a_stated_preference_outranks_packing() -> None:
 
 def test_the_heavier_preference_wins() -> None:
     given = [build.node("a", labels={"disk": "fast"}), build.node("b", labels={"zone": "b"})]
-    wanted = preferring("new", (10, "disk", "fast"), (20, "zone", "b"))
-    done = decided(build.world(*given, wanted))
+    expected = preferring("new", (10, "disk", "fast"), (20, "zone", "b"))
+    done = decided(build.world(*given, expected))
     assert nodes_of(done) == {"new": "b"}
     assert [
-        (one.name, one.milli_gpu)
-        for one in done.placements[0].terms
-        if one.name == "preferred nodes"
+        (term.name, term.milli_gpu)
+        for term in done.placements[0].terms
+        if term.name == "preferred nodes"
     ] == [("preferred nodes", 1000.0)]
 
 
@@ -74,19 +74,19 @@ def test_a_node_with_the_image_is_liked_better_than_a_tight_fit() -> None:
         build.pod("filler", nodeName="a", cpu="30"),
     ]
     for image, node in (("train", "b"), ("train:latest", "b"), ("train:v2", "a")):
-        made = build.world(*given, build.pod("new", containers=[{"name": "main", "image": image}]))
-        assert nodes_of(decided(made))["new"] == node, image
+        world = build.world(*given, build.pod("new", containers=[{"name": "main", "image": image}]))
+        assert nodes_of(decided(world))["new"] == node, image
 
 
 def test_a_node_that_pulls_an_image_later_counts_from_then_on() -> None:
-    made = build.world(
+    world = build.world(
         build.node("a"), build.node("b"), build.pod("filler", nodeName="a", cpu="30")
     )
     pods = [build.pod(f"p{i}", containers=[{"name": "main", "image": "train"}]) for i in range(2)]
-    build.put(made, pods[0])
-    assert nodes_of(decided(made)) == {"p0": "a"}
-    build.put(made, holding("b", "train:latest", 20 << 30), pods[1])
-    assert set(nodes_of(decided(made)).values()) == {"b"}
+    build.put(world, pods[0])
+    assert nodes_of(decided(world)) == {"p0": "a"}
+    build.put(world, holding("b", "train:latest", 20 << 30), pods[1])
+    assert set(nodes_of(decided(world)).values()) == {"b"}
 
 
 def test_a_pod_that_needs_a_feature_goes_where_it_is_declared() -> None:

@@ -193,7 +193,7 @@ def test_what_is_not_wanted_is_never_lacking() -> None:
     lacking = pod_requests.shortages(
         pod_requests.Resources(1, 0, 0, 1, (("a.b/c", 1), ("x.y/z", 4))), none_left
     )
-    assert [(one.resource, one.need, one.have) for one in lacking] == [
+    assert [(shortage.resource, shortage.need, shortage.have) for shortage in lacking] == [
         ("cpu", 1, -5),
         ("a.b/c", 1, -2),
         ("x.y/z", 4, 0),
@@ -204,7 +204,7 @@ def test_no_place_left_for_a_pod() -> None:
     lacking = pod_requests.shortages(
         pod_requests.Resources(pods=1), pod_requests.Resources(milli_cpu=1000)
     )
-    assert [(one.resource, one.have) for one in lacking] == [("pods", 0)]
+    assert [(shortage.resource, shortage.have) for shortage in lacking] == [("pods", 0)]
 
 
 @pytest.mark.parametrize(
