@@ -126,13 +126,13 @@ def test_names_of_objects_are_no_labels_of_metrics() -> None:
 
 
 def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
-    said: list[str] = []
-    feed = informer.Feed(_picture(), registry.POD, trouble=lambda kind, why: said.append(why))
+    names: list[str] = []
+    feed = informer.Feed(_picture(), registry.POD, trouble=lambda kind, why: names.append(why))
     for _ in range(100):
         feed.unreadable("team/a", "spec: expected a mapping")
     feed.unreadable("team/a", "metadata: expected a mapping")
     feed.unreadable("team/b", "spec: expected a mapping")
-    assert said == [
+    assert names == [
         "unreadable: team/a: spec: expected a mapping",
         "unreadable: team/a: metadata: expected a mapping",
         "unreadable: team/b: spec: expected a mapping",
@@ -155,7 +155,7 @@ def test_a_pod_with_hostile_names_is_reported_in_one_line() -> None:
             async with stage.scheduling():
                 await stage.pass_time(5)
         assert stage.node_of("a") == ""
-        assert all(one.note.isprintable() for one in stage.events("FailedScheduling"))
+        assert all(body.note.isprintable() for body in stage.events("FailedScheduling"))
         assert all(json.loads(line)["message"] for line in lines)
         assert all(line.isprintable() for line in lines)
 

@@ -34,10 +34,10 @@ def test_no_path_leads_to_a_file(path: str) -> None:
 
     async def tell(ask: Asker) -> None:
         for method in ("GET", "POST"):
-            said = await ask(path, method=method)
-            assert "root:" not in said.text
-            assert said.status in (200, 404, 405)
-        assert said.status != 200 or said.text == '{"path": "snapshots/1"}', (
+            messages = await ask(path, method=method)
+            assert "root:" not in messages.text
+            assert messages.status in (200, 404, 405)
+        assert messages.status != 200 or messages.text == '{"path": "snapshots/1"}', (
             "where it is written is not the caller's"
         )
 
@@ -69,8 +69,8 @@ def test_a_body_is_neither_read_nor_kept() -> None:
         return "x"
 
     async def tell(ask: Asker) -> None:
-        said = await ask("/debug/snapshot", method="POST", data=b"z" * 900_000)
-        assert said.status in (200, 413)
+        messages = await ask("/debug/snapshot", method="POST", data=b"z" * 900_000)
+        assert messages.status in (200, 413)
         assert (await ask("/healthz")).status == 200
 
     story(tell, snapshot=snapshot)
