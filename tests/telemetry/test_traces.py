@@ -212,21 +212,25 @@ def test_a_receiver_gets_the_spans_with_ids_times_and_attributes() -> None:
         return receiver.received
 
     received = asyncio.run(main())
-    resources = [one for request in received for one in request.resource_spans]
-    names = {a.key: a.value.string_value for one in resources for a in one.resource.attributes}
+    resources = [item for request in received for item in request.resource_spans]
+    names = {
+        a.key: a.value.string_value for resource in resources for a in resource.resource.attributes
+    }
     assert names["service.name"] == "dovetail-scheduler"
-    spans = [span for one in resources for scope in one.scope_spans for span in scope.spans]
+    spans = [
+        span for resource in resources for scope in resource.scope_spans for span in scope.spans
+    ]
     mine = [span for span in spans if span.trace_id == traces.trace_id("u").to_bytes(16, "big")]
     assert [span.name for span in mine] == ["queued", "decided", "written", "bound", "pod"]
     root = mine[-1]
     assert not root.parent_span_id
     assert all(span.parent_span_id == root.span_id for span in mine[:-1])
     assert (root.start_time_unix_nano, root.end_time_unix_nano) == (0, 4 * SECOND)
-    told = {a.key: a.value for a in mine[1].attributes}
-    assert told["dovetail.pod"].string_value == "a/p"
-    assert told["dovetail.node"].string_value == "n1"
-    assert told["dovetail.cycle"].string_value == "t-7"
-    assert told["dovetail.refusals"].int_value == 0
+    messages = {a.key: a.value for a in mine[1].attributes}
+    assert messages["dovetail.pod"].string_value == "a/p"
+    assert messages["dovetail.node"].string_value == "n1"
+    assert messages["dovetail.cycle"].string_value == "t-7"
+    assert messages["dovetail.refusals"].int_value == 0
     ended = next(span for span in spans if span.name == "pod" and span not in mine)
     assert ended.status.message == "gone before it was bound"
 
@@ -259,5 +263,5 @@ def test_a_receiver_that_accepts_nothing_delays_no_pod(
     with caplog.at_level("INFO", logger="dovetail.traces"):
         endpoint = asyncio.run(main())
     # Of this receiver: a thread that waited for another one when its story ended speaks up whenever that fails.
-    said = [one for one in caplog.records if getattr(one, "endpoint", "") == endpoint]
-    assert len([one for one in said if one.message.startswith("traces.rejected")]) <= 1
+    records = [record for record in caplog.records if getattr(record, "endpoint", "") == endpoint]
+    assert len([record for record in records if record.message.startswith("traces.rejected")]) <= 1
