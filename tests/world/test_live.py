@@ -20,7 +20,8 @@ DRIVER = build.DRIVER
 
 def holds(*devices: str, pool: str = "node-0", **more: Any) -> claims.AllocationResult:
     results = [
-        {"request": "gpu", "driver": DRIVER, "pool": pool, "device": one, **more} for one in devices
+        {"request": "gpu", "driver": DRIVER, "pool": pool, "device": device, **more}
+        for device in devices
     ]
     return allocated("x", *results).status.allocation  # type: ignore[return-value]
 
@@ -48,9 +49,9 @@ def used(world: World) -> int:
     return world.view("node-0").pools[0].used
 
 
-def put(world: World, *found: Any) -> World:
-    for one in found:
-        world.apply(Changed(one))
+def put(world: World, *outcome: Any) -> World:
+    for item in outcome:
+        world.apply(Changed(item))
     return world
 
 

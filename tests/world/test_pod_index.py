@@ -41,9 +41,9 @@ def made(
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": volume}}] if volume else []
     spec = {"containers": [{"name": "main", "ports": ports}], "volumes": volumes}
     tree = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    found = codec.decode(tree).struct
-    assert isinstance(found, pods.Pod)
-    return found
+    struct = codec.decode(tree).struct
+    assert isinstance(struct, pods.Pod)
+    return struct
 
 
 PODS = st.builds(
@@ -94,7 +94,7 @@ def test_what_is_kept_equals_a_fresh_count(steps: list[Any]) -> None:
 
 def counted(question: pod_index.PodQuery, there: dict[str, tuple[pods.Pod, str]]) -> dict[str, int]:
     """The same, in the plainest way."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for pod, node in there.values():
         seen = pod.metadata
         if question.namespaces is not None and seen.namespace not in question.namespaces:
@@ -102,8 +102,8 @@ def counted(question: pod_index.PodQuery, there: dict[str, tuple[pods.Pod, str]]
         if seen.deletion_timestamp and not question.with_leaving:
             continue
         if label_selectors.passes(question.tests, seen.labels):
-            found[node] = found.get(node, 0) + 1
-    return found
+            result[node] = result.get(node, 0) + 1
+    return result
 
 
 def test_an_empty_selector_picks_everything_and_none_nothing() -> None:
