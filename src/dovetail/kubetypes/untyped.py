@@ -126,20 +126,29 @@ def _misfits_of_value(expected: inspect.Type, value: object, *, path: str) -> It
         case inspect.StructType(cls=cls):
             yield from _misfits_of_struct(cls, value, path=path)
         case inspect.VarTupleType(item_type=item_type):
-            if not isinstance(value, list):
-                yield Misfit(path, f"expected a list, got {shown(value)}")
-                return
-            for index, item in enumerate(value):
-                yield from _misfits_of_value(item_type, item, path=f"{path}[{index}]")
+            yield from _misfits_of_list(item_type, value, path=path)
         case inspect.DictType(value_type=value_type):
-            if not isinstance(value, dict):
-                yield Misfit(path, f"expected a mapping, got {shown(value)}")
-                return
-            for key, item in value.items():
-                yield from _misfits_of_value(value_type, item, path=f"{path}[{key}]")
+            yield from _misfits_of_map(value_type, value, path=path)
         case scalar:
-            if message := _scalar_misfit(scalar, value):
+            message = _scalar_misfit(scalar, value)
+            if message:
                 yield Misfit(path, message)
+
+
+def _misfits_of_list(expected: inspect.Type, value: object, *, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, list):
+        yield Misfit(path, f"expected a list, got {shown(value)}")
+        return
+    for index, item in enumerate(value):
+        yield from _misfits_of_value(expected, item, path=f"{path}[{index}]")
+
+
+def _misfits_of_map(expected: inspect.Type, value: object, *, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, dict):
+        yield Misfit(path, f"expected a mapping, got {shown(value)}")
+        return
+    for key, item in value.items():
+        yield from _misfits_of_value(expected, item, path=f"{path}[{key}]")
 
 
 def _scalar_misfit(expected: inspect.Type, value: object) -> str | None:

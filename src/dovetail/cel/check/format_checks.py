@@ -58,13 +58,14 @@ def issues(checked: Checked, call: ast.Call) -> Iterator[Issue]:
 
 def _misfit(checked: Checked, verb: str, argument: ast.Node) -> ast.Node | None:
     kind = checked.type_of(argument).kind
-    if verb != "s":
-        return None if kind == Kind.DYN or kind in _TAKES[verb] else argument
-    if kind != Kind.DYN and kind not in _SHOWABLE:
+    allowed_kinds = _SHOWABLE if verb == "s" else _TAKES[verb]
+    if kind != Kind.DYN and kind not in allowed_kinds:
         return argument
-    if isinstance(argument, ast.ListExpr | ast.MapExpr):
-        parts = ast.children(argument)
-        return next(
-            (bad for part in parts if (bad := _misfit(checked, "s", part)) is not None), None
-        )
+    if verb != "s" or not isinstance(argument, ast.ListExpr | ast.MapExpr):
+        return None
+
+    for part in ast.children(argument):
+        misfit = _misfit(checked, "s", part)
+        if misfit is not None:
+            return misfit
     return None

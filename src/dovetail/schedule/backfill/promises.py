@@ -146,17 +146,22 @@ class Promises:
             on_node = [self._reserved[reservation.job.id] for reservation in on_node]
 
         for reservation in on_node:
-            if reservation.job is job or not _is_open(reservation):
+            ends_before = end is not None and end <= reservation.start
+            if ends_before or not self._is_protected(reservation, job):
                 continue
-            if self._comes_before(job, reservation.job):
-                continue
-            if end is None or end > reservation.start:
-                with self._trying():
-                    if not self._survives(reservation, pod, choice):
-                        return False
+            with self._trying():
+                survives = self._survives(reservation, pod, choice)
+            if not survives:
+                return False
 
         self._note_ahead(job, pod)
         return True
+
+    def _is_protected(self, reservation: Reservation, job: Job) -> bool:
+        """Whether the job must leave this promise in place: it is another's, open, and comes first."""
+        if reservation.job is job:
+            return False
+        return _is_open(reservation) and not self._comes_before(job, reservation.job)
 
     def kept_for(self, job: Job, node: str) -> Reason:
         """The gangs that were promised a start on the node."""
@@ -196,13 +201,14 @@ class Promises:
 
         protected = [
             reservation
-            for reservation in self._open()
-            if reservation.job is not job and not self._comes_before(job, reservation.job)
+            for reservation in self._reserved.values()
+            if self._is_protected(reservation, job)
+        ]
+        affected = [
+            reservation for reservation in protected if not touched.isdisjoint(reservation.nodes())
         ]
         with self._trying():
-            for reservation in protected:
-                if touched.isdisjoint(reservation.nodes()):
-                    continue
+            for reservation in affected:
                 rivals = [rival for rival in protected if rival is not reservation]
                 if self._reserve_again(reservation, rivals) is None:
                     return False
@@ -475,13 +481,21 @@ class Promises:
         """The next promised start; now, where a promise is found due too late for this decision."""
         times: list[datetime.datetime] = []
         for job_id, reservation in self._reserved.items():
-            before = self._before.get(job_id)
-            was_due = before is not None and before.start is not None and before.start <= self._now
-            if reservation.start <= self._now and not was_due:
+            is_due = reservation.start <= self._now
+            if is_due and not self._was_due(job_id):
                 return self._now  # only once: in the next decision it was due before
             times.append(reservation.start)
             times.append(durations.later(reservation.start, LATE_SECONDS))
-        return min((time for time in times if time > self._now), default=None)
+
+        later_times = [time for time in times if time > self._now]
+        return min(later_times, default=None)
+
+    def _was_due(self, job_id: str) -> bool:
+        """Whether the promise of the decision before was due already."""
+        before = self._before.get(job_id)
+        if before is None or before.start is None:
+            return False
+        return before.start <= self._now
 
     def _ahead_of(self, job: Job) -> tuple[str, ...]:
         """The pods that run ahead of a promise, without those that ended or were not placed after all."""
@@ -515,11 +529,10 @@ class Promises:
         if job.id in self._closed:
             return f"queue {job.queue} takes no more"
 
-        world, nodes = self._transaction.world, set(before.nodes)
-        if gone := sorted(nodes - world.nodes.keys()):
-            return f"node {gone[0]} is gone"
-        if cordoned := sorted(node for node in nodes if world.nodes[node].spec.unschedulable):
-            return f"node {cordoned[0]} takes no more pods"
+        nodes = set(before.nodes)
+        node_cause = self._node_cause(nodes)
+        if node_cause is not None:
+            return node_cause
         if any(seat.pod.uid not in job.pods for seat in before.seats):
             return "its pods were recreated"
 
@@ -534,13 +547,32 @@ class Promises:
             cause = self._cause(older.job, self._before[older.job.id])
             return f"{older.job.id}, promised before it, moved: {cause}"
 
+        late = self._overdue_on(nodes)
+        if late is not None:
+            return f"{late.id} runs longer than it stated"
+        return "less is free on its nodes than was stated"
+
+    def _node_cause(self, nodes: set[str]) -> str | None:
+        """Why promised nodes take no pods now; None if all of them do."""
+        known_nodes = self._transaction.world.nodes
+        gone = sorted(nodes - known_nodes.keys())
+        if gone:
+            return f"node {gone[0]} is gone"
+
+        cordoned = sorted(node for node in nodes if known_nodes[node].spec.unschedulable)
+        if cordoned:
+            return f"node {cordoned[0]} takes no more pods"
+        return None
+
+    def _overdue_on(self, nodes: set[str]) -> Job | None:
+        """The first job on these nodes that ran past the end it stated."""
         for node in sorted(nodes):
             for pod_id in self._profile.on_node(node):
-                running = self._transaction.job_of(pod_id)
-                end = self._times.end_of(running, pod_id)
+                job = self._transaction.job_of(pod_id)
+                end = self._times.end_of(job, pod_id)
                 if end is not None and end.is_unsure:
-                    return f"{running.id} runs longer than it stated"
-        return "less is free on its nodes than was stated"
+                    return job
+        return None
 
     def _older_promise_moved(self, job: Job, nodes: set[str]) -> Reservation | None:
         """An older promise that now has some of these nodes, and that is later or on other nodes than before."""
