@@ -1,4 +1,4 @@
-"""Stories about work that says it is short and is not: what it says tells others an hour, and opens no door."""
+"""Work that runs longer than it states: its statement gives others a start time, and lets nothing run ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision remembers of the one before, and of pods that are alike, never changes a plan with queues."""
+"""Caches between decisions, and for equal pods, never change a plan with queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision costs grows with what it is about and no faster: lines of the scheduler's own code are counted."""
+"""The cost of a decision grows no faster than its input: executed lines of the scheduler are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories about work that fits no node even if all were empty: it wants nothing, and others are due what they were."""
+"""Work that fits no node even if all were empty: it adds no demand, and other queues keep their shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts that are kept from change to change are those that are counted from scratch, whatever changed."""
+"""Incremental counts equal those counted from scratch, whatever changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every plan on random clusters, and the smallest stories of what once did not."""
+"""Invariants of every plan on random clusters, and the smallest stories of past violations."""
 
 from __future__ import annotations
 

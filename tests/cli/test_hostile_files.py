@@ -1,4 +1,4 @@
-"""Files that are broken or mean harm, at every door of the command line: words and an exit code, never a traceback."""
+"""Broken and hostile files in every command: a message and an exit code, never a traceback."""
 
 from __future__ import annotations
 

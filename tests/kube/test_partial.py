@@ -1,4 +1,4 @@
-"""Objects that do not decode are read as far as they can be, where leaving them out would free what they hold."""
+"""Objects that do not decode are read in part, where leaving them out would free what they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applying whole objects: what is sent, what failed in passing is repeated, what is refused is not."""
+"""Server-side apply: what is sent; transient failures are retried, refusals are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are no success become failures a caller can act on."""
+"""Responses that are not a success become failures that a caller can act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind that is not installed yet is waited for, then followed; a server that does not answer is asked again."""
+"""A kind that is not installed yet is waited for, then watched; a server that does not answer is tried again."""
 
 from __future__ import annotations
 

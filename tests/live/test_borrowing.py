@@ -1,4 +1,4 @@
-"""Who borrows beyond a quota in the live loop: only work that can be made to give back; else others are told."""
+"""Borrowing beyond a quota in the live loop: only preemptible work may; other work gets the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write to a claim next: every step from untouched to reserved and back, and when to give up."""
+"""The next patch of a claim: every step from untouched to reserved and back, and when to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One id per turn of deciding, in events, logs and traces; and words of others that can forge none of them."""
+"""One id per scheduling cycle, in events, logs and traces; text of other writers cannot forge it."""
 
 from __future__ import annotations
 

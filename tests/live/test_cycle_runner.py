@@ -1,4 +1,4 @@
-"""When everybody who waits is asked about, and how a group that cannot be decided about is found."""
+"""When a cycle over all pending pods is due."""
 
 from __future__ import annotations
 

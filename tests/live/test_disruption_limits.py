@@ -1,4 +1,4 @@
-"""Victims under disruption budgets, in memory: who is asked, in which order, and who is not once a budget said no."""
+"""Victims under disruption budgets, in memory: which are tried, in which order, and which not once a budget refused."""
 
 from __future__ import annotations
 

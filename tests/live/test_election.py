@@ -1,4 +1,4 @@
-"""Election: one writer at a time, whatever happens to lines, clocks and processes; soon another when one is gone."""
+"""Leader election: one writer at a time, whatever happens to networks, clocks and processes; soon a new one if it dies."""
 
 from __future__ import annotations
 

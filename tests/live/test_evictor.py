@@ -1,4 +1,4 @@
-"""Evictions and nominations in the live loop, in memory: a plan is played, and what is written is looked at."""
+"""Evictions and nominations in the live loop, in memory: a scripted plan, and the writes that follow."""
 
 from __future__ import annotations
 

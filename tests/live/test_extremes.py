@@ -1,4 +1,4 @@
-"""Pods and claims with amounts that no machine has are told a reason, and hold up nobody else."""
+"""Pods and claims with amounts that no node has get a reason, and delay no other pod."""
 
 from __future__ import annotations
 

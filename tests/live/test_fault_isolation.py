@@ -1,4 +1,4 @@
-"""Decisions that fail: whatever jobs they trip over are set aside, exactly those, and all others are decided about."""
+"""Decisions that fail: exactly the jobs that cause it are set aside, and all others are decided about."""
 
 from __future__ import annotations
 

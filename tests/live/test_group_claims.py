@@ -1,4 +1,4 @@
-"""Claims of a PodGroup in the live loop, in memory: one for all its pods, reserved for the group, given back by us."""
+"""Claims of a PodGroup in the live loop, in memory: one for all its pods, reserved for the group, released by us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hollow nodes and their pods: walked through stages, devices checked before they start, let go at the end."""
+"""Hollow nodes and their pods: taken through stages, devices checked before the start, deleted at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hollow nodes themselves: leases kept, silence on demand, fleets published; and all of it on a real control plane."""
+"""Hollow nodes: leases renewed, failures on demand, fleets published; and all of it on a real control plane."""
 
 from __future__ import annotations
 

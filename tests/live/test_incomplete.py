@@ -1,4 +1,4 @@
-"""Who is taken back or has to yield, with the engine deciding: gangs below their minimum, preemption, reclaim."""
+"""Evictions decided by the engine, in the live loop: gangs below their minimum, preemption, reclaim."""
 
 from __future__ import annotations
 

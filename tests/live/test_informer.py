@@ -1,4 +1,4 @@
-"""The World as last told, whatever the order and number of tellings."""
+"""The World equals the last state of every object, whatever the order and number of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang of any size is put down before its first write, in as many parts as a server can store."""
+"""A gang of any size is stored before its first write, in parts that a server can store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a later Kubernetes, which no struct of ours knows, on every object we write to: all survive."""
+"""Fields of a later Kubernetes, which no struct has, on every object we write to: all survive."""
 
 from __future__ import annotations
 

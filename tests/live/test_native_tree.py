@@ -1,4 +1,4 @@
-"""Native groups of groups: trees in any order, one gang for what belongs together, the same as from a fresh list."""
+"""CompositePodGroups: trees in any order of events, one gang per tree, the same as from a new list."""
 
 from __future__ import annotations
 

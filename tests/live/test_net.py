@@ -1,4 +1,4 @@
-"""The net below the hints: when it is cast, what counts as caught, and random stories in which it catches nothing."""
+"""The net below the hints: when it requeues, what counts as caught, and random stories in which it catches nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners in, gangs out: told once, told again when they differ, and what is served may change at any time."""
+"""Owners in, gangs out: reported once and again when they differ; the served kinds may change at any time."""
 
 from __future__ import annotations
 

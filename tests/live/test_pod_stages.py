@@ -1,4 +1,4 @@
-"""How a bound pod walks: stages in, the next step and its hour out."""
+"""The stages of a bound pod: stages in, the next step and its due time out."""
 
 from __future__ import annotations
 

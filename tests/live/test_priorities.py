@@ -1,4 +1,4 @@
-"""Priority without queues in the live loop, in memory: who is asked to end, who is nominated, who starts."""
+"""Priority without queues in the live loop, in memory: which pods are evicted, nominated and started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods in the shadow of a promise are told, in the live loop; an expected runtime lets none of them ahead."""
+"""Reasons of pods behind a promise, in the live loop; an expected runtime lets none of them run ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gang is promised outlives whoever promised it: it is put down, read again, and moves only for a cause."""
+"""A promise outlives the leader that made it: it is stored, read again, and moves only for a cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices of pods removed by force stay out of use until their node lets go."""
+"""Devices of pods removed by force stay out of use while the pods may still run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices of pods that were removed by force, in the live loop: who pays for them, for how long, and who is told."""
+"""Quarantined devices in the live loop: the queue that pays for them, for how long, and the events about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written into the status of queues, and how often: in memory, in simulated time."""
+"""The status of queues: what is written, and how often; in memory, in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that could start are asked about again: for every kind of news a quiet cluster in which it frees a waiting pod.
+"""Pods that could start are requeued: for every kind of event, a quiet cluster in which it frees a pending pod.
 
 The periodic net is off: nothing but the news, or time, may start the pod.
 """

@@ -1,4 +1,4 @@
-"""What owners are told: once per change of reason, without drowning anybody."""
+"""Conditions and events of pending pods: once per change of reason, at a bounded rate."""
 
 from __future__ import annotations
 

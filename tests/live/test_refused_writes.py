@@ -1,4 +1,4 @@
-"""Writes the server never takes: each ends, says why, gives back what it held, and keeps no other pod from starting."""
+"""Writes that the server always refuses: each ends, reports why, releases what it held, and delays no other pod."""
 
 from __future__ import annotations
 

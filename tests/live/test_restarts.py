@@ -1,4 +1,4 @@
-"""Tenures that fail begin again from a fresh list: the process goes on, and says how it fares."""
+"""A leader's term that fails restarts from a new list: the process goes on, and metrics count it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to decide about next: by rank, after a change, after a time."""
+"""Which pods are tried next: by rank, after a change, after a time."""
 
 from __future__ import annotations
 

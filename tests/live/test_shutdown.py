@@ -1,4 +1,4 @@
-"""A scheduler that is told to stop: what it has begun to write is answered, nothing new is begun."""
+"""A scheduler that stops: writes in flight are completed, and no new ones begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of a pod that was moved outlives the leader that moved it, and ends at its time, whoever leads."""
+"""The slot of a moved pod outlives the leader that reserved it, and ends at its deadline under any leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of a pod that was moved is kept for what comes after it, and for nobody else, for a time."""
+"""The slot of a moved pod is kept for its replacement, for no other pod, and for a limited time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever intents a new leader finds, its tenure goes on, no device is given twice, and honest pods start."""
+"""Whatever intents a new leader reads, it goes on, no device is allocated twice, and honest pods start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyed work at its hour: once at a time, so many at once, again after failures, never stopped by one key."""
+"""Keyed work when due: one run per key, a bounded number at once, retried after failures, never stopped by one key."""
 
 from __future__ import annotations
 

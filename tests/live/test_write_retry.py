@@ -1,4 +1,4 @@
-"""When a write that fails again and again is given up, and when not."""
+"""When a write that keeps failing is abandoned, and when it is retried."""
 
 from __future__ import annotations
 

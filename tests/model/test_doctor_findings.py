@@ -1,4 +1,4 @@
-"""What the doctor says: facts as small stories, one finding each, with the command that comes next."""
+"""The findings of `dovetail doctor`: facts as small stories, one finding each, with the next command."""
 
 from __future__ import annotations
 

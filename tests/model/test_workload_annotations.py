@@ -1,4 +1,4 @@
-"""What labels and annotations ask for: read once, the same on every kind, and nothing unreadable passes silently."""
+"""Labels and annotations of workloads: read the same way on every kind, and an unreadable value is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same for rules of yielding: who may ask whom, who is safe, who goes first, which gangs are taken back."""
+"""The same for rules of eviction: which job may evict which, which are safe, which go first, which gangs are stale."""
 
 from __future__ import annotations
 

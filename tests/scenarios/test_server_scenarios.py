@@ -1,4 +1,4 @@
-"""Which scenarios a real server is told, and that what it is told about jobs is read as the scenario means it."""
+"""Which scenarios run on a real server, and that their jobs are read there as the scenario means them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times beyond the calendar: whatever numbers and moments objects carry, every decision is made."""
+"""Times beyond the calendar: whatever numbers and times objects carry, every decision is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that hold a waiting pod back: named only where giving their devices up could help."""
+"""Claims that keep a pod pending: named only where releasing their devices could help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept about kinds of pods: only changed nodes are looked at again, and what is stale does not pile up."""
+"""The node cache: only changed nodes are evaluated again, and stale entries do not pile up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan speaks only of pods it was asked about: each that waits once, and no other pod at all."""
+"""A plan covers only the pods it was asked about: each pending one once, and no other pod."""
 
 from __future__ import annotations
 

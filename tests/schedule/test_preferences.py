@@ -1,4 +1,4 @@
-"""Stories about nodes that are liked for what they are: preferences, soft taints, images, features."""
+"""Node preferences: preferred affinity, soft taints, images, features."""
 
 from __future__ import annotations
 

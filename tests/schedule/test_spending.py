@@ -1,4 +1,4 @@
-"""Selectors that cost much: a pod spends a little in every decision, others never wait for it, and answers stay."""
+"""Expensive selectors: a pod spends a little in every decision, delays no other pod, and keeps its answers."""
 
 from __future__ import annotations
 

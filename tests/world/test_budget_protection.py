@@ -1,4 +1,4 @@
-"""Stories about disruption budgets in the World: which pods they keep from being evicted."""
+"""Disruption budgets in the World: which pods they protect from eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The World as a live scheduler uses it: devices kept back, who holds what, overlaps, a last look before a binding."""
+"""The World as a live scheduler uses it: reserved devices, holders, overlaps, the recheck before a binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crowd: what is kept about pods on nodes equals what a count from scratch would find, whatever happened before."""
+"""The pod index equals a count from scratch, whatever happened before."""
 
 from __future__ import annotations
 
