@@ -30,7 +30,7 @@ def asked(facts: list[Object], *waiting: Work) -> dict[str, when.Expectation]:
 
 def busy(*works: Work, nodes: int = 1) -> list[Object]:
     """A cluster in which these run since noon."""
-    course_ = timed_cluster.Yard(nodes=nodes).arrive(*works).go_on(0).course
+    course_ = timed_cluster.TimedCluster(nodes=nodes).arrive(*works).go_on(0).course
     world = course_.world
     assert len(world.running()) == sum(work.pods for work in works)
     return [

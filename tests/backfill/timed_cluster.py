@@ -70,7 +70,7 @@ def facts_of(work: Work) -> list[Object]:
     return objects
 
 
-class Yard:
+class TimedCluster:
     """The course of a cluster, told in minutes after noon."""
 
     def __init__(self, *facts: Object, nodes: int = 1, gpus: int = 4, promises: int = 4) -> None:
@@ -102,7 +102,7 @@ class Yard:
             )
             self.turns.setdefault(short(promise.gang.name), []).append(self.course.turns)
 
-    def arrive(self, *works: Work) -> Yard:
+    def arrive(self, *works: Work) -> TimedCluster:
         """They arrive at their hours; between these the yard goes on."""
         for work in sorted(works, key=lambda item: item.at):
             if after(work.at) > self.course.now:
@@ -111,11 +111,11 @@ class Yard:
             self.course.submit(*facts_of(work))
         return self
 
-    def go_on(self, until: float | None = None) -> Yard:
+    def go_on(self, until: float | None = None) -> TimedCluster:
         self.course.run(None if until is None else after(until))
         return self
 
-    def lose(self, node: str) -> Yard:
+    def lose(self, node: str) -> TimedCluster:
         """A node is gone, with all that ran there."""
         world = self.course.world
         for id_, (where, _) in [*world.running().items()]:

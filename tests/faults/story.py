@@ -15,7 +15,7 @@ DRIVER = "gpu.example.com"
 RESULT = {"request": "r", "driver": DRIVER}
 
 
-class Tale:
+class HistoryBuilder:
     """Revisions so far."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults import campaign_cluster, client, history, objects, records, signatures
 from tests.faults.signatures import Request
-from tests.faults.story import Tale
+from tests.faults.story import HistoryBuilder
 from tests.support import cluster
 
 
@@ -83,9 +83,9 @@ def request(user: str, key: str, **more: object) -> Request:
     return Request(user=user, key=key, **(messages | more))  # type: ignore[arg-type]
 
 
-def tale() -> Tale:
+def history_builder() -> HistoryBuilder:
     """A pod that is made, bound and deleted in two writes: revisions 101 to 104."""
-    made = Tale()
+    made = HistoryBuilder()
     made.pod("p")
     made.bind("p", "a", by="")
     made.change("pods", "t/p", metadata={"deletionTimestamp": "now"}, by="")
@@ -94,7 +94,7 @@ def tale() -> Tale:
 
 
 def writers(*requests: Request) -> tuple[list[str], tuple[str, ...]]:
-    signed = signatures.signed(tale().history(), requests)
+    signed = signatures.signed(history_builder().history(), requests)
     return [revision.writer for revision in signed.revisions[1:3]], signed.gaps
 
 
@@ -125,7 +125,9 @@ def test_a_write_of_either_of_two_is_a_gap() -> None:
 
 def test_a_request_that_changed_nothing_is_not_the_writer() -> None:
     late = request("two", "t/p", version=101, began=50.0, ended=51.0)
-    signed = signatures.signed(tale().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED])
+    signed = signatures.signed(
+        history_builder().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED]
+    )
     assert signed.revisions[0].writer == "people"
 
 

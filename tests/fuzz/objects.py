@@ -375,7 +375,7 @@ async def _served(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-class Told(informer.Feed):
+class RecordingFeed(informer.Feed):
     """Passes on to a picture, and remembers what there is by the names it heard."""
 
     def __init__(self, picture_: informer.Informer, kind: registry.Kind) -> None:
@@ -433,7 +433,7 @@ async def _follow(
 ) -> str:
     clock = Still()
     made = informer.Informer(World(), clock, (kind,))
-    messages = Told(made, kind)
+    messages = RecordingFeed(made, kind)
     wire = Wire(stream, sound, rng, bad_page=bad_page)
     pump = asyncio.create_task(made.pump())
     with contextlib.suppress(Over):

@@ -25,7 +25,7 @@ TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evictio
 Call = Callable[[client.KubeApi], Awaitable[Any]]
 
 
-class Heard:
+class RecordingServer:
     """A server that says yes and remembers."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Heard:
         return self._answer()
 
 
-def call(call: Call, events: Heard, *, fence: client.Fence | None = None) -> Any:
+def call(call: Call, events: RecordingServer, *, fence: client.Fence | None = None) -> Any:
     async def main() -> Any:
         async with (
             serving.serving(events.handle) as url,
@@ -70,7 +70,7 @@ def test_paths() -> None:
 
 
 def test_reading_one() -> None:
-    events = Heard()
+    events = RecordingServer()
     assert call(lambda server: server.get(POD), events) == b'{"ok":true}'
     method, path, headers, body = events.requests[0]
     assert (method, path, body) == ("GET", "/api/v1/namespaces/team/pods/a", None)
@@ -78,7 +78,7 @@ def test_reading_one() -> None:
 
 
 def test_creating_and_posting_to_a_subresource() -> None:
-    events = Heard()
+    events = RecordingServer()
     binding = POD._replace(subresource="binding")
     call(lambda server: server.create(binding, b'{"target":{"name":"n"}}'), events)
     method, path, headers, body = events.requests[0]
@@ -91,7 +91,7 @@ def test_creating_and_posting_to_a_subresource() -> None:
 
 
 def test_patching_briefly() -> None:
-    events = Heard()
+    events = RecordingServer()
     call(lambda server: server.patch(POD, b'{"a":1}', brief=True), events)
     method, _, headers, body = events.requests[0]
     assert (method, body) == ("PATCH", {"a": 1})
@@ -103,7 +103,7 @@ def test_patching_briefly() -> None:
 
 
 def test_deleting_with_and_without_conditions() -> None:
-    events = Heard()
+    events = RecordingServer()
     call(lambda server: server.delete(POD), events)
     call(lambda server: server.delete(POD, uid="u", resource_version="7"), events)
     plain, careful = (body for _, _, _, body in events.requests)
@@ -112,7 +112,7 @@ def test_deleting_with_and_without_conditions() -> None:
 
 
 def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> None:
-    events = Heard(lambda: serving.answer({"kind": "Status", "status": "Success"}))
+    events = RecordingServer(lambda: serving.answer({"kind": "Status", "status": "Success"}))
     call(lambda server: server.evict(POD, uid="u"), events)
     call(lambda server: server.evict(POD, uid="u", grace_seconds=5, is_rehearsal=True), events)
     (method, real, _, plain), (_, rehearsed, _, careful) = events.requests
@@ -149,7 +149,7 @@ def test_a_refusing_disruption_budget_differs_from_a_busy_server() -> None:
         (messages, 429, failures.Throttled),
         (two, 201, failures.Protected),
     ):
-        events = Heard(functools.partial(web.json_response, document, status=status))
+        events = RecordingServer(functools.partial(web.json_response, document, status=status))
         with pytest.raises(kind):
             call(lambda server: server.evict(POD, uid="u"), events)
 
@@ -164,7 +164,7 @@ def test_a_refusing_disruption_budget_differs_from_a_busy_server() -> None:
     ],
 )
 def test_refusals_are_raised_and_say_what_was_asked(asked: Call) -> None:
-    events = Heard(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
+    events = RecordingServer(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
     with pytest.raises(
         failures.Conflict, match=r"(get|create|patch|delete) pods team/a: 409 Conflict: somebody"
     ):
@@ -206,7 +206,7 @@ class Fence:
     ],
 )
 def test_a_shut_fence_holds_every_write_back(write: Call, opens: int) -> None:
-    events = Heard()
+    events = RecordingServer()
     with pytest.raises(failures.Fenced, match="not the leader"):
         call(write, events, fence=Fence(opens=opens))
     assert events.requests == []
@@ -216,7 +216,7 @@ def test_a_shut_fence_holds_every_write_back(write: Call, opens: int) -> None:
 
 
 def test_reading_needs_no_fence() -> None:
-    call(lambda server: server.get(POD), events := Heard(), fence=Fence(opens=0))
+    call(lambda server: server.get(POD), events := RecordingServer(), fence=Fence(opens=0))
     assert len(events.requests) == 1
 
 

@@ -28,8 +28,8 @@ NATIVE = (registry.POD_GROUP,)
 Tree = dict[str, Any]
 
 
-class Ear:
-    """Tells a book at once what happened to native groups."""
+class GroupFeed:
+    """Passes events of native groups to a gang builder at once."""
 
     def __init__(self, book: owner_watch.GangBuilder) -> None:
         self._book = book
@@ -88,7 +88,7 @@ class Stage:
             seen
         )  # told of owners that the API in memory does not serve
         for kind in NATIVE:
-            ear = informer.Feed(Ear(book), kind, trouble=lambda kind, why: None)
+            ear = informer.Feed(GroupFeed(book), kind, trouble=lambda kind, why: None)
             self.feeds[kind.name] = self.api.follow(kind, ear)
         seen.replaced(gangs.KIND, book.all_gangs(), "")
         scheduler = scheduler_loop.Scheduler(

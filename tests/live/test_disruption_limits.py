@@ -26,7 +26,7 @@ def budget(name: str, allowed: int, **labels: str) -> disruption_budgets.PodDisr
     )
 
 
-class Shelf:
+class BudgetList:
     """The budgets there are; or none can be read."""
 
     def __init__(
@@ -74,7 +74,7 @@ def test_a_set_that_a_budget_does_not_allow_as_a_whole_is_left_alone() -> None:
         stage = staged("a", "b")
         result, listen = writes(stage)
         recorder = Recorder()
-        async with stage.scheduling(decide=recorder, limits=Shelf(budget("kept", 1, **KEPT))):
+        async with stage.scheduling(decide=recorder, limits=BudgetList(budget("kept", 1, **KEPT))):
             await stage.pass_time(3)
             await made_ready(stage, a="kept", b="kept")
             listen()
@@ -94,8 +94,8 @@ def test_victims_under_one_budget_are_asked_one_after_the_other_as_many_as_it_al
     async def story() -> None:
         stage = staged("a", "b", "c", gpus=3)
         result, listen = writes(stage)
-        shelf = Shelf(budget("other", 0, app="other"), budget("kept", 2, **KEPT))
-        async with stage.scheduling(limits=shelf):
+        budgets_source = BudgetList(budget("other", 0, app="other"), budget("kept", 2, **KEPT))
+        async with stage.scheduling(limits=budgets_source):
             await stage.pass_time(3)
             await made_ready(stage, a="kept", b="kept", c="kept")
             listen()
@@ -115,10 +115,10 @@ def test_other_pods_do_not_wait_for_that_unless_their_budgets_cannot_be_distingu
     async def story() -> None:
         stage = staged("a", "b")
         result, listen = writes(stage)
-        shelf = Shelf(
+        budgets_source = BudgetList(
             budget("kept", 1, **KEPT), budget("other", 1, app="other"), is_closed=is_closed
         )
-        async with stage.scheduling(limits=shelf):
+        async with stage.scheduling(limits=budgets_source):
             await stage.pass_time(3)
             await made_ready(stage, a="kept", b="other")
             listen()
@@ -146,7 +146,7 @@ def test_after_a_refused_eviction_the_victim_stays_and_no_other_of_the_set_is_tr
                 )
 
         stage.api.before = protect
-        async with stage.scheduling(limits=Shelf(budget("kept", 2, **KEPT))):
+        async with stage.scheduling(limits=BudgetList(budget("kept", 2, **KEPT))):
             await stage.pass_time(3)
             await made_ready(stage, a="kept", b="kept")
             listen()

@@ -1,4 +1,4 @@
-"""Leader election: one writer at a time, whatever happens to networks, clocks and processes; soon a new one if it dies."""
+"""Leader election: one writer at a time, whatever happens to networks, clocks and processes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dovetail.model import gangs, workload_annotations
 from dovetail.model.workloads import native_gangs
 from dovetail.world.events import Changed, Deleted
 from dovetail.world.world import World
-from tests.live.test_owner_watch import Heard
+from tests.live.test_owner_watch import GangRecorder
 
 RACK = owners.Constraints(topology=(owners.TopologyConstraint(key="example.com/rack"),))
 ALL: dict[str, Any] = {"all": {}}
@@ -51,8 +51,8 @@ def kind_of(result: Any) -> registry.Kind:
     return registry.POD_GROUP if isinstance(result, owners.PodGroup) else registry.COMPOSITE
 
 
-def book_of(*result: Any, is_served: bool = True) -> tuple[owner_watch.GangBuilder, Heard]:
-    events = Heard()
+def book_of(*result: Any, is_served: bool = True) -> tuple[owner_watch.GangBuilder, GangRecorder]:
+    events = GangRecorder()
     book = owner_watch.GangBuilder(events)
     if is_served:
         book.finish_list(registry.COMPOSITE.name, ())
@@ -65,7 +65,7 @@ def shape(gang: gangs.Gang) -> list[tuple[str, str | None, int]]:
     return [(item.name, item.parent, item.min) for item in gang.groups]
 
 
-def knows(events: Heard, name: str) -> bool:
+def knows(events: GangRecorder, name: str) -> bool:
     """Whether all is known about a PodGroup and its parents."""
     return events.there[f"podgroup/{name}"].is_known
 
@@ -227,7 +227,7 @@ def test_the_same_gangs_in_whichever_order(
     assert tied <= events.there.keys()
 
 
-class Told:
+class WorldFeed:
     """Passes gangs on to a world."""
 
     def __init__(self, world: World) -> None:
@@ -244,7 +244,7 @@ class Told:
 
 def test_pods_move_to_the_gang_of_the_tree_and_back() -> None:
     world = World()
-    book = owner_watch.GangBuilder(Told(world))
+    book = owner_watch.GangBuilder(WorldFeed(world))
     book.finish_list(registry.COMPOSITE.name, ())
     for name in ("a", "b"):
         pod = pods.Pod(

@@ -23,8 +23,8 @@ from tests.live.live_scheduler import Stage, play
 TRAIN_JOB, RAY_JOB, _ = registry.PARENTS
 
 
-class Heard:
-    """What a book told: gangs by name."""
+class GangRecorder:
+    """Records the gangs that a gang builder reports, by name."""
 
     def __init__(self) -> None:
         self.there: dict[str, gangs.Gang] = {}
@@ -59,7 +59,7 @@ def job(name: str, **annotations: str) -> owners.Job:
 
 
 def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
-    events = Heard()
+    events = GangRecorder()
     book = owner_watch.GangBuilder(events)
     book.changed(registry.JOB, job("a"))
     book.changed(registry.JOB, job("a"))
@@ -71,7 +71,7 @@ def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
 
 
 def test_what_made_an_owner_speaks_for_it_whichever_is_seen_first() -> None:
-    events = Heard()
+    events = GangRecorder()
     book = owner_watch.GangBuilder(events)
     child = owners.JobSet(metadata=named("a", maker="t"))
     book.changed(registry.JOB_SET, child)
@@ -94,7 +94,7 @@ STEPS = st.lists(
 def test_a_list_leaves_what_single_changes_would_have_left(
     steps: list[tuple[str, str]], is_listed: bool
 ) -> None:
-    events = Heard()
+    events = GangRecorder()
     book = owner_watch.GangBuilder(events)
     there: dict[str, str] = {}
     for name, queue in steps:

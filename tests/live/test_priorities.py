@@ -11,7 +11,7 @@ from dovetail.schedule import decide as cycle
 from dovetail.schedule import refusal_summary
 from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_disruption_limits import Shelf, budget, made_ready
+from tests.live.test_disruption_limits import BudgetList, budget, made_ready
 
 
 def cpu(amount: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_a_victim_a_budget_protects_stays_and_the_next_node_is_taken() -> None:
         stage = Stage(nodes=2, gpus=1)
         stage.template("one")
         async with stage.scheduling(
-            is_quarantining=False, limits=Shelf(budget("precious", 0, app="precious"))
+            is_quarantining=False, limits=BudgetList(budget("precious", 0, app="precious"))
         ):
             stage.pod("precious", templates=("one",), priority=1)
             await stage.pass_time(5)

@@ -16,7 +16,7 @@ from dovetail.live.intents import intent_store, promise_store
 from dovetail.model import plan, workload_annotations
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from tests.backfill.timed_cluster import Work, Yard
+from tests.backfill.timed_cluster import TimedCluster, Work
 from tests.live.live_scheduler import Stage, play
 
 NOON = datetime.datetime(2026, 6, 1, 12, 0, tzinfo=datetime.UTC)
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_no_promise(promise: intents.Promise) -> None:
 def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> None:
     """Whoever decides next knows only what was put down."""
 
-    class Relay(Yard):
+    class Relay(TimedCluster):
         def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
             super()._decided(decided, now)
             promises = [promise for promise in decided.promises if promise.start is not None]
@@ -133,7 +133,10 @@ def test_a_line_goes_on_the_same_way_under_a_new_leader_at_every_decision() -> N
     works = [
         Work(f"w{n}", 1 + n % 2, 1 + n % 4, 60 * (5 + n), 60 * (6 + n), at=n) for n in range(10)
     ]
-    item, other = Yard(nodes=2).arrive(*works).go_on(), Relay(nodes=2).arrive(*works).go_on()
+    item, other = (
+        TimedCluster(nodes=2).arrive(*works).go_on(),
+        Relay(nodes=2).arrive(*works).go_on(),
+    )
     assert {name: item.starts(name) for name in item.promised} == {
         name: other.starts(name) for name in other.promised
     }

@@ -28,11 +28,11 @@ def told(story: Callable[[Stage, recorder.Recorder], Awaitable[None]]) -> None:
     async def main() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.pod("a")
-        teller = recorder.Recorder(
+        reports = recorder.Recorder(
             stage.api, stage.clock, meter.NoMeter(), latest=lambda uid: latest(stage, uid)
         )
-        task = asyncio.create_task(teller.run())
-        await story(stage, teller)
+        task = asyncio.create_task(reports.run())
+        await story(stage, reports)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -50,9 +50,9 @@ def condition(stage: Stage) -> pods.PodCondition:
 
 
 def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         for number in range(5):
-            teller.refused(
+            reports.refused(
                 stage.the_pod("a"),
                 refusal(stage.the_pod("a"), ReasonCode.IN_USE, f"{number} nodes"),
             )
@@ -60,7 +60,7 @@ def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() 
         assert len(stage.events("FailedScheduling")) == 1
         assert condition(stage).message == "0 nodes"
         await stage.clock.advance(recorder.REFRESH_SECONDS)
-        teller.refused(
+        reports.refused(
             stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "9 nodes")
         )
         await stage.clock.advance(1)
@@ -71,11 +71,15 @@ def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() 
 
 
 def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
-        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
+        reports.refused(
+            stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use")
+        )
         await stage.clock.advance(5)
         since = condition(stage).last_transition_time
-        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.TAINT, "tainted"))
+        reports.refused(
+            stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.TAINT, "tainted")
+        )
         await stage.clock.advance(5)
         assert [tree.note for tree in stage.events("FailedScheduling")] == [
             "in use",
@@ -90,7 +94,7 @@ def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() 
 
 
 def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_report() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         others = [f"big-{number}" for number in range(40)]
         for name in others:
             stage.pod(name)
@@ -104,7 +108,7 @@ def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_repor
 
         stage.api.before = before
         for name in (*others, "a"):
-            teller.refused(
+            reports.refused(
                 stage.the_pod(name), refusal(stage.the_pod(name), ReasonCode.IN_USE, "in use")
             )
         await stage.clock.advance(0.4)
@@ -118,24 +122,24 @@ def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_repor
 
 
 def test_claims_about_to_be_created_are_reported_only_if_that_takes_long() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        reports.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
         await stage.clock.advance(recorder.TRANSIENT_SECONDS - 1)
         assert stage.events("FailedScheduling") == []
-        assert teller.overdue() == ()
+        assert reports.overdue() == ()
         await stage.clock.advance(2)
-        assert teller.overdue() == (pod.metadata.uid,)
-        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        assert reports.overdue() == (pod.metadata.uid,)
+        reports.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
         await stage.clock.advance(1)
         assert len(stage.events("FailedScheduling")) == 1
-        assert teller.overdue() == ()
+        assert reports.overdue() == ()
 
     told(story)
 
 
 def test_a_condition_that_could_not_be_written_is_written_later() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         refusals = [
             failures.Conflict("conflict"),
             failures.Unavailable("500"),
@@ -147,7 +151,9 @@ def test_a_condition_that_could_not_be_written_is_written_later() -> None:
                 raise refusals.pop()
 
         stage.api.before = fail
-        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+        reports.refused(
+            stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use")
+        )
         await stage.clock.advance(10)
         assert condition(stage).message == "in use"
         assert len(stage.events("FailedScheduling")) == 1
@@ -165,8 +171,10 @@ def test_long_notes_are_cut_at_a_character() -> None:
 
 
 def test_a_new_leader_updates_the_condition_without_repeating_the_event() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
-        teller.refused(stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use"))
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
+        reports.refused(
+            stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "in use")
+        )
         await stage.clock.advance(1)
         successor = recorder.Recorder(
             stage.api, stage.clock, meter.NoMeter(), latest=lambda uid: latest(stage, uid)
@@ -190,13 +198,13 @@ def test_a_new_leader_updates_the_condition_without_repeating_the_event() -> Non
 
 
 def test_an_event_is_sent_where_conditions_are_refused() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         def forbid(verb: str, target: Target) -> None:
             if target.subresource == "status":
                 raise failures.Refused("pods/status is forbidden", status=403)
 
         stage.api.before = forbid
-        teller.refused(
+        reports.refused(
             stage.the_pod("a"), refusal(stage.the_pod("a"), ReasonCode.IN_USE, "no room")
         )
         await stage.clock.advance(1)
@@ -208,12 +216,12 @@ def test_an_event_is_sent_where_conditions_are_refused() -> None:
 def test_a_reason_that_came_and_went_unsent_is_not_reported() -> None:
     """A is told, B is replaced by A again before anybody heard of it: nobody hears A twice."""
 
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, refusal(pod, ReasonCode.IN_USE, "A"))
+        reports.refused(pod, refusal(pod, ReasonCode.IN_USE, "A"))
         await stage.clock.advance(1)
-        teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.TAINT, "B"))
-        teller.refused(stage.the_pod("a"), refusal(pod, ReasonCode.IN_USE, "A"))
+        reports.refused(stage.the_pod("a"), refusal(pod, ReasonCode.TAINT, "B"))
+        reports.refused(stage.the_pod("a"), refusal(pod, ReasonCode.IN_USE, "A"))
         await stage.clock.advance(1)
         assert [tree.note for tree in stage.events("FailedScheduling")] == ["A"]
 

@@ -481,7 +481,7 @@ def test_the_fuzz_notices_a_crash_and_a_partial_apply(monkeypatch: pytest.Monkey
 
 
 def test_the_fuzz_notices_a_hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz.Told, "changed", lambda self, found: None)
+    monkeypatch.setattr(fuzz.RecordingFeed, "changed", lambda self, found: None)
     tally = findings.Tally("objects", folder=None)
     fuzz.run(None, fuzz.cases(random.Random(1), 200), tally=tally, seed=1)
     assert any("hidden: sound-" in finding.ours for finding in tally.findings)

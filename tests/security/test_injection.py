@@ -70,9 +70,9 @@ def test_a_megabyte_in_a_message_or_a_field_is_cut(form: logging.Formatter) -> N
 
 @pytest.mark.parametrize("text", [FORGED, *STEERING], ids=ascii)
 def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: str) -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(
+        reports.refused(
             pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}")
         )
         await stage.pass_time(1)
@@ -84,9 +84,9 @@ def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: s
 
 
 def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
+        reports.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert len(event.note.encode()) <= api_events.MAX_NOTE_BYTES

@@ -20,7 +20,7 @@ from dovetail.telemetry import traces
 SECOND = 10**9
 
 
-class Shelf:
+class SpanList:
     """Keeps spans."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Ticking:
         return self.now
 
 
-def traced(**options: Any) -> tuple[traces.Traces, Shelf, Ticking]:
-    shelf, clock = Shelf(), Ticking()
+def traced(**options: Any) -> tuple[traces.Traces, SpanList, Ticking]:
+    shelf, clock = SpanList(), Ticking()
     return traces.Traces(shelf, now=clock, **options), shelf, clock
 
 

@@ -27,7 +27,7 @@ class Seat(NamedTuple):
     owner: tuple[str, str]  # plural and name
 
 
-class Told(NamedTuple):
+class JobObjects(NamedTuple):
     """A job as objects, the first of which carries its age."""
 
     source: str
@@ -53,7 +53,7 @@ def _is_above(queue: scenario_format.Queue, resource: str) -> bool:
     return limit is not None and (quota is None or quota > limit)
 
 
-def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     """The objects that say what the job is."""
     match _kind(job):
         case gangs.JOB:
@@ -91,15 +91,15 @@ def _children(
     return [item for item in job.groups if item.parent == group.name]
 
 
-def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     (group,) = job.groups
     tree = _batch(job.name, pods=max(group.min, len(job.pods)))
     tree["metadata"] |= _whole(job, scenario)
     tree["metadata"]["annotations"][workload_annotations.MIN] = str(group.min)
-    return Told(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
+    return JobObjects(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
 
 
-def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     counts = Counter(pod.group for pod in job.pods)
     roles = {
         group.name: {
@@ -121,10 +121,10 @@ def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> T
     }
     owner = ("pytorchjobs", job.name)
     seats = {group.name: Seat({ROLE: group.name}, owner) for group in job.groups}
-    return Told(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
+    return JobObjects(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
 
 
-def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     seats: dict[str, Seat] = {}
     made: list[tuple[str, Tree]] = []
     replicated = []
@@ -151,7 +151,7 @@ def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> To
         "metadata": {"name": job.name} | _whole(job, scenario),
         "spec": {"replicatedJobs": replicated},
     }
-    return Told(gangs.JOBSET, [("jobsets", tree), *made], seats)
+    return JobObjects(gangs.JOBSET, [("jobsets", tree), *made], seats)
 
 
 def _batch(name: str, *, pods: int) -> Tree:
