@@ -222,16 +222,23 @@ def schedulers(facts: Facts) -> Iterator[Finding]:
         census = ", ".join(f"{name} {count}" for name, count in pods_by_scheduler.most_common())
         yield _note("schedulers", f"pods by scheduler: {census}")
 
-    other_leaders = [
-        f"{lease.metadata.namespace}/{lease.metadata.name}"
-        for lease in _live_leases(facts)
-        if "scheduler" in lease.metadata.name and not _is_ours(lease, facts)
-    ]
+    other_leaders = _other_leaders(facts)
     if other_leaders:
         yield _note("schedulers", f"other schedulers lead here: {some(other_leaders)}")
 
     yield from _shared_devices(facts.pods, facts.ours)
     yield from _unserved_pods(facts.pods, facts)
+
+
+def _other_leaders(facts: Facts) -> list[str]:
+    """The live leases of other schedulers, by namespace and name."""
+    leaders: list[str] = []
+    for lease in _live_leases(facts):
+        metadata = lease.metadata
+        is_scheduler = "scheduler" in metadata.name
+        if is_scheduler and not _is_ours(lease, facts):
+            leaders.append(f"{metadata.namespace}/{metadata.name}")
+    return leaders
 
 
 def _shared_devices(all_pods: Iterable[pods.Pod], ours: Ours) -> Iterator[Finding]:

@@ -129,13 +129,10 @@ def build(name: str, fields: dict[str, Value]) -> Value:
     short = name.removeprefix(_PROTO)
     if short in _WRAPPED:
         return _wrapped(short, fields)
-    if short in ("Duration", "Timestamp"):
-        nanos = fields.get("seconds", 0) * 10**9 + fields.get("nanos", 0)
-        if short == "Timestamp":
-            return Timestamp(nanos)
-        if not INT_MIN <= nanos <= INT_MAX:
-            raise CelError("duration out of range")
-        return Duration(nanos)
+    if short == "Timestamp":
+        return Timestamp(_nanoseconds(fields))
+    if short == "Duration":
+        return _duration(fields)
     if short == "Empty":
         return Empty()
     if short == "Struct":
@@ -147,6 +144,19 @@ def build(name: str, fields: dict[str, Value]) -> Value:
             return None
         return next(reversed(fields.values()))
     raise CelError(f"values of type {name} cannot be used here")
+
+
+def _nanoseconds(fields: dict[str, Value]) -> int:
+    seconds: int = fields.get("seconds", 0)
+    nanos: int = fields.get("nanos", 0)
+    return seconds * 10**9 + nanos
+
+
+def _duration(fields: dict[str, Value]) -> Duration:
+    nanoseconds = _nanoseconds(fields)
+    if not INT_MIN <= nanoseconds <= INT_MAX:
+        raise CelError("duration out of range")
+    return Duration(nanoseconds)
 
 
 def _wrapped(short: str, fields: dict[str, Value]) -> Value:

@@ -312,12 +312,7 @@ class Promises:
             if is_last or self._is_kept(reservation.job, job, has_lost_own=former is None)
         ]
         before = None if former is None else former.start
-        with self._trying():
-            outcome = self._profile.first_start(job, pod_ids, respected, before=before)
-            if isinstance(outcome, Unknown) and self._profile.ahead.pop(job.id, set()):
-                # The promise is lost for another cause, and the pods that started since have no enforced end. Their
-                # expected runtime is all there is.
-                outcome = self._profile.first_start(job, pod_ids, respected)
+        outcome = self._first_start(job, pod_ids, respected, before)
         if isinstance(outcome, Unknown):
             self._unknown[job.id] = outcome
             return
@@ -328,11 +323,27 @@ class Promises:
             outcome = former
         self._reserved[job.id] = outcome
 
-        overruled = [
-            reservation
-            for reservation in self._open()
-            if reservation is not outcome and reservation not in respected
-        ]
+        self._move_overruled([outcome, *respected])
+
+    def _first_start(
+        self,
+        job: Job,
+        pod_ids: Sequence[str],
+        respected: Sequence[Reservation],
+        before: datetime.datetime | None,
+    ) -> Reservation | Unknown | None:
+        """The first start next to the respected promises; None where none is earlier than `before`."""
+        with self._trying():
+            outcome = self._profile.first_start(job, pod_ids, respected, before=before)
+            if isinstance(outcome, Unknown) and self._profile.ahead.pop(job.id, set()):
+                # The promise is lost for another cause, and the pods that started since have no enforced end. Their
+                # expected runtime is all there is.
+                outcome = self._profile.first_start(job, pod_ids, respected)
+        return outcome
+
+    def _move_overruled(self, kept: Sequence[Reservation]) -> None:
+        """Promises another start to the gangs whose promise no longer fits next to the kept ones."""
+        overruled = [reservation for reservation in self._open() if reservation not in kept]
         for reservation in overruled:
             is_current = self._reserved.get(reservation.job.id) is reservation
             if is_current and not self._still_holds(reservation):

@@ -303,13 +303,10 @@ class VictimSearch:
             self._transaction.steps.spend(1 + len(chosen) // 4)
             victim_ids = [pod_id for victim in chosen for pod_id in victim.pod_ids]
             key = frozenset(victim_ids)
-            is_too_many = self._rules.most is not None and len(victim_ids) > self._rules.most
-            if key in tried or is_too_many:
+            if key in tried or self._is_too_many(victim_ids):
                 continue
-            if (
-                is_final and not victim_ids
-            ):  # another action hands out capacity that is free already
-                continue
+            if is_final and not victim_ids:
+                continue  # another action hands out capacity that is free already
 
             tried.add(key)
             if not bounds.could_fit(len(pod_ids), victim_ids):
@@ -327,6 +324,9 @@ class VictimSearch:
             if self._is_settled(job, pod_ids, outcome):
                 return self._carry_out(job, pod_ids, chosen, outcome)
         return None
+
+    def _is_too_many(self, victim_ids: Sequence[str]) -> bool:
+        return self._rules.most is not None and len(victim_ids) > self._rules.most
 
     def _carry_out(
         self,
