@@ -3,7 +3,7 @@
 Everybody takes no longer than stated. Where all are equally important no promise may move later, and nobody may start
 later than first promised; where some are more important (`--ranked`) whatever moves later has to say who took its
 place. With `--liars` some never end although they say when, and state no longest time: a promise made before the first
-of them started is kept all the same. Prints a line for every yard in which something went wrong. Exit 1 if there was
+of them started is kept all the same. Prints a line for every cluster in which something went wrong. Exit 1 if there was
 any.
 """
 
@@ -30,7 +30,7 @@ NO_CAUSE = "less is free on its nodes than was stated"
 
 
 def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> TimedCluster:
-    """A yard of up to four nodes after everything that arrived within an hour has run."""
+    """A cluster of up to four nodes after all work that arrived within an hour has run."""
     rng = random.Random(seed)
     works = []
     for number in range(rng.randint(6, 14 if is_ranked else 16)):

@@ -1,4 +1,4 @@
-"""A yard of GPUs in which work arrives, runs for its true time and ends: for stories about promises."""
+"""A cluster in which work arrives, runs for its true time and ends: for stories about promises."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TimedCluster:
             self.turns.setdefault(short(promise.gang.name), []).append(self.course.turns)
 
     def arrive(self, *works: Work) -> TimedCluster:
-        """They arrive at their hours; between these the yard goes on."""
+        """They arrive at their times; in between the cluster goes on."""
         for work in sorted(works, key=lambda item: item.at):
             if after(work.at) > self.course.now:
                 self.course.run(after(work.at))

@@ -1,4 +1,4 @@
-"""Harm done to neighbours and by disks, for the tests of the checker: each changes a tale that was sound before."""
+"""Harm done to neighbours and by disks, for the tests of the checker: each changes a history that was sound before."""
 
 from __future__ import annotations
 
