@@ -50,8 +50,9 @@ class Tally(NamedTuple):
             f"  exception: {times} x {reason}" for reason, times in sorted(self.exceptions.items())
         ]
         lines += [
-            f"  {one.world} on {one.node}: ours {one.ours}, theirs {one.theirs}: {one.why}"
-            for one in self.disagreements
+            f"  {disagreement.world} on {disagreement.node}: ours {disagreement.ours}, "
+            f"theirs {disagreement.theirs}: {disagreement.why}"
+            for disagreement in self.disagreements
         ]
         return "\n".join(lines)
 
@@ -67,12 +68,12 @@ def ours(world: Tree, *, list_attributes: bool = False) -> dict[str, Tree]:
         msgspec.json.decode(json.dumps(world).encode(), type=allocation_worlds.World)
     )
     before = _written(asked)
-    found = {
+    result = {
         row["node"]: row
         for row in allocation_worlds.answers(asked, list_attributes=list_attributes)
     }
     assert _written(asked) == before, "an allocation changed its input"
-    return found
+    return result
 
 
 def _written(asked: allocation_worlds.Question) -> bytes:

@@ -112,7 +112,7 @@ def node(
 
 def mig_node(count: int, *, in_use: Sequence[str] = ()) -> NodeView:
     """A node of GPUs with all their partitions."""
-    devices = [one for gpu in range(count) for one in partitions(gpu)]
+    devices = [tree for gpu in range(count) for tree in partitions(gpu)]
     return node(devices, counters=[board(gpu) for gpu in range(count)], in_use=in_use)
 
 
@@ -138,11 +138,11 @@ def claim(
 ) -> Any:
     """A claim; a list stands for firstAvailable, its entries named a, b, c."""
     listed: list[Tree] = []
-    for number, one in enumerate(requests):
-        if isinstance(one, dict):
-            listed.append({"name": f"r{number}", "exactly": one})
+    for number, item in enumerate(requests):
+        if isinstance(item, dict):
+            listed.append({"name": f"r{number}", "exactly": item})
         else:
-            subs = [{"name": chr(ord("a") + place), **sub} for place, sub in enumerate(one)]
+            subs = [{"name": chr(ord("a") + place), **sub} for place, sub in enumerate(item)]
             listed.append({"name": f"r{number}", "firstAvailable": subs})
     tree = {
         "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
@@ -167,10 +167,10 @@ def ask(view: NodeView, *wanted: Any, **more: Any) -> Outcome:
     return allocator.allocate(view, wanted, CLASSES, **more)
 
 
-def devices_of(found: Outcome) -> list[str]:
+def devices_of(outcome: Outcome) -> list[str]:
     """The names of allocated devices, claim after claim."""
-    assert isinstance(found, allocator.Allocated), found
-    return [one.device for result in found.results for one in result.devices.results]
+    assert isinstance(outcome, allocator.Allocated), outcome
+    return [item.device for result in outcome.results for item in result.devices.results]
 
 
 def _amounts(compute: int, start: int, size: int) -> Tree:

@@ -52,7 +52,7 @@ def violations(
     claims = world["claims"]
     if len(results) != len(claims):
         return [Violation(10, f"{len(results)} results for {len(claims)} claims")]
-    found: list[Violation] = []
+    result: list[Violation] = []
     chosen: list[list[Choice]] = []
     for index, (claim, allocation) in enumerate(zip(claims, results, strict=True)):
         choices, problems = _resolved(claim, allocation, scene)
@@ -66,32 +66,32 @@ def violations(
             node=node["metadata"]["name"],
         )
         problems += [Violation(10, text) for text in form]
-        found += [Violation(rule, f"claims[{index}]: {text}") for rule, text in problems]
-    found += _sharing_violations(chosen, scene)
-    found += _counter_violations(chosen, scene)
-    found += _capacity_violations(chosen, scene)
+        result += [Violation(rule, f"claims[{index}]: {text}") for rule, text in problems]
+    result += _sharing_violations(chosen, scene)
+    result += _counter_violations(chosen, scene)
+    result += _capacity_violations(chosen, scene)
     if are_shares_distinct:
-        found += _share_id_violations(chosen, scene)
-    return found
+        result += _share_id_violations(chosen, scene)
+    return result
 
 
 def _scene(world: Tree, node: Tree, matches: Verdict) -> Scene:
     pools = checker_pools.pools(world, node)
     places = {place.key: place for pool in pools for place in pool.offered}
-    classes = {one["metadata"]["name"]: one for one in world.get("deviceClasses") or ()}
+    classes = {item["metadata"]["name"]: item for item in world.get("deviceClasses") or ()}
     return Scene(world, node, pools, places, checker_pools.use_of(world), classes, matches)
 
 
 def _resolved(claim: Tree, allocation: Tree, scene: Scene) -> tuple[list[Choice], list[Violation]]:
     """The entries with their devices and options. Rules 1, 2 and the names of rule 4."""
     options = dict(_options(claim))
-    choices, found = [], []
+    choices, outcome = [], []
     for result in (allocation.get("devices") or {}).get("results") or ():
         key = (result["driver"], result["pool"], result["device"])
         if result["request"] not in options:
-            found.append(Violation(4, f"no request {result['request']!r}"))
+            outcome.append(Violation(4, f"no request {result['request']!r}"))
         elif key not in scene.places:
-            found.append(
+            outcome.append(
                 Violation(
                     _why_not_offered(key, scene), f"{'/'.join(key)} is not usable on this node"
                 )
@@ -99,7 +99,7 @@ def _resolved(claim: Tree, allocation: Tree, scene: Scene) -> tuple[list[Choice]
         else:
             request, option = options[result["request"]]
             choices.append(Choice(result, scene.places[key], option, request))
-    return choices, found
+    return choices, outcome
 
 
 def _why_not_offered(key: DeviceKey, scene: Scene) -> int:
@@ -120,18 +120,18 @@ def _options(claim: Tree) -> Iterator[tuple[str, tuple[int, Tree]]]:
 
 
 def _claim_violations(claim: Tree, choices: Sequence[Choice], scene: Scene) -> list[Violation]:
-    found = list(_request_violations(claim, choices, scene))
+    result = list(_request_violations(claim, choices, scene))
     if len(choices) > MAX_DEVICES_PER_CLAIM:
-        found.append(Violation(4, f"{len(choices)} devices in one claim"))
+        result.append(Violation(4, f"{len(choices)} devices in one claim"))
     exclusive = Counter(choice.place.key for choice in choices if not choice.place.is_shareable)
-    found += [
+    result += [
         Violation(5, f"{'/'.join(key)} twice in one claim")
         for key, times in exclusive.items()
         if times > 1
     ]
     for choice in choices:
-        found += _device_violations(choice, scene)
-    return found + _constraint_violations(claim, choices)
+        result += _device_violations(choice, scene)
+    return result + _constraint_violations(claim, choices)
 
 
 def _request_violations(
@@ -162,14 +162,14 @@ def _all_violations(
 ) -> Iterator[Violation]:
     if any(not pool.is_complete or pool.problem for pool in scene.pools):
         yield Violation(4, f"{name}: all devices, but a pool is incomplete or invalid")
-    wanted = {
+    expected = {
         key
         for key, place in scene.places.items()
         if _selected(option, place, scene)
         and checker_capacity.consumed(place.device, _asked(option)) is not None
     }
-    if not wanted or keys != wanted:
-        yield Violation(4, f"{name}: {len(keys)} devices, all would be {len(wanted)}")
+    if not expected or keys != expected:
+        yield Violation(4, f"{name}: {len(keys)} devices, all would be {len(expected)}")
 
 
 def _device_violations(choice: Choice, scene: Scene) -> Iterator[Violation]:
@@ -183,18 +183,18 @@ def _device_violations(choice: Choice, scene: Scene) -> Iterator[Violation]:
     for taint in checker_pools.taints(scene.world, place):
         if taint["effect"] in ("NoSchedule", "NoExecute") and not _is_tolerated(taint, option):
             yield Violation(6, f"{name} has taint {taint['key']}")
-    wanted = checker_capacity.consumed(place.device, _asked(option))
-    if wanted is None:
+    expected = checker_capacity.consumed(place.device, _asked(option))
+    if expected is None:
         yield Violation(8, f"{name} cannot serve the capacity asked for")
         return
-    told = {
+    messages = {
         key: checker_pools.amount(text)
         for key, text in (choice.result.get("consumedCapacity") or {}).items()
     }
-    if told != (wanted if place.is_shareable else {}):
+    if messages != (expected if place.is_shareable else {}):
         yield Violation(
             8,
-            f"{name}: consumedCapacity {choice.result.get('consumedCapacity')}, expected {wanted}",
+            f"{name}: consumedCapacity {choice.result.get('consumedCapacity')}, expected {expected}",
         )
 
 
@@ -206,7 +206,7 @@ def _selected(option: Tree, place: Place, scene: Scene) -> bool:
         *((chosen.get("spec") or {}).get("selectors") or ()),
         *(option.get("selectors") or ()),
     ]
-    return all(scene.matches(one["cel"]["expression"], place) for one in selectors)
+    return all(scene.matches(selector["cel"]["expression"], place) for selector in selectors)
 
 
 def _asked(option: Tree) -> Tree:
@@ -214,14 +214,14 @@ def _asked(option: Tree) -> Tree:
 
 
 def _is_tolerated(taint: Tree, option: Tree) -> bool:
-    for one in option.get("tolerations") or ():
-        fits_effect = not one.get("effect") or one["effect"] == taint["effect"]
-        fits_key = not one.get("key") or one["key"] == taint["key"]
-        is_any_value = one.get("operator") == "Exists"
+    for item in option.get("tolerations") or ():
+        fits_effect = not item.get("effect") or item["effect"] == taint["effect"]
+        fits_key = not item.get("key") or item["key"] == taint["key"]
+        is_any_value = item.get("operator") == "Exists"
         if (
             fits_effect
             and fits_key
-            and (is_any_value or one.get("value", "") == taint.get("value", ""))
+            and (is_any_value or item.get("value", "") == taint.get("value", ""))
         ):
             return True
     return False
@@ -229,7 +229,7 @@ def _is_tolerated(taint: Tree, option: Tree) -> bool:
 
 def _constraint_violations(claim: Tree, choices: Sequence[Choice]) -> list[Violation]:
     """Rule 9."""
-    found = []
+    result = []
     for number, constraint in enumerate(
         (claim["spec"].get("devices") or {}).get("constraints") or ()
     ):
@@ -246,28 +246,28 @@ def _constraint_violations(claim: Tree, choices: Sequence[Choice]) -> list[Viola
             _values(choice.place, match or constraint["distinctAttribute"]) for choice in covered
         ]
         if not all(values):
-            found.append(Violation(9, f"constraints[{number}]: a device lacks the attribute"))
+            result.append(Violation(9, f"constraints[{number}]: a device lacks the attribute"))
         elif match and values and not set.intersection(*values):
-            found.append(Violation(9, f"constraints[{number}]: no common value of {match}"))
+            result.append(Violation(9, f"constraints[{number}]: no common value of {match}"))
         elif not match and any(one & other for one, other in itertools.combinations(values, 2)):
-            found.append(
+            result.append(
                 Violation(
                     9,
                     f"constraints[{number}]: a value of {constraint['distinctAttribute']} repeats",
                 )
             )
-    return found
+    return result
 
 
 def _values(place: Place, attribute: str) -> set[tuple[str, Any]]:
     """The typed values of an attribute; a list has several."""
     attributes = place.device.get("attributes") or {}
     domain, _, identifier = attribute.partition("/")
-    found = attributes.get(attribute)
-    if found is None and domain == place.key[0]:
-        found = attributes.get(identifier)
+    result = attributes.get(attribute)
+    if result is None and domain == place.key[0]:
+        result = attributes.get(identifier)
     values: set[tuple[str, Any]] = set()
-    for kind, value in (found or {}).items():
+    for kind, value in (result or {}).items():
         several = value if isinstance(value, list) else [value]
         values |= {
             (kind.removesuffix("s") if isinstance(value, list) else kind, each) for each in several
@@ -299,7 +299,7 @@ def _counter_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> lis
         if not choice.option.get("adminAccess")
         and not (choice.place.is_shareable and scene.use.holds_share(choice.place.key))
     }
-    found = []
+    result = []
     for pool in scene.pools:
         left = dict(pool.counters)
         for place in pool.everywhere:
@@ -312,12 +312,12 @@ def _counter_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> lis
             for counter, value in checker_pools.consumption(place.device):
                 left[counter] -= value
                 touched.add(counter)
-        found += [
+        result += [
             Violation(7, f"counter {'/'.join(each)} is overdrawn")
             for each in sorted(touched)
             if left[each] < 0
         ]
-    return found
+    return result
 
 
 def _capacity_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> list[Violation]:
@@ -327,18 +327,18 @@ def _capacity_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> li
         share = checker_capacity.consumed(choice.place.device, _asked(choice.option))
         if choice.place.is_shareable and share is not None:
             taken.setdefault(choice.place.key, []).append(share)
-    found = []
+    result = []
     for key, shares in taken.items():
         for name, capacity in (scene.places[key].device.get("capacity") or {}).items():
             before = scene.use.capacity.get(key, {}).get(name, Fraction(0))
             total = before + sum((share[name] for share in shares), Fraction(0))
             if total > checker_pools.amount(capacity["value"]):
-                found.append(
+                result.append(
                     Violation(
                         8, f"{'/'.join(key)}: {total} of {name} in shares, has {capacity['value']}"
                     )
                 )
-    return found
+    return result
 
 
 def _share_id_violations(chosen: Sequence[Sequence[Choice]], scene: Scene) -> list[Violation]:

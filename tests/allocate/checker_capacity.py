@@ -18,9 +18,14 @@ def consumed(device: Tree, wanted: Tree) -> dict[str, Fraction] | None:
     if any(name not in published for name in wanted):
         return None
     shares = {name: _share(one, wanted.get(name)) for name, one in published.items()}
-    for name, one in published.items():
+    for name, item in published.items():
         share = shares[name]
-        if share is None or share < 0 or share > amount(one["value"]) or _breaks_policy(share, one):
+        if (
+            share is None
+            or share < 0
+            or share > amount(item["value"])
+            or _breaks_policy(share, item)
+        ):
             return None
     return {name: share for name, share in shares.items() if share is not None}
 
@@ -75,8 +80,10 @@ def _breaks_policy(share: Fraction, capacity: Tree) -> bool:
 def _unit(bounds: Tree) -> Fraction:
     """Thousandths where all of the range can be told in them, else ones."""
     milli = Fraction(1, 1000)
-    told = [amount(bounds[name]) for name in ("min", "max", "step") if bounds.get(name) is not None]
-    return milli if all(_fits(value, milli) for value in told) else Fraction(1)
+    messages = [
+        amount(bounds[name]) for name in ("min", "max", "step") if bounds.get(name) is not None
+    ]
+    return milli if all(_fits(value, milli) for value in messages) else Fraction(1)
 
 
 def _fits(value: Fraction, unit: Fraction) -> bool:

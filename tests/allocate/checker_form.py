@@ -71,7 +71,7 @@ def _told(node: Any) -> Any:
     """Without empty texts: the API writes them as absent."""
     if isinstance(node, dict):
         return {key: value for key, value in node.items() if value != ""}
-    return [_told(one) for one in node] if isinstance(node, list) else node
+    return [_told(item) for item in node] if isinstance(node, list) else node
 
 
 def _selector(choices: Sequence[Choice], node: str) -> Tree | None:
@@ -81,55 +81,55 @@ def _selector(choices: Sequence[Choice], node: str) -> Tree | None:
         spec, device = choice.place.part["spec"], choice.place.device
         source = device if spec.get("perDeviceNodeSelection") else spec
         if source.get("nodeName") is not None or device.get("bindsToNode"):
-            one = {"key": "metadata.name", "operator": "In", "values": [node]}
-            return {"nodeSelectorTerms": [{"matchFields": [one]}]}
-        for one in (source.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+            item = {"key": "metadata.name", "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [item]}]}
+        for item in (source.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
             for field, kept in term.items():
                 kept += [
                     test
-                    for test in one.get(field) or ()
+                    for test in item.get(field) or ()
                     if not any(_same(test, other) for other in kept)
                 ]
-    found = {field: kept for field, kept in term.items() if kept}
-    return {"nodeSelectorTerms": [found]} if found else None
+    result = {field: kept for field, kept in term.items() if kept}
+    return {"nodeSelectorTerms": [result]} if result else None
 
 
-def _same(one: Tree, other: Tree) -> bool:
-    alike = one["key"] == other["key"] and one["operator"] == other["operator"]
-    return alike and set(one.get("values") or ()) == set(other.get("values") or ())
+def _same(tree: Tree, other: Tree) -> bool:
+    alike = tree["key"] == other["key"] and tree["operator"] == other["operator"]
+    return alike and set(tree.get("values") or ()) == set(other.get("values") or ())
 
 
 def _config(claim: Tree, choices: Sequence[Choice], classes: dict[str, Tree]) -> list[Tree]:
     requests = (claim["spec"].get("devices") or {}).get("requests") or []
     served = _served(requests, choices)
-    found: list[Tree] = []
+    trees: list[Tree] = []
     users: dict[str, list[str]] = {}
     for name, option in served:
         users.setdefault(option["deviceClassName"], []).append(name)
     for class_name, names in users.items():
         for config in (classes.get(class_name, {}).get("spec") or {}).get("config") or ():
-            found.append({"source": "FromClass", "requests": names, **config})
+            trees.append({"source": "FromClass", "requests": names, **config})
     both = [{name, name.partition("/")[0]} for name, _ in served]
     for config in (claim["spec"].get("devices") or {}).get("config") or ():
         named = config.get("requests") or []
         if not named or any(names & set(named) for names in both):
-            found.append({"source": "FromClaim", **config, "requests": named})
-    for config in found:
+            trees.append({"source": "FromClaim", **config, "requests": named})
+    for config in trees:
         if all(names & set(config["requests"]) for names in both):
             config["requests"] = []
-    return [{key: value for key, value in config.items() if value != []} for config in found]
+    return [{key: value for key, value in config.items() if value != []} for config in trees]
 
 
 def _served(requests: Sequence[Tree], choices: Sequence[Choice]) -> list[tuple[str, Any]]:
     """The name and option each request ended with. A request for no devices at all ends with its first option."""
     chosen = {choice.request: (choice.result["request"], choice.option) for choice in choices}
-    found = []
+    result = []
     for index, request in enumerate(requests):
         if index in chosen:
-            found.append(chosen[index])
+            result.append(chosen[index])
         elif request.get("exactly"):
-            found.append((request["name"], request["exactly"]))
+            result.append((request["name"], request["exactly"]))
         else:
             first = request["firstAvailable"][0]
-            found.append((f"{request['name']}/{first['name']}", first))
-    return found
+            result.append((f"{request['name']}/{first['name']}", first))
+    return result

@@ -65,9 +65,9 @@ class Use(NamedTuple):
 @functools.lru_cache(maxsize=65536)
 def amount(text: str) -> Fraction:
     """A quantity, exactly; finer than a billionth is rounded away from zero, as in the API."""
-    found = _QUANTITY.fullmatch(str(text))
-    assert found is not None, f"no quantity: {text!r}"
-    number, exponent, suffix = found.groups()
+    result = _QUANTITY.fullmatch(str(text))
+    assert result is not None, f"no quantity: {text!r}"
+    number, exponent, suffix = result.groups()
     whole, _, digits = number.lstrip("+-").partition(".")
     value = Fraction(int((whole + digits) or "0"), 10 ** len(digits))
     if exponent:
@@ -129,8 +129,8 @@ def pools(world: Tree, node: Tree) -> list[Pool]:
     for part in usable:
         if _is_relevant(part["spec"], node):
             visible.setdefault(_pool_of(part), []).append(part)
-    found = (_pool(parts, world, node) for _, parts in sorted(visible.items()))
-    return [pool for pool in found if pool is not None]
+    result = (_pool(parts, world, node) for _, parts in sorted(visible.items()))
+    return [pool for pool in result if pool is not None]
 
 
 def _pool(parts: list[Tree], world: Tree, node: Tree) -> Pool | None:
@@ -139,9 +139,9 @@ def _pool(parts: list[Tree], world: Tree, node: Tree) -> Pool | None:
     first = min(
         here, key=lambda part: not part["spec"].get("nodeName")
     )  # slices of the node are read first
-    wanted = first["spec"]["pool"].get("resourceSliceCount", 0)
+    expected = first["spec"]["pool"].get("resourceSliceCount", 0)
     all_of_it = here
-    if len(here) != wanted:
+    if len(here) != expected:
         pool = _pool_of(here[0])
         everywhere = [part for part in world["resourceSlices"] if _pool_of(part) == pool]
         if any(_generation(part) > newest for part in everywhere):
@@ -151,7 +151,7 @@ def _pool(parts: list[Tree], world: Tree, node: Tree) -> Pool | None:
             for part in everywhere
             if _generation(part) == newest and not _has_compatibility_groups(part)
         ]
-        if len(same) != wanted:
+        if len(same) != expected:
             return Pool(False, "", (), (), {})
         names = {part["metadata"]["name"] for part in here}
         all_of_it = here + [part for part in same if part["metadata"]["name"] not in names]
@@ -170,11 +170,11 @@ def _problem(here: list[Tree], all_of_it: list[Tree]) -> str:
     names = [place.device["name"] for place in _places(here)]
     if len(names) != len(set(names)):
         return "a device name occurs twice"
-    sets = [one for part in all_of_it for one in part["spec"].get("sharedCounters") or ()]
-    if len(sets) != len({one["name"] for one in sets}):
+    sets = [item for part in all_of_it for item in part["spec"].get("sharedCounters") or ()]
+    if len(sets) != len({item["name"] for item in sets}):
         return "a counter set occurs twice"
-    known = {(one["name"], counter) for one in sets for counter in one.get("counters") or {}}
-    known_sets = {one["name"] for one in sets}
+    known = {(item["name"], counter) for item in sets for counter in item.get("counters") or {}}
+    known_sets = {item["name"] for item in sets}
     for place in _places(all_of_it):
         for drawn in place.device.get("consumesCounters") or ():
             if drawn["counterSet"] not in known_sets:
@@ -193,10 +193,10 @@ def consumption(device: Tree) -> Iterator[tuple[tuple[str, str], Fraction]]:
 
 def _counters(parts: list[Tree]) -> dict[tuple[str, str], Fraction]:
     return {
-        (one["name"], counter): amount(value["value"])
+        (item["name"], counter): amount(value["value"])
         for part in parts
-        for one in part["spec"].get("sharedCounters") or ()
-        for counter, value in (one.get("counters") or {}).items()
+        for item in part["spec"].get("sharedCounters") or ()
+        for counter, value in (item.get("counters") or {}).items()
     }
 
 
@@ -230,8 +230,8 @@ def _reaches(place: Tree, node: Tree) -> bool:
 def _term_picks(term: Tree, node: Tree) -> bool:
     labels = node["metadata"].get("labels") or {}
     fields = {"metadata.name": node["metadata"]["name"]}
-    tests = [(one, labels) for one in term.get("matchExpressions") or ()]
-    tests += [(one, fields) for one in term.get("matchFields") or ()]
+    tests = [(item, labels) for item in term.get("matchExpressions") or ()]
+    tests += [(item, fields) for item in term.get("matchFields") or ()]
     return bool(tests) and all(_holds(one, values) for one, values in tests)
 
 
@@ -272,8 +272,8 @@ def _has_compatibility_groups(part: Tree) -> bool:
     devices = part["spec"].get("devices") or ()
     return any(
         drawn.get("compatibilityGroups")
-        for one in devices
-        for drawn in one.get("consumesCounters") or ()
+        for device in devices
+        for drawn in device.get("consumesCounters") or ()
     )
 
 

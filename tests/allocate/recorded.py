@@ -46,5 +46,5 @@ class Asked:
 
 def _body(place: Place) -> dict[str, Any]:
     kept = ("attributes", "capacity", "allowMultipleAllocations")
-    found = {name: place.device[name] for name in kept if name in place.device}
-    return {"driver": place.part["spec"]["driver"], **found}
+    result = {name: place.device[name] for name in kept if name in place.device}
+    return {"driver": place.part["spec"]["driver"], **result}

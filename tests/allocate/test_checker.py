@@ -25,14 +25,14 @@ def test_recorded_allocations_are_valid(file: str) -> None:
         for name, answer in world["answers"].items():
             if answer["outcome"] != "allocated":
                 continue
-            found = checker.violations(
+            violations = checker.violations(
                 world,
                 nodes[name],
                 results=answer["results"],
                 matches=recorded.verdicts(world),
                 are_shares_distinct=False,  # recorded share ids are all the same
             )
-            assert not found, (world["id"], name, found)
+            assert not violations, (world["id"], name, violations)
             judged += 1
     assert judged > 40
 
@@ -175,10 +175,10 @@ def claim(name: str, requests: list[Tree], **more: Any) -> Tree:
 
 
 def request(name: str, *, class_name: str = "gpu", count: int = 1, memory: str = "") -> Tree:
-    wanted: Tree = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
+    tree: Tree = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
     if memory:
-        wanted["capacity"] = {"requests": {"memory": memory}}
-    return {"name": name, "exactly": wanted}
+        tree["capacity"] = {"requests": {"memory": memory}}
+    return {"name": name, "exactly": tree}
 
 
 def alternatives(name: str) -> Tree:
@@ -389,7 +389,7 @@ def test_a_claim_of_33_devices_is_noticed() -> None:
     }
     chosen = [
         {
-            "devices": {"results": [result("r", one["name"]) for one in devices]},
+            "devices": {"results": [result("r", device["name"]) for device in devices]},
             "nodeSelector": HERE,
         }
     ]

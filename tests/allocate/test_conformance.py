@@ -40,16 +40,16 @@ def test_upstream_table_agrees_with_default_gates(oracle: upstream.Oracle) -> No
     asked = recorded.Asked(oracle)
     for case in cases:
         world = _world(case)
-        found = agreeing.tally()
+        counts = agreeing.tally()
         agreeing.compare(
-            world, _theirs(case, "oracleDefaultFeatures"), into=found, matches=asked.matches
+            world, _theirs(case, "oracleDefaultFeatures"), into=counts, matches=asked.matches
         )
-        if found.disagreements and _has_lists(world) and _wants_distinct(world):
+        if counts.disagreements and _has_lists(world) and _wants_distinct(world):
             tally.exceptions[LIST_FIRST] += 1
-            found.disagreements.clear()
-        for one, other in zip(tally[:2], found[:2], strict=True):
-            one.update(other)
-        tally.disagreements.extend(found.disagreements)
+            counts.disagreements.clear()
+        for item, other in zip(tally[:2], counts[:2], strict=True):
+            item.update(other)
+        tally.disagreements.extend(counts.disagreements)
     assert tally.exceptions[LIST_FIRST] <= 2
     _settle("allocator table", tally)
 
@@ -68,7 +68,7 @@ def test_upstream_table_agrees_on_list_attributes(oracle: upstream.Oracle) -> No
 
 
 def _has_lists(world: Tree) -> bool:
-    return any(LIST_KINDS & set(one) for one in _attributes(world))
+    return any(LIST_KINDS & set(tree) for tree in _attributes(world))
 
 
 def _wants_distinct(world: Tree) -> bool:
@@ -98,12 +98,12 @@ def _world(case: Tree) -> Tree:
     """A case of the table as a world."""
     given = case["inputs"]
 
-    def path(one: Tree) -> str:
-        return "/".join(one[part] for part in ("driver", "pool", "device"))
+    def path(tree: Tree) -> str:
+        return "/".join(tree[part] for part in ("driver", "pool", "device"))
 
     capacity: dict[str, dict[str, str]] = {}
-    for one in given["aggregatedCapacity"]:
-        capacity.setdefault(path(one), {}).update(one["capacity"])
+    for tree in given["aggregatedCapacity"]:
+        capacity.setdefault(path(tree), {}).update(tree["capacity"])
     return {
         "id": case["name"],
         "nodes": [given["node"]],
@@ -111,8 +111,10 @@ def _world(case: Tree) -> Tree:
         "resourceSlices": given["resourceSlices"],
         "claims": given["claims"],
         "inUse": {
-            "devices": [path(one) for one in given["allocatedDevices"]],
-            "shared": [f"{path(one)}/{one['shareID']}" for one in given["allocatedSharedDevices"]],
+            "devices": [path(item) for item in given["allocatedDevices"]],
+            "shared": [
+                f"{path(item)}/{item['shareID']}" for item in given["allocatedSharedDevices"]
+            ],
             "capacity": capacity,
         },
     }

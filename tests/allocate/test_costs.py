@@ -30,17 +30,17 @@ from tests.support import shared
 def _terms(view: NodeView, wanted: Any) -> tuple[SearchContext, list[Option]]:
     ground = NodeDevices(view)
     options = [request.options[0] for request in flattened([wanted], build.CLASSES)]
-    found = {option: candidates_of(ground, option, fractional=True) for option in options}
-    return SearchContext(ground, (), found, DEFAULT_ALLOCATION, Budget(), True), options
+    result = {option: candidates_of(ground, option, fractional=True) for option in options}
+    return SearchContext(ground, (), result, DEFAULT_ALLOCATION, Budget(), True), options
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_quick_way_finds_what_the_general_search_finds(seed: int) -> None:
     rng = random.Random(seed)
-    names = [one["name"] for gpu in range(3) for one in build.partitions(gpu)]
+    names = [tree["name"] for gpu in range(3) for tree in build.partitions(gpu)]
     view = build.mig_node(3, in_use=rng.sample(names, rng.randrange(4)))
-    for wanted in (build.profile(rng.choice(list(build.PROFILES))), build.exactly()):
-        terms, options = _terms(view, build.claim(wanted))
+    for expected in (build.profile(rng.choice(list(build.PROFILES))), build.exactly()):
+        terms, options = _terms(view, build.claim(expected))
         quick = solve_single(terms, options[0])
         assert not isinstance(quick, NotApplicable)
         assert quick == FixedOptions(terms, options).solve()
@@ -49,8 +49,8 @@ def test_the_quick_way_finds_what_the_general_search_finds(seed: int) -> None:
 @pytest.mark.parametrize("count", [1, 3, 5, 9])
 def test_the_quick_way_takes_the_same_whole_devices(count: int) -> None:
     devices = build.gpus(8)
-    for number, one in enumerate(devices):
-        one["capacity"] = {"memory": {"value": f"{(number * 5 % 3 + 1) * 40}Gi"}}
+    for number, item in enumerate(devices):
+        item["capacity"] = {"memory": {"value": f"{(number * 5 % 3 + 1) * 40}Gi"}}
     terms, options = _terms(
         build.node(devices, in_use=["gpu-2"]), build.claim(build.exactly(count))
     )
@@ -70,11 +70,11 @@ def test_terms_add_up_to_the_cost_on_recorded_worlds() -> None:
             msgspec.json.decode(json.dumps(world).encode(), type=allocation_worlds.World)
         )
         for view in asked.views.values():
-            found = allocator.allocate(view, asked.claims, asked.classes)
-            if isinstance(found, allocator.Allocated):
+            outcome = allocator.allocate(view, asked.claims, asked.classes)
+            if isinstance(outcome, allocator.Allocated):
                 seen += 1
-                assert sum(term.milli_gpu for term in found.terms) == pytest.approx(
-                    found.milli_gpu
+                assert sum(term.milli_gpu for term in outcome.terms) == pytest.approx(
+                    outcome.milli_gpu
                 ), world["id"]
     assert seen > 100
 
@@ -82,13 +82,20 @@ def test_terms_add_up_to_the_cost_on_recorded_worlds() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_search_of_last_resort_agrees_on_what_is_possible(seed: int) -> None:
     rng = random.Random(seed)
-    names = [one["name"] for gpu in range(2) for one in build.partitions(gpu)]
+    names = [tree["name"] for gpu in range(2) for tree in build.partitions(gpu)]
     view = build.mig_node(2, in_use=rng.sample(names, rng.randrange(3)))
-    wanted = [build.profile(rng.choice(list(build.PROFILES)), rng.randint(1, 4)) for _ in range(2)]
-    terms, options = _terms(view, build.claim(*wanted, build.exactly(rng.randint(1, 2))))
+    expected = [
+        build.profile(rng.choice(list(build.PROFILES)), rng.randint(1, 4)) for _ in range(2)
+    ]
+    terms, options = _terms(view, build.claim(*expected, build.exactly(rng.randint(1, 2))))
     needs = [
-        Need(one, one.count or 0, terms.candidates[one].mask, offered=terms.candidates[one].mask)
-        for one in options
+        Need(
+            option,
+            option.count or 0,
+            terms.candidates[option].mask,
+            offered=terms.candidates[option].mask,
+        )
+        for option in options
     ]
     types = types_of(terms.node, needs, (), has_admin=False)
     counts = tuple(kind.count for kind in types)

@@ -65,7 +65,7 @@ def test_costs_order_places_as_the_rule_does(profile: str) -> None:
     partitions = counter_sets.partitions_of(
         pool.devices, pool.devices.counter_sets[0], DEFAULT_ALLOCATION
     )
-    found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    result: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for mask, layout in STATES.items():
         before = partitions.value(_left(layout, partitions.counters))
         for start in _free(mask, profile):
@@ -74,10 +74,10 @@ def test_costs_order_places_as_the_rule_does(profile: str) -> None:
             if sum(build.PROFILES[name][0] for name, _ in taken) > 7:
                 continue
             cost = before - partitions.value(_left(taken, partitions.counters))
-            found.setdefault(_lost(mask, after), []).append((mask.bit_count(), cost))
-    assert len(found) > 1 or profile == "7g"
-    for lower, higher in itertools.pairwise(sorted(found)):
-        assert max(cost for _, cost in found[lower]) < min(cost for _, cost in found[higher]), (
+            result.setdefault(_lost(mask, after), []).append((mask.bit_count(), cost))
+    assert len(result) > 1 or profile == "7g"
+    for lower, higher in itertools.pairwise(sorted(result)):
+        assert max(cost for _, cost in result[lower]) < min(cost for _, cost in result[higher]), (
             lower,
             higher,
         )
@@ -94,16 +94,16 @@ def test_the_allocator_puts_partitions_where_the_rule_says() -> None:
             for gpu, mask in enumerate(chosen)
             for name, start in STATES[mask]
         ]
-        found = build.ask(build.mig_node(3, in_use=in_use), build.claim(build.profile(profile)))
+        outcome = build.ask(build.mig_node(3, in_use=in_use), build.claim(build.profile(profile)))
         ways = [
             (_lost(mask, mask | _extent(profile, start)), -mask.bit_count(), gpu, start)
             for gpu, mask in enumerate(chosen)
             for start in _free(mask, profile)
         ]
         if not ways:
-            assert type(found).__name__ == "Refused"
+            assert type(outcome).__name__ == "Refused"
             continue
-        (name,) = build.devices_of(found)
+        (name,) = build.devices_of(outcome)
         _, gpu, _, start = name.split("-")
         assert (int(gpu), int(start)) == min(ways)[2:], (chosen, profile, sorted(ways)[:3])
 

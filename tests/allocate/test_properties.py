@@ -53,11 +53,15 @@ def test_pod_after_pod_nothing_is_given_away_twice(seed: int) -> None:
             if not fitting:
                 continue
             name, row = rng.choice(fitting)
-            found = checker.violations(pod, names[name], results=row["results"], matches=is_any)
-            assert not [one for one in found if one.rule in OVER_ALLOCATION], (
+            violations = checker.violations(
+                pod, names[name], results=row["results"], matches=is_any
+            )
+            assert not [
+                violation for violation in violations if violation.rule in OVER_ALLOCATION
+            ], (
                 world["id"],
                 name,
-                found,
+                violations,
             )
             world["inUse"] = taken(world["inUse"], row["results"])
             placed += 1
@@ -68,17 +72,17 @@ def taken(before: Tree, results: list[Tree]) -> Tree:
     """What is in use after these allocations as well."""
     held = json.loads(json.dumps(before))
     for allocation in results:
-        for one in allocation["devices"].get("results") or ():
-            path = f"{one['driver']}/{one['pool']}/{one['device']}"
-            if one.get("adminAccess"):
+        for item in allocation["devices"].get("results") or ():
+            path = f"{item['driver']}/{item['pool']}/{item['device']}"
+            if item.get("adminAccess"):
                 continue
-            if "shareID" not in one:
+            if "shareID" not in item:
                 assert path not in held["devices"], path
                 held["devices"].append(path)
                 continue
-            share = f"{path}/{one['shareID']}"
+            share = f"{path}/{item['shareID']}"
             held["shared"] += [share] if share not in held["shared"] else []
-            for name, text in (one.get("consumedCapacity") or {}).items():
+            for name, text in (item.get("consumedCapacity") or {}).items():
                 amounts = held["capacity"].setdefault(path, {})
                 total = checker_pools.amount(amounts.get(name, "0")) + checker_pools.amount(text)
                 amounts[name] = f"{int(total * 1000)}m"
@@ -122,13 +126,13 @@ def test_a_device_more_never_hurts(seed: int) -> None:
 
 
 def test_answers_depend_on_neither_hashing_nor_what_was_asked_before(tmp_path: Path) -> None:
-    given = [world for seed in SEEDS for world in worlds_of(seed)]
+    trees = [world for seed in SEEDS for world in worlds_of(seed)]
     forth, back = tmp_path / "forth.jsonl", tmp_path / "back.jsonl"
-    forth.write_text("".join(json.dumps(world) + "\n" for world in given))
-    back.write_text("".join(json.dumps(world) + "\n" for world in reversed(given)))
-    one, other = told(forth, "1"), told(back, "2")
-    assert len(one) > len(given)
-    assert sorted(one) == sorted(other)
+    forth.write_text("".join(json.dumps(world) + "\n" for world in trees))
+    back.write_text("".join(json.dumps(world) + "\n" for world in reversed(trees)))
+    item, other = told(forth, "1"), told(back, "2")
+    assert len(item) > len(trees)
+    assert sorted(item) == sorted(other)
 
 
 def told(file: Path, hash_seed: str) -> list[str]:

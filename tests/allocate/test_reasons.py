@@ -13,9 +13,9 @@ MEMORY = f'device.capacity["{build.DRIVER}"].memory'
 
 
 def _reasons(view: Any, *wanted: Any) -> tuple[Reason, ...]:
-    found = ask(view, *wanted)
-    assert isinstance(found, allocator.Refused), found
-    return found.reasons
+    outcome = ask(view, *wanted)
+    assert isinstance(outcome, allocator.Refused), outcome
+    return outcome.reasons
 
 
 def _only(view: Any, *wanted: Any) -> Reason:
@@ -23,7 +23,7 @@ def _only(view: Any, *wanted: Any) -> Reason:
     return reason
 
 
-def test_a_selector_tells_how_near_the_devices_came() -> None:
+def test_a_failed_selector_reports_how_near_the_devices_came() -> None:
     where = f'{MEMORY}.compareTo(quantity("141Gi")) >= 0'
     reason = _only(build.node(build.gpus(8)), claim(exactly(2, where=where)))
     assert (reason.code, reason.need, reason.have) == (ReasonCode.SELECTOR, 2, 0)
@@ -45,7 +45,7 @@ def test_taints_are_named() -> None:
     assert (reason.code, reason.have) == (ReasonCode.TAINT, 0)
 
 
-def test_counters_tell_how_many_partitions_fit_together() -> None:
+def test_the_reason_for_counters_says_how_many_partitions_fit_together() -> None:
     reason = _only(build.mig_node(1, in_use=["gpu-0-1g-0"]), claim(profile("2g", 3)))
     assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 3, 2)
     assert reason.detail.endswith("2 with counters left")
@@ -55,7 +55,7 @@ def test_counters_tell_how_many_partitions_fit_together() -> None:
     assert (reason.code, reason.need, reason.have) == (ReasonCode.COUNTERS, 8, 7)
 
 
-def test_capacity_that_nobody_offers_differs_from_capacity_that_is_gone() -> None:
+def test_capacity_no_device_has_differs_from_capacity_in_use() -> None:
     view = build.node(build.shareable(1))
     reason = _only(view, claim(exactly(capacity={"requests": {"memory": "100Gi"}})))
     assert reason.code is ReasonCode.CAPACITY_POLICY
@@ -83,22 +83,22 @@ def test_requests_that_compete_are_named_together() -> None:
 
 def test_a_selector_that_errors_is_a_reason_not_a_failure() -> None:
     where = f'device.attributes["{build.DRIVER}"].nowhere == 1'
-    found = _reasons(build.node(build.gpus(2)), claim(exactly(where=where)))
-    assert [reason.code for reason in found] == [ReasonCode.CEL_ERROR, ReasonCode.SELECTOR]
-    assert found[0].have == 2
+    reasons = _reasons(build.node(build.gpus(2)), claim(exactly(where=where)))
+    assert [reason.code for reason in reasons] == [ReasonCode.CEL_ERROR, ReasonCode.SELECTOR]
+    assert reasons[0].have == 2
 
 
 def test_every_alternative_gets_its_own_reason() -> None:
-    found = _reasons(build.node(build.gpus(2), in_use=["gpu-0"]), claim([exactly(4), exactly(2)]))
-    assert [(reason.subject, reason.code) for reason in found] == [
+    reasons = _reasons(build.node(build.gpus(2), in_use=["gpu-0"]), claim([exactly(4), exactly(2)]))
+    assert [(reason.subject, reason.code) for reason in reasons] == [
         ("claim team/claim: request r0/a", ReasonCode.NO_DEVICES),
         ("claim team/claim: request r0/b", ReasonCode.IN_USE),
     ]
 
 
 def test_the_terms_of_a_choice_add_up_and_speak() -> None:
-    found = ask(build.mig_node(2, in_use=["gpu-1-2g-0"]), claim(profile("3g"), profile("1g", 2)))
-    assert isinstance(found, allocator.Allocated)
-    assert [term.name for term in found.terms] == ["partitions"]
-    assert abs(sum(term.milli_gpu for term in found.terms) - found.milli_gpu) < 1e-6
-    assert "places" in found.terms[0].sentence
+    outcome = ask(build.mig_node(2, in_use=["gpu-1-2g-0"]), claim(profile("3g"), profile("1g", 2)))
+    assert isinstance(outcome, allocator.Allocated)
+    assert [term.name for term in outcome.terms] == ["partitions"]
+    assert abs(sum(term.milli_gpu for term in outcome.terms) - outcome.milli_gpu) < 1e-6
+    assert "places" in outcome.terms[0].sentence

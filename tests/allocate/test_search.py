@@ -11,10 +11,10 @@ from tests.allocate.build import ask, claim, devices_of, exactly, profile
 FEW_STEPS = 5_000
 
 
-def _refused(found: allocator.Outcome) -> allocator.Refused:
-    assert isinstance(found, allocator.Refused), found
-    assert found.steps <= FEW_STEPS
-    return found
+def _refused(outcome: allocator.Outcome) -> allocator.Refused:
+    assert isinstance(outcome, allocator.Refused), outcome
+    assert outcome.steps <= FEW_STEPS
+    return outcome
 
 
 @pytest.mark.parametrize("number", [8, 16, 24, 31])
@@ -23,14 +23,14 @@ def test_one_more_than_there_are_is_refused_without_a_search(number: int) -> Non
 
 
 def test_two_claims_for_one_more_than_64_are_refused() -> None:
-    wanted = [
+    expected = [
         claim(exactly(32), name="a"),
         claim(exactly(32), name="b"),
         claim(exactly(1), name="c"),
     ]
     view = build.node(build.gpus(64))
-    _refused(ask(view, *wanted))
-    assert len(set(devices_of(ask(view, *wanted[:2])))) == 64
+    _refused(ask(view, *expected))
+    assert len(set(devices_of(ask(view, *expected[:2])))) == 64
 
 
 @pytest.mark.parametrize(("number", "counts"), [(12, (3, 3, 3, 4)), (9, (1,) * 10), (16, (8, 9))])
@@ -49,9 +49,9 @@ def test_requests_with_different_wishes_are_matched_not_tried() -> None:
     picky = [exactly(where=f'{uuid} != "uuid-{number}"') for number in range(8)]
     only = exactly(where=f'{uuid} == "uuid-0"')
     view = build.node(build.gpus(9))
-    found = devices_of(ask(view, claim(*picky, only)))
-    assert len(set(found)) == 9
-    assert found[-1] == "gpu-0"
+    names = devices_of(ask(view, claim(*picky, only)))
+    assert len(set(names)) == 9
+    assert names[-1] == "gpu-0"
     _refused(ask(view, claim(*picky, only, exactly())))
 
 
@@ -71,45 +71,45 @@ def test_mixed_partitions_fill_eight_boards_to_the_last_place() -> None:
 
 
 def test_six_profiles_that_want_more_compute_than_there_is_are_refused() -> None:
-    wanted = (("7g", 2), ("4g", 4), ("3g", 5), ("2g", 4), ("1gd", 4), ("1g", 5))
-    _refused(ask(build.mig_node(8), claim(*(profile(name, count) for name, count in wanted))))
+    expected = (("7g", 2), ("4g", 4), ("3g", 5), ("2g", 4), ("1gd", 4), ("1g", 5))
+    _refused(ask(build.mig_node(8), claim(*(profile(name, count) for name, count in expected))))
 
 
 def test_a_common_parent_keeps_partitions_on_one_board() -> None:
     same = [{"matchAttribute": f"{build.DRIVER}/parent"}]
     view = build.mig_node(4, in_use=["gpu-0-2g-0", "gpu-1-1g-6", "gpu-2-3g-4"])
-    found = devices_of(ask(view, claim(profile("2g", 2), profile("1g"), constraints=same)))
-    assert len({name[:5] for name in found}) == 1
+    names = devices_of(ask(view, claim(profile("2g", 2), profile("1g"), constraints=same)))
+    assert len({name[:5] for name in names}) == 1
     _refused(ask(view, claim(profile("3g", 2), profile("1g"), constraints=same)))
 
 
 def test_distinct_values_that_span_boards_are_counted_across_them() -> None:
     """Two values of numa on eight boards: at most two devices, whatever else the claim asks for."""
-    devices = [one for gpu in range(8) for one in build.partitions(gpu)]
-    for one in devices:
-        one["attributes"]["numa"] = {"int": int(one["name"][4]) // 4}
+    devices = [tree for gpu in range(8) for tree in build.partitions(gpu)]
+    for device in devices:
+        device["attributes"]["numa"] = {"int": int(device["name"][4]) // 4}
     view = build.node(devices, counters=[build.board(gpu) for gpu in range(8)])
     apart = [{"distinctAttribute": f"{build.DRIVER}/numa", "requests": ["r0"]}]
-    found = devices_of(ask(view, claim(profile("2g", 2), profile("1g", 6), constraints=apart)))
-    assert {int(name[4]) // 4 for name in found[:2]} == {0, 1}
+    names = devices_of(ask(view, claim(profile("2g", 2), profile("1g", 6), constraints=apart)))
+    assert {int(name[4]) // 4 for name in names[:2]} == {0, 1}
     _refused(ask(view, claim(profile("2g", 3), profile("1g", 6), constraints=apart)))
 
 
 def test_a_budget_that_runs_out_is_neither_yes_nor_no() -> None:
-    wanted = claim(profile("4g", 8), profile("2g", 8))
-    found = ask(build.mig_node(8), wanted, budget=5)
-    assert isinstance(found, allocator.Undecided)
-    assert found.steps == 6
+    expected = claim(profile("4g", 8), profile("2g", 8))
+    outcome = ask(build.mig_node(8), expected, budget=5)
+    assert isinstance(outcome, allocator.Undecided)
+    assert outcome.steps == 6
 
 
 def test_the_earlier_alternative_is_taken_where_it_fits() -> None:
-    wanted = claim([profile("7g"), profile("3g")], [profile("7g"), profile("1g")])
-    assert devices_of(ask(build.mig_node(2), wanted)) == ["gpu-0-7g-0", "gpu-1-7g-0"]
-    found = ask(build.mig_node(2, in_use=["gpu-1-1g-6"]), wanted)
-    assert isinstance(found, allocator.Allocated)
-    assert found.preference == (0, 1)
-    assert devices_of(found) == ["gpu-0-7g-0", "gpu-1-1g-4"]
-    single = ask(build.mig_node(1), wanted)
+    expected = claim([profile("7g"), profile("3g")], [profile("7g"), profile("1g")])
+    assert devices_of(ask(build.mig_node(2), expected)) == ["gpu-0-7g-0", "gpu-1-7g-0"]
+    outcome = ask(build.mig_node(2, in_use=["gpu-1-1g-6"]), expected)
+    assert isinstance(outcome, allocator.Allocated)
+    assert outcome.preference == (0, 1)
+    assert devices_of(outcome) == ["gpu-0-7g-0", "gpu-1-1g-4"]
+    single = ask(build.mig_node(1), expected)
     assert isinstance(single, allocator.Allocated)
     assert single.preference == (1, 1)
 
@@ -117,9 +117,9 @@ def test_the_earlier_alternative_is_taken_where_it_fits() -> None:
 def test_ten_identical_alternatives_are_not_tried_in_every_order() -> None:
     whole = exactly(where=f'device.attributes["{build.DRIVER}"].numa == 0')
     view = build.node(build.gpus(12))
-    found = ask(view, claim(*[[whole, exactly()] for _ in range(10)]))
-    assert isinstance(found, allocator.Allocated)
-    assert found.preference == (0,) * 6 + (1,) * 4
+    outcome = ask(view, claim(*[[whole, exactly()] for _ in range(10)]))
+    assert isinstance(outcome, allocator.Allocated)
+    assert outcome.preference == (0,) * 6 + (1,) * 4
     _refused(ask(view, claim(*[[whole, exactly()] for _ in range(13)])))
 
 
@@ -146,8 +146,8 @@ def test_two_devices_of_one_request_are_never_shares_of_one() -> None:
 def test_admin_access_neither_takes_nor_is_kept_away() -> None:
     view = build.node(build.gpus(2), in_use=["gpu-0"])
     monitor = exactly(2, adminAccess=True)
-    found = devices_of(ask(view, claim(monitor, name="monitor"), claim(exactly(), name="work")))
-    assert found == ["gpu-0", "gpu-1", "gpu-1"]
+    names = devices_of(ask(view, claim(monitor, name="monitor"), claim(exactly(), name="work")))
+    assert names == ["gpu-0", "gpu-1", "gpu-1"]
     _refused(ask(view, claim(monitor, exactly())))
 
 
@@ -168,9 +168,9 @@ def test_share_ids_are_the_same_for_the_same_question_and_differ_otherwise() -> 
     share = exactly(capacity={"requests": {"memory": "10Gi"}})
 
     def ids(*wanted: object) -> list[str | None]:
-        found = ask(view, *wanted)
-        assert isinstance(found, allocator.Allocated)
-        return [one.share_id for result in found.results for one in result.devices.results]
+        outcome = ask(view, *wanted)
+        assert isinstance(outcome, allocator.Allocated)
+        return [item.share_id for result in outcome.results for item in result.devices.results]
 
     once = ids(claim(share, share, name="a"), claim(share, name="b"))
     assert once == ids(claim(share, share, name="a"), claim(share, name="b"))
@@ -178,33 +178,33 @@ def test_share_ids_are_the_same_for_the_same_question_and_differ_otherwise() -> 
 
 
 def test_an_unknown_class_fails_whatever_the_node() -> None:
-    found = ask(build.node(build.gpus(1)), claim(exactly(deviceClassName="nobody-knows")))
-    assert isinstance(found, allocator.Failed)
-    assert "nobody-knows" in found.message
-    assert not found.is_local
+    outcome = ask(build.node(build.gpus(1)), claim(exactly(deviceClassName="nobody-knows")))
+    assert isinstance(outcome, allocator.Failed)
+    assert "nobody-knows" in outcome.message
+    assert not outcome.is_local
 
 
 def test_shares_that_want_more_than_all_devices_hold_are_refused_by_adding_up() -> None:
     sizes = [*range(10, 52, 3), *range(15, 45, 3)]
-    wanted = [exactly(capacity={"requests": {"memory": f"{size}Gi"}}) for size in sizes]
+    expected = [exactly(capacity={"requests": {"memory": f"{size}Gi"}}) for size in sizes]
     assert sum(sizes) > 8 * 80
-    _refused(ask(build.node(build.shareable(8)), claim(*wanted)))
+    _refused(ask(build.node(build.shareable(8)), claim(*expected)))
 
 
 def test_alternatives_of_thirty_requests_fit_together_in_few_steps() -> None:
-    found = ask(
+    outcome = ask(
         build.mig_node(8),
         claim(*[[profile(name) for name in ("7g", "3g", "1g")] for _ in range(30)]),
     )
-    assert isinstance(found, allocator.Allocated)
-    assert found.preference == tuple(sorted(found.preference))
-    assert found.preference.count(0) == 4
-    assert found.steps < 100_000
+    assert isinstance(outcome, allocator.Allocated)
+    assert outcome.preference == tuple(sorted(outcome.preference))
+    assert outcome.preference.count(0) == 4
+    assert outcome.steps < 100_000
 
 
 def test_a_refusal_whose_reasons_take_too_long_says_so() -> None:
-    wanted = (("7g", 2), ("4g", 4), ("3g", 5), ("2g", 4), ("1gd", 4), ("1g", 5))
-    asked = claim(*(profile(name, count) for name, count in wanted))
+    expected = (("7g", 2), ("4g", 4), ("3g", 5), ("2g", 4), ("1gd", 4), ("1g", 5))
+    asked = claim(*(profile(name, count) for name, count in expected))
     [whole] = _refused(ask(build.mig_node(8), asked)).reasons
     assert "compete for 144 devices" in whole.detail
     [cut] = _refused(ask(build.mig_node(8), asked, budget=2)).reasons

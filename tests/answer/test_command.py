@@ -37,23 +37,23 @@ def test_short_work_runs_ahead_and_the_others_hear_when(state: Path) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "pod/llama", "default/pod/llama"])
 def test_one_gang_by_any_of_its_names(state: Path, name: str) -> None:
-    told = running.inside(state, "when", name, "-o", "json")
-    (found,) = msgspec.json.decode(told.out)
-    assert found["gang"] == {"namespace": "default", "name": "pod/llama"}
-    assert found["start"] < found["latest"]
-    assert found["members"] == ["llama"]
+    run = running.inside(state, "when", name, "-o", "json")
+    (result,) = msgspec.json.decode(run.out)
+    assert result["gang"] == {"namespace": "default", "name": "pod/llama"}
+    assert result["start"] < result["latest"]
+    assert result["members"] == ["llama"]
 
 
 def test_a_name_that_does_not_wait(state: Path) -> None:
-    told = running.inside(state, "when", "bert")
-    assert told.code == 1
-    assert told.err == 'error: nothing called "bert" waits for its start\n'
+    run = running.inside(state, "when", "bert")
+    assert run.code == 1
+    assert run.err == 'error: nothing called "bert" waits for its start\n'
 
 
 def test_another_namespace_waits_for_nothing(state: Path) -> None:
-    told = running.inside(state, "when", "-n", "elsewhere")
-    assert (told.code, told.out) == (0, "")
-    assert told.err.startswith("nothing waits\n")
+    run = running.inside(state, "when", "-n", "elsewhere")
+    assert (run.code, run.out) == (0, "")
+    assert run.err.startswith("nothing waits\n")
 
 
 def test_a_snapshot_is_asked_as_of_the_time_it_was_saved(state: Path, tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_a_snapshot_is_asked_as_of_the_time_it_was_saved(state: Path, tmp_path: 
 
 
 def test_without_a_cluster_there_is_nothing_to_ask(tmp_path: Path) -> None:
-    told = running.inside(tmp_path / "none", "when")
-    assert told.code == 1
-    assert "next: dovetail up" in told.err
+    run = running.inside(tmp_path / "none", "when")
+    assert run.code == 1
+    assert "next: dovetail up" in run.err
 
 
 def test_the_schedulers_own_configuration_says_whose_pods_count(
@@ -76,8 +76,8 @@ def test_the_schedulers_own_configuration_says_whose_pods_count(
     file.write_text(
         "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nschedulerNames: [other]\n"
     )
-    told = running.inside(state, "when", "--config", str(file))
-    assert (told.code, told.out) == (0, "")
+    run = running.inside(state, "when", "--config", str(file))
+    assert (run.code, run.out) == (0, "")
     file.write_text(
         "apiVersion: dovetail.dev/v1alpha1\nkind: SchedulerConfiguration\nqueues: {ageSaturationSeconds: -1}\n"
     )

@@ -28,14 +28,14 @@ def _answer(world: World, name: str = "pod") -> Help:
 
 def _full(*facts: Any, gpus: int = 2, **node: Any) -> World:
     """One node whose GPUs are all taken."""
-    made = build.world(build.node("n-0", **node), build.gpu_slice("n-0", gpus))
+    world = build.world(build.node("n-0", **node), build.gpu_slice("n-0", gpus))
     build.put(
-        made,
+        world,
         build.claim("taken", gpus),
         build.pod("holder", uses=("taken",), tolerations=[{"operator": "Exists"}]),
     )
-    build.carried_out(made, build.decided(made))
-    return build.put(made, *facts)
+    build.carried_out(world, build.decided(world))
+    return build.put(world, *facts)
 
 
 def _gang(size: int, *, gpus: int, least: int = 0, **spec: Any) -> list[Any]:
@@ -111,10 +111,10 @@ def test_a_gang_that_names_a_level_no_node_has_needs_an_unseen_node() -> None:
 
 
 def test_a_gang_of_which_a_part_runs_is_judged_as_a_whole() -> None:
-    made = build.world(build.node("n-0"), build.gpu_slice("n-0", 2), *_gang(2, gpus=2))
-    running = build.replaced(_pod_of(made, "pod-0").spec, node_name="n-0")
-    build.put(made, build.replaced(_pod_of(made, "pod-0"), spec=running))
-    assert _answer(made, "pod-1") is Help.STARTS
+    world = build.world(build.node("n-0"), build.gpu_slice("n-0", 2), *_gang(2, gpus=2))
+    running = build.replaced(_pod_of(world, "pod-0").spec, node_name="n-0")
+    build.put(world, build.replaced(_pod_of(world, "pod-0"), spec=running))
+    assert _answer(world, "pod-1") is Help.STARTS
 
 
 def test_where_other_pods_are_is_left_to_the_autoscaler() -> None:

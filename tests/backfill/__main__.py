@@ -3,7 +3,7 @@
 Everybody takes no longer than stated. Where all are equally important no promise may move later, and nobody may start
 later than first promised; where some are more important (`--ranked`) whatever moves later has to say who took its
 place. With `--liars` some never end although they say when, and state no longest time: a promise made before the first
-of them started is kept all the same. Prints a line for every yard in which something went wrong. Exit 1 if there was
+of them started is kept all the same. Prints a line for every cluster in which something went wrong. Exit 1 if there was
 any.
 """
 
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 
 from dovetail.schedule.backfill import runtimes
-from tests.backfill.timed_cluster import Work, Yard, after
+from tests.backfill.timed_cluster import TimedCluster, Work, after
 
 MINUTE = 60
 LONG_AFTER = (
@@ -29,8 +29,8 @@ LIARS = frozenset(f"w{number}" for number in range(1, 16, 2))
 NO_CAUSE = "less is free on its nodes than was stated"
 
 
-def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
-    """A yard of up to four nodes after everything that arrived within an hour has run."""
+def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> TimedCluster:
+    """A cluster of up to four nodes after all work that arrived within an hour has run."""
     rng = random.Random(seed)
     works = []
     for number in range(rng.randint(6, 14 if is_ranked else 16)):
@@ -54,16 +54,16 @@ def drawn(seed: int, *, is_ranked: bool, are_liars: bool = False) -> Yard:
             )
         )
     nodes, promises = rng.randint(1, 3 if is_ranked else 4), rng.choice((1, 4, 8))
-    yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*works)
-    return yard.go_on(LONG_AFTER if are_liars else None)  # liars never end
+    timed = TimedCluster(nodes=nodes, gpus=4, promises=promises).arrive(*works)
+    return timed.go_on(LONG_AFTER if are_liars else None)  # liars never end
 
 
-def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
+def faults(timed: TimedCluster, *, is_ranked: bool) -> Iterator[str]:
     """What should not have happened."""
-    for name, told in yard.promised.items():
+    for name, messages in timed.promised.items():
         dated = [
             (turn, one)
-            for turn, one in zip(yard.turns[name], told, strict=True)
+            for turn, one in zip(timed.turns[name], messages, strict=True)
             if one.start is not None
         ]
         for (first, before), (second, later) in itertools.pairwise(dated):
@@ -78,7 +78,7 @@ def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
                 and NO_CAUSE in (later.cause or NO_CAUSE)
             ):
                 yield f"{name} moved to {later.start:%H:%M:%S} for nothing"
-        began = yard.started(name)
+        began = timed.started(name)
         if (
             not is_ranked
             and dated
@@ -87,16 +87,16 @@ def faults(yard: Yard, *, is_ranked: bool) -> Iterator[str]:
             yield f"{name} started later than first promised"
 
 
-def overtaken(yard: Yard) -> Iterator[str]:
+def overtaken(timed: TimedCluster) -> Iterator[str]:
     """Promises made before the first liar started, to others than liars, that were not kept."""
     first = min(
-        (began for name in LIARS if (began := yard.started(name)) is not None), default=math.inf
+        (began for name in LIARS if (began := timed.started(name)) is not None), default=math.inf
     )
-    for name, told in yard.promised.items():
-        start = told[0].start
-        if name in LIARS or start is None or yard.hours[name][0] >= first:
+    for name, messages in timed.promised.items():
+        start = messages[0].start
+        if name in LIARS or start is None or timed.hours[name][0] >= first:
             continue
-        began = yard.started(name)
+        began = timed.started(name)
         if began is None or after(began) > start:
             yield f"{name} was promised {start:%H:%M:%S} and started {began} minutes after noon"
 
@@ -113,11 +113,11 @@ def main() -> int:
     first, last = map(int, asked.seeds.split(":"))
     wrong = 0
     for seed in range(first, last):
-        yard = drawn(seed, is_ranked=asked.ranked, are_liars=asked.liars)
-        found = [*(overtaken(yard) if asked.liars else faults(yard, is_ranked=asked.ranked))]
-        wrong += bool(found)
-        if found:
-            print(f"{seed}: {'; '.join(found)}", flush=True)
+        timed = drawn(seed, is_ranked=asked.ranked, are_liars=asked.liars)
+        result = [*(overtaken(timed) if asked.liars else faults(timed, is_ranked=asked.ranked))]
+        wrong += bool(result)
+        if result:
+            print(f"{seed}: {'; '.join(result)}", flush=True)
     print(f"{last - first} yards, {wrong} with faults")
     return 1 if wrong else 0
 

@@ -6,20 +6,20 @@ import msgspec
 
 from dovetail.world import dump
 from dovetail.world.events import Changed
-from tests.backfill.timed_cluster import Work, Yard
+from tests.backfill.timed_cluster import TimedCluster, Work
 
 
-def ended(yard: Yard, name: str) -> None:
+def ended(timed: TimedCluster, name: str) -> None:
     """The pod has ended; nobody gave its devices back yet."""
-    world = yard.course.world
-    pod = next(one for one in world.pods.values() if one.metadata.name == name)
+    world = timed.course.world
+    pod = next(item for item in world.pods.values() if item.metadata.name == name)
     status = msgspec.structs.replace(pod.status, phase="Succeeded")
     world.apply(Changed(msgspec.structs.replace(pod, status=status)))
 
 
 def test_a_claim_taken_as_free_in_a_trial_holds_its_devices_again_afterwards() -> None:
-    yard = Yard(gpus=4).arrive(Work("a", 1, 4, 600, states=600)).go_on(1)
-    world = yard.course.world
+    timed = TimedCluster(gpus=4).arrive(Work("a", 1, 4, 600, states=600)).go_on(1)
+    world = timed.course.world
     before = dump.dump(world)
     with world.trial():
         world.free_claim(("default", "a-0"))
@@ -29,16 +29,16 @@ def test_a_claim_taken_as_free_in_a_trial_holds_its_devices_again_afterwards() -
     assert dump.dump(world) == before
 
 
-def test_nobody_runs_ahead_while_the_devices_of_ended_pods_are_given_back() -> None:
+def test_no_pod_runs_ahead_while_the_devices_of_ended_pods_are_released() -> None:
     """Two of four GPUs are free; the other two are about to be, and then the head starts."""
-    yard = Yard(gpus=4).arrive(
+    timed = TimedCluster(gpus=4).arrive(
         Work("a", 1, 2, 600, states=600),
         Work("head", 1, 4, 600, states=600, at=1),
         Work("long", 1, 2, 9000, states=9000, at=2),
     )
-    yard.go_on(9)
-    ended(yard, "a-0")
-    yard.course.turn()
-    assert yard.course.plan.placements == ()
-    assert next(one.start for one in yard.course.plan.promises) is not None
-    assert yard.started("long") is None
+    timed.go_on(9)
+    ended(timed, "a-0")
+    timed.course.turn()
+    assert timed.course.plan.placements == ()
+    assert next(promise.start for promise in timed.course.plan.promises) is not None
+    assert timed.started("long") is None

@@ -36,24 +36,27 @@ def decided(world: World, **options: Any) -> plan.Plan:
     return decide.decide(world, policy.DEFAULT, NOON, **options)
 
 
-def ended(made: plan.Plan) -> list[str]:
-    assert all(one.rule is plan.Rule.OVERTIME and one.beneficiary is None for one in made.evictions)
-    return sorted(one.pod.name for one in made.evictions)
+def ended(decision: plan.Plan) -> list[str]:
+    assert all(
+        eviction.rule is plan.Rule.OVERTIME and eviction.beneficiary is None
+        for eviction in decision.evictions
+    )
+    return sorted(eviction.pod.name for eviction in decision.evictions)
 
 
 def test_a_gang_that_ran_out_its_time_ends_as_a_whole() -> None:
     world = build.world(
         running("a-0", 61, gang="a", most=60), running("a-1", 50, gang="a", most=60), nodes=1
     )
-    made = decided(world)
-    assert ended(made) == ["a-0", "a-1"]
-    assert made.evictions[0].detail == "it ran for the 3600 s it states as its longest"
+    decision = decided(world)
+    assert ended(decision) == ["a-0", "a-1"]
+    assert decision.evictions[0].detail == "it ran for the 3600 s it states as its longest"
 
 
 def test_a_gang_that_has_time_left_is_asked_about_again_when_it_is_over() -> None:
-    made = decided(build.world(running("a-0", 45, most=60), nodes=1))
-    assert ended(made) == []
-    assert made.wake_at == NOON + datetime.timedelta(minutes=15)
+    decision = decided(build.world(running("a-0", 45, most=60), nodes=1))
+    assert ended(decision) == []
+    assert decision.wake_at == NOON + datetime.timedelta(minutes=15)
 
 
 def test_a_queue_says_how_long_its_work_may_run_and_so_does_the_one_above() -> None:
@@ -66,10 +69,10 @@ def test_a_queue_says_how_long_its_work_may_run_and_so_does_the_one_above() -> N
         running("old", 31, queue="below"),
         running("new", 1, queue="below"),
     )
-    made = decided(world)
-    assert ended(made) == ["old"]
-    assert made.evictions[0].detail == "it ran for the 1800 s queue below allows"
-    assert made.wake_at == NOON + datetime.timedelta(minutes=29)
+    decision = decided(world)
+    assert ended(decision) == ["old"]
+    assert decision.evictions[0].detail == "it ran for the 1800 s queue below allows"
+    assert decision.wake_at == NOON + datetime.timedelta(minutes=29)
 
 
 def test_the_shorter_of_both_counts() -> None:
@@ -85,9 +88,9 @@ def test_the_shorter_of_both_counts() -> None:
 
 def test_work_that_says_nothing_in_a_queue_that_says_nothing_runs_for_ever() -> None:
     world = stories.world(build.node("n0"), stories.queue("q"), running("a", 100_000, queue="q"))
-    made = decided(world)
-    assert ended(made) == []
-    assert made.wake_at is None
+    decision = decided(world)
+    assert ended(decision) == []
+    assert decision.wake_at is None
 
 
 def test_a_pod_its_node_ends_by_itself_is_left_to_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from dovetail.schedule.backfill import runtimes
-from tests.backfill.timed_cluster import NOON, Work, Yard
+from tests.backfill.timed_cluster import NOON, TimedCluster, Work
 
 pytestmark = pytest.mark.slow
 MINUTE = 60
@@ -19,11 +19,11 @@ MINUTE = 60
 @st.composite
 def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
     """Work that arrives within an hour, takes no longer than it says, or says nothing."""
-    found = []
+    result = []
     for number in range(draw(st.integers(3, 10))):
         stated = draw(st.integers(1, 40))
         is_silent = draw(st.integers(0, 9)) == 0
-        found.append(
+        result.append(
             Work(
                 name=f"w{number}",
                 pods=draw(st.sampled_from((1, 1, 1, 2, 3))),
@@ -34,7 +34,7 @@ def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
                 priority=draw(st.sampled_from(priorities)),
             )
         )
-    return found
+    return result
 
 
 @hypothesis.settings(max_examples=25, derandomize=True)
@@ -42,15 +42,15 @@ def works(draw: st.DrawFn, *, priorities: tuple[int, ...] = (0,)) -> list[Work]:
 def test_no_backfilled_work_moves_a_promise_later(
     drawn: list[Work], nodes: int, promises: int
 ) -> None:
-    yard = Yard(nodes=nodes, gpus=4, promises=promises).arrive(*drawn)
-    yard.go_on()
-    for name, told in yard.promised.items():
-        starts = [one.start for one in told if one.start is not None]
+    timed = TimedCluster(nodes=nodes, gpus=4, promises=promises).arrive(*drawn)
+    timed.go_on()
+    for name, messages in timed.promised.items():
+        starts = [message.start for message in messages if message.start is not None]
         assert starts == sorted(starts, reverse=True), (
             name,
-            [(one.start, one.cause) for one in told],
+            [(message.start, message.cause) for message in messages],
         )
-        began = yard.started(name)
+        began = timed.started(name)
         if starts:
             assert began is not None
             assert NOON.timestamp() + began * MINUTE <= starts[0].timestamp()
@@ -59,13 +59,13 @@ def test_no_backfilled_work_moves_a_promise_later(
 @hypothesis.settings(max_examples=25, derandomize=True)
 @hypothesis.given(works(priorities=(0, 0, 50)), st.integers(1, 2))
 def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: int) -> None:
-    yard = Yard(nodes=nodes, gpus=4).arrive(*drawn)
-    yard.go_on()
+    timed = TimedCluster(nodes=nodes, gpus=4).arrive(*drawn)
+    timed.go_on()
     late = datetime.timedelta(seconds=runtimes.LATE_SECONDS)
-    for name, told in yard.promised.items():
+    for name, messages in timed.promised.items():
         dated = [
             (turn, one)
-            for turn, one in zip(yard.turns[name], told, strict=True)
+            for turn, one in zip(timed.turns[name], messages, strict=True)
             if one.start is not None
         ]
         for (first, before), (second, after) in itertools.pairwise(dated):
@@ -83,6 +83,6 @@ def test_a_promise_that_moves_later_names_its_cause(drawn: list[Work], nodes: in
 @hypothesis.settings(max_examples=8, derandomize=True)
 @hypothesis.given(works(), st.integers(1, 3))
 def test_the_same_yard_goes_on_the_same_way(drawn: list[Work], nodes: int) -> None:
-    one, other = (Yard(nodes=nodes, gpus=4).arrive(*drawn).go_on() for _ in range(2))
-    assert one.promised == other.promised
-    assert one.course.started == other.course.started
+    item, other = (TimedCluster(nodes=nodes, gpus=4).arrive(*drawn).go_on() for _ in range(2))
+    assert item.promised == other.promised
+    assert item.course.started == other.course.started

@@ -1,4 +1,4 @@
-"""A yard of GPUs in which work arrives, runs for its true time and ends: for stories about promises."""
+"""A cluster in which work arrives, runs for its true time and ends: for stories about promises."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def after(minutes: float) -> datetime.datetime:
 
 def facts_of(work: Work) -> list[Object]:
     """The pods of a work and their claims."""
-    found: list[Object] = []
+    objects: list[Object] = []
     labels: dict[str, str] = {}
     if work.pods > 1:
         labels = {gangs.GANG_LABEL: work.name, gangs.MIN_LABEL: str(work.pods)}
@@ -63,14 +63,14 @@ def facts_of(work: Work) -> list[Object]:
         }
         stamp = after(work.at).strftime("%Y-%m-%dT%H:%M:%SZ")
         uses = (name,) if work.gpus else ()
-        found += [build.claim(name, work.gpus)] if work.gpus else []
-        found.append(
+        objects += [build.claim(name, work.gpus)] if work.gpus else []
+        objects.append(
             build.pod(name, uses=uses, priority=work.priority, metadata=metadata, created=stamp)
         )
-    return found
+    return objects
 
 
-class Yard:
+class TimedCluster:
     """The course of a cluster, told in minutes after noon."""
 
     def __init__(self, *facts: Object, nodes: int = 1, gpus: int = 4, promises: int = 4) -> None:
@@ -88,34 +88,34 @@ class Yard:
             policy.Policy(batch=policy.Batch(promises=promises)),
             NOON,
             seconds=self._seconds,
-            told=self._told,
+            decided=self._decided,
         )
 
     def _seconds(self, gang: gangs.Gang, by_queue: int | None) -> int | None:
         return self._truth[short(gang.metadata.name)]
 
-    def _told(self, decided: plan.Plan, now: datetime.datetime) -> None:
-        for one in decided.promises:
-            self.promised.setdefault(short(one.gang.name), []).append(one)
-            self.hours.setdefault(short(one.gang.name), []).append(
+    def _decided(self, decided: plan.Plan, now: datetime.datetime) -> None:
+        for promise in decided.promises:
+            self.promised.setdefault(short(promise.gang.name), []).append(promise)
+            self.hours.setdefault(short(promise.gang.name), []).append(
                 (now - NOON).total_seconds() / 60
             )
-            self.turns.setdefault(short(one.gang.name), []).append(self.course.turns)
+            self.turns.setdefault(short(promise.gang.name), []).append(self.course.turns)
 
-    def arrive(self, *works: Work) -> Yard:
-        """They arrive at their hours; between these the yard goes on."""
-        for work in sorted(works, key=lambda one: one.at):
+    def arrive(self, *works: Work) -> TimedCluster:
+        """They arrive at their times; in between the cluster goes on."""
+        for work in sorted(works, key=lambda item: item.at):
             if after(work.at) > self.course.now:
                 self.course.run(after(work.at))
             self._truth[work.name] = work.seconds
             self.course.submit(*facts_of(work))
         return self
 
-    def go_on(self, until: float | None = None) -> Yard:
+    def go_on(self, until: float | None = None) -> TimedCluster:
         self.course.run(None if until is None else after(until))
         return self
 
-    def lose(self, node: str) -> Yard:
+    def lose(self, node: str) -> TimedCluster:
         """A node is gone, with all that ran there."""
         world = self.course.world
         for id_, (where, _) in [*world.running().items()]:
@@ -126,20 +126,20 @@ class Yard:
 
     def started(self, name: str) -> float | None:
         """Minutes after noon."""
-        for key, one in self.course.started.items():
+        for key, item in self.course.started.items():
             if short(key[1]) == name:
-                return (one.at - NOON).total_seconds() / 60
+                return (item.at - NOON).total_seconds() / 60
         return None
 
     def starts(self, name: str) -> list[float]:
         """The hours promised to a work, one after the other, in minutes after noon."""
-        found: list[float] = []
-        for one in self.promised.get(name, ()):
-            assert one.start is not None, one.cause
-            minutes = (one.start - NOON).total_seconds() / 60
-            if not found or found[-1] != minutes:
-                found.append(minutes)
-        return found
+        result: list[float] = []
+        for item in self.promised.get(name, ()):
+            assert item.start is not None, item.cause
+            minutes = (item.start - NOON).total_seconds() / 60
+            if not result or result[-1] != minutes:
+                result.append(minutes)
+        return result
 
     def devices(self, name: str) -> set[str]:
         return {device for seat in self.promised[name][-1].seats for device in seat.devices}

@@ -21,15 +21,15 @@ SIZES: Final = {
 }
 
 
-def fault(found: Cluster, *, is_static: bool) -> str | None:
+def fault(cluster: Cluster, *, is_static: bool) -> str | None:
     """What goes wrong while the cluster lives, if anything does."""
-    found.judge = plan_checks.faults
+    cluster.judge = plan_checks.faults
     try:
-        found.live(most=1000)
+        cluster.live(most=1000)
         if is_static:
-            ranks(yielding(found.evictions))
+            ranks(yielding(cluster.evictions))
     except Exception as error:  # a crash is a finding, and the campaign goes on
-        return f"at {found.second} s: {type(error).__name__}: {str(error)[:300]}"
+        return f"at {cluster.second} s: {type(error).__name__}: {str(error)[:300]}"
     return None
 
 
@@ -43,12 +43,12 @@ def main() -> int:
     size = SIZES[asked.size]
     sums: collections.Counter[str] = collections.Counter()
     for seed in range(first, last):
-        found = random_clusters.seeded(seed, size)
-        wrong = fault(found, is_static=not size.ends)
+        cluster = random_clusters.seeded(seed, size)
+        wrong = fault(cluster, is_static=not size.ends)
         sums["clusters"] += 1
-        sums["decisions"] += found.turn
-        sums["evictions"] += len(found.evictions)
-        sums["of them moves"] += sum(one.is_move for one in found.evictions)
+        sums["decisions"] += cluster.turn
+        sums["evictions"] += len(cluster.evictions)
+        sums["of them moves"] += sum(eviction.is_move for eviction in cluster.evictions)
         if wrong is not None:
             sums["faults"] += 1
             print(f"seed {seed}, {wrong}", flush=True)

@@ -53,21 +53,27 @@ class After(NamedTuple):
 
 def after(cluster: Cluster, done: plan.Plan) -> After:
     """Who is where once the plan is carried out."""
-    moves = {one.pod.uid: one.moves_to for one in done.evictions if one.moves_to}
-    found = After({}, {one.pod.uid: one.node for one in done.placements}, {}, moves, {}, {})
-    found.nominated.update({one.pod.uid: one.node for one in done.nominations})
-    evicted = {one.pod.uid for one in done.evictions}
+    moves = {
+        eviction.pod.uid: eviction.moves_to for eviction in done.evictions if eviction.moves_to
+    }
+    result = After(
+        {}, {placement.pod.uid: placement.node for placement in done.placements}, {}, moves, {}, {}
+    )
+    result.nominated.update(
+        {nomination.pod.uid: nomination.node for nomination in done.nominations}
+    )
+    evicted = {eviction.pod.uid for eviction in done.evictions}
     for uid, pod in cluster.world.pods.items():
         if not pod.spec.node_name:
             continue
         if pod.metadata.deletion_timestamp is not None:
-            found.leaves[uid] = pod.spec.node_name
+            result.leaves[uid] = pod.spec.node_name
         elif uid in evicted:
             if uid not in moves:
-                found.gone[uid] = pod.spec.node_name
+                result.gone[uid] = pod.spec.node_name
         else:
-            found.stays[uid] = pod.spec.node_name
-    return found
+            result.stays[uid] = pod.spec.node_name
+    return result
 
 
 def ask_of(cluster: Cluster, uid: str) -> Ask:
@@ -86,8 +92,10 @@ def overcommitted(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     present = where.stays | where.starts | where.gone | where.leaves | moving
     yield from _overfull(cluster, present, "now")
     allocations = [claim.status.allocation for claim in cluster.world.claims.values()]
-    allocations += [part.result for one in done.placements for part in one.allocations]
-    yield from _overused(cluster, [one for one in allocations if one is not None])
+    allocations += [part.result for placement in done.placements for part in placement.allocations]
+    yield from _overused(
+        cluster, [allocation for allocation in allocations if allocation is not None]
+    )
 
 
 def unfit_later(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
@@ -121,9 +129,12 @@ def _too_many_gpus(cluster: Cluster, present: dict[str, str]) -> Iterator[str]:
 def silicon(cluster: Cluster, node: str) -> int:
     """What a node has, in thousandths of a GPU."""
     devices = [
-        one for part in cluster.slices if part.spec.node_name == node for one in part.spec.devices
+        device
+        for part in cluster.slices
+        if part.spec.node_name == node
+        for device in part.spec.devices
     ]
-    if any(one.consumes_counters for one in devices):
+    if any(device.consumes_counters for device in devices):
         return MILLI
     return MILLI * len(devices)
 
@@ -133,7 +144,9 @@ def _overused(cluster: Cluster, allocations: Iterable[object]) -> Iterator[str]:
     shared: collections.Counter[tuple[str, str]] = collections.Counter()
     drawn: collections.Counter[tuple[str, str]] = collections.Counter()
     known = {
-        (part.spec.pool.name, one.name): one for part in cluster.slices for one in part.spec.devices
+        (part.spec.pool.name, device.name): device
+        for part in cluster.slices
+        for device in part.spec.devices
     }
     for allocation in allocations:
         for result in allocation.devices.results:  # type: ignore[attr-defined]
@@ -181,9 +194,9 @@ def broken_gangs(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
             yield f"gang {name} starts before the others of it can"
 
 
-def _is_enough(cluster: Cluster, told: gangs.Gang, uids: Iterable[str]) -> bool:
-    work = cluster.works[told.metadata.name]
-    return simulated_cluster.is_enough(told, [work.asks[cluster.seats[uid][1]][0] for uid in uids])
+def _is_enough(cluster: Cluster, gang: gangs.Gang, uids: Iterable[str]) -> bool:
+    work = cluster.works[gang.metadata.name]
+    return simulated_cluster.is_enough(gang, [work.asks[cluster.seats[uid][1]][0] for uid in uids])
 
 
 # Victims
@@ -191,17 +204,17 @@ def _is_enough(cluster: Cluster, told: gangs.Gang, uids: Iterable[str]) -> bool:
 
 def wrong_victims(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     """Evictions of those who must not go, or for nobody."""
-    gaining = {one.gang.name for one in done.nominations}
-    gaining |= {cluster.seats[one.pod.uid][0] for one in done.placements}
-    for one in done.evictions:
-        if one.rule in _OWN_REASONS:
+    gaining = {nomination.gang.name for nomination in done.nominations}
+    gaining |= {cluster.seats[placement.pod.uid][0] for placement in done.placements}
+    for eviction in done.evictions:
+        if eviction.rule in _OWN_REASONS:
             continue
-        if cluster.is_fixed(one.gang.name):
-            yield f"{one.pod} must not be made to yield, but is: {one.rule}"
-        if one.beneficiary is None or one.beneficiary.name not in gaining:
-            yield f"{one.pod} yields to {one.beneficiary}, who gets nothing"
-        if one.beneficiary is not None and one.beneficiary.name == one.gang.name:
-            yield f"{one.pod} yields to its own gang"
+        if cluster.is_fixed(eviction.gang.name):
+            yield f"{eviction.pod} must not be made to yield, but is: {eviction.rule}"
+        if eviction.beneficiary is None or eviction.beneficiary.name not in gaining:
+            yield f"{eviction.pod} yields to {eviction.beneficiary}, who gets nothing"
+        if eviction.beneficiary is not None and eviction.beneficiary.name == eviction.gang.name:
+            yield f"{eviction.pod} yields to its own gang"
 
 
 def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
@@ -211,15 +224,15 @@ def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
     """
     if cluster.is_keeping or _has_limits(cluster):
         return  # kept room is in nobody's sums; a limit may want somebody gone
-    if len({one.beneficiary for one in done.evictions}) > 1:
+    if len({eviction.beneficiary for eviction in done.evictions}) > 1:
         return  # what one of them leaves over may do for the one before, who was served first
     where = after(cluster, done)
     present = where.stays | where.starts | where.moves | where.nominated
     victims: dict[str, dict[str, str]] = {}
-    for one in done.evictions:
-        if one.rule not in _OWN_REASONS and not one.moves_to:
-            uid = one.pod.uid
-            victims.setdefault(one.gang.name, {})[uid] = cluster.world.pods[uid].spec.node_name
+    for eviction in done.evictions:
+        if eviction.rule not in _OWN_REASONS and not eviction.moves_to:
+            uid = eviction.pod.uid
+            victims.setdefault(eviction.gang.name, {})[uid] = cluster.world.pods[uid].spec.node_name
     for name, own in victims.items():
         stays = present | own
         nodes = set(own.values())
@@ -231,16 +244,21 @@ def needless(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
 
 def _is_plain(cluster: Cluster, node: str) -> bool:
     devices = [
-        one for part in cluster.slices if part.spec.node_name == node for one in part.spec.devices
+        device
+        for part in cluster.slices
+        if part.spec.node_name == node
+        for device in part.spec.devices
     ]
-    return not any(one.consumes_counters or one.allow_multiple_allocations for one in devices)
+    return not any(
+        device.consumes_counters or device.allow_multiple_allocations for device in devices
+    )
 
 
 def _has_limits(cluster: Cluster) -> bool:
     return any(
         share.limit is not None
-        for one in cluster.world.queues.values()
-        for share in one.spec.resources.values()
+        for queue in cluster.world.queues.values()
+        for share in queue.spec.resources.values()
     )
 
 
@@ -260,14 +278,14 @@ def charged(
     cluster: Cluster, uids: Iterable[str], *, is_fixed: bool | None = None
 ) -> dict[str, int]:
     """What pods cost their queues and all above them."""
-    found: dict[str, int] = collections.Counter()
+    result: dict[str, int] = collections.Counter()
     for uid in uids:
         name = cluster.seats[uid][0]
-        told = cluster.works[name].gang
+        gang = cluster.works[name].gang
         if is_fixed is None or cluster.is_fixed(name) == is_fixed:
-            for queue in lineage(cluster, told.queue):
-                found[queue] += price(ask_of(cluster, uid))
-    return found
+            for queue in lineage(cluster, gang.queue):
+                result[queue] += price(ask_of(cluster, uid))
+    return result
 
 
 def lineage(cluster: Cluster, queue: str) -> Iterator[str]:
@@ -319,7 +337,7 @@ def unnamed(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
             other for other in quotas if other not in own and fixed.get(other, 0) > quotas[other]
         ]
         asked = price(work.asks[0][1])
-        is_bounded = any(set(cluster.world.queues[one].spec.resources) != {"gpu"} for one in own)
+        is_bounded = any(set(cluster.world.queues[item].spec.resources) != {"gpu"} for item in own)
         if (
             len(work.asks) > 1
             or not others
@@ -328,9 +346,9 @@ def unnamed(cluster: Cluster, done: plan.Plan) -> Iterator[str]:
             or quotas[own[0]] == float("inf")
         ):
             continue
-        if any(held.get(one, 0) + asked > quotas[one] for one in own):
+        if any(held.get(item, 0) + asked > quotas[item] for item in own):
             continue
-        codes = {one.reason.code for one in refusal.obstacles}
+        codes = {obstacle.reason.code for obstacle in refusal.obstacles}
         leaves = [
             other
             for other in others

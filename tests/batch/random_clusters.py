@@ -44,26 +44,26 @@ LONG: Final = Size(nodes=3, works=16, ends=True, arrivals=2000)
 def cluster(rng: random.Random, size: Size = SMALL) -> Cluster:
     """A cluster with running, waiting and leaving work."""
     facts, rooms = _machines(rng, size)
-    found = Cluster([*facts, simulated_cluster.topology(TOPOLOGY, ZONE, RACK)])
+    result = Cluster([*facts, simulated_cluster.topology(TOPOLOGY, ZONE, RACK)])
     gpus = max(sum(room.gpus for room in rooms), 1)
-    leaves = _queues(rng, found, gpus)
+    leaves = _queues(rng, result, gpus)
     for number in range(rng.randint(size.works // 2, size.works)):
         work = _work(rng, number, size=size, leaves=leaves)
         if work.arrives:
-            found.expect(work)
+            result.expect(work)
             continue
-        found.submit(work)
+        result.submit(work)
         if rng.random() < 0.1:
-            found.shield(work.name)
+            result.shield(work.name)
         if rng.random() < 0.8:
-            _run(rng, found, work, rooms)
-    found._note()
-    for name in [*found.works]:
-        if found.running(name) and rng.random() < 0.1:
-            for pod in found.running(name):
-                found.delete(pod.metadata.uid)
-    found._note()
-    return found
+            _run(rng, result, work, rooms)
+    result._note()
+    for name in [*result.works]:
+        if result.running(name) and rng.random() < 0.1:
+            for pod in result.running(name):
+                result.delete(pod.metadata.uid)
+    result._note()
+    return result
 
 
 def seeded(seed: int, size: Size = SMALL) -> Cluster:
@@ -95,9 +95,9 @@ class Room:
         """Devices for a pod; None if it does not fit."""
         if ask.cpu > self.cpu:
             return None
-        found: list[tuple[str, str | None]] | None = []
+        result: list[tuple[str, str | None]] | None = []
         if ask.gpus:
-            found = (
+            result = (
                 [(self.whole.pop(0), None) for _ in range(ask.gpus)]
                 if len(self.whole) >= ask.gpus
                 else None
@@ -106,7 +106,7 @@ class Room:
             device = next(
                 (name for name, left in self.shares.items() if left >= ask.share_gib), None
             )
-            found = [(device, share)] if device is not None else None
+            result = [(device, share)] if device is not None else None
             if device is not None:
                 self.shares[device] -= ask.share_gib
         elif ask.part:
@@ -116,12 +116,12 @@ class Room:
                 if {*range(at, at + ask.part)} <= self.slices
             )
             start = next(starts, None)
-            found = [(f"part-{ask.part}-{start}", None)] if start is not None else None
+            result = [(f"part-{ask.part}-{start}", None)] if start is not None else None
             if start is not None:
                 self.slices -= {*range(start, start + ask.part)}
-        if found is not None:
+        if result is not None:
             self.cpu -= ask.cpu
-        return found
+        return result
 
 
 def _machines(rng: random.Random, size: Size) -> tuple[list[Object], list[Room]]:
@@ -155,11 +155,11 @@ def _pool(name: str, kind: str, count: int) -> list[Object]:
     )
 
 
-def _queues(rng: random.Random, found: Cluster, gpus: int) -> list[str]:
+def _queues(rng: random.Random, result: Cluster, gpus: int) -> list[str]:
     """A tree of one or two levels; the leaves."""
     parents = [f"team-{letter}" for letter in "ab"[: rng.choice((0, 0, 1, 2))]]
     for age, name in enumerate(parents):
-        found.put(
+        result.put(
             simulated_cluster.queue(
                 name, priority=rng.choice((0, 0, 1)), age=age, gpu=_shares(rng, gpus)
             )
@@ -170,7 +170,7 @@ def _queues(rng: random.Random, found: Cluster, gpus: int) -> list[str]:
         shares: dict[str, Any] = {"gpu": _shares(rng, max(gpus // 2, 1))}
         if rng.random() < 0.2:
             shares["cpu"] = (rng.choice((2, 8, None)), None, rng.choice((0, 1)))
-        found.put(
+        result.put(
             simulated_cluster.queue(
                 name, parent=parent, priority=rng.choice((0, 0, 1)), age=age, **shares
             )
@@ -242,7 +242,7 @@ def _wish(rng: random.Random) -> gangs.TopologyRequest:
     )
 
 
-def _run(rng: random.Random, found: Cluster, work: Work, rooms: list[Room]) -> None:
+def _run(rng: random.Random, result: Cluster, work: Work, rooms: list[Room]) -> None:
     """All members by first fit, without regard to topology; none if one of them finds no place."""
     if work.gang.topology is not None or any(
         group.topology is not None for group in work.gang.groups
@@ -250,14 +250,14 @@ def _run(rng: random.Random, found: Cluster, work: Work, rooms: list[Room]) -> N
         return
     given: list[tuple[str, str, claims.AllocationResult | None]] = []
     kept = [(room, room.cpu, [*room.whole], dict(room.shares), set(room.slices)) for room in rooms]
-    for pod in found.members(work.name):
-        _, ask = work.asks[found.seats[pod.metadata.uid][1]]
+    for pod in result.members(work.name):
+        _, ask = work.asks[result.seats[pod.metadata.uid][1]]
         share = str(uuid.UUID(int=rng.getrandbits(96)))
         taken = next(
             (
-                (room, one)
+                (room, item)
                 for room in _shuffled(rng, rooms)
-                if (one := room.take(ask, share)) is not None
+                if (item := room.take(ask, share)) is not None
             ),
             None,
         )
@@ -273,8 +273,8 @@ def _run(rng: random.Random, found: Cluster, work: Work, rooms: list[Room]) -> N
         )
         given.append((pod.metadata.uid, room.name, allocation))
     for uid, node, allocation in given:
-        keys = found.world.claims_used(found.world.pods[uid])
-        found.bind(uid, node, dict.fromkeys(keys, allocation) if allocation is not None else {})
+        keys = result.world.claims_used(result.world.pods[uid])
+        result.bind(uid, node, dict.fromkeys(keys, allocation) if allocation is not None else {})
 
 
 def _shuffled(rng: random.Random, rooms: list[Room]) -> Iterator[Room]:

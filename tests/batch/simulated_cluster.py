@@ -130,7 +130,7 @@ def gang(
         "groups", (gangs.Group(name="default", min=len(asks) if least is None else least),)
     )
     seats = facts.pop("seats", ("default",) * len(asks))
-    told = gangs.Gang(
+    messages = gangs.Gang(
         metadata=meta.ObjectMeta(
             namespace=SPACE, name=f"gang/{name}", creation_timestamp=stamp(arrives)
         ),
@@ -138,7 +138,7 @@ def gang(
         min_groups=facts.pop("min_groups", sum(group.parent is None for group in groups)),
         **facts,
     )
-    return Work(told, tuple(zip(seats, asks, strict=True)), runtime=runtime, arrives=arrives)
+    return Work(messages, tuple(zip(seats, asks, strict=True)), runtime=runtime, arrives=arrives)
 
 
 def base() -> list[Object]:
@@ -233,25 +233,25 @@ def result(
     node: str, devices: Iterable[tuple[str, str | None]], *, share_gib: int = 0
 ) -> claims.AllocationResult:
     """Devices of one node as an allocation, shares by their ids."""
-    found = []
+    outcome = []
     for device, share in devices:
-        one: dict[str, Any] = {
+        body: dict[str, Any] = {
             "request": "gpus",
             "driver": build.DRIVER,
             "pool": node,
             "device": device,
         }
         if share is not None:
-            one |= {"shareID": share, "consumedCapacity": {"memory": f"{share_gib}Gi"}}
-        found.append(one)
+            body |= {"shareID": share, "consumedCapacity": {"memory": f"{share_gib}Gi"}}
+        outcome.append(body)
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     tree = {
-        "devices": {"results": found},
+        "devices": {"results": outcome},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
     }
-    made = build.claim("any", status={"allocation": tree}).status.allocation
-    assert made is not None
-    return made
+    allocation = build.claim("any", status={"allocation": tree}).status.allocation
+    assert allocation is not None
+    return allocation
 
 
 class Cluster:
@@ -303,11 +303,11 @@ class Cluster:
 
     def put(self, *facts: Object) -> None:
         """Facts arrive."""
-        for one in facts:
-            if isinstance(one, slices.ResourceSlice):
-                self.slices.append(one)
-            self._fixed.append(one)
-            self.world.apply(Changed(one))
+        for fact in facts:
+            if isinstance(fact, slices.ResourceSlice):
+                self.slices.append(fact)
+            self._fixed.append(fact)
+            self.world.apply(Changed(fact))
 
     def facts_fixed(self) -> list[Object]:
         """Nodes, devices, queues: everything but work."""
@@ -315,10 +315,10 @@ class Cluster:
 
     def facts(self) -> list[Object]:
         """Everything that is true of the cluster now, as events would tell a new World."""
-        told = (self.world.gangs.declared((SPACE, name)) for name in self.works)
+        messages = (self.world.gangs.declared((SPACE, name)) for name in self.works)
         return [
             *self._fixed,
-            *filter(None, told),
+            *filter(None, messages),
             *self.world.claims.values(),
             *self.world.pods.values(),
         ]
@@ -353,11 +353,11 @@ class Cluster:
 
     def is_fixed(self, name: str) -> bool:
         """Whether work cannot be made to yield: it says so, nothing makes it again, or a budget is over it."""
-        told = self.works[name].gang
+        messages = self.works[name].gang
         return (
-            told.is_preemptible is False
+            messages.is_preemptible is False
             or name in self._shields
-            or not (told.is_recreated or told.may_be_lost)
+            or not (messages.is_recreated or messages.may_be_lost)
         )
 
     def _make(self, work: Work, index: int) -> str:
@@ -386,15 +386,15 @@ class Cluster:
 
     def members(self, name: str) -> list[pods.Pod]:
         """The pods of a gang, by member."""
-        found = [pod for uid, pod in self.world.pods.items() if self.seats[uid][0] == name]
-        return sorted(found, key=lambda pod: self.seats[pod.metadata.uid][1])
+        outcome = [pod for uid, pod in self.world.pods.items() if self.seats[uid][0] == name]
+        return sorted(outcome, key=lambda pod: self.seats[pod.metadata.uid][1])
 
     def running(self, name: str) -> list[pods.Pod]:
         """Those of its pods that run."""
         return [
-            one
-            for one in self.members(name)
-            if one.spec.node_name and one.metadata.deletion_timestamp is None
+            member
+            for member in self.members(name)
+            if member.spec.node_name and member.metadata.deletion_timestamp is None
         ]
 
     def nodes_of(self, name: str) -> list[str]:
@@ -456,32 +456,35 @@ class Cluster:
         }
         if not (lifted := self._slots.lift(set(kin.values()))):
             return
-        wanted = {slot.replacement_key for slot in lifted.values()}
-        asked = {id_: one for id_, one in kin.items() if one in wanted}
+        replacement_keys = {slot.replacement_key for slot in lifted.values()}
+        asked = {id_: one for id_, one in kin.items() if one in replacement_keys}
         toward = self._slots.nodes_for(lifted, asked)
         done = decide.decide(self.world, self.policy, self.now, among=[*asked], toward=toward)
         self._start(done)
         self._slots.restore(
             lifted,
             [
-                slot_reservations.UsedSlot(kin[one.pod.uid], one.node, one.pod.uid)
-                for one in done.placements
+                slot_reservations.UsedSlot(
+                    kin[placement.pod.uid], placement.node, placement.pod.uid
+                )
+                for placement in done.placements
             ],
         )
 
     def _start(self, done: plan.Plan) -> None:
-        for one in done.placements:
+        for placement in done.placements:
             given = {
-                (part.claim.namespace, part.claim.name): part.result for part in one.allocations
+                (part.claim.namespace, part.claim.name): part.result
+                for part in placement.allocations
             }
-            self.bind(one.pod.uid, one.node, given)
+            self.bind(placement.pod.uid, placement.node, given)
 
     def carry_out(self, done: plan.Plan) -> bool:
         """Does it; whether anybody started or has to go."""
         self.turn += 1
         assert not (wrong := self.judge(self, done)), wrong
         self._start(done)
-        self._nominate({one.pod.uid: one.node for one in done.nominations})
+        self._nominate({nomination.pod.uid: nomination.node for nomination in done.nominations})
         for gone in done.evictions:
             if gone.moves_to:
                 self._slots.reserve(gone, self.world.pods[gone.pod.uid], self.second)
@@ -520,9 +523,9 @@ class Cluster:
             else:
                 self.started.pop(name, None)
             is_stale = not is_well and bool(self.running(name))
-            told = self.world.gangs.declared((SPACE, name))
-            assert told is not None
-            if is_stale != (told.stale_since is not None):
+            messages = self.world.gangs.declared((SPACE, name))
+            assert messages is not None
+            if is_stale != (messages.stale_since is not None):
                 since = stamp(self.second) if is_stale else None
                 self.world.apply(Changed(_replaced(work.gang, stale_since=since)))
 
@@ -595,15 +598,19 @@ class Cluster:
         return seconds if seconds > self.second else None
 
 
-def is_enough(told: gangs.Gang, seats: list[str]) -> bool:
+def is_enough(messages: gangs.Gang, seats: list[str]) -> bool:
     """Whether pods in these groups are the minimum of a gang."""
 
     def met(group: gangs.Group) -> bool:
         if group.holds_groups:
-            return sum(met(one) for one in told.groups if one.parent == group.name) >= group.min
+            return (
+                sum(met(item) for item in messages.groups if item.parent == group.name) >= group.min
+            )
         return seats.count(group.name) >= group.min
 
-    return sum(met(group) for group in told.groups if group.parent is None) >= told.min_groups
+    return (
+        sum(met(group) for group in messages.groups if group.parent is None) >= messages.min_groups
+    )
 
 
 def _replaced(struct: Any, **changes: Any) -> Any:

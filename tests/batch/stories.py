@@ -52,9 +52,11 @@ def queue(name: str, shares: dict[str, Tree] | None = None, **spec: Any) -> queu
         )
         for resource, share in listed.items()
     }
-    made = queues.QueueSpec(resources=resources, namespace_selector=meta.LabelSelector(), **spec)
+    queue_spec = queues.QueueSpec(
+        resources=resources, namespace_selector=meta.LabelSelector(), **spec
+    )
     metadata = meta.ObjectMeta(name=name, uid=f"uid-of-{name}", creation_timestamp=stamp(9000))
-    return queues.Queue(metadata=metadata, spec=made)
+    return queues.Queue(metadata=metadata, spec=queue_spec)
 
 
 def _amount(value: object) -> quantity.Quantity | None:
@@ -129,8 +131,8 @@ def pod(name: str, of: str, *, gpus: int = 0, uses: Sequence[str] = (), **facts:
     """A pod of a queue that something makes anew. `node` and `since` say where and since how many seconds it runs."""
     resource = facts.pop("resource", "nvidia.com/gpu")
     labels = {gangs.QUEUE_LABEL: of, **facts.pop("labels", {})}
-    wanted = {"cpu": "1", **({resource: str(gpus)} if gpus else {})}
-    container = {"name": "main", "resources": {"requests": wanted, "limits": dict(wanted)}}
+    expected = {"cpu": "1", **({resource: str(gpus)} if gpus else {})}
+    container = {"name": "main", "resources": {"requests": expected, "limits": dict(expected)}}
     metadata: Tree = {
         "labels": labels,
         "annotations": facts.pop("annotations", {}),
@@ -181,24 +183,24 @@ def holding(
     return msgspec.structs.replace(made, status=status)
 
 
-def runs(made: World, name: str, of: str, *devices: tuple[str, str], **facts: Any) -> World:
+def runs(cluster: World, name: str, of: str, *devices: tuple[str, str], **facts: Any) -> World:
     """A pod that runs on devices of a node, through a claim of its own."""
     when = facts.pop("when", "")
-    build.put(made, holding(f"{name}-claim", *devices, users=[name], when=when))
-    return build.put(made, pod(name, of, uses=[f"{name}-claim"], node=devices[0][0], **facts))
+    build.put(cluster, holding(f"{name}-claim", *devices, users=[name], when=when))
+    return build.put(cluster, pod(name, of, uses=[f"{name}-claim"], node=devices[0][0], **facts))
 
 
 def waits(
-    made: World, name: str, of: str, count: int = 1, *, when: str = "", **facts: Any
+    cluster: World, name: str, of: str, count: int = 1, *, when: str = "", **facts: Any
 ) -> World:
     """A pod that waits for devices."""
-    build.put(made, build.claim(f"{name}-claim", count, when=when))
-    return build.put(made, pod(name, of, uses=[f"{name}-claim"], **facts))
+    build.put(cluster, build.claim(f"{name}-claim", count, when=when))
+    return build.put(cluster, pod(name, of, uses=[f"{name}-claim"], **facts))
 
 
-def decided(made: World, **options: Any) -> plan.Plan:
+def decided(cluster: World, **options: Any) -> plan.Plan:
     """The plan, now."""
-    return decide.decide(made, now=options.pop("now", NOW), **options)
+    return decide.decide(cluster, now=options.pop("now", NOW), **options)
 
 
 def started(done: plan.Plan) -> dict[str, str]:
@@ -208,17 +210,17 @@ def started(done: plan.Plan) -> dict[str, str]:
 
 def nominated(done: plan.Plan) -> dict[str, str]:
     """Pod -> node, of those that wait for others to leave."""
-    return {one.pod.name: one.node for one in done.nominations}
+    return {nomination.pod.name: nomination.node for nomination in done.nominations}
 
 
 def evicted(done: plan.Plan) -> dict[str, str]:
     """Pod -> rule, of those that have to go."""
-    return {one.pod.name: one.rule.value for one in done.evictions}
+    return {eviction.pod.name: eviction.rule.value for eviction in done.evictions}
 
 
 def detail(done: plan.Plan, name: str) -> str:
     """What a pod that has to go is told."""
-    return next(one.detail for one in done.evictions if one.pod.name == name)
+    return next(eviction.detail for eviction in done.evictions if eviction.pod.name == name)
 
 
 def why(done: plan.Plan, name: str) -> str:
@@ -226,16 +228,16 @@ def why(done: plan.Plan, name: str) -> str:
     return build.summary_of(done, name)
 
 
-def carried_out(made: World, done: plan.Plan) -> World:
+def carried_out(cluster: World, done: plan.Plan) -> World:
     """The world once the plan was written and those who had to go are gone."""
-    for one in done.evictions:
-        gone = made.pods[one.pod.uid]
-        for key in made.claims_used(gone):
-            made.apply(
-                Changed(build.replaced(made.claims[key], status=claims.ResourceClaimStatus()))
+    for eviction in done.evictions:
+        gone = cluster.pods[eviction.pod.uid]
+        for key in cluster.claims_used(gone):
+            cluster.apply(
+                Changed(build.replaced(cluster.claims[key], status=claims.ResourceClaimStatus()))
             )
         fresh = build.replaced(
             gone, spec=build.replaced(gone.spec, node_name=""), status=pods.PodStatus()
         )
-        made.apply(Changed(fresh))
-    return build.carried_out(made, done)
+        cluster.apply(Changed(fresh))
+    return build.carried_out(cluster, done)

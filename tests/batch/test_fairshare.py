@@ -37,12 +37,12 @@ def divided(
     total: int, *asked: Asks, usage: Mapping[str, float] | None = None, strength: float = 1.0
 ) -> Accounts:
     """The accounts after a division of so many GPUs."""
-    known = {one.name: _queue(one) for one in asked}
+    known = {item.name: _queue(item) for item in asked}
     accounts = Accounts(known, enforces=True, capacity={amounts.GPU: total * WHOLE})
-    leaves = {one.name for one in asked} - {one.parent for one in asked}
-    for one in asked:
-        if one.name in leaves:
-            accounts.wait(one.name, {amounts.GPU: one.wants * WHOLE})
+    leaves = {item.name for item in asked} - {item.parent for item in asked}
+    for item in asked:
+        if item.name in leaves:
+            accounts.wait(item.name, {amounts.GPU: item.wants * WHOLE})
     past = {name: {amounts.GPU: part} for name, part in (usage or {}).items()}
     fair_share.divide(accounts, usage=past, usage_weight=strength)
     return accounts
@@ -54,9 +54,9 @@ def _queue(asks: Asks) -> queues.Queue:
         "limit": asks.limit,
         "weight": asks.weight,
     }
-    made = stories.queue(asks.name, {"gpu": share}, priority=asks.priority, parent=asks.parent)
+    queue = stories.queue(asks.name, {"gpu": share}, priority=asks.priority, parent=asks.parent)
     metadata = meta.ObjectMeta(name=asks.name, creation_timestamp=stories.stamp(10_000 - asks.age))
-    return queues.Queue(metadata=metadata, spec=made.spec)
+    return queues.Queue(metadata=metadata, spec=queue.spec)
 
 
 def shares(accounts: Accounts) -> dict[str, float]:
@@ -77,41 +77,45 @@ def fair(total: int, *asked: Asks) -> dict[str, float]:
 
 def oracle(total: int, asked: Sequence[Asks]) -> dict[str, Fraction]:
     want = {
-        one.name: Fraction(min(one.wants, math.inf if one.limit is None else one.limit))
-        for one in asked
+        item.name: Fraction(min(item.wants, math.inf if item.limit is None else item.limit))
+        for item in asked
     }
     given_ = {
-        one.name: min(want[one.name], Fraction(total if one.quota is None else one.quota))
-        for one in asked
+        item.name: min(want[item.name], Fraction(total if item.quota is None else item.quota))
+        for item in asked
     }
     left = Fraction(total) - sum(given_.values())
     claims: dict[str, Fraction] = {}
-    for priority in sorted({one.priority for one in asked}, reverse=True):
-        band = [one for one in asked if one.priority == priority]
+    for priority in sorted({item.priority for item in asked}, reverse=True):
+        band = [item for item in asked if item.priority == priority]
         while left > 0:
-            hungry = [one for one in band if given_[one.name] < want[one.name] and one.weight > 0]
+            hungry = [
+                item for item in band if given_[item.name] < want[item.name] and item.weight > 0
+            ]
             if not hungry:
                 break
-            pool, weights = left, sum(one.weight for one in hungry)
+            pool, weights = left, sum(item.weight for item in hungry)
             satisfied = False
-            for one in hungry:
-                offer = pool * one.weight / weights
-                lacking = want[one.name] - given_[one.name]
+            for item in hungry:
+                offer = pool * item.weight / weights
+                lacking = want[item.name] - given_[item.name]
                 part = lacking if lacking <= offer else Fraction(math.floor(offer))
                 satisfied = satisfied or lacking < offer
                 if lacking <= offer:
-                    claims.pop(one.name, None)
+                    claims.pop(item.name, None)
                 else:
-                    claims[one.name] = offer - part
-                given_[one.name] += part
+                    claims[item.name] = offer - part
+                given_[item.name] += part
                 left -= part
             if not satisfied:
                 break
-    owed = [one for one in asked if claims.get(one.name)]
-    for one in sorted(owed, key=lambda one: (-one.priority, -claims[one.name], one.age, one.name)):
-        part = min(Fraction(1), left, want[one.name] - given_[one.name])
+    owed = [item for item in asked if claims.get(item.name)]
+    for item in sorted(
+        owed, key=lambda item: (-item.priority, -claims[item.name], item.age, item.name)
+    ):
+        part = min(Fraction(1), left, want[item.name] - given_[item.name])
         if part > 0:
-            given_[one.name] += part
+            given_[item.name] += part
             left -= part
     return given_
 
@@ -119,13 +123,13 @@ def oracle(total: int, asked: Sequence[Asks]) -> dict[str, Fraction]:
 @st.composite
 def siblings(draw: st.DrawFn, *, priorities: int = 2) -> list[Asks]:
     """A few queues of one level, some without bounds."""
-    found = []
+    result = []
     for number in range(draw(st.integers(1, 5))):
         quota = draw(st.one_of(st.none(), st.integers(0, 6)))
         limit = (
             draw(st.one_of(st.none(), st.integers(quota or 0, 12))) if quota is not None else None
         )
-        found.append(
+        result.append(
             Asks(
                 f"q{number}",
                 draw(st.integers(0, 15)),
@@ -136,7 +140,7 @@ def siblings(draw: st.DrawFn, *, priorities: int = 2) -> list[Asks]:
                 age=number,
             )
         )
-    return found
+    return result
 
 
 @given(st.integers(0, 24), siblings())
@@ -146,33 +150,36 @@ def test_shares_are_those_of_the_slow_division(total: int, asked: list[Asks]) ->
 
 @given(st.integers(0, 24), siblings())
 def test_beyond_quotas_no_more_is_given_than_there_is(total: int, asked: list[Asks]) -> None:
-    found = fair(total, *asked)
+    result = fair(total, *asked)
     sure = sum(
-        min(one.wants, total if one.quota is None else one.quota, one.limit or 99) for one in asked
+        min(item.wants, total if item.quota is None else item.quota, item.limit or 99)
+        for item in asked
     )
-    assert sum(found.values()) <= max(total, sure)
+    assert sum(result.values()) <= max(total, sure)
 
 
 @given(st.integers(0, 24), siblings())
-def test_nobody_gets_less_than_its_quota_nor_more_than_it_wants(
+def test_no_queue_gets_less_than_its_quota_nor_more_than_its_demand(
     total: int, asked: list[Asks]
 ) -> None:
-    found = fair(total, *asked)
-    for one in asked:
-        want = min(one.wants, math.inf if one.limit is None else one.limit)
-        assert min(want, total if one.quota is None else one.quota) <= found[one.name] <= want
+    result = fair(total, *asked)
+    for item in asked:
+        want = min(item.wants, math.inf if item.limit is None else item.limit)
+        assert min(want, total if item.quota is None else item.quota) <= result[item.name] <= want
 
 
 @given(st.integers(0, 24), siblings())
-def test_nothing_is_left_while_somebody_with_weight_wants_it(total: int, asked: list[Asks]) -> None:
-    found = fair(total, *asked)
+def test_nothing_is_left_while_a_queue_with_weight_has_demand(
+    total: int, asked: list[Asks]
+) -> None:
+    result = fair(total, *asked)
     lacking = [
-        one
-        for one in asked
-        if one.weight
-        and found[one.name] < min(one.wants, math.inf if one.limit is None else one.limit)
+        item
+        for item in asked
+        if item.weight
+        and result[item.name] < min(item.wants, math.inf if item.limit is None else item.limit)
     ]
-    assert not lacking or sum(found.values()) >= total
+    assert not lacking or sum(result.values()) >= total
 
 
 @given(st.integers(0, 24), siblings(priorities=0), st.integers(1, 3))
@@ -193,12 +200,14 @@ def test_a_higher_priority_never_gives_less(total: int, asked: list[Asks], more:
 def test_children_divide_what_their_parent_is_due(
     total: int, first: list[Asks], second: list[Asks]
 ) -> None:
-    one = [asks._replace(name=f"a-{asks.name}", parent="a") for asks in first]
+    item = [asks._replace(name=f"a-{asks.name}", parent="a") for asks in first]
     two = [asks._replace(name=f"b-{asks.name}", parent="b") for asks in second]
-    found = divided(total, Asks("a", 0, quota=4), Asks("b", 0, quota=4, weight=2), *one, *two)
-    for parent, children in (("a", one), ("b", two)):
-        due = found.by_name[parent].fair[amounts.GPU] / WHOLE
-        mine = {asks.name: found.by_name[asks.name].fair[amounts.GPU] / WHOLE for asks in children}
+    accounts = divided(total, Asks("a", 0, quota=4), Asks("b", 0, quota=4, weight=2), *item, *two)
+    for parent, children in (("a", item), ("b", two)):
+        due = accounts.by_name[parent].fair[amounts.GPU] / WHOLE
+        mine = {
+            asks.name: accounts.by_name[asks.name].fair[amounts.GPU] / WHOLE for asks in children
+        }
         assert mine == {name: float(part) for name, part in oracle(int(due), children).items()}
 
 
@@ -242,9 +251,9 @@ def test_without_weight_there_is_nothing_beyond_the_quota() -> None:
 
 
 def test_what_may_be_had_is_the_larger_of_quota_and_share_within_the_limit() -> None:
-    found = divided(
+    accounts = divided(
         10, Asks("a", 1, quota=4), Asks("b", 20, quota=1, limit=6), Asks("c", 1, quota=None)
     )
-    assert found.by_name["a"].allocatable[amounts.GPU] == 4 * WHOLE
-    assert found.by_name["b"].allocatable[amounts.GPU] == 6 * WHOLE
-    assert found.by_name["c"].allocatable[amounts.GPU] == math.inf
+    assert accounts.by_name["a"].allocatable[amounts.GPU] == 4 * WHOLE
+    assert accounts.by_name["b"].allocatable[amounts.GPU] == 6 * WHOLE
+    assert accounts.by_name["c"].allocatable[amounts.GPU] == math.inf

@@ -1,4 +1,4 @@
-"""What a decision costs grows with what it is about and no faster: lines of the scheduler's own code are counted."""
+"""The cost of a decision grows no faster than its input: executed lines of the scheduler are counted."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def ground(size: int) -> World:
 
 
 def elastic(size: int) -> World:
-    made = ground(size)
+    world = ground(size)
     for index in range(size):
-        build.put(made, stories.member(f"p{index:04d}", "a", "sweep", 1, gpus=1))
-    return made
+        build.put(world, stories.member(f"p{index:04d}", "a", "sweep", 1, gpus=1))
+    return world
 
 
 def whole(size: int) -> World:
-    made = ground(size)
+    world = ground(size)
     for index in range(size):
-        build.put(made, stories.member(f"p{index:04d}", "a", "whole", size, gpus=1))
-    return made
+        build.put(world, stories.member(f"p{index:04d}", "a", "whole", size, gpus=1))
+    return world
 
 
 def groups(size: int) -> World:
-    made = ground(size)
+    world = ground(size)
     for index in range(size):
         labels = {"dovetail.dev/gang-group": f"g{index:04d}"}
-        build.put(made, stories.member(f"p{index:04d}", "a", "groups", 1, gpus=1, labels=labels))
-    return made
+        build.put(world, stories.member(f"p{index:04d}", "a", "groups", 1, gpus=1, labels=labels))
+    return world
 
 
 @pytest.mark.parametrize("shape", [elastic, whole, groups])
@@ -77,10 +77,10 @@ def test_a_gang_twice_as_large_takes_twice_as_long(shape: Callable[[int], World]
 
 def crowd(size: int) -> World:
     """Equal pods of one queue, and no room for any."""
-    made = stories.world(stories.plugin_node("n0", 1), stories.queue("a", gpu=1))
+    world = stories.world(stories.plugin_node("n0", 1), stories.queue("a", gpu=1))
     for index in range(size):
-        build.put(made, stories.pod(f"p{index:05d}", "a", gpus=2, age=9000))
-    return made
+        build.put(world, stories.pod(f"p{index:05d}", "a", gpus=2, age=9000))
+    return world
 
 
 def test_a_bounded_decision_costs_no_more_because_more_wait() -> None:
@@ -97,18 +97,18 @@ def test_a_bounded_decision_costs_no_more_because_more_wait() -> None:
     assert taken[1] < 1.3 * taken[0]
 
 
-def test_everybody_of_a_crowd_is_told_why_it_waits() -> None:
+def test_every_pod_of_many_gets_the_reason_why_it_is_pending() -> None:
     world = crowd(3_000)
-    told: set[str] = set()
+    names: set[str] = set()
     for _ in range(40):
         done = stories.decided(world, budget=policy.LIVE)
-        told |= {one.pod.name for one in done.refusals if not one.is_undecided}
+        names |= {refusal.pod.name for refusal in done.refusals if not refusal.is_undecided}
         assert len(done.refusals) <= 2_100
         if done.wake_at != stories.NOW:
             break
     else:
         raise AssertionError("it never ends")
-    assert len(told) == 3_000
+    assert len(names) == 3_000
 
 
 def test_a_queue_asks_for_what_its_whole_crowd_waits_for() -> None:

@@ -60,12 +60,12 @@ def test_use_halves_in_a_half_life_and_never_exceeds_what_lasts() -> None:
 def test_of_two_alike_the_one_that_used_more_gets_no_more(
     one: float, other: float, strength: float
 ) -> None:
-    found = shares(
+    result = shares(
         divided(
             12, Asks("a", 12), Asks("b", 12, age=1), usage={"a": one, "b": other}, strength=strength
         )
     )
-    assert found["a"] <= found["b"] + 1 if one >= other else found["b"] <= found["a"] + 1
+    assert result["a"] <= result["b"] + 1 if one >= other else result["b"] <= result["a"] + 1
 
 
 def test_without_use_nothing_changes() -> None:
@@ -75,10 +75,10 @@ def test_without_use_nothing_changes() -> None:
 
 
 def test_a_quota_is_sure_however_much_was_used() -> None:
-    found = shares(
+    result = shares(
         divided(12, Asks("a", 12, quota=4), Asks("b", 12), usage={"a": 1.0}, strength=3.0)
     )
-    assert found == {"a": 4, "b": 8}
+    assert result == {"a": 4, "b": 8}
 
 
 @settings(max_examples=15)
@@ -109,58 +109,61 @@ def test_shares_even_out(ahead: float) -> None:
 def kept(
     watch: Watch, known: dict[str, queues.Queue]
 ) -> tuple[queue_usage.QueueUsage, list[dict[str, queues.QueueStatus]]]:
-    told: list[dict[str, queues.QueueStatus]] = []
+    messages: list[dict[str, queues.QueueStatus]] = []
     keeper = queue_usage.QueueUsage(
-        known, lambda numbers: told.append(dict(numbers)), clock=watch, half_life_seconds=HALF_LIFE
+        known,
+        lambda numbers: messages.append(dict(numbers)),
+        clock=watch,
+        half_life_seconds=HALF_LIFE,
     )
-    return keeper, told
+    return keeper, messages
 
 
 def test_use_adds_up_and_survives_a_restart() -> None:
     watch = Watch()
     known = {"a": stories.queue("a", gpu=4)}
-    keeper, told = kept(watch, known)
+    keeper, messages = kept(watch, known)
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
-    assert told[-1]["a"].usage == {}
+    assert messages[-1]["a"].usage == {}
     watch.seconds = HALF_LIFE
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
-    worth = float(told[-1]["a"].usage["gpu"])
+    worth = float(messages[-1]["a"].usage["gpu"])
     assert worth == pytest.approx(4 * usage_history.steady_usage(HALF_LIFE) / 2, rel=1e-6)
-    assert told[-1]["a"].usage_time == "2026-06-01T13:00:00Z"
+    assert messages[-1]["a"].usage_time == "2026-06-01T13:00:00Z"
 
-    known["a"] = msgspec.structs.replace(known["a"], status=told[-1]["a"])
+    known["a"] = msgspec.structs.replace(known["a"], status=messages[-1]["a"])
     watch.seconds = 2 * HALF_LIFE  # nobody knows what was held meanwhile
-    again, told = kept(watch, known)
+    again, messages = kept(watch, known)
     again.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
-    assert float(told[-1]["a"].usage["gpu"]) == pytest.approx(worth / 2, rel=1e-6)
+    assert float(messages[-1]["a"].usage["gpu"]) == pytest.approx(worth / 2, rel=1e-6)
 
 
 def test_a_clock_that_was_set_back_loses_nothing() -> None:
     watch = Watch()
-    keeper, told = kept(watch, {"a": stories.queue("a")})
+    keeper, messages = kept(watch, {"a": stories.queue("a")})
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
     watch.seconds = 100.0
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
-    before = told[-1]["a"].usage
+    before = messages[-1]["a"].usage
     watch.seconds = 50.0
     keeper.publish({"a": queues.QueueStatus(resources={"gpu": HOLDS})})
-    assert told[-1]["a"].usage == before
+    assert messages[-1]["a"].usage == before
 
 
 def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
     watch = Watch()
     known = {"a": stories.queue("a"), "b": stories.queue("b")}
-    keeper, told = kept(watch, known)
-    one, other = queues.ShareStatus(charged="5"), queues.ShareStatus(charged="4")
+    keeper, messages = kept(watch, known)
+    item, other = queues.ShareStatus(charged="5"), queues.ShareStatus(charged="4")
     for _ in range(60):
         keeper.publish(
             {
-                "a": queues.QueueStatus(resources={"gpu": one}),
+                "a": queues.QueueStatus(resources={"gpu": item}),
                 "b": queues.QueueStatus(resources={"gpu": other}),
             }
         )
         watch.seconds += 60
-    counts = [status["a"].usage_counted.get("gpu", "") for status in told]
+    counts = [status["a"].usage_counted.get("gpu", "") for status in messages]
     minutes = [
         minute
         for minute, (before, now) in enumerate(itertools.pairwise(counts), 1)
@@ -168,17 +171,17 @@ def test_what_shares_count_moves_in_steps_and_survives_a_restart() -> None:
     ]
     # An hour is half of what lasts, counted in twentieths; a full minute is the first that has passed a twentieth.
     assert minutes == [5, 10, 15, 21, 27, 34, 41, 49, 57]
-    last = told[-1]
+    last = messages[-1]
     assert float(last["a"].usage_counted["gpu"]) > float(last["b"].usage_counted["gpu"]) > 0
 
     known["a"] = msgspec.structs.replace(known["a"], status=last["a"])
-    again, told = kept(watch, known)
-    again.publish({"a": queues.QueueStatus(resources={"gpu": one})})
-    assert told[-1]["a"].usage_counted == last["a"].usage_counted
+    again, messages = kept(watch, known)
+    again.publish({"a": queues.QueueStatus(resources={"gpu": item})})
+    assert messages[-1]["a"].usage_counted == last["a"].usage_counted
 
 
 @pytest.mark.parametrize("text", ["", "a lot", "-1", "nan", "inf"])
-def test_what_nobody_can_read_is_no_use(text: str) -> None:
+def test_unreadable_usage_counts_as_none(text: str) -> None:
     status = queues.QueueStatus(usage={"gpu": text}, usage_time="2026-06-01T12:00:00Z")
     assert usage_history.read(status)[0] == {}
     assert (
@@ -193,27 +196,27 @@ def test_what_nobody_can_read_is_no_use(text: str) -> None:
 
 
 def used(name: str, gpu_seconds: float, **spec: Any) -> queues.Queue:
-    made = stories.queue(name, **spec)
+    queue = stories.queue(name, **spec)
     status = queues.QueueStatus(usage_counted={"nvidia.com/gpu": str(gpu_seconds)})
-    return msgspec.structs.replace(made, status=status)
+    return msgspec.structs.replace(queue, status=status)
 
 
 def test_who_used_less_is_due_more() -> None:
     ever = 8 * usage_history.steady_usage(HALF_LIFE)
-    made = stories.world(
+    world = stories.world(
         stories.plugin_node("n0", 8), used("a", ever * 0.75, gpu=0), used("b", ever * 0.25, gpu=0)
     )
     for number in range(8):
         build.put(
-            made, stories.pod(f"a{number}", "a", gpus=1), stories.pod(f"b{number}", "b", gpus=1)
+            world, stories.pod(f"a{number}", "a", gpus=1), stories.pod(f"b{number}", "b", gpus=1)
         )
     batch = policy.Batch(usage_weight=1.0, usage_half_life_seconds=int(HALF_LIFE))
-    done = stories.decided(made, policy=policy.Policy(batch=batch))
+    done = stories.decided(world, policy=policy.Policy(batch=batch))
     assert done.queues["a"].resources["gpu"].fair_share == "2"
     assert done.queues["b"].resources["gpu"].fair_share == "6"
     started = [name[0] for name in stories.started(done)]
     assert (started.count("a"), started.count("b")) == (2, 6)
-    plain = stories.decided(made)
+    plain = stories.decided(world)
     assert plain.queues["a"].resources["gpu"].fair_share == "4"  # off unless somebody asks for it
 
 
@@ -228,21 +231,21 @@ def test_parts_need_a_capacity() -> None:
 # The numbers of a decision
 
 
-def test_a_decision_tells_the_numbers_it_used() -> None:
+def test_a_decision_returns_the_numbers_it_used() -> None:
     shares_ = {"nvidia.com/gpu": {"quota": 2, "limit": 6}, stories.H100_NAME: {"quota": 1}}
     parent = stories.queue("all", {"gpu": {"quota": 8}})
-    made = stories.world(
+    world = stories.world(
         stories.plugin_node("n0", 8), parent, stories.queue("a", shares_, parent="all")
     )
-    build.put(made, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=8))
-    build.put(made, stories.pod("starts", "a", gpus=2))
-    done = stories.decided(made)
-    found = done.queues["a"]
-    assert set(found.resources) == {"cpu", "memory", "gpu", stories.H100_NAME}
-    gpu = found.resources["gpu"]
+    build.put(world, stories.pod("runs", "a", gpus=1, node="n0"), stories.pod("waits", "a", gpus=8))
+    build.put(world, stories.pod("starts", "a", gpus=2))
+    done = stories.decided(world)
+    result = done.queues["a"]
+    assert set(result.resources) == {"cpu", "memory", "gpu", stories.H100_NAME}
+    gpu = result.resources["gpu"]
     assert (gpu.charged, gpu.requested, gpu.fair_share, gpu.allocatable) == ("3", "11", "6", "6")
-    assert found.dominant_share == "0.5"
-    assert (found.running, found.pending) == (2, 1)
+    assert result.dominant_share == "0.5"
+    assert (result.running, result.pending) == (2, 1)
     assert done.queues["all"].running == 2
-    assert found.resources["cpu"].allocatable == ""  # without end
+    assert result.resources["cpu"].allocatable == ""  # without end
     assert "" not in done.queues

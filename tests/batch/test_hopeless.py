@@ -1,4 +1,4 @@
-"""Stories about work that fits no node even if all were empty: it wants nothing, and others are due what they were."""
+"""Work that fits no node even if all were empty: it adds no demand, and other queues keep their shares."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FITS_NOWHERE = "fits no node even if all were empty"
 
 def shared() -> World:
     """Four GPUs, all of them held by queue a; b waits for two of them, and is due half."""
-    made = stories.world(
+    world = stories.world(
         *stories.boards("n", 4, stories.H100, "Hopper"),
         *(stories.queue(name, gpu=0) for name in ("a", "b", "c")),
     )
     for number in range(4):
-        stories.runs(made, f"a-{number}", "a", ("n", f"gpu-{number}"))
+        stories.runs(world, f"a-{number}", "a", ("n", f"gpu-{number}"))
     for number in range(2):
-        stories.waits(made, f"b-{number}", "b")
-    return made
+        stories.waits(world, f"b-{number}", "b")
+    return world
 
 
 PHANTOMS: dict[str, Any] = {
@@ -37,51 +37,51 @@ PHANTOMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", sorted(PHANTOMS))
-def test_work_that_can_never_start_lowers_nobodys_share(how: str) -> None:
-    made = shared()
+def test_work_that_can_never_start_lowers_no_queues_share(how: str) -> None:
+    world = shared()
     for number in range(4):
-        stories.waits(made, f"c-{number}", "c", **{"count": 1, **PHANTOMS[how]})
-    done = stories.decided(made)
+        stories.waits(world, f"c-{number}", "c", **{"count": 1, **PHANTOMS[how]})
+    done = stories.decided(world)
     assert len(stories.evicted(done)) == 2
     assert FITS_NOWHERE in stories.why(done, "c-0")
 
 
 def test_work_that_could_start_does() -> None:
     """The same pods without what keeps them away: b may then have less."""
-    made = shared()
+    world = shared()
     for number in range(4):
-        stories.waits(made, f"c-{number}", "c")
-    done = stories.decided(made)
+        stories.waits(world, f"c-{number}", "c")
+    done = stories.decided(world)
     assert (
         len(
             [
-                one
-                for one in done.evictions
-                if one.beneficiary is not None and "b-" in one.beneficiary.name
+                eviction
+                for eviction in done.evictions
+                if eviction.beneficiary is not None and "b-" in eviction.beneficiary.name
             ]
         )
         == 1
     )
-    assert all(FITS_NOWHERE not in one.summary for one in done.refusals)
+    assert all(FITS_NOWHERE not in refusal.summary for refusal in done.refusals)
 
 
 def test_a_gang_that_is_larger_than_the_cluster_wants_nothing() -> None:
-    made = shared()
+    world = shared()
     for number in range(5):
-        build.put(made, build.claim(f"c-{number}-claim", 1))
-        build.put(made, stories.member(f"c-{number}", "c", "wide", 5, uses=[f"c-{number}-claim"]))
-    done = stories.decided(made)
+        build.put(world, build.claim(f"c-{number}-claim", 1))
+        build.put(world, stories.member(f"c-{number}", "c", "wide", 5, uses=[f"c-{number}-claim"]))
+    done = stories.decided(world)
     assert len(stories.evicted(done)) == 2
     assert FITS_NOWHERE in stories.why(done, "c-0")
 
 
 def test_a_node_that_comes_changes_the_answer() -> None:
     """What was worked out is forgotten when nodes change; a cordon is no reason, for it is lifted again."""
-    made = shared()
-    stories.waits(made, "c-0", "c", nodeSelector={"example.com/none": "yes"})
-    assert FITS_NOWHERE in stories.why(stories.decided(made), "c-0")
+    world = shared()
+    stories.waits(world, "c-0", "c", nodeSelector={"example.com/none": "yes"})
+    assert FITS_NOWHERE in stories.why(stories.decided(world), "c-0")
     published = stories.boards("m", 1, stories.H100, "Hopper")[1]
     node = build.node("m", labels={"example.com/none": "yes"}, unschedulable=True)
-    made.apply(Changed(node))
-    made.apply(Changed(published))
-    assert FITS_NOWHERE not in stories.why(stories.decided(made), "c-0")
+    world.apply(Changed(node))
+    world.apply(Changed(published))
+    assert FITS_NOWHERE not in stories.why(stories.decided(world), "c-0")

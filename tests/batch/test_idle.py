@@ -43,10 +43,10 @@ class Follower:
         self.told: list[tuple[str, str, str]] = []
         self.changes = 0
         self.idle = idle_watch.IdleWatch(
-            world, self.script, clock=self.watch, tell=self._tell, changed=self._changed
+            world, self.script, clock=self.watch, record_event=self._record, changed=self._changed
         )
 
-    def _tell(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
+    def _record(self, pod: pods.Pod, *, reason: str, note: str, kind: str = "Normal") -> None:
         self.told.append((pod.metadata.name, reason, note))
 
     def _changed(self) -> None:
@@ -65,8 +65,8 @@ class Follower:
         asyncio.run(main())
 
     def stage(self, name: str) -> IdleStage | None:
-        found = self.world.idle.get(f"uid-of-{name}")
-        return found.stage if found is not None else None
+        result = self.world.idle.get(f"uid-of-{name}")
+        return result.stage if result is not None else None
 
     def decided(self) -> Any:
         return stories.decided(self.world, now=self.watch.now())
@@ -75,16 +75,16 @@ class Follower:
 def lab(*names: str, **facts: Any) -> Follower:
     """A node with two GPUs; each pod holds one, in a queue that minds idle work."""
     queue = stories.queue("lab", gpu=2, idle=POLICY)
-    made = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
+    world = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
     for index, name in enumerate(names):
-        stories.runs(made, name, "lab", ("n0", f"gpu-{index}"), since=60, **facts)
-    follower = Follower(made)
+        stories.runs(world, name, "lab", ("n0", f"gpu-{index}"), since=60, **facts)
+    follower = Follower(world)
     for index in range(2):
         follower.script.set(gpu(index), 80)
     return follower
 
 
-def test_idle_work_is_warned_and_later_preemptible_and_the_owner_is_told_each_time() -> None:
+def test_idle_work_is_warned_and_later_preemptible_with_an_event_each_time() -> None:
     follower = lab("notebook", annotations=FIXED)
     follower.script.set(gpu(0), 1)
     follower.minutes(29)
@@ -103,7 +103,7 @@ def test_idle_work_is_warned_and_later_preemptible_and_the_owner_is_told_each_ti
     assert follower.changes == 3
 
 
-def test_nothing_idle_is_ended_while_nobody_waits() -> None:
+def test_idle_work_is_not_evicted_while_no_pod_is_pending() -> None:
     follower = lab("notebook", annotations=FIXED)
     follower.script.set(gpu(0), 0)
     follower.minutes(600)
@@ -112,7 +112,7 @@ def test_nothing_idle_is_ended_while_nobody_waits() -> None:
     assert not done.evictions
 
 
-def test_under_pressure_the_idle_one_yields_though_it_said_it_does_not() -> None:
+def test_under_pressure_an_idle_pod_is_evicted_though_it_is_non_preemptible() -> None:
     follower = lab("notebook", "training", annotations=FIXED)
     follower.script.set(gpu(0), 0)
     stories.waits(follower.world, "urgent", "lab", priority=10)
@@ -124,10 +124,10 @@ def test_under_pressure_the_idle_one_yields_though_it_said_it_does_not() -> None
     assert "its GPUs were nearly unused for 4" in stories.detail(done, "notebook")
 
 
-def test_the_idle_one_yields_before_a_less_important_one() -> None:
+def test_an_idle_pod_is_evicted_before_a_less_important_one() -> None:
     follower = lab("busy", "idler")
-    found = follower.world.pods["uid-of-idler"]
-    build.put(follower.world, build.replaced(found, spec=build.replaced(found.spec, priority=5)))
+    result = follower.world.pods["uid-of-idler"]
+    build.put(follower.world, build.replaced(result, spec=build.replaced(result.spec, priority=5)))
     stories.waits(follower.world, "urgent", "lab", priority=10)
     assert stories.evicted(follower.decided()) == {"busy": "Preempted"}
     follower.script.set(gpu(1), 0)
@@ -147,16 +147,16 @@ def test_the_usual_rules_hold_for_idle_work_too() -> None:
 
 def test_one_busy_device_or_pod_keeps_all_that_belongs_to_it() -> None:
     queue = stories.queue("lab", gpu=2, idle=POLICY)
-    made = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
+    world = stories.world(build.node("n0"), build.gpu_slice("n0", 2), queue)
     for index in range(2):
         build.put(
-            made, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"])
+            world, stories.holding(f"c{index}", ("n0", f"gpu-{index}"), users=[f"rank-{index}"])
         )
         build.put(
-            made, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0")
+            world, stories.member(f"rank-{index}", "lab", "gang", 2, uses=[f"c{index}"], node="n0")
         )
-    stories.waits(made, "urgent", "lab", 2, priority=10)
-    follower = Follower(made)
+    stories.waits(world, "urgent", "lab", 2, priority=10)
+    follower = Follower(world)
     follower.script.set(gpu(0), 0)
     follower.script.set(gpu(1), 90)
     follower.minutes(60)
@@ -168,14 +168,14 @@ def test_one_busy_device_or_pod_keeps_all_that_belongs_to_it() -> None:
     assert "nearly unused" in stories.detail(follower.decided(), "rank-0")
 
 
-def test_what_nobody_measures_is_not_idle() -> None:
+def test_a_device_without_measurements_is_not_idle() -> None:
     follower = lab("notebook")
     follower.script.set(gpu(0), None)
     follower.minutes(120)
     assert follower.stage("notebook") is None
 
 
-def test_a_hole_in_the_measurements_begins_the_time_anew() -> None:
+def test_a_gap_in_the_measurements_restarts_the_window() -> None:
     follower = lab("notebook")
     follower.script.set(gpu(0), 0)
     follower.minutes(45)
@@ -213,7 +213,7 @@ def test_the_queue_above_may_ask_for_it() -> None:
     assert follower.stage("notebook") is IdleStage.WARNED
 
 
-def test_without_a_policy_nobody_is_followed() -> None:
+def test_without_an_idle_policy_no_pod_is_watched() -> None:
     follower = lab("notebook")
     build.put(follower.world, stories.queue("lab", gpu=2))
     follower.script.set(gpu(0), 0)
@@ -222,7 +222,7 @@ def test_without_a_policy_nobody_is_followed() -> None:
     assert not follower.told
 
 
-def test_nobody_who_measures_means_nobody_idle() -> None:
+def test_without_metrics_no_pod_is_idle() -> None:
     async def main() -> None:
         assert await device_metrics.NoMetrics().utilisation([gpu(0)]) == {}
 

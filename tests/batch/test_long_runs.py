@@ -27,42 +27,42 @@ Relation = dict[str, set[str]]  # who made whom yield
 
 def ranks(relation: Relation) -> dict[str, int]:
     """A number for everybody, higher than those of all who had to yield to it. Raises where they go in circles."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
 
     def rank(name: str, above: tuple[str, ...]) -> int:
         assert name not in above, f"they yield in a circle: {' > '.join((*above, name))}"
-        if name not in found:
+        if name not in result:
             lower = [rank(other, (*above, name)) for other in sorted(relation.get(name, ()))]
-            found[name] = max(lower, default=-1) + 1
-        return found[name]
+            result[name] = max(lower, default=-1) + 1
+        return result[name]
 
     for name in sorted(relation):
         rank(name, ())
-    return found
+    return result
 
 
 def yielding(evictions: Iterable[Happened]) -> Relation:
     """Who made whom lose its place; moving is not losing."""
     relation: Relation = collections.defaultdict(set)
-    for one in evictions:
-        if one.beneficiary and not one.is_move:
-            relation[one.beneficiary].add(one.victim)
+    for eviction in evictions:
+        if eviction.beneficiary and not eviction.is_move:
+            relation[eviction.beneficiary].add(eviction.victim)
     return relation
 
 
-def quiet_moments(found: Cluster) -> Iterator[tuple[int, collections.Counter[str]]]:
+def quiet_moments(cluster: Cluster) -> Iterator[tuple[int, collections.Counter[str]]]:
     """Whenever nobody is on the way out or in: how many evictions there were, and the pods of each gang that wait."""
     for _ in range(400):
-        found.settle()
-        if not found.is_leaving and not found.is_keeping:
+        cluster.settle()
+        if not cluster.is_leaving and not cluster.is_keeping:
             waiting = collections.Counter(
-                found.seats[pod.metadata.uid][0] for pod in plan_checks.waiting(found)
+                cluster.seats[pod.metadata.uid][0] for pod in plan_checks.waiting(cluster)
             )
-            yield len(found.evictions), waiting
-        following = found.next_event()
+            yield len(cluster.evictions), waiting
+        following = cluster.next_event()
         if following is None:
             return
-        found.advance(following)
+        cluster.advance(following)
     raise AssertionError("it does not become quiet")
 
 
@@ -74,24 +74,27 @@ def potential(waiting: collections.Counter[str], rank: dict[str, int], base: int
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [99, *range(100, 130)])
 def test_while_nothing_comes_or_goes_evictions_run_out(seed: int) -> None:
-    found = random_clusters.seeded(
+    cluster = random_clusters.seeded(
         seed, random_clusters.MEDIUM if seed == 99 else random_clusters.SMALL
     )
-    found.judge = plan_checks.faults
-    moments = list(quiet_moments(found))
-    rank = ranks(yielding(found.evictions))
-    base = len(found.seats) + 1
+    cluster.judge = plan_checks.faults
+    moments = list(quiet_moments(cluster))
+    rank = ranks(yielding(cluster.evictions))
+    base = len(cluster.seats) + 1
     for (before, waited), (after, waits) in itertools.pairwise(moments):
         is_lower = potential(waits, rank, base) < potential(waited, rank, base)
-        moved = all(one.is_move or not one.beneficiary for one in found.evictions[before:after])
-        assert is_lower or moved, found.evictions[before:after]
+        moved = all(
+            eviction.is_move or not eviction.beneficiary
+            for eviction in cluster.evictions[before:after]
+        )
+        assert is_lower or moved, cluster.evictions[before:after]
 
 
-def fits_alone(found: Cluster, name: str) -> bool:
+def fits_alone(cluster: Cluster, name: str) -> bool:
     """Whether work could ever start: it does where nothing else is."""
-    alone = Cluster(found.facts_fixed())
-    alone.submit(found.works[name]._replace(arrives=0))
-    alone.world.budget_protection.put(found.budgets())
+    alone = Cluster(cluster.facts_fixed())
+    alone.submit(cluster.works[name]._replace(arrives=0))
+    alone.world.budget_protection.put(cluster.budgets())
     alone.settle()
     return bool(alone.running(name))
 
@@ -99,50 +102,50 @@ def fits_alone(found: Cluster, name: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [73, 238, *range(12)])
 def test_whatever_can_start_has_its_turn_and_ends(seed: int) -> None:
-    found = random_clusters.seeded(seed, random_clusters.LONG)
-    found.judge = plan_checks.faults
-    found.live()
-    left = found.works.keys() - found.ended.keys()
-    assert not [name for name in sorted(left) if fits_alone(found, name)]
-    assert found.next_event() is None
+    cluster = random_clusters.seeded(seed, random_clusters.LONG)
+    cluster.judge = plan_checks.faults
+    cluster.live()
+    left = cluster.works.keys() - cluster.ended.keys()
+    assert not [name for name in sorted(left) if fits_alone(cluster, name)]
+    assert cluster.next_event() is None
 
 
 # Quotas
 
 
-def unmet(found: Cluster) -> Iterator[str]:
+def unmet(cluster: Cluster) -> Iterator[str]:
     """Pods alone whose queue would stay within its quota, for whom others hold room beyond theirs.
 
     Only where queues stand side by side and one resource counts, which can be judged by adding up. And only those who
     are next in their queue: whoever is smaller than what its own queue starts first makes nobody yield for it.
     """
     held = plan_checks.charged(
-        found, [pod.metadata.uid for name in found.works for pod in found.running(name)]
+        cluster, [pod.metadata.uid for name in cluster.works for pod in cluster.running(name)]
     )
-    quota = {name: quota_of(queue) for name, queue in found.world.queues.items()}
-    for name, work in found.works.items():
+    quota = {name: quota_of(queue) for name, queue in cluster.world.queues.items()}
+    for name, work in cluster.works.items():
         queue, ask = work.gang.queue, work.asks[0][1]
-        if len(work.asks) > 1 or name in found.ended or found.running(name) or not ask.gpus:
+        if len(work.asks) > 1 or name in cluster.ended or cluster.running(name) or not ask.gpus:
             continue
-        if name != next_in(found, queue):
+        if name != next_in(cluster, queue):
             continue
         if work.gang.topology is not None or work.gang.groups[0].topology is not None:
             continue
         if held.get(queue, 0) + plan_checks.price(ask) > quota[queue]:
             continue
-        for node in found.world.nodes:
-            if room(found, node, ask, held=held, quota=quota, queue=queue) >= ask.gpus:
+        for node in cluster.world.nodes:
+            if room(cluster, node, ask, held=held, quota=quota, queue=queue) >= ask.gpus:
                 yield f"{name} of queue {queue} waits, though others hold {node} beyond their quotas"
 
 
-def next_in(found: Cluster, queue: str) -> str:
+def next_in(cluster: Cluster, queue: str) -> str:
     """The work of a queue that starts before all others that wait in it."""
     waiting = [
-        n for n, one in found.works.items() if one.gang.queue == queue and n not in found.ended
+        n for n, one in cluster.works.items() if one.gang.queue == queue and n not in cluster.ended
     ]
     return min(
-        (n for n in waiting if not found.running(n)),
-        key=lambda n: (-(found.works[n].gang.priority or 0), n),
+        (n for n in waiting if not cluster.running(n)),
+        key=lambda n: (-(cluster.works[n].gang.priority or 0), n),
     )
 
 
@@ -156,7 +159,7 @@ def quota_of(queue: queues.Queue) -> float:
 
 
 def room(
-    found: Cluster,
+    cluster: Cluster,
     node: str,
     ask: Ask,
     *,
@@ -165,15 +168,17 @@ def room(
     queue: str,
 ) -> int:
     """GPUs of a node that are free, or held by lone preemptible pods of other queues as long as those exceed quota."""
-    left = plan_checks.silicon(found, node) // plan_checks.MILLI
-    cpu = found.world.nodes[node].status.allocatable["cpu"].milli_value() // plan_checks.MILLI
+    left = plan_checks.silicon(cluster, node) // plan_checks.MILLI
+    cpu = cluster.world.nodes[node].status.allocatable["cpu"].milli_value() // plan_checks.MILLI
     spent = dict(held)
-    for pod in found.world.pods.values():
+    for pod in cluster.world.pods.values():
         if pod.spec.node_name != node:
             continue
-        work = found.works[found.seats[pod.metadata.uid][0]]
-        other = plan_checks.ask_of(found, pod.metadata.uid)
-        may_go = len(work.asks) == 1 and not found.is_fixed(work.name) and work.gang.queue != queue
+        work = cluster.works[cluster.seats[pod.metadata.uid][0]]
+        other = plan_checks.ask_of(cluster, pod.metadata.uid)
+        may_go = (
+            len(work.asks) == 1 and not cluster.is_fixed(work.name) and work.gang.queue != queue
+        )
         if may_go and other.gpus and spent.get(work.gang.queue, 0) > quota[work.gang.queue]:
             spent[work.gang.queue] -= plan_checks.price(other)
             continue
@@ -188,15 +193,15 @@ def flat(seed: int, *, is_fixed: float = 0.0) -> Cluster:
     So large a part of the pods cannot be made to yield: nothing makes them again, or a budget is over them.
     """
     rng = random.Random(seed)
-    found = Cluster()
+    cluster = Cluster()
     gpus = 0
     for index in range(rng.randint(1, 4)):
         count = rng.choice((2, 4))
         gpus += count
-        found.put(build.node(f"n{index}"), build.gpu_slice(f"n{index}", count))
+        cluster.put(build.node(f"n{index}"), build.gpu_slice(f"n{index}", count))
     names = [f"q{index}" for index in range(rng.randint(2, 4))]
     for age, name in enumerate(names):
-        found.put(
+        cluster.put(
             simulated_cluster.queue(
                 name, age=age, gpu=(gpus // len(names), None, rng.choice((0, 1, 2)))
             )
@@ -208,52 +213,52 @@ def flat(seed: int, *, is_fixed: float = 0.0) -> Cluster:
         work = simulated_cluster.gang(f"j{number:02d}", ask, **facts)
         if is_fixed and rng.random() < is_fixed:
             if rng.random() < 0.5:
-                found.shield(work.name)
+                cluster.shield(work.name)
             else:
                 work = simulated_cluster.gang(f"j{number:02d}", ask, is_recreated=False, **facts)
-        found.submit(work)
+        cluster.submit(work)
         if number == gpus:
-            found.settle()
-    return found
+            cluster.settle()
+    return cluster
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_queue_waits_below_its_quota_for_what_others_hold_beyond_theirs(seed: int) -> None:
     """Also where half of the pods are bare or under a budget: those start within their quota, and others give back."""
-    found = flat(seed, is_fixed=0.5)
-    found.judge = plan_checks.faults
-    found.live()
-    assert not [*unmet(found)]
-    running = [pod.metadata.uid for name in found.works for pod in found.running(name)]
-    fixed = plan_checks.charged(found, running, is_fixed=True)
+    cluster = flat(seed, is_fixed=0.5)
+    cluster.judge = plan_checks.faults
+    cluster.live()
+    assert not [*unmet(cluster)]
+    running = [pod.metadata.uid for name in cluster.works for pod in cluster.running(name)]
+    fixed = plan_checks.charged(cluster, running, is_fixed=True)
     assert not [
-        name for name, amount in fixed.items() if amount > quota_of(found.world.queues[name])
+        name for name, amount in fixed.items() if amount > quota_of(cluster.world.queues[name])
     ]
 
 
 def full_of_one_queue() -> Cluster:
     """A node of three GPUs, all held by queue a; its quota is one GPU, as is that of queue b."""
-    found = Cluster([build.node("n0"), build.gpu_slice("n0", 3)])
-    found.put(simulated_cluster.queue("a", gpu=(1,)), simulated_cluster.queue("b", gpu=(1,)))
+    cluster = Cluster([build.node("n0"), build.gpu_slice("n0", 3)])
+    cluster.put(simulated_cluster.queue("a", gpu=(1,)), simulated_cluster.queue("b", gpu=(1,)))
     names = ("a0", "a1", "a2")
-    found.submit(*(simulated_cluster.gang(name, Ask(gpus=1), queue="a") for name in names))
-    found.settle()
-    assert all(found.running(f"gang/{name}") for name in names)
-    return found
+    cluster.submit(*(simulated_cluster.gang(name, Ask(gpus=1), queue="a") for name in names))
+    cluster.settle()
+    assert all(cluster.running(f"gang/{name}") for name in names)
+    return cluster
 
 
 def test_the_judge_of_quotas_sees_one_that_is_not_met_until_the_scheduler_acts() -> None:
-    found = full_of_one_queue()
-    assert [*unmet(found)] == []  # queue b has no pods yet
+    cluster = full_of_one_queue()
+    assert [*unmet(cluster)] == []  # queue b has no pods yet
 
-    found.submit(simulated_cluster.gang("b0", Ask(gpus=1), queue="b"))
-    assert [*unmet(found)] == [
+    cluster.submit(simulated_cluster.gang("b0", Ask(gpus=1), queue="b"))
+    assert [*unmet(cluster)] == [
         "gang/b0 of queue b waits, though others hold n0 beyond their quotas"
     ]
 
-    found.live()
-    assert found.running("gang/b0")
-    assert [*unmet(found)] == []
+    cluster.live()
+    assert cluster.running("gang/b0")
+    assert [*unmet(cluster)] == []
 
 
 @pytest.mark.parametrize(
@@ -271,17 +276,17 @@ def test_the_judge_of_quotas_sees_one_that_is_not_met_until_the_scheduler_acts()
 def test_the_judge_of_quotas_sees_none_where_waiting_is_right(
     arriving: simulated_cluster.Work,
 ) -> None:
-    found = full_of_one_queue()
-    found.submit(arriving)
-    assert [*unmet(found)] == []
+    cluster = full_of_one_queue()
+    cluster.submit(arriving)
+    assert [*unmet(cluster)] == []
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_once_quiet_no_queue_is_below_its_quota_for_the_sake_of_one_above(seed: int) -> None:
-    found = flat(seed)
-    found.judge = plan_checks.faults
-    found.live()
-    assert not [*unmet(found)]
+    cluster = flat(seed)
+    cluster.judge = plan_checks.faults
+    cluster.live()
+    assert not [*unmet(cluster)]
 
 
 # On the live loops
@@ -321,7 +326,7 @@ def jobs(rng: random.Random) -> list[timed_jobs.Work]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> None:
+def test_the_live_loops_give_every_gang_a_turn_and_no_device_twice(seed: int) -> None:
     rng = random.Random(seed)
     machines = fleet_spec.Fleet(
         name="small",
@@ -335,18 +340,19 @@ def test_the_live_loops_give_everybody_a_turn_and_nothing_twice(seed: int) -> No
         decided=lambda _, made, __: plans.append(made),
         grace_seconds=30,
     )
-    wanted = jobs(rng)
-    done = warp.run(wanted, until=3 * DAY)
+    works = jobs(rng)
+    done = warp.run(works, until=3 * DAY)
     assert done.is_done, done.left
-    assert_never_overfull(done.history, {one.name: one for one in wanted}, gpus=4)
-    for made in plans:
-        gaining = {one.gang for one in made.nominations} | {
-            one.gang for one in made.placements if one.gang is not None
+    assert_never_overfull(done.history, {work.name: work for work in works}, gpus=4)
+    for decision in plans:
+        gaining = {nomination.gang for nomination in decision.nominations} | {
+            placement.gang for placement in decision.placements if placement.gang is not None
         }
         gaining |= {
-            plan.GangRef(one.pod.namespace, f"pod/{one.pod.name}") for one in made.placements
+            plan.GangRef(placement.pod.namespace, f"pod/{placement.pod.name}")
+            for placement in decision.placements
         }
-        for gone in made.evictions:
+        for gone in decision.evictions:
             assert gone.beneficiary is None or gone.beneficiary in gaining, gone
 
 

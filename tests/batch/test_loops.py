@@ -32,12 +32,12 @@ def queue(name: str, **spec: Any) -> Tree:
     }
 
 
-def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() -> None:
+def test_an_idle_notebook_is_warned_and_makes_room_only_for_a_pending_pod() -> None:
     patient = {"thresholdPercent": 5, "windowSeconds": 1800, "graceSeconds": 600}
     lab = queue("lab", resources={"gpu": {"quota": 2}}, idle=patient)
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
         script = scripted_utilisation.Scripted(warp.clock, usual=90)
         for number in range(2):
             script.set(Device("gpu.nvidia.com", "n-0", f"gpu-{number}"), 0)
@@ -45,12 +45,12 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
             scheduler.world,
             script,
             clock=warp.clock,
-            tell=scheduler.recorder.record_pod_event,
+            record_event=scheduler.recorder.record_pod_event,
             changed=scheduler.retry_all,
         )
         yield followed.run()
 
-    warp = virtual_run.VirtualRun(SMALL, objects=[lab], beside=beside)
+    warp = virtual_run.VirtualRun(SMALL, objects=[lab], more_loops=more_loops)
     fixed = {workload_annotations.PREEMPTIBLE: "false"}
     done = warp.run(
         [
@@ -73,8 +73,8 @@ def test_an_idle_notebook_is_warned_and_makes_room_only_when_somebody_waits() ->
     events = [
         event for event in warp.api.all(registry.EVENT) if event.regarding.name == eviction.pod.name
     ]
-    told = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
-    assert told == ["IdleDevices", "IdleMayYield", "Preempted"]
+    reasons = [event.reason for event in sorted(events, key=lambda event: event.event_time or "")]
+    assert reasons == ["IdleDevices", "IdleMayYield", "Preempted"]
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
@@ -87,13 +87,15 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
     shares = {"resources": {"gpu": {"quota": 0}}}
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
-        kept = queue_usage.QueueUsage(
-            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        messages = queue_status_writer.QueueStatusWriter(
+            scheduler.picture, warp.api, clock=warp.clock
         )
-        warp.numbers = kept.publish if weight else told.publish
-        yield told.run()
+        kept = queue_usage.QueueUsage(
+            scheduler.world.queues, messages.publish, clock=warp.clock, half_life_seconds=half_life
+        )
+        warp.numbers = kept.publish if weight else messages.publish
+        yield messages.run()
         if weight:
             yield kept.run()
 
@@ -101,7 +103,7 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
         fleet_,
         objects=[queue("day", **shares), queue("night", **shares)],
         policy_=policy.Policy(batch=batch),
-        beside=beside,
+        more_loops=more_loops,
     )
     day = timed_jobs.Work(name="day", gpus=1, pods=8, least=0, seconds=8 * HOUR, queue="day")
     again = timed_jobs.Work(
@@ -115,7 +117,7 @@ def test_who_had_the_cluster_all_day_is_due_less_in_the_evening(weight: float) -
         entry.work for entry in done.history if entry.what == "bound" and entry.at > 8 * HOUR
     ]
     assert len(evening) == 8
-    shown = {one.metadata.name: one.status for one in warp.api.all(registry.QUEUE)}
+    shown = {item.metadata.name: item.status for item in warp.api.all(registry.QUEUE)}
     if not weight:
         assert (evening.count("night"), evening.count("again")) == (4, 4)
         assert all(not status.usage for status in shown.values())
@@ -138,13 +140,15 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
     last: dict[str, Any] = {"at": 0.0, "held": {"a": 0.0, "b": 0.0}}
     warp: virtual_run.VirtualRun
 
-    def beside(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
-        told = queue_status_writer.QueueStatusWriter(scheduler.picture, warp.api, clock=warp.clock)
+    def more_loops(scheduler: scheduler_loop.Scheduler) -> Iterable[Coroutine[Any, Any, None]]:
+        messages = queue_status_writer.QueueStatusWriter(
+            scheduler.picture, warp.api, clock=warp.clock
+        )
         kept = queue_usage.QueueUsage(
-            scheduler.world.queues, told.publish, clock=warp.clock, half_life_seconds=half_life
+            scheduler.world.queues, messages.publish, clock=warp.clock, half_life_seconds=half_life
         )
         warp.numbers = kept.publish
-        yield told.run()
+        yield messages.run()
         yield kept.run()
 
     def decided(world: Any, made: Any, now: Any) -> None:
@@ -159,7 +163,7 @@ def test_a_gpu_that_cannot_be_divided_changes_hands_now_and_then_only() -> None:
         fleet_,
         objects=[queue("a", **shares), queue("b", **shares)],
         policy_=policy.Policy(batch=batch),
-        beside=beside,
+        more_loops=more_loops,
         decided=decided,
     )
     endless = [

@@ -30,45 +30,45 @@ def world(*given: Any, nodes: int = 1, cpu: str = "10") -> World:
     return stories.world(*machines, *given)
 
 
-def outcome(made: World, **options: Any) -> tuple[dict[str, str], dict[str, str]]:
+def outcome(cluster: World, **options: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Who is nominated for which node, and who has to go."""
-    done = stories.decided(made, **options)
+    done = stories.decided(cluster, **options)
     return stories.nominated(done), stories.evicted(done)
 
 
 # Who may ask whom
 
 
-def test_a_pod_without_a_controller_yields_to_a_higher_priority() -> None:
-    made = world(
+def test_a_pod_without_a_controller_is_evicted_for_a_higher_priority() -> None:
+    cluster = world(
         pod("runs", cpu="8", node="n0", priority=1000), pod("important", cpu="8", priority=2000)
     )
-    done = stories.decided(made)
+    done = stories.decided(cluster)
     assert stories.evicted(done) == {"runs": "Preempted"}
     assert stories.nominated(done) == {"important": "n0"}
     assert stories.detail(done, "runs") == "priority 2000 comes before its 1000"
 
 
-def test_nobody_yields_to_an_equal_priority() -> None:
-    made = world(
+def test_no_pod_is_evicted_for_an_equal_priority() -> None:
+    cluster = world(
         pod("runs", cpu="8", node="n0", priority=1000), pod("equal", cpu="8", priority=1000)
     )
-    done = stories.decided(made)
+    done = stories.decided(cluster)
     assert not done.evictions
     assert "lacks cpu" in stories.why(done, "equal")
 
 
-def test_a_negative_priority_yields_to_none() -> None:
-    made = world(pod("idle-filler", cpu="8", node="n0", priority=-10), pod("plain", cpu="8"))
-    assert outcome(made) == ({"plain": "n0"}, {"idle-filler": "Preempted"})
+def test_a_negative_priority_is_evicted_for_priority_zero() -> None:
+    cluster = world(pod("idle-filler", cpu="8", node="n0", priority=-10), pod("plain", cpu="8"))
+    assert outcome(cluster) == ({"plain": "n0"}, {"idle-filler": "Preempted"})
 
 
 def test_a_pod_that_says_never_waits() -> None:
-    made = world(
+    cluster = world(
         pod("runs", cpu="8", node="n0"),
         pod("polite", cpu="8", priority=10, preemptionPolicy="Never"),
     )
-    assert outcome(made) == ({}, {})
+    assert outcome(cluster) == ({}, {})
 
 
 def test_a_pod_that_may_evict_only_later_is_asked_about_again_then() -> None:
@@ -76,23 +76,23 @@ def test_a_pod_that_may_evict_only_later_is_asked_about_again_then() -> None:
         "annotations": {workload_annotations.MAY_EVICT_AFTER: "300"},
         "creationTimestamp": stories.stamp(200),
     }
-    made = world(
+    cluster = world(
         pod("runs", cpu="8", node="n0"), pod("patient", cpu="8", priority=10, metadata=late)
     )
-    done = stories.decided(made)
+    done = stories.decided(cluster)
     assert not done.evictions
     assert done.wake_at == stories.NOW + datetime.timedelta(seconds=100)
-    assert stories.evicted(stories.decided(made, now=done.wake_at)) == {"runs": "Preempted"}
+    assert stories.evicted(stories.decided(cluster, now=done.wake_at)) == {"runs": "Preempted"}
 
 
 def test_pods_of_other_schedulers_are_left_alone() -> None:
-    made = world(
+    cluster = world(
         pod("theirs", cpu="8", node="n0", schedulerName="default-scheduler"),
         pod("important", cpu="8", priority=10, schedulerName="dovetail"),
     )
     only_ours = policy.Policy(scheduler_names=("dovetail",))
-    assert outcome(made, policy=only_ours) == ({}, {})
-    assert outcome(made) == ({"important": "n0"}, {"theirs": "Preempted"})
+    assert outcome(cluster, policy=only_ours) == ({}, {})
+    assert outcome(cluster) == ({"important": "n0"}, {"theirs": "Preempted"})
 
 
 def test_work_that_says_it_is_not_preemptible_stays() -> None:
@@ -102,19 +102,19 @@ def test_work_that_says_it_is_not_preemptible_stays() -> None:
         node="n0",
         metadata={"annotations": {workload_annotations.PREEMPTIBLE: "false"}},
     )
-    made = world(kept, pod("important", cpu="8", priority=10))
-    assert outcome(made) == ({}, {})
+    cluster = world(kept, pod("important", cpu="8", priority=10))
+    assert outcome(cluster) == ({}, {})
 
 
 def test_a_pod_that_may_not_be_evicted_for_now_is_spared() -> None:
-    made = world(
+    cluster = world(
         pod("protected", cpu="8", node="n0"),
         pod("other", cpu="8", node="n1", priority=5),
         pod("important", cpu="8", priority=10),
         nodes=2,
     )
-    assert outcome(made) == ({"important": "n0"}, {"protected": "Preempted"})
-    assert outcome(made, spared={"uid-of-protected"}) == (
+    assert outcome(cluster) == ({"important": "n0"}, {"protected": "Preempted"})
+    assert outcome(cluster, spared={"uid-of-protected"}) == (
         {"important": "n1"},
         {"other": "Preempted"},
     )
@@ -145,100 +145,111 @@ def test_a_pod_that_may_not_be_evicted_for_now_is_spared() -> None:
 def test_the_node_is_chosen_whose_victims_matter_least(
     there: dict[str, list[tuple[int, int]]], node: str
 ) -> None:
-    made = world(pod("important", cpu="10", priority=10), nodes=2)
+    cluster = world(pod("important", cpu="10", priority=10), nodes=2)
     for name, listed in there.items():
         for number, (priority, since) in enumerate(listed):
-            build.put(made, pod(f"{name}-{number}", node=name, priority=priority, since=since))
-    assert outcome(made)[0] == {"important": node}
+            build.put(cluster, pod(f"{name}-{number}", node=name, priority=priority, since=since))
+    assert outcome(cluster)[0] == {"important": node}
 
 
-def test_whoever_need_not_go_stays_the_most_important_first() -> None:
-    made = world(
+def test_victims_that_need_not_go_stay_the_most_important_first() -> None:
+    cluster = world(
         pod("low", cpu="4", node="n0", priority=1),
         pod("middle", cpu="4", node="n0", priority=2),
         pod("small", cpu="1", node="n0"),
         pod("important", cpu="4", priority=10),
     )
-    assert outcome(made) == ({"important": "n0"}, {"low": "Preempted"})
+    assert outcome(cluster) == ({"important": "n0"}, {"low": "Preempted"})
 
 
 def test_more_important_pods_take_their_room_before_others_take_what_is_free() -> None:
     """The less important pod would fit now; the more important one then had to end two pods instead of one."""
-    made = world(
+    cluster = world(
         pod("runs", cpu="6", node="n0"),
         pod("important", cpu="8", priority=10),
         pod("small", cpu="3", priority=5),
     )
-    done = stories.decided(made)
+    done = stories.decided(cluster)
     assert stories.nominated(done) == {"important": "n0"}
     assert not done.placements
 
 
 def test_each_pod_that_waits_finds_victims_of_its_own() -> None:
-    made = world(pod("first", cpu="8", priority=10), pod("second", cpu="8", priority=10), nodes=2)
-    build.put(made, pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1"))
-    assert outcome(made) == ({"first": "n0", "second": "n1"}, {"a": "Preempted", "b": "Preempted"})
+    cluster = world(
+        pod("first", cpu="8", priority=10), pod("second", cpu="8", priority=10), nodes=2
+    )
+    build.put(cluster, pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1"))
+    assert outcome(cluster) == (
+        {"first": "n0", "second": "n1"},
+        {"a": "Preempted", "b": "Preempted"},
+    )
 
 
 # Whatever it is that is lacking
 
 
 def test_devices_of_a_claim_become_free() -> None:
-    made = stories.world(*stories.boards("n0", 2, stories.H100, "Hopper"))
+    cluster = stories.world(*stories.boards("n0", 2, stories.H100, "Hopper"))
     for number, priority in enumerate((5, 0)):
         build.put(
-            made,
+            cluster,
             stories.holding(f"claim-{number}", ("n0", f"gpu-{number}"), users=[f"runs-{number}"]),
         )
         build.put(
-            made, pod(f"runs-{number}", node="n0", priority=priority, uses=(f"claim-{number}",))
+            cluster, pod(f"runs-{number}", node="n0", priority=priority, uses=(f"claim-{number}",))
         )
-    build.put(made, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
-    assert outcome(made) == ({"important": "n0"}, {"runs-1": "Preempted"})
+    build.put(cluster, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
+    assert outcome(cluster) == ({"important": "n0"}, {"runs-1": "Preempted"})
 
 
 def test_pods_that_share_devices_go_together_and_only_if_all_may() -> None:
-    made = stories.world(*stories.boards("n0", 1, stories.H100, "Hopper"))
-    build.put(made, stories.holding("shared", ("n0", "gpu-0"), users=["one", "two"]))
+    cluster = stories.world(*stories.boards("n0", 1, stories.H100, "Hopper"))
+    build.put(cluster, stories.holding("shared", ("n0", "gpu-0"), users=["one", "two"]))
     build.put(
-        made,
+        cluster,
         pod("one", node="n0", uses=("shared",)),
         pod("two", node="n0", uses=("shared",), priority=3),
     )
-    build.put(made, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
-    assert outcome(made) == ({"important": "n0"}, {"one": "Preempted", "two": "Preempted"})
-    build.put(made, pod("two", node="n0", uses=("shared",), priority=20))
-    assert outcome(made) == ({}, {})
+    build.put(cluster, build.claim("wanted", 1), pod("important", priority=10, uses=("wanted",)))
+    assert outcome(cluster) == ({"important": "n0"}, {"one": "Preempted", "two": "Preempted"})
+    build.put(cluster, pod("two", node="n0", uses=("shared",), priority=20))
+    assert outcome(cluster) == ({}, {})
 
 
 def test_gpus_of_a_device_plugin_become_free() -> None:
-    made = stories.world(stories.plugin_node("n0", 8))
-    wanted = {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]}
-    build.put(made, pod("runs", node="n0", **wanted), pod("important", priority=10, **wanted))
-    assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
+    cluster = stories.world(stories.plugin_node("n0", 8))
+    expected = {
+        "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]
+    }
+    build.put(
+        cluster, pod("runs", node="n0", **expected), pod("important", priority=10, **expected)
+    )
+    assert outcome(cluster) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
 def test_a_host_port_becomes_free() -> None:
-    wanted = {"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}
-    made = world(
-        pod("runs", node="n0", **wanted),
+    expected = {
+        "containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]
+    }
+    cluster = world(
+        pod("runs", node="n0", **expected),
         pod("other", node="n0"),
-        pod("important", priority=10, **wanted),
+        pod("important", priority=10, **expected),
     )
-    assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
+    assert outcome(cluster) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
-def test_whoever_does_not_bear_the_pod_beside_it_goes() -> None:
+def test_a_pod_with_anti_affinity_to_the_new_pod_is_evicted() -> None:
     term = {
         "labelSelector": {"matchLabels": {"app": "web"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     web = {"metadata": {"labels": {"app": "web"}}}
-    made = world(
+    cluster = world(
         pod("runs", node="n0", affinity=alone, **web), pod("important", priority=10, **web)
     )
-    assert outcome(made) == ({"important": "n0"}, {"runs": "Preempted"})
+    assert outcome(cluster) == ({"important": "n0"}, {"runs": "Preempted"})
 
 
 # Gangs
@@ -252,30 +263,32 @@ def member(name: str, gang: str, least: int, **facts: Any) -> pods.Pod:
 
 
 def test_a_gang_preempts_for_all_its_pods() -> None:
-    made = world(pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1", priority=3), nodes=2)
-    build.put(made, *(member(f"g{number}", "g", 2, cpu="8", priority=10) for number in range(2)))
-    nominated, evicted = outcome(made)
+    cluster = world(pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1", priority=3), nodes=2)
+    build.put(cluster, *(member(f"g{number}", "g", 2, cpu="8", priority=10) for number in range(2)))
+    nominated, evicted = outcome(cluster)
     assert evicted == {"a": "Preempted", "b": "Preempted"}
     assert sorted(nominated.values()) == ["n0", "n1"]
 
 
-def test_a_gang_that_could_not_start_as_a_whole_ends_nobody() -> None:
-    made = world(pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1", priority=30), nodes=2)
-    build.put(made, *(member(f"g{number}", "g", 2, cpu="8", priority=10) for number in range(2)))
-    assert outcome(made) == ({}, {})
+def test_a_gang_that_could_not_start_as_a_whole_evicts_no_pod() -> None:
+    cluster = world(
+        pod("a", cpu="8", node="n0"), pod("b", cpu="8", node="n1", priority=30), nodes=2
+    )
+    build.put(cluster, *(member(f"g{number}", "g", 2, cpu="8", priority=10) for number in range(2)))
+    assert outcome(cluster) == ({}, {})
 
 
 def test_a_gang_at_its_minimum_goes_as_a_whole_and_one_above_it_in_part() -> None:
-    made = world(
+    cluster = world(
         *(member(f"g{number}", "g", 2, cpu="8", node=f"n{number}") for number in range(2)), nodes=2
     )
-    build.put(made, pod("important", cpu="8", priority=10))
-    nominated, evicted = outcome(made)
+    build.put(cluster, pod("important", cpu="8", priority=10))
+    nominated, evicted = outcome(cluster)
     assert (len(nominated), evicted) == (1, {"g0": "Preempted", "g1": "Preempted"})
     build.put(
-        made, *(member(f"g{number}", "g", 1, cpu="8", node=f"n{number}") for number in range(2))
+        cluster, *(member(f"g{number}", "g", 1, cpu="8", node=f"n{number}") for number in range(2))
     )
-    assert len(outcome(made)[1]) == 1
+    assert len(outcome(cluster)[1]) == 1
 
 
 # What is told, and what it costs
@@ -283,60 +296,60 @@ def test_a_gang_at_its_minimum_goes_as_a_whole_and_one_above_it_in_part() -> Non
 
 def test_where_priority_could_not_help_it_is_not_tried() -> None:
     """A yes costs a decision about everybody."""
-    made = world(pod("runs", cpu="2", node="n0"), pod("equal", cpu="4", node="n0", priority=10))
-    asked = preemption_bound.PreemptionBound(made, policy.DEFAULT)
+    cluster = world(pod("runs", cpu="2", node="n0"), pod("equal", cpu="4", node="n0", priority=10))
+    asked = preemption_bound.PreemptionBound(cluster, policy.DEFAULT)
     assert not asked.might_help(pod("plain", cpu="6"))
     assert not asked.might_help(pod("polite", cpu="6", priority=10, preemptionPolicy="Never"))
     assert not asked.might_help(pod("too-big", cpu="7", priority=10))
     assert asked.might_help(pod("fits", cpu="6", priority=10))
     no_preemption = policy.Policy(steps=(policy.Step.ALLOCATE,))
-    assert not preemption_bound.PreemptionBound(made, no_preemption).might_help(
+    assert not preemption_bound.PreemptionBound(cluster, no_preemption).might_help(
         pod("fits", cpu="6", priority=10)
     )
 
 
 def test_the_lowest_priority_that_runs_follows_every_change() -> None:
-    made = world(
+    cluster = world(
         pod("a", node="n0", priority=5, schedulerName="ours"), pod("b", node="n0", priority=-1)
     )
     assert (
-        made.lowest_priority(()),
-        made.lowest_priority(("ours",)),
-        made.lowest_priority(("others",)),
+        cluster.lowest_priority(()),
+        cluster.lowest_priority(("ours",)),
+        cluster.lowest_priority(("others",)),
     ) == (
         -1,
         5,
         None,
     )
-    build.put(made, pod("b", node="n0", priority=7), pod("waits", priority=-9))
-    assert made.lowest_priority(()) == 5
-    made.apply(Deleted(made.pods["uid-of-a"]))
-    assert made.lowest_priority(()) == 7
+    build.put(cluster, pod("b", node="n0", priority=7), pod("waits", priority=-9))
+    assert cluster.lowest_priority(()) == 5
+    cluster.apply(Deleted(cluster.pods["uid-of-a"]))
+    assert cluster.lowest_priority(()) == 7
 
 
 def test_a_decision_about_one_pod_speaks_of_no_other() -> None:
-    made = world(
+    cluster = world(
         pod("runs", node="n0"),
         pod("too-big", cpu="9999"),
         pod("important", cpu="5000", priority=1000),
         pod("fits", cpu="10", priority=1000),
     )
-    done = stories.decided(made, among=["uid-of-important"])
-    assert [one.pod.name for one in done.refusals] == ["important"]
-    done = stories.decided(made, among=["uid-of-fits", "uid-of-important"])
+    done = stories.decided(cluster, among=["uid-of-important"])
+    assert [refusal.pod.name for refusal in done.refusals] == ["important"]
+    done = stories.decided(cluster, among=["uid-of-fits", "uid-of-important"])
     assert stories.nominated(done) == {"fits": "n0"}
-    assert [one.pod.name for one in done.refusals] == ["important"]
+    assert [refusal.pod.name for refusal in done.refusals] == ["important"]
 
 
 def test_the_same_is_decided_without_anything_remembered() -> None:
-    made = world(nodes=3)
+    cluster = world(nodes=3)
     for number in range(9):
         build.put(
-            made,
+            cluster,
             pod(f"r{number}", cpu="3", node=f"n{number % 3}", priority=number, since=100 + number),
         )
-    build.put(made, pod("one", cpu="6", priority=20), pod("two", cpu="6", priority=20))
-    assert stories.decided(made) == stories.decided(made, policy=policy.Policy(memo=False))
+    build.put(cluster, pod("one", cpu="6", priority=20), pod("two", cpu="6", priority=20))
+    assert stories.decided(cluster) == stories.decided(cluster, policy=policy.Policy(memo=False))
 
 
 # Beside queues
@@ -347,11 +360,11 @@ def test_where_queues_exist_pods_without_one_preempt_each_other_and_what_is_not_
 ):
     queue = stories.queue("a", gpu=1)
     elsewhere = meta.LabelSelector(match_labels={"team": "a"})
-    made = stories.world(
+    cluster = stories.world(
         build.node("n0", allocatable={"cpu": "10"}),
         build.replaced(queue, spec=build.replaced(queue.spec, namespace_selector=elsewhere)),
         pod("bare", cpu="5", node="n0"),
         pod("owned", cpu="5", node="n0", priority=5, metadata={"ownerReferences": [stories.OWNER]}),
         pod("important", cpu="5", priority=10),
     )
-    assert outcome(made) == ({"important": "n0"}, {"owned": "Preempted"})
+    assert outcome(cluster) == ({"important": "n0"}, {"owned": "Preempted"})

@@ -26,9 +26,9 @@ SHARED = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia.com/
 CLASS_DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 
 
-def priced(made: World, name: str, *types: str) -> pricing.Price:
+def priced(world: World, name: str, *types: str) -> pricing.Price:
     """What a waiting pod costs where these types are bounded."""
-    return pricing.Pricing(made, policy.Batch(), types).waiting(made.pods[f"uid-of-{name}"])
+    return pricing.Pricing(world, policy.Batch(), types).waiting(world.pods[f"uid-of-{name}"])
 
 
 def mixed(*queues: Any) -> World:
@@ -40,18 +40,18 @@ def mixed(*queues: Any) -> World:
     )
 
 
-def test_a_type_is_charged_in_silicon_beside_the_whole() -> None:
-    made = stories.runs(mixed(stories.queue("a")), "one", "a", ("hopper", "gpu-0"))
+def test_a_type_is_charged_in_silicon_in_addition_to_the_whole() -> None:
+    world = stories.runs(mixed(stories.queue("a")), "one", "a", ("hopper", "gpu-0"))
     types = (stories.H100_NAME, "gpu/architecture.hopper", CLASS_DEVICES)
-    book = pricing.Pricing(made, policy.Batch(), types)
-    claim = made.claims["default", "one-claim"]
+    book = pricing.Pricing(world, policy.Batch(), types)
+    claim = world.claims["default", "one-claim"]
     assert claim.status.allocation is not None
     cost = book.cost_of_claim(("default", "one-claim"), claim.status.allocation)
     assert cost == {"gpu": 1000, **{amounts.canonical_name(name): 1000 for name in types}}
 
 
 def test_capacity_of_a_type_counts_a_board_once_however_it_can_be_cut() -> None:
-    made = stories.world(
+    world = stories.world(
         *stories.partitioned("cut"), *stories.boards("ampere", 2, stories.A100, "Ampere")
     )
     types = (
@@ -61,26 +61,26 @@ def test_capacity_of_a_type_counts_a_board_once_however_it_can_be_cut() -> None:
         "gpu/mig.3g.40gb",
         CLASS_DEVICES,
     )
-    found = pricing.Pricing(made, policy.Batch(), types).capacity()
-    assert found["gpu"] == 3000
-    assert found[amounts.canonical_name(stories.H100_NAME)] == 1000
-    assert found[amounts.canonical_name(stories.A100_NAME)] == 2000
-    assert found["gpu/mig.1g.10gb"] == 1000
-    assert found["gpu/mig.3g.40gb"] == 1000
-    assert found[CLASS_DEVICES] == 3000
+    result = pricing.Pricing(world, policy.Batch(), types).capacity()
+    assert result["gpu"] == 3000
+    assert result[amounts.canonical_name(stories.H100_NAME)] == 1000
+    assert result[amounts.canonical_name(stories.A100_NAME)] == 2000
+    assert result["gpu/mig.1g.10gb"] == 1000
+    assert result["gpu/mig.3g.40gb"] == 1000
+    assert result[CLASS_DEVICES] == 3000
 
 
 def test_a_type_the_request_could_do_without_is_not_counted_before_it_is_placed() -> None:
-    made = stories.waits(mixed(), "any", "a")
-    stories.waits(made, "hopper-only", "a", 2, when=HOPPER)
+    world = stories.waits(mixed(), "any", "a")
+    stories.waits(world, "hopper-only", "a", 2, when=HOPPER)
     named = amounts.canonical_name(stories.H100_NAME)
-    assert named not in priced(made, "any", stories.H100_NAME).most
-    assert priced(made, "any", stories.H100_NAME).least["gpu"] == 1000
-    assert priced(made, "hopper-only", stories.H100_NAME).least[named] == 2000
+    assert named not in priced(world, "any", stories.H100_NAME).most
+    assert priced(world, "any", stories.H100_NAME).least["gpu"] == 1000
+    assert priced(world, "hopper-only", stories.H100_NAME).least[named] == 2000
 
 
 def test_of_first_available_either_may_come() -> None:
-    made = stories.world(*stories.partitioned("cut"))
+    world = stories.world(*stories.partitioned("cut"))
     either = [
         {
             "name": "gpus",
@@ -98,8 +98,8 @@ def test_of_first_available_either_may_come() -> None:
             ],
         }
     ]
-    build.put(made, build.claim("c", requests=either), stories.pod("p", "a", uses=["c"]))
-    price = priced(made, "p", "gpu/mig.1g.10gb", stories.H100_NAME)
+    build.put(world, build.claim("c", requests=either), stories.pod("p", "a", uses=["c"]))
+    price = priced(world, "p", "gpu/mig.1g.10gb", stories.H100_NAME)
     assert (price.least["gpu"], price.most["gpu"]) == (143, 1000)
     assert "gpu/mig.1g.10gb" not in price.most
     assert price.least[amounts.canonical_name(stories.H100_NAME)] == 143
@@ -107,13 +107,13 @@ def test_of_first_available_either_may_come() -> None:
 
 def test_a_slice_and_a_whole_board_draw_on_one_quota() -> None:
     shares = {stories.H100_NAME: {"limit": 1}}
-    made = stories.world(
+    world = stories.world(
         *stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares)
     )
-    stories.runs(made, "slice", "a", ("one", "gpu-0-3g-0"), when=BIG)
-    stories.waits(made, "whole", "a", when=UNCUT)
-    stories.waits(made, "half", "a", when=BIG)
-    done = stories.decided(made)
+    stories.runs(world, "slice", "a", ("one", "gpu-0-3g-0"), when=BIG)
+    stories.waits(world, "whole", "a", when=UNCUT)
+    stories.waits(world, "half", "a", when=BIG)
+    done = stories.decided(world)
     assert set(stories.started(done)) == {"half"}
     assert (
         "1 in use and 1 wanted exceed its limit, 1 gpu/product.nvidia-h100-80gb-hbm3"
@@ -124,41 +124,41 @@ def test_a_slice_and_a_whole_board_draw_on_one_quota() -> None:
 def test_two_quotas_cannot_both_spend_one_board() -> None:
     """A slice spends the quota of its profile and that of all GPUs: more profiles do not make more silicon."""
     shares = {"gpu": {"limit": 1}, "gpu/mig.1g.10gb": {"limit": 1}, "gpu/mig.3g.40gb": {"limit": 1}}
-    made = stories.world(
+    world = stories.world(
         *stories.partitioned("one"), *stories.partitioned("two"), stories.queue("a", shares)
     )
     for number in range(5):
-        stories.runs(made, f"small-{number}", "a", ("one", f"gpu-0-1g-{number}"), when=SMALL)
-    stories.waits(made, "big", "a", when=BIG)
-    done = stories.decided(made)
+        stories.runs(world, f"small-{number}", "a", ("one", f"gpu-0-1g-{number}"), when=SMALL)
+    stories.waits(world, "big", "a", when=BIG)
+    done = stories.decided(world)
     assert not done.placements
     assert "exceed its limit, 1 gpu" in stories.why(done, "big")
 
 
 def test_a_limit_on_one_type_sends_work_to_another() -> None:
     limits = {stories.A100_NAME: {"limit": 0}, stories.H100_NAME: {"limit": 1}}
-    made = mixed(stories.queue("a", limits))
+    world = mixed(stories.queue("a", limits))
     for number in range(2):
-        stories.waits(made, f"p{number}", "a")
-    done = stories.decided(made)
+        stories.waits(world, f"p{number}", "a")
+    done = stories.decided(world)
     assert list(stories.started(done).values()) == [
         "hopper"
     ]  # though the first node by name has A100s
     assert "exceed its limit" in done.refusals[0].summary
 
 
-def test_a_quota_of_a_type_is_given_back_by_whoever_has_more_of_it() -> None:
+def test_a_quota_of_a_type_is_reclaimed_from_the_queue_that_has_more_of_it() -> None:
     first = stories.queue("first", {stories.H100_NAME: {"quota": 1}})
     second = stories.queue("second", {stories.H100_NAME: {"quota": 1}})
-    made = mixed(first, second)
+    world = mixed(first, second)
     for number in range(2):
-        stories.runs(made, f"greedy-{number}", "second", ("hopper", f"gpu-{number}"), when=HOPPER)
-    stories.waits(made, "due", "first", when=HOPPER)
-    done = stories.decided(made)
+        stories.runs(world, f"greedy-{number}", "second", ("hopper", f"gpu-{number}"), when=HOPPER)
+    stories.waits(world, "due", "first", when=HOPPER)
+    done = stories.decided(world)
     assert list(stories.evicted(done).values()) == ["Reclaimed"]
     assert stories.nominated(done) == {"due": "hopper"}
-    told = stories.detail(done, next(iter(stories.evicted(done))))
-    assert told == "queue first has 0 of the 1 gpu/product.nvidia-h100-80gb-hbm3 it is due"
+    text = stories.detail(done, next(iter(stories.evicted(done))))
+    assert text == "queue first has 0 of the 1 gpu/product.nvidia-h100-80gb-hbm3 it is due"
 
 
 def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() -> None:
@@ -166,20 +166,20 @@ def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() 
     card = build.gpu_pool("n0", [{"name": "nic-0"}, {"name": "nic-1"}, {"name": "nic-2"}])
     card = build.replaced(card, spec=build.replaced(card.spec, driver="nic.example.com"))
     limited = stories.queue("a", {"nic.deviceclass.resource.k8s.io/devices": {"limit": 2}})
-    made = stories.world(build.node("n0"), nic, card, limited)
+    world = stories.world(build.node("n0"), nic, card, limited)
     for number in range(3):
-        wanted = [
+        expected = [
             {
                 "name": "nic",
                 "exactly": {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1},
             }
         ]
         build.put(
-            made,
-            build.claim(f"c{number}", requests=wanted),
+            world,
+            build.claim(f"c{number}", requests=expected),
             stories.pod(f"p{number}", "a", uses=[f"c{number}"]),
         )
-    done = stories.decided(made)
+    done = stories.decided(world)
     assert len(done.placements) == 2
     assert "exceed its limit, 2 nic.deviceclass.resource.k8s.io/devices" in done.refusals[0].summary
 
@@ -194,28 +194,28 @@ def test_a_class_is_bounded_in_silicon_and_devices_that_are_no_gpus_by_number() 
         ("nvidia.com/gpu", {"nvidia.com/gpu.product": "Tesla-T4"}, stories.H100_NAME, 5),
     ],
 )  # fmt: skip
-def test_device_plugins_are_charged_by_what_node_labels_tell(
+def test_device_plugin_resources_are_charged_by_node_labels(
     resource: str, labels: dict[str, str], limit: str, fits: int
 ) -> None:
     node = build.node("n0", allocatable={resource: "5"}, labels=labels)
-    made = stories.world(node, stories.queue("a", {limit: {"limit": 2}}))
+    world = stories.world(node, stories.queue("a", {limit: {"limit": 2}}))
     for number in range(5):
-        build.put(made, stories.pod(f"p{number}", "a", gpus=1, resource=resource))
-    assert len(stories.decided(made).placements) == fits
+        build.put(world, stories.pod(f"p{number}", "a", gpus=1, resource=resource))
+    assert len(stories.decided(world).placements) == fits
 
 
 def test_devices_behind_an_extended_resource_are_charged_once() -> None:
     backed = build.gpu_class("gpu", extendedResourceName="nvidia.com/gpu")
-    made = stories.world(
+    world = stories.world(
         *stories.boards("n0", 4, stories.H100, "Hopper"), stories.queue("a", {"gpu": {"limit": 2}})
     )
-    build.put(made, backed)
+    build.put(world, backed)
     for number in range(4):
-        build.put(made, stories.pod(f"p{number}", "a", gpus=1))
-    done = stories.decided(made)
+        build.put(world, stories.pod(f"p{number}", "a", gpus=1))
+    done = stories.decided(world)
     assert len(done.placements) == 2
-    stories.carried_out(made, done)
-    assert not stories.decided(made).placements  # a second look charges the same
+    stories.carried_out(world, done)
+    assert not stories.decided(world).placements  # a second look charges the same
 
 
 def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
@@ -227,28 +227,28 @@ def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
         "gpu/mig.3g.40gb": {},
         CLASS_DEVICES: {},
     }
-    made = stories.world(
+    world = stories.world(
         *stories.boards("hopper", 2, stories.H100, "Hopper"),
         *stories.partitioned("cut"),
         stories.plugin_node("counted", 2),
         stories.queue("all", shares),
         stories.queue("a", shares, parent="all", power_cap_watts=100_000),
     )
-    build.put(made, backed)
-    stories.waits(made, "whole", "a", when=UNCUT + " && " + HOPPER)
-    stories.waits(made, "half", "a", when=BIG)
-    build.put(made, build.claim("shared", when=SMALL))
+    build.put(world, backed)
+    stories.waits(world, "whole", "a", when=UNCUT + " && " + HOPPER)
+    stories.waits(world, "half", "a", when=BIG)
+    build.put(world, build.claim("shared", when=SMALL))
     build.put(
-        made, stories.pod("one", "a", uses=["shared"]), stories.pod("two", "a", uses=["shared"])
+        world, stories.pod("one", "a", uses=["shared"]), stories.pod("two", "a", uses=["shared"])
     )
     build.put(
-        made,
+        world,
         stories.pod("counted", "a", gpus=1),
         stories.pod("behind", "a", gpus=1, resource="example.com/gpu"),
     )
-    done = stories.decided(made)
+    done = stories.decided(world)
     assert len(done.placements) == 6
-    again = stories.decided(stories.carried_out(made, done))
+    again = stories.decided(stories.carried_out(world, done))
     for queue in ("a", "all"):
         before = {name: share.charged for name, share in done.queues[queue].resources.items()}
         after = {name: share.charged for name, share in again.queues[queue].resources.items()}
@@ -256,10 +256,10 @@ def test_what_a_decision_charges_is_what_the_next_one_finds() -> None:
 
 
 def test_all_devices_of_a_node_are_priced_as_so_many() -> None:
-    made = mixed()
-    wanted = [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
-    build.put(made, build.claim("c", requests=wanted), stories.pod("p", "a", uses=["c"]))
-    assert priced(made, "p").least["gpu"] == 2000
+    world = mixed()
+    expected = [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
+    build.put(world, build.claim("c", requests=expected), stories.pod("p", "a", uses=["c"]))
+    assert priced(world, "p").least["gpu"] == 2000
 
 
 def test_spellings_of_one_type_are_one_account() -> None:
@@ -305,22 +305,22 @@ def counted(node: str, device: str) -> dict[str, int]:
 def test_no_limit_of_any_type_is_ever_exceeded(
     limits: dict[str, int], asked: list[tuple[str, int]]
 ) -> None:
-    made = mixed(stories.queue("a", {name: {"limit": limit} for name, limit in limits.items()}))
-    build.put(made, *stories.partitioned("cut"))
+    world = mixed(stories.queue("a", {name: {"limit": limit} for name, limit in limits.items()}))
+    build.put(world, *stories.partitioned("cut"))
     for number, (when, count) in enumerate(asked):
-        stories.waits(made, f"p{number}", "a", count, when=when)
-    done = stories.decided(made)
-    found: dict[str, int] = {}
+        stories.waits(world, f"p{number}", "a", count, when=when)
+    done = stories.decided(world)
+    outcome: dict[str, int] = {}
     for placement in done.placements:
-        for one in (
+        for item in (
             result for given_ in placement.allocations for result in given_.result.devices.results
         ):
-            for name, cost in counted(one.pool, one.device).items():
-                found[name] = found.get(name, 0) + cost
-    assert all(found.get(name, 0) <= 1000 * limit for name, limit in limits.items())
+            for name, cost in counted(item.pool, item.device).items():
+                outcome[name] = outcome.get(name, 0) + cost
+    assert all(outcome.get(name, 0) <= 1000 * limit for name, limit in limits.items())
     shown = done.queues["a"].resources
     for name in limits:
-        assert float(shown[name].charged) * 1000 == pytest.approx(found.get(name, 0))
+        assert float(shown[name].charged) * 1000 == pytest.approx(outcome.get(name, 0))
 
 
 @settings(max_examples=40)
@@ -328,20 +328,25 @@ def test_no_limit_of_any_type_is_ever_exceeded(
 def test_a_waiting_pod_is_never_placed_for_less_or_more_than_it_was_priced(
     asked: list[tuple[str, int]],
 ) -> None:
-    made = mixed(stories.queue("a", {name: {} for name in LIMITED}))
-    build.put(made, *stories.partitioned("cut"))
+    world = mixed(stories.queue("a", {name: {} for name in LIMITED}))
+    build.put(world, *stories.partitioned("cut"))
     for number, (when, count) in enumerate(asked):
-        stories.waits(made, f"p{number}", "a", count, when=when)
+        stories.waits(world, f"p{number}", "a", count, when=when)
     prices = {
-        name: priced(made, name, *LIMITED)
+        name: priced(world, name, *LIMITED)
         for name in (f"p{number}" for number in range(len(asked)))
     }
-    book = pricing.Pricing(made, policy.Batch(), LIMITED)
-    for placement in stories.decided(made).placements:
+    book = pricing.Pricing(world, policy.Batch(), LIMITED)
+    for placement in stories.decided(world).placements:
         price = prices[placement.pod.name]
         held: dict[str, int] = {}
-        for one in placement.allocations:
-            amounts.add(held, book.cost_of_claim((one.claim.namespace, one.claim.name), one.result))
+        for allocation in placement.allocations:
+            amounts.add(
+                held,
+                book.cost_of_claim(
+                    (allocation.claim.namespace, allocation.claim.name), allocation.result
+                ),
+            )
         assert price.least.get("gpu", 0) <= held["gpu"] <= price.most["gpu"]
         for name in map(amounts.canonical_name, LIMITED):
             assert price.least.get(name, 0) <= held.get(name, 0)

@@ -18,11 +18,11 @@ WHOLE = Ask(gpus=1)
 
 def rack(zone: str, name: str, *, nodes: int, gpus: int = 2) -> list[Object]:
     """Nodes of one rack, each with GPUs."""
-    found: list[Object] = []
+    objects: list[Object] = []
     for index in range(nodes):
         node = f"{zone}{name}{index}"
-        found += [build.node(node, labels={ZONE: zone, RACK: name}), build.gpu_slice(node, gpus)]
-    return found
+        objects += [build.node(node, labels={ZONE: zone, RACK: name}), build.gpu_slice(node, gpus)]
+    return objects
 
 
 def place(**wish: Any) -> gangs.TopologyRequest:
@@ -31,28 +31,31 @@ def place(**wish: Any) -> gangs.TopologyRequest:
 
 def cluster(*racks: list[Object]) -> Cluster:
     return Cluster(
-        [simulated_cluster.topology("place", ZONE, RACK), *(one for part in racks for one in part)]
+        [
+            simulated_cluster.topology("place", ZONE, RACK),
+            *(item for part in racks for item in part),
+        ]
     )
 
 
-def racks_of(found: Cluster, name: str) -> list[str]:
+def racks_of(result: Cluster, name: str) -> list[str]:
     """The racks its pods run in, pod by pod."""
-    return [node[:2] for node in found.nodes_of(f"gang/{name}")]
+    return [node[:2] for node in result.nodes_of(f"gang/{name}")]
 
 
 def test_the_tightest_rack_that_fits_is_taken() -> None:
-    found = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("a", "3", nodes=1))
-    found.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
-    found.settle()
-    assert racks_of(found, "train") == ["a2"] * 4
+    result = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("a", "3", nodes=1))
+    result.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
+    result.settle()
+    assert racks_of(result, "train") == ["a2"] * 4
 
 
 def test_a_required_rack_is_required() -> None:
-    found = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
-    found.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
-    found.settle()
-    assert not found.running("gang/train")
-    [why, *_] = found.decided().refusals
+    result = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
+    result.submit(simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(required=RACK)))
+    result.settle()
+    assert not result.running("gang/train")
+    [why, *_] = result.decided().refusals
     assert "none of 2 domains of topology place down to rack has room for it" in why.summary
 
 
@@ -68,41 +71,41 @@ def test_a_preferred_rack_gives_way_to_the_zone_and_then_to_anywhere() -> None:
 
 
 def test_what_is_required_for_ten_minutes_is_preferred_afterwards() -> None:
-    found = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=1), rack("a", "2", nodes=1))
+    result.submit(
         simulated_cluster.gang(
             "train", *[WHOLE] * 4, topology=place(required=RACK, relax_after_seconds=600)
         )
     )
-    found.settle()
-    assert not found.running("gang/train")
-    assert found.decided().wake_at == found.now.replace(minute=10)
-    found.advance(599)
-    found.settle()
-    assert not found.running("gang/train")
-    found.advance(600)
-    found.settle()
-    assert sorted(racks_of(found, "train")) == ["a1", "a1", "a2", "a2"]
+    result.settle()
+    assert not result.running("gang/train")
+    assert result.decided().wake_at == result.now.replace(minute=10)
+    result.advance(599)
+    result.settle()
+    assert not result.running("gang/train")
+    result.advance(600)
+    result.settle()
+    assert sorted(racks_of(result, "train")) == ["a1", "a1", "a2", "a2"]
 
 
 def test_a_gang_that_grows_stays_where_it_has_to_be() -> None:
-    found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
+    result.submit(
         simulated_cluster.gang(
             "small", *[WHOLE] * 3, topology=place(required=RACK), is_preemptible=False
         )
     )
-    found.settle()
-    found.submit(
+    result.settle()
+    result.submit(
         simulated_cluster.gang("wide", *[WHOLE] * 4, least=1, topology=place(required=RACK))
     )
-    found.settle()
-    assert racks_of(found, "small") == ["a1"] * 3
-    assert racks_of(found, "wide") == ["a1"]  # where one was left; the free rack is another one
+    result.settle()
+    assert racks_of(result, "small") == ["a1"] * 3
+    assert racks_of(result, "wide") == ["a1"]  # where one was left; the free rack is another one
 
 
 def test_groups_have_domains_of_their_own_inside_that_of_the_gang() -> None:
-    found = cluster(
+    result = cluster(
         rack("a", "1", nodes=1),
         rack("a", "2", nodes=1),
         rack("b", "1", nodes=1),
@@ -112,37 +115,37 @@ def test_groups_have_domains_of_their_own_inside_that_of_the_gang() -> None:
         gangs.Group(name=name, min=2, topology=place(required=RACK)) for name in ("left", "right")
     )
     seats = ("left", "left", "right", "right")
-    found.submit(
+    result.submit(
         simulated_cluster.gang(
             "set", *[WHOLE] * 4, groups=groups, seats=seats, topology=place(required=ZONE)
         )
     )
-    found.settle()
-    assert racks_of(found, "set") in (["a1", "a1", "a2", "a2"], ["a2", "a2", "a1", "a1"])
+    result.settle()
+    assert racks_of(result, "set") in (["a1", "a1", "a2", "a2"], ["a2", "a2", "a1", "a1"])
 
 
 # Lots
 
 
 def test_a_gang_in_lots_of_four_has_each_lot_in_one_rack() -> None:
-    found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=2), rack("b", "1", nodes=3))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=2), rack("b", "1", nodes=3))
+    result.submit(
         simulated_cluster.gang("train", *[WHOLE] * 12, topology=place(required=RACK, segment=4))
     )
-    found.settle()
-    racks = racks_of(found, "train")
+    result.settle()
+    racks = racks_of(result, "train")
     assert [len({*racks[start : start + 4]}) for start in (0, 4, 8)] == [1, 1, 1]
     assert collections.Counter(racks) == {"a1": 4, "a2": 4, "b1": 4}
 
 
 def test_lots_are_all_or_nothing_together() -> None:
-    found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=1), rack("b", "1", nodes=1))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=1), rack("b", "1", nodes=1))
+    result.submit(
         simulated_cluster.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4))
     )
-    found.settle()
-    assert not found.running("gang/train")
-    assert "a lot of 4 pods" in found.decided().refusals[0].summary
+    result.settle()
+    assert not result.running("gang/train")
+    assert "a lot of 4 pods" in result.decided().refusals[0].summary
 
 
 def test_lots_prefer_to_be_near_each_other() -> None:
@@ -152,80 +155,86 @@ def test_lots_prefer_to_be_near_each_other() -> None:
         rack("b", "1", nodes=1),
         rack("b", "2", nodes=1),
     ]
-    found = cluster(*far)
-    found.submit(
+    result = cluster(*far)
+    result.submit(
         simulated_cluster.gang(
             "train", *[WHOLE] * 4, topology=place(required=RACK, preferred=ZONE, segment=2)
         )
     )
-    found.settle()
-    assert collections.Counter(racks_of(found, "train")) == {"b1": 2, "b2": 2}
+    result.settle()
+    assert collections.Counter(racks_of(result, "train")) == {"b1": 2, "b2": 2}
 
 
 def test_a_lost_pod_comes_back_to_its_lot() -> None:
-    found = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=2), rack("a", "2", nodes=3))
+    result.submit(
         simulated_cluster.gang("train", *[WHOLE] * 8, topology=place(required=RACK, segment=4))
     )
-    found.settle()
-    lost = found.running("gang/train")[1]
-    found.delete(lost.metadata.uid)
-    found.advance(simulated_cluster.GRACE)
-    found.settle()
-    assert collections.Counter(racks_of(found, "train")) == {"a1": 4, "a2": 4}
+    result.settle()
+    lost = result.running("gang/train")[1]
+    result.delete(lost.metadata.uid)
+    result.advance(simulated_cluster.GRACE)
+    result.settle()
+    assert collections.Counter(racks_of(result, "train")) == {"a1": 4, "a2": 4}
 
 
 # Spreading
 
 
 def test_pods_that_are_spread_go_to_as_many_racks_as_there_are() -> None:
-    found = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("b", "1", nodes=1))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=4), rack("a", "2", nodes=2), rack("b", "1", nodes=1))
+    result.submit(
         simulated_cluster.gang("serve", *[WHOLE] * 3, topology=place(preferred=RACK, spread=True))
     )
-    found.settle()
-    assert sorted(racks_of(found, "serve")) == ["a1", "a2", "b1"]
-    found.submit(
+    result.settle()
+    assert sorted(racks_of(result, "serve")) == ["a1", "a2", "b1"]
+    result.submit(
         simulated_cluster.gang("more", *[WHOLE] * 6, topology=place(preferred=RACK, spread=True))
     )
-    found.settle()
-    assert collections.Counter(racks_of(found, "more")) == {"a1": 3, "a2": 2, "b1": 1}
+    result.settle()
+    assert collections.Counter(racks_of(result, "more")) == {"a1": 3, "a2": 2, "b1": 1}
 
 
 def test_pods_that_are_spread_stay_in_the_zone_they_have_to_be_in() -> None:
-    found = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=1), rack("b", "2", nodes=1))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=1), rack("b", "2", nodes=1))
+    result.submit(
         simulated_cluster.gang(
             "serve", *[WHOLE] * 3, topology=place(required=ZONE, preferred=RACK, spread=True)
         )
     )
-    found.settle()
-    assert collections.Counter(racks_of(found, "serve")) in ({"b1": 2, "b2": 1}, {"b1": 1, "b2": 2})
+    result.settle()
+    assert collections.Counter(racks_of(result, "serve")) in (
+        {"b1": 2, "b2": 1},
+        {"b1": 1, "b2": 2},
+    )
 
 
 # Levels nobody named a Topology for
 
 
 def test_without_the_name_of_a_topology_any_that_has_the_level_is_meant() -> None:
-    found = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=2))
-    found.submit(
+    result = cluster(rack("a", "1", nodes=1), rack("b", "1", nodes=2))
+    result.submit(
         simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK))
     )
-    found.settle()
-    assert racks_of(found, "train") == ["b1"] * 4  # rack 1 of zone a is another rack
+    result.settle()
+    assert racks_of(result, "train") == ["b1"] * 4  # rack 1 of zone a is another rack
 
 
 def test_a_label_no_topology_has_is_a_level_of_its_own() -> None:
-    found = Cluster([*rack("a", "1", nodes=1), *rack("b", "1", nodes=1), *rack("b", "2", nodes=1)])
-    found.submit(
+    result = Cluster([*rack("a", "1", nodes=1), *rack("b", "1", nodes=1), *rack("b", "2", nodes=1)])
+    result.submit(
         simulated_cluster.gang("train", *[WHOLE] * 4, topology=place(topology="", required=RACK))
     )
-    found.settle()
-    assert sorted(racks_of(found, "train")) == ["a1", "a1", "b1", "b1"]
-    found.submit(simulated_cluster.gang("lost", WHOLE, topology=place(topology="", required="row")))
-    found.settle()
+    result.settle()
+    assert sorted(racks_of(result, "train")) == ["a1", "a1", "b1", "b1"]
+    result.submit(
+        simulated_cluster.gang("lost", WHOLE, topology=place(topology="", required="row"))
+    )
+    result.settle()
     assert (
-        "no Topology has a level row, and no node that label" in found.decided().refusals[0].summary
+        "no Topology has a level row, and no node that label"
+        in result.decided().refusals[0].summary
     )
 
 
@@ -233,7 +242,7 @@ def test_a_label_no_topology_has_is_a_level_of_its_own() -> None:
 
 
 def nvl72(clique: str, *, nodes: int = 18) -> list[Object]:
-    found: list[Object] = []
+    objects: list[Object] = []
     for index in range(nodes):
         name = f"{clique}-{index:02d}"
         devices = [
@@ -248,8 +257,8 @@ def nvl72(clique: str, *, nodes: int = 18) -> list[Object]:
             }
             for at in range(4)
         ]
-        found += [build.node(name, labels={CLIQUE: clique}), build.gpu_pool(name, devices)]
-    return found
+        objects += [build.node(name, labels={CLIQUE: clique}), build.gpu_pool(name, devices)]
+    return objects
 
 
 def clique() -> gangs.TopologyRequest:
@@ -257,41 +266,41 @@ def clique() -> gangs.TopologyRequest:
 
 
 def test_seventy_two_gpus_are_one_island_and_seventy_three_are_none() -> None:
-    found = Cluster([*nvl72("left"), *nvl72("right")])
-    found.submit(simulated_cluster.gang("whole", *[Ask(gpus=4)] * 18, topology=clique()))
-    found.submit(simulated_cluster.gang("more", *[Ask(gpus=4)] * 19, topology=clique()))
-    found.settle()
-    assert len({node.rpartition("-")[0] for node in found.nodes_of("gang/whole")}) == 1
-    assert len(found.running("gang/whole")) == 18
-    assert not found.running("gang/more")
+    result = Cluster([*nvl72("left"), *nvl72("right")])
+    result.submit(simulated_cluster.gang("whole", *[Ask(gpus=4)] * 18, topology=clique()))
+    result.submit(simulated_cluster.gang("more", *[Ask(gpus=4)] * 19, topology=clique()))
+    result.settle()
+    assert len({node.rpartition("-")[0] for node in result.nodes_of("gang/whole")}) == 1
+    assert len(result.running("gang/whole")) == 18
+    assert not result.running("gang/more")
 
 
 def test_two_gangs_share_an_island_before_another_is_broken_into() -> None:
-    found = Cluster([*nvl72("left"), *nvl72("right")])
+    result = Cluster([*nvl72("left"), *nvl72("right")])
     for name in ("a", "b", "c"):
-        found.submit(simulated_cluster.gang(name, *[Ask(gpus=4)] * 6, topology=clique()))
-        found.settle()
+        result.submit(simulated_cluster.gang(name, *[Ask(gpus=4)] * 6, topology=clique()))
+        result.settle()
     islands = {
         node.rpartition("-")[0]
         for name in ("a", "b", "c")
-        for node in found.nodes_of(f"gang/{name}")
+        for node in result.nodes_of(f"gang/{name}")
     }
     assert len(islands) == 1
 
 
 def test_below_the_node_devices_say_what_is_linked() -> None:
     attribute = f"{build.DRIVER}/numa"
-    found = Cluster(nvl72("left", nodes=1))
-    found.submit(simulated_cluster.gang("first", WHOLE))
-    found.settle()
-    found.submit(simulated_cluster.gang("pair", Ask(gpus=2, same=attribute), topology=clique()))
-    found.submit(simulated_cluster.gang("third", Ask(gpus=2, same=attribute), topology=clique()))
-    found.settle()
-    assert len(found.running("gang/pair")) == 1
-    assert not found.running("gang/third")  # one GPU is left
+    outcome = Cluster(nvl72("left", nodes=1))
+    outcome.submit(simulated_cluster.gang("first", WHOLE))
+    outcome.settle()
+    outcome.submit(simulated_cluster.gang("pair", Ask(gpus=2, same=attribute), topology=clique()))
+    outcome.submit(simulated_cluster.gang("third", Ask(gpus=2, same=attribute), topology=clique()))
+    outcome.settle()
+    assert len(outcome.running("gang/pair")) == 1
+    assert not outcome.running("gang/third")  # one GPU is left
     [held] = [
         one.status.allocation
-        for key, one in found.world.claims.items()
+        for key, one in outcome.world.claims.items()
         if key[1].startswith("pair") and one.status.allocation is not None
     ]
     assert {result.device for result in held.devices.results} in (

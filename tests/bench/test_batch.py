@@ -22,7 +22,7 @@ def test_a_case_ends_as_it_says(case: str, devices: Devices) -> None:
     assert "wrong" not in figures, figures["wrong"]
 
 
-def test_a_plan_that_is_not_what_was_asked_for_is_told() -> None:
+def test_a_plan_that_is_not_the_expected_one_is_reported() -> None:
     nothing = plan.Plan(placements=(), refusals=())
     assert batch_cases.mismatch(batch_cases.Expected(), nothing) is None
     assert batch_cases.mismatch(batch_cases.Expected(evictions=None), nothing) is not None

@@ -66,10 +66,10 @@ def test_a_quick_run_measures_every_contender(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = msgspec.json.decode(result.read_bytes())
-    rows = [size["name"] for size in found["sizes"]]
+    outcome = msgspec.json.decode(result.read_bytes())
+    rows = [size["name"] for size in outcome["sizes"]]
     assert rows == ["50 nodes, 0 % full", "50 nodes, 99 % full"]
     for name in CONTENDERS:
-        assert [found[name][row]["podsPerSecond"] > 0 for row in rows] == [True, True]
-    assert found["startUp"]["pods"] == 200
-    assert found["startUp"][live_contenders.OURS]["residentMiB"] > 0
+        assert [outcome[name][row]["podsPerSecond"] > 0 for row in rows] == [True, True]
+    assert outcome["startUp"]["pods"] == 200
+    assert outcome["startUp"][live_contenders.OURS]["residentMiB"] > 0

@@ -94,7 +94,7 @@ def test_secrets_are_for_the_owner_only(plane: control_plane.ControlPlane) -> No
     assert {oct(path.stat().st_mode & 0o777) for path in private} == {"0o600"}
 
 
-def test_a_server_nobody_vouches_for_is_not_believed(
+def test_a_server_without_a_trusted_certificate_is_refused(
     plane: control_plane.ControlPlane, tmp_path: Path
 ) -> None:
     other = certificates.Authority(tmp_path / "other")
@@ -209,7 +209,7 @@ def test_a_part_that_does_not_come_up_is_named_with_its_last_words_and_the_other
     assert processes.ProcessRecords(tmp_path / "plane" / control_plane.ROSTER).all() == {}
 
 
-def test_a_port_on_which_somebody_else_answers_is_not_taken_for_ours() -> None:
+def test_a_port_on_which_another_program_answers_is_not_taken_for_ours() -> None:
     with cluster.private_plane() as plane:
         plane.kill("kube-controller-manager")
         ports = dict(plane.layout.ports) | {"kube-controller-manager": plane.port}

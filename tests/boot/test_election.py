@@ -78,17 +78,17 @@ def run(
 
 @asynccontextmanager
 async def candidate(over: transport.Transport, namespace: str) -> AsyncIterator[Candidate]:
-    one = Candidate(over, namespace)
+    item = Candidate(over, namespace)
     try:
-        yield one
+        yield item
     finally:
-        await one.end()
+        await item.end()
 
 
 async def spec(plane: control_plane.ControlPlane, namespace: str) -> dict[str, Any]:
     """What the Lease says; asked in a thread, for the renewing must go on."""
-    found = await asyncio.to_thread(cluster.get, plane, "lease", "dovetail", "-n", namespace)
-    return dict(found["spec"])
+    result = await asyncio.to_thread(cluster.get, plane, "lease", "dovetail", "-n", namespace)
+    return dict(result["spec"])
 
 
 async def renewed(plane: control_plane.ControlPlane, namespace: str) -> None:

@@ -66,14 +66,14 @@ def test_a_program_is_built_once_and_then_found(cache: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_changed_source_or_flag_is_another_program(cache: Path, tmp_path: Path) -> None:
     say: list[str] = []
-    one = go_build.finished(hello(tmp_path / "source"), say=say.append)
+    path = go_build.finished(hello(tmp_path / "source"), say=say.append)
     other = go_build.finished(
         hello(tmp_path / "source", source=HELLO.replace("hello", "bye")), say=say.append
     )
     flagged = go_build.finished(
         hello(tmp_path / "source", link_flags="-X main.stamp=s"), say=say.append
     )
-    assert [output_of(built) for built in (one, other, flagged)] == [
+    assert [output_of(built) for built in (path, other, flagged)] == [
         "hello plain\n",
         "bye plain\n",
         "hello s\n",
@@ -86,7 +86,7 @@ def test_a_changed_source_or_flag_is_another_program(cache: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_does_not_build_is_told_and_leaves_nothing_that_looks_finished(
+def test_a_failed_build_is_reported_and_leaves_nothing_that_looks_finished(
     cache: Path, tmp_path: Path
 ) -> None:
     broken = hello(tmp_path / "source", source="package main\n\nfunc main() { undefined() }\n")

@@ -43,25 +43,25 @@ def test_an_unknown_version_lists_the_known_ones() -> None:
 
 
 def test_a_given_directory_is_taken_as_it_is(tmp_path: Path) -> None:
-    given = assets(tmp_path / "assets")
-    parts = taken(given)
+    path = assets(tmp_path / "assets")
+    parts = taken(path)
     assert (parts.version, parts.minor) == ("v1.37.9", "1.37")
-    assert parts.apiserver == given / "kube-apiserver"
+    assert parts.apiserver == path / "kube-apiserver"
     assert {
         parts.etcd,
         parts.apiserver,
         parts.controller_manager,
         parts.scheduler,
         parts.kubectl,
-    } == set(given.iterdir())
+    } == set(path.iterdir())
 
 
 def test_what_a_given_directory_lacks_is_named(tmp_path: Path) -> None:
-    given = assets(tmp_path / "assets", leave_out=("kube-controller-manager", "kube-scheduler"))
+    path = assets(tmp_path / "assets", leave_out=("kube-controller-manager", "kube-scheduler"))
     with pytest.raises(
         kube_binaries.PartsMissing, match="lacks kube-controller-manager, kube-scheduler;"
     ):
-        taken(given)
+        taken(path)
     with pytest.raises(kube_binaries.PartsMissing, match="lacks etcd, kube-apiserver, "):
         taken(tmp_path / "nowhere")
 
@@ -76,10 +76,10 @@ def test_a_given_directory_of_another_version_is_refused(tmp_path: Path) -> None
 def test_a_given_program_that_is_no_apiserver_is_refused(tmp_path: Path) -> None:
     with pytest.raises(kube_binaries.PartsMissing, match="ended with 0 and said: something else"):
         taken(assets(tmp_path / "silent", reported="something else"))
-    given = assets(tmp_path / "broken")
-    (given / "kube-apiserver").write_text("neither a script nor a program")
+    path = assets(tmp_path / "broken")
+    (path / "kube-apiserver").write_text("neither a script nor a program")
     with pytest.raises(kube_binaries.PartsMissing, match="cannot be run"):
-        taken(given)
+        taken(path)
 
 
 def test_without_go_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,9 @@ def test_without_go_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_programs_are_of_the_version_that_was_asked_for(version: str) -> None:
     parts = cluster.parts(version)
     for program in (parts.apiserver, parts.controller_manager, parts.scheduler):
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-        assert said.stdout == f"Kubernetes {parts.version}\n"
-    said = subprocess.run([parts.etcd, "--version"], capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("etcd Version: 3.")
+        messages = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=True
+        )
+        assert messages.stdout == f"Kubernetes {parts.version}\n"
+    messages = subprocess.run([parts.etcd, "--version"], capture_output=True, text=True, check=True)
+    assert messages.stdout.startswith("etcd Version: 3.")

@@ -65,8 +65,8 @@ def applied(place: state_dir.Local, *wanted: tuple[str, str], dry_run: bool = Fa
 
 def phases(cluster: local_cluster.Cluster | None) -> str:
     assert cluster is not None
-    found = [stored.struct for stored in local_cluster.listed(cluster, "Pod")]
-    return " ".join(pod.status.phase for pod in found if isinstance(pod, pods.Pod))
+    structs = [stored.struct for stored in local_cluster.listed(cluster, "Pod")]
+    return " ".join(pod.status.phase for pod in structs if isinstance(pod, pods.Pod))
 
 
 def test_reading_writes_when_something_was_due_and_only_then(

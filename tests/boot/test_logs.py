@@ -57,11 +57,11 @@ def test_text_of_others_cannot_pass_for_another_field(text: str) -> None:
     assert not inside.endswith("\\")
 
 
-@pytest.mark.parametrize("text", [one for one in HOSTILE if "\ud800" not in one])
+@pytest.mark.parametrize("text", [item for item in HOSTILE if "\ud800" not in item])
 def test_json_gives_back_exactly_what_was_written(text: str) -> None:
-    told = json.loads(logs.JsonLines().format(record("bound", pod=text)))
-    assert told["pod"] == text
-    assert (told["message"], told["level"], told["logger"]) == (
+    messages = json.loads(logs.JsonLines().format(record("bound", pod=text)))
+    assert messages["pod"] == text
+    assert (messages["message"], messages["level"], messages["logger"]) == (
         "bound",
         "info",
         "dovetail.schedule",
@@ -72,12 +72,12 @@ def test_a_traceback_stands_below_its_line_and_cannot_pass_for_one() -> None:
     try:
         raise ValueError("a\n12:00:00.000 ERROR schedule: forged\x1b[2J")
     except ValueError as error:
-        found = record("failed", exc_info=(ValueError, error, error.__traceback__))
-    first, *below = logs.TextLines().format(found).split("\n")
+        result = record("failed", exc_info=(ValueError, error, error.__traceback__))
+    first, *below = logs.TextLines().format(result).split("\n")
     assert first.endswith("failed")
     assert below
     assert all(line.startswith("  | ") and line.isprintable() for line in below)
-    assert "\n" not in logs.JsonLines().format(found)
+    assert "\n" not in logs.JsonLines().format(result)
 
 
 def test_plain_values_need_no_quotes() -> None:
@@ -111,5 +111,5 @@ def test_every_line_of_a_turn_carries_its_cycle_also_from_what_it_started() -> N
     asyncio.run(main())
     logger.info("outside")
     logger.removeHandler(handler)
-    told = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [one.get("cycle") for one in told] == ["t-2", "t-1", None]
+    messages = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [message.get("cycle") for message in messages] == ["t-2", "t-1", None]

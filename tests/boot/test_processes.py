@@ -66,7 +66,7 @@ def test_a_process_that_took_over_the_id_is_left_alone(log: Path) -> None:
         assert processes.is_alive(thing)
 
 
-def test_a_process_that_nobody_buried_counts_as_ended(log: Path) -> None:
+def test_a_zombie_process_counts_as_ended(log: Path) -> None:
     with running(log, "sleep", "60") as thing:
         os.kill(thing.pid, signal.SIGKILL)
         cluster.wait_until_gone(thing)

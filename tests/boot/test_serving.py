@@ -20,13 +20,13 @@ from dovetail.telemetry import metrics
 OUTSIDE = "0.0.0.0"  # reachable from elsewhere; the tests ask over loopback
 
 
-class Said(NamedTuple):
+class Answer(NamedTuple):
     status: int
     text: str
     headers: dict[str, str]
 
 
-class Asker:
+class HealthClient:
     """Asks one server."""
 
     def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
@@ -35,17 +35,17 @@ class Asker:
 
     async def __call__(
         self, path: str, *, method: str = "GET", token: str = "", **options: Any
-    ) -> Said:
+    ) -> Answer:
         headers = options.pop("headers", {}) | (
             {"Authorization": f"Bearer {token}"} if token else {}
         )
         url = f"http://127.0.0.1:{self._port}{path}"
         async with self._session.request(method, url, headers=headers, **options) as answer:
-            return Said(answer.status, await answer.text(), dict(answer.headers))
+            return Answer(answer.status, await answer.text(), dict(answer.headers))
 
 
 @asynccontextmanager
-async def served(**chosen: Any) -> AsyncIterator[Asker]:
+async def served(**chosen: Any) -> AsyncIterator[HealthClient]:
     made = metrics.Metrics(is_strict=True)
     usual: dict[str, Any] = {
         "metrics": made.text,
@@ -54,10 +54,10 @@ async def served(**chosen: Any) -> AsyncIterator[Asker]:
         "configuration": {"schedulerNames": ["dovetail"]},
     }
     async with http_server.Server(**(usual | chosen)) as server, aiohttp.ClientSession() as session:
-        yield Asker(session, server.port)
+        yield HealthClient(session, server.port)
 
 
-def story(tell: Callable[[Asker], Awaitable[None]], **chosen: Any) -> None:
+def story(tell: Callable[[HealthClient], Awaitable[None]], **chosen: Any) -> None:
     async def main() -> None:
         async with served(**chosen) as ask:
             await tell(ask)
@@ -79,11 +79,11 @@ class Warden:
         return token == "reader" and path == "/metrics"
 
 
-def test_alive_and_ready_are_told_in_words_and_status() -> None:
+def test_health_and_readiness_are_answered_with_text_and_status() -> None:
     state = {"caches": False, "lease": True}
     alive = [True]
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         assert (await ask("/healthz"))[:2] == (200, "ok\n")
         assert (await ask("/readyz"))[:2] == (
             503,
@@ -103,21 +103,21 @@ def test_alive_and_ready_are_told_in_words_and_status() -> None:
 
 
 def test_metrics_are_served_as_prometheus_wants_them() -> None:
-    async def tell(ask: Asker) -> None:
-        said = await ask("/metrics")
-        assert said.status == 200
-        assert said.headers["Content-Type"] == metrics.CONTENT_TYPE
-        assert "dovetail_leader 0.0" in said.text
+    async def tell(ask: HealthClient) -> None:
+        messages = await ask("/metrics")
+        assert messages.status == 200
+        assert messages.headers["Content-Type"] == metrics.CONTENT_TYPE
+        assert "dovetail_leader 0.0" in messages.text
 
     story(tell)
 
 
 def test_head_answers_without_a_body() -> None:
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         for path in ("/healthz", "/readyz", "/metrics", "/configz"):
-            said = await ask(path, method="HEAD")
-            assert (said.status, said.text) == (200, "")
-            assert int(said.headers["Content-Length"]) > 0
+            messages = await ask(path, method="HEAD")
+            assert (messages.status, messages.text) == (200, "")
+            assert int(messages.headers["Content-Length"]) > 0
 
     story(tell)
 
@@ -134,11 +134,11 @@ def test_the_configuration_is_shown_without_secrets() -> None:
         "hooks": [{"url": "http://127.0.0.1", "sharedSecret": "hush"}],
     }
 
-    async def tell(ask: Asker) -> None:
-        said = await ask("/configz")
-        assert said.headers["Content-Type"].startswith("application/json")
+    async def tell(ask: HealthClient) -> None:
+        messages = await ask("/configz")
+        assert messages.headers["Content-Type"].startswith("application/json")
         assert (
-            said.text
+            messages.text
             == '{"name":"a","client":{"tokenFile":"kept"},"hooks":[{"url":"http://127.0.0.1"}]}'
         )
 
@@ -153,7 +153,7 @@ def test_snapshots_are_taken_one_at_a_time_where_configured() -> None:
         await go_on.wait()
         return "snapshots/1.json"
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         first = asyncio.ensure_future(ask("/debug/snapshot", method="POST"))
         await begun.wait()
         assert (await ask("/debug/snapshot", method="POST")).status == 409
@@ -166,7 +166,7 @@ def test_snapshots_are_taken_one_at_a_time_where_configured() -> None:
 
     story(tell, snapshot=snapshot)
 
-    async def without(ask: Asker) -> None:
+    async def without(ask: HealthClient) -> None:
         assert (await ask("/debug/snapshot", method="POST")).status == 404
 
     story(without)
@@ -179,7 +179,7 @@ def test_other_answers_are_json_and_failures_say_nothing() -> None:
     async def broken() -> None:
         raise RuntimeError("the password is hush")
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         assert (await ask("/debug/consistent"))[:2] == (200, '{"consistent":true}')
         assert (await ask("/debug/broken"))[:2] == (500, "failed; the log says why\n")
 
@@ -187,7 +187,7 @@ def test_other_answers_are_json_and_failures_say_nothing() -> None:
 
 
 def test_what_is_not_served_is_not_there() -> None:
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         for path in ("/", "/debug", "/debug/", "/metrics/", "/healthz/x", "/../etc/passwd"):
             assert (await ask(path)).status == 404, path
         assert (await ask("/metrics", method="DELETE")).status == 405
@@ -200,7 +200,7 @@ def test_what_is_not_served_is_not_there() -> None:
 def test_beyond_this_machine_a_token_is_needed() -> None:
     warden = Warden()
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         assert (await ask("/healthz")).status == 200
         assert (await ask("/readyz")).status == 200
         assert warden.asked == []
@@ -221,8 +221,8 @@ def test_beyond_this_machine_a_token_is_needed() -> None:
     story(tell, address=OUTSIDE, authorise=warden)
 
 
-def test_beyond_this_machine_without_a_warden_only_health_is_told() -> None:
-    async def tell(ask: Asker) -> None:
+def test_beyond_loopback_without_authorization_only_health_is_served() -> None:
+    async def tell(ask: HealthClient) -> None:
         assert (await ask("/healthz")).status == 200
         for path in ("/metrics", "/configz", "/nothing"):
             assert (await ask(path, token="reader")).status == 403
@@ -251,7 +251,7 @@ def test_what_counts_as_this_machine(address: str, is_local: bool) -> None:
 
 
 def test_a_port_that_is_taken_names_its_holder_and_the_setting_and_nothing_stays_open() -> None:
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         with pytest.raises(errors.InputError) as refusal:
             async with served(port=ask._port):
                 pass
@@ -264,7 +264,7 @@ def test_a_port_that_is_taken_names_its_holder_and_the_setting_and_nothing_stays
 
 
 def test_an_address_of_another_machine_names_the_settings() -> None:
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         with pytest.raises(errors.InputError, match=r"192\.0\.2\.1 .* set serving\.address"):
             async with served(address="192.0.2.1"):  # RFC 5737: no machine has it
                 pass

@@ -54,16 +54,16 @@ def left_in(folder: Path) -> list[str]:
 
 def test_what_was_written_is_read_back_byte_for_byte(tmp_path: Path) -> None:
     manifest = saved(tmp_path / "snap")
-    found = local_snapshot.read(tmp_path / "snap")
-    assert found.manifest == manifest == snapshot_files.checked(tmp_path / "snap")
+    snapshot = local_snapshot.read(tmp_path / "snap")
+    assert snapshot.manifest == manifest == snapshot_files.checked(tmp_path / "snap")
     assert (manifest.cluster, manifest.server_version, manifest.redacted) == (
         "lab",
         "v1.37.0",
         False,
     )
-    assert found.cluster.name == "lab"
-    assert found.cluster.revision == 41  # later changes get later versions
-    record = found.cluster.records[local_cluster.Key("Pod", "train", "p")]
+    assert snapshot.cluster.name == "lab"
+    assert snapshot.cluster.revision == 41  # later changes get later versions
+    record = snapshot.cluster.records[local_cluster.Key("Pod", "train", "p")]
     assert bytes(record.document) == pod("p")  # fields nobody knows included
     assert left_in(tmp_path) == ["snap"]
 
@@ -94,26 +94,26 @@ def test_items_of_typed_lists_and_indented_ones_become_whole_lines(tmp_path: Pat
     assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 2
 
 
-def test_an_object_nobody_can_read_is_told_and_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_an_unreadable_object_is_reported_and_left_out(tmp_path: Path) -> None:
+    names: list[str] = []
     broken = b'{"metadata":{"name":"x","namespace":"train"},"spec":{"nodeName":7}}'
     for redacts in (False, True):
         place = tmp_path / f"snap-{redacts}"
         manifest = snapshot_files.write(
-            place, {registry.POD: [pod("p"), broken]}, FACTS, redacts=redacts, say=said.append
+            place, {registry.POD: [pod("p"), broken]}, FACTS, redacts=redacts, say=names.append
         )
         assert manifest.left_out == 1
         assert [file.count for file in manifest.files if file.kind == "Pod"] == [1]
         assert len(local_snapshot.read(place).cluster.records) == 1
-    assert len(said) == 2
-    assert said[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
+    assert len(names) == 2
+    assert names[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
 
 
-def test_long_work_tells_how_far_it_is(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_long_work_reports_its_progress(tmp_path: Path) -> None:
+    names: list[str] = []
     many = (node(f"n{number}") for number in range(snapshot_files.SAY_EVERY + 1))
-    snapshot_files.write(tmp_path / "snap", {registry.NODE: many}, FACTS, say=said.append)
-    assert said == [f"nodes: {snapshot_files.SAY_EVERY} so far"]
+    snapshot_files.write(tmp_path / "snap", {registry.NODE: many}, FACTS, say=names.append)
+    assert names == [f"nodes: {snapshot_files.SAY_EVERY} so far"]
 
 
 def test_a_snapshot_is_replaced_only_on_request(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def spoil(place: Path, file: str, **changes: Any) -> None:
     """Changes a fact of a file in the manifest, or of the manifest itself where no file is named."""
     path = place / snapshot_format.MANIFEST
     tree = json.loads(path.read_text())
-    target = next((one for one in tree["files"] if one["name"] == file), tree)
+    target = next((item for item in tree["files"] if item["name"] == file), tree)
     target.update(changes)
     path.write_text(json.dumps(tree))
 
@@ -258,7 +258,7 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     assert complaint(place).startswith("nodes.json: not a list of objects: ")
 
 
-def test_a_place_without_a_snapshot_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_snapshot_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         errors.StateError, match=r"nowhere: not a snapshot, there is no manifest\.json in it"
     ):

@@ -70,15 +70,15 @@ def _listed(items: list[dict[str, Any]], *, version: str, more: str = "") -> web
 def saved(
     server: Server, place: Path, **options: Any
 ) -> tuple[snapshot_format.Manifest, list[str]]:
-    said: list[str] = []
+    names: list[str] = []
 
     async def main() -> snapshot_format.Manifest:
         async with serving.serving(server.answer) as url, _named(url) as connection:
             return await live_snapshot.save(
-                place, connection, say=said.append, page_items=2, **options
+                place, connection, say=names.append, page_items=2, **options
             )
 
-    return asyncio.run(main()), said
+    return asyncio.run(main()), names
 
 
 @contextlib.asynccontextmanager
@@ -94,11 +94,11 @@ def names_in(place: Path) -> list[str]:
 
 def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Path) -> None:
     server = Server()
-    manifest, said = saved(server, tmp_path / "snap")
+    manifest, messages = saved(server, tmp_path / "snap")
     assert (manifest.cluster, manifest.server_version) == ("lab", "v1.37.0")
-    found = local_snapshot.read(tmp_path / "snap").cluster
+    result = local_snapshot.read(tmp_path / "snap").cluster
     assert names_in(tmp_path / "snap") == ["p0", "p1", "p2", "p3", "p4"]
-    record = found.records[local_cluster.Key("Pod", "train", "p3")]
+    record = result.records[local_cluster.Key("Pod", "train", "p3")]
     assert bytes(record.document).startswith(b'{"apiVersion":"v1","kind":"Pod","metadata"')
     assert bytes(record.document).endswith(b'"newer":3}')
     asked = [query for plural, query in server.asked if plural == "pods"]
@@ -109,12 +109,12 @@ def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Pat
         "Pod": "100",
         "Namespace": "100",
     }
-    assert "resourceclaims: this server does not serve them" in said
+    assert "resourceclaims: this server does not serve them" in messages
 
 
 @pytest.mark.parametrize("fault", ["no moment", "pages end"])
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_kind_whose_moment_is_gone_is_read_anew_in_one_piece(
+def test_a_kind_whose_resource_version_expired_is_listed_again_as_a_whole(
     tmp_path: Path, fault: str, redacts: bool
 ) -> None:
     server = Server(fault=fault)
@@ -159,12 +159,12 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     unserved = {kind for kind, at in versions.items() if not at}
     assert unserved <= {"Queue", "Topology"}  # definitions of ours that nobody installed here
     assert len({at for at in versions.values() if at}) == 1  # one moment
-    found = local_snapshot.read(tmp_path / "snap").cluster
-    stored = local_cluster.get(found, local_cluster.Key("Pod", namespace, "p"))
+    result = local_snapshot.read(tmp_path / "snap").cluster
+    stored = local_cluster.get(result, local_cluster.Key("Pod", namespace, "p"))
     assert stored is not None
     live = cluster.get(plane, "pods/p", "-n", namespace, "--show-managed-fields")
     assert stored.tree == live
-    rules = local_cluster.get(found, local_cluster.Key("DeviceTaintRule", "", namespace))
+    rules = local_cluster.get(result, local_cluster.Key("DeviceTaintRule", "", namespace))
     assert rules is not None
     assert rules.struct.api_version == "resource.k8s.io/v1"
     asyncio.run(live_snapshot.save(tmp_path / "red", connection, say=print, redacts=True))

@@ -67,24 +67,24 @@ def call(name: str, *arguments: Any) -> Any:
         return ERROR
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(result: Any, expected: Any) -> None:
     """Same type and same value; NaN is NaN."""
-    if expected is ERROR or found is ERROR:
-        assert found is expected
+    if expected is ERROR or result is ERROR:
+        assert result is expected
         return
-    assert values.type_of(found) == values.type_of(expected)
+    assert values.type_of(result) == values.type_of(expected)
     if isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other)
+        assert len(result) == len(expected)
+        for item, other in zip(result, expected, strict=True):
+            assert_same(item, other)
     elif isinstance(expected, float) and math.isnan(expected):
-        assert math.isnan(found)
+        assert math.isnan(result)
     elif isinstance(expected, Optional):
-        assert found.has_value == expected.has_value
+        assert result.has_value == expected.has_value
         if expected.has_value:
-            assert_same(found.value, expected.value)
+            assert_same(result.value, expected.value)
     else:
-        assert values.equal(found, expected) is True
+        assert values.equal(result, expected) is True
 
 
 def written(name: str, arguments: tuple[Any, ...]) -> str:

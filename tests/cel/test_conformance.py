@@ -77,25 +77,25 @@ def judge(
     unsupported = "unsupported attribute value" in expected.get("matchError", "")
     result = program.evaluate(view_of(device, empty_is_list=not unsupported))
     wanted = "error" if "matchError" in expected else "match" if expected["match"] else "no-match"
-    found = []
+    outcome = []
     if result.outcome != wanted:
-        found.append(
+        outcome.append(
             f"outcome {result.outcome} ({result.reason}), upstream {wanted} {expected.get('matchError', '')}"
         )
     if program.estimated_cost != expected["estimatedCost"]:
-        found.append(f"estimate {program.estimated_cost}, upstream {expected['estimatedCost']}")
+        outcome.append(f"estimate {program.estimated_cost}, upstream {expected['estimatedCost']}")
     if result.cost != expected.get("actualCost") and not may_stop_within_a_map(program):
-        found.append(f"cost {result.cost}, upstream {expected.get('actualCost')}")
-    return found
+        outcome.append(f"cost {result.cost}, upstream {expected.get('actualCost')}")
+    return outcome
 
 
 def test_every_expression_of_our_own_gets_the_recorded_answer() -> None:
     data = shared.document(EXTRA)
     failures = {
-        (case["expression"], case["device"]): found
+        (case["expression"], case["device"]): names
         for case in data["cases"]
         if (
-            found := judge(
+            names := judge(
                 case["expression"],
                 data["devices"][case["device"]],
                 case["evaluation"],
@@ -136,9 +136,9 @@ def test_upstreams_own_selectors_in_every_environment() -> None:
     for case in shared.document(TABLE)["selectors"]:
         for run in case["runs"]:
             for env in {environment_named(label) for label in run["env"]}:
-                found = judge(case["expression"], case["device"], run, env)
-                if found:
-                    failures[case["name"], run["env"][0]] = found
+                names = judge(case["expression"], case["device"], run, env)
+                if names:
+                    failures[case["name"], run["env"][0]] = names
     assert failures == {}
 
 
@@ -184,7 +184,7 @@ def test_derived_attributes_have_upstreams_values() -> None:
         ('"a" + 1 == "a1"', "does not take (string, int)"),
     ],
 )
-def test_a_wrong_expression_is_told_what_is_wrong_and_where(expression: str, reason: str) -> None:
+def test_a_wrong_expression_gets_an_error_with_its_place(expression: str, reason: str) -> None:
     if not reason:
         Program(expression, environment.stored())
         return

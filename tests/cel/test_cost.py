@@ -248,7 +248,7 @@ def test_a_library_function_sees_an_optional_as_one_thing_but_equality_looks_ins
     assert call_cost.call_cost("_!=_", "not_equals", (values.NONE, wrapped), True) == 1
 
 
-def test_functions_of_authorization_are_priced_though_nobody_can_call_them() -> None:
+def test_authorization_functions_are_priced_though_no_selector_can_call_them() -> None:
     assert call_cost.call_cost("check", "resourcecheck_check", (None, "get"), None) == 350_000
     assert (
         call_cost.call_cost("labelSelector", "authorizer_labelselector", (None, "a=b,c"), None)
@@ -262,8 +262,8 @@ def test_functions_of_authorization_are_priced_though_nobody_can_call_them() -> 
 
 def test_a_depth_that_leaves_64_bits_costs_half_of_everything() -> None:
     deepest = (2**63) - 1
-    one, two = ([[1]], deepest), ([[1], [2]], deepest)
-    assert call_cost.call_cost("flatten", "list_flatten_int", one, [1]) == 2**63 + 11
+    item, two = ([[1]], deepest), ([[1], [2]], deepest)
+    assert call_cost.call_cost("flatten", "list_flatten_int", item, [1]) == 2**63 + 11
     assert call_cost.call_cost("flatten", "list_flatten_int", two, [1, 2]) == 2**63 + 11
 
 

@@ -26,10 +26,10 @@ def test_the_generator_writes_mostly_expressions_that_compile_and_evaluate(oracl
     cases = cel.cases(random.Random(7000), 400)
     answers = oracle.ask_many(cel.request(str(case.piece), case.devices) for case in cases)
     outcomes = [
-        told.outcome
+        response.outcome
         for answer in answers
         if "failure" not in answer
-        for told in cel.theirs(answer, 2)
+        for response in cel.theirs(answer, 2)
     ]
     share = {outcome: outcomes.count(outcome) / len(outcomes) for outcome in set(outcomes)}
     assert min(share["match"], share["no-match"], share["error"]) > 0.1, share
@@ -62,14 +62,14 @@ def test_a_disagreement_is_cut_down_to_what_causes_it(
     }
     tally = findings.Tally("cel", folder=None)
     cel.run(oracle, [cel.Case(whole, (device,))], tally=tally, seed=7)
-    (found,) = tally.findings
-    assert found.kind == cel.BOOLEAN
-    assert found.case == {
+    (result,) = tally.findings
+    assert result.kind == cel.BOOLEAN
+    assert result.case == {
         "expression": '"".startsWith("gpu")',
         "device": {"driver": "gpu.example.com"},
     }
 
 
-def _told(found: findings.Finding) -> str:
-    device = f"\n  on {found.case['device']}" if "device" in found.case else ""
-    return f"{found.kind}: {found.case['expression']}{device}\n  ours {found.ours}\n  theirs {found.theirs}"
+def _told(finding: findings.Finding) -> str:
+    device = f"\n  on {finding.case['device']}" if "device" in finding.case else ""
+    return f"{finding.kind}: {finding.case['expression']}{device}\n  ours {finding.ours}\n  theirs {finding.theirs}"

@@ -29,9 +29,9 @@ def cost_of(expression: str) -> CostRange:
 
 def differing(env: Environment, expected: dict[str, int]) -> list[str]:
     return [
-        f"{expression}: expected {most}, got {found}"
+        f"{expression}: expected {most}, got {result}"
         for expression, most in expected.items()
-        if (found := cost_in(env, expression).max) != most
+        if (result := cost_in(env, expression).max) != most
     ]
 
 
@@ -365,10 +365,10 @@ def test_a_path_extended_twice_forgets_the_first_extension_while_there_is_room()
 )
 def test_declared_sizes_are_found_by_path(path: str, most: int | None) -> None:
     root, *steps = path.split(".")
-    found = Path.of(root)
+    result = Path.of(root)
     for step in steps:
-        found = found.plus(step)
-    assert device_sizes(64).of(found) == (None if most is None else Range(0, most))
+        result = result.plus(step)
+    assert device_sizes(64).of(result) == (None if most is None else Range(0, most))
 
 
 def test_a_longer_limit_for_attribute_values_raises_the_estimate() -> None:

@@ -35,7 +35,7 @@ def test_each_part_of_a_conjunction_has_its_own_verdict() -> None:
     ]
 
 
-def test_parts_inside_a_binding_are_told_apart() -> None:
+def test_parts_inside_a_binding_are_explained_separately() -> None:
     expression = 'cel.bind(g, device.attributes["gpu"], g.model == "A" && g.index == 1)'
     assert told(expression, gpu(model="A", index=0)) == [
         ("true", 'g.model == "A"'),

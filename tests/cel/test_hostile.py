@@ -222,10 +222,10 @@ def run_limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     for name, expression in HOSTILE.items():
-        told = verdict(expression)
-        assert told in ("match", "no-match", "error", "refused"), (name, told)
+        text = verdict(expression)
+        assert text in ("match", "no-match", "error", "refused"), (name, text)
         selectors.problem(expression)
-        print(f"{name}: {told}", flush=True)
+        print(f"{name}: {text}", flush=True)
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_arguments_left_over_are_ignored_when_the_text_runs() -> None:
     assert formatting.format_text("%d", [1, 2]) == "1"
 
 
-def test_a_format_tells_its_clauses() -> None:
+def test_the_clauses_of_a_format_are_found() -> None:
     clause = formatting.Clause
     assert formatting.parse("%d of %.3f%%") == (clause("d"), " of ", clause("f", 3), "%")
 

@@ -319,9 +319,9 @@ def test_keys_that_tie_leave_their_elements_in_upstreams_order() -> None:
 @pytest.mark.parametrize("step", [1, -1, 7919, 3, 0])
 def test_sorting_loses_nothing(length: int, step: int) -> None:
     keys = [n * step % 37 if abs(step) > 1 else n * step for n in range(length)]
-    found = lists.sort_by_keys(list(range(length)), keys)
-    assert sorted(found) == list(range(length))
-    assert [keys[at] for at in found] == sorted(keys)
+    result = lists.sort_by_keys(list(range(length)), keys)
+    assert sorted(result) == list(range(length))
+    assert [keys[at] for at in result] == sorted(keys)
 
 
 def test_inserting_changes_a_map_under_construction_in_place() -> None:
@@ -509,11 +509,11 @@ def inputs() -> Iterator[tuple[Any, ...]]:
     for elements in MIXED:
         for name in ("distinct", "reverse", "first", "last"):
             yield name, elements
-        for wanted in WANTED:
-            yield "indexOf", elements, wanted
-            yield "lastIndexOf", elements, wanted
-            yield "includes", elements, wanted
-            yield "includes", wanted, elements
+        for expected in WANTED:
+            yield "indexOf", elements, expected
+            yield "lastIndexOf", elements, expected
+            yield "includes", elements, expected
+            yield "includes", expected, elements
         for others in MIXED:
             for name in ("sets.contains", "sets.equivalent", "sets.intersects"):
                 yield name, elements, others

@@ -70,9 +70,9 @@ def test_many_more_calls_answer_as_upstream(area: ModuleType, upstream: Oracle) 
 def test_every_part_of_a_url_is_upstreams(upstream: Oracle) -> None:
     parts = []
     for text in test_library_urls.texts():
-        found = call("url", text)
-        for name in test_library_urls.PARTS if found is not ERROR else ():
-            part = call(name, found)
+        result = call("url", text)
+        for name in test_library_urls.PARTS if result is not ERROR else ():
+            part = call(name, result)
             if "\\udc" not in repr(part):  # bytes that are no text have no literal
                 parts.append((f"url({text_literal(text)}).{name}()", part))
     confirm(upstream, parts)

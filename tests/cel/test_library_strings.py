@@ -203,12 +203,12 @@ def _searches() -> Iterator[tuple[Any, ...]]:
         (MIXED, "\U0001f600"),
         (MIXED, "z"),
     )
-    for text, wanted in (*pairs, ("aaa", "aa"), ("abc", "C"), ("hello", "llo"), ("hello", "hel")):
+    for text, expected in (*pairs, ("aaa", "aa"), ("abc", "C"), ("hello", "llo"), ("hello", "hel")):
         for name in ("contains", "startsWith", "endsWith", "indexOf", "lastIndexOf"):
-            yield name, text, wanted
+            yield name, text, expected
         for start in (-1, 0, 1, 2, 3, 5, 7):
-            yield "indexOf", text, wanted, start
-            yield "lastIndexOf", text, wanted, start
+            yield "indexOf", text, expected, start
+            yield "lastIndexOf", text, expected, start
 
 
 def _cuts() -> Iterator[tuple[Any, ...]]:

@@ -104,8 +104,8 @@ def test_a_url_function_answers_as_upstream(
     ("text", "normal"), [("HTTP://H/%7e?", "http://H/%7e?"), ("x:y", "x:y"), ("/a#%zz", None)]
 )
 def test_a_url_has_a_normal_form(text: str, normal: str | None) -> None:
-    found = call("url", text)
-    assert (None if found is ERROR else found.text) == normal
+    result = call("url", text)
+    assert (None if result is ERROR else result.text) == normal
 
 
 def test_bytes_that_are_no_text_come_through_a_query_unharmed() -> None:

@@ -35,9 +35,9 @@ def compiled(rng: random.Random) -> selectors.Selector:
 
 def readable(rng: random.Random) -> dict[str, Any]:
     """A random device whose attributes can all be read."""
-    while view(made := devices.device(rng)).problem is not None:
+    while view(tree := devices.device(rng)).problem is not None:
         pass
-    return made
+    return tree
 
 
 def is_read(field: str, name: str, *, driver: str, reads: frozenset[Path]) -> bool:
@@ -79,7 +79,7 @@ def unread_changes(
     device: dict[str, Any], reads: frozenset[Path], rng: random.Random
 ) -> list[dict[str, Any]]:
     """The device with each thing the expression does not read taken away, exchanged or added."""
-    found = []
+    result = []
     driver = device["driver"]
     for field, fresh in (("attributes", {"int": 424242}), ("capacity", {"value": "424242Ki"})):
         entries = device.get(field, {})
@@ -91,21 +91,21 @@ def unread_changes(
             f"{rng.choice(devices.DOMAINS)}/other",
         ]:
             if not is_read(field, name, driver=driver, reads=reads):
-                found.append({**device, field: {**entries, name: fresh}})
-                found.append(
+                result.append({**device, field: {**entries, name: fresh}})
+                result.append(
                     {
                         **device,
                         field: {other: value for other, value in entries.items() if other != name},
                     }
                 )
     if ("allowMultipleAllocations",) not in reads and () not in reads:
-        found.append(
+        result.append(
             {
                 **device,
                 "allowMultipleAllocations": not device.get("allowMultipleAllocations", False),
             }
         )
-    return found
+    return result
 
 
 def test_unread_changes_are_many_enough_to_mean_something() -> None:

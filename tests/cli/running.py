@@ -54,7 +54,9 @@ class Run(msgspec.Struct, frozen=True):
 
     def column(self, header: str) -> list[str]:
         """The cells under a header of a table."""
-        starts = {found[0]: found.start() for found in re.finditer(r"\S+(?: \S+)*", self.lines[0])}
+        starts = {
+            result[0]: result.start() for result in re.finditer(r"\S+(?: \S+)*", self.lines[0])
+        }
         start = starts[header]
         end = min((other for other in starts.values() if other > start), default=None)
         return [line[start:end].strip() for line in self.lines[1:]]

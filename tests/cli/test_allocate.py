@@ -65,7 +65,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def written(file: Path, *worlds: Tree) -> str:
-    file.write_text("".join(json.dumps(one) + "\n" for one in worlds))
+    file.write_text("".join(json.dumps(cluster) + "\n" for cluster in worlds))
     return str(file)
 
 
@@ -189,7 +189,7 @@ def test_a_line_that_is_no_world_is_named(empty: Path, file: Path, line: str, to
     assert run.code == 1
     assert f"{file}: line 2" in run.err
     assert told in run.err
-    assert [json.loads(one)["id"] for one in run.lines] == ["w"], "what came before is answered"
+    assert [json.loads(item)["id"] for item in run.lines] == ["w"], "what came before is answered"
 
 
 def test_a_missing_file_is_named(empty: Path, file: Path) -> None:

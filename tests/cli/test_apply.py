@@ -159,14 +159,14 @@ def test_applying_without_a_cluster_starts_the_sample_and_says_so(empty: Path) -
     assert claim_names(empty) == ["a"]
 
 
-def test_kinds_nobody_uses_are_kept_and_noted(state: Path) -> None:
+def test_unused_kinds_are_kept_and_noted(state: Path) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
     run = running.inside(state, "apply", "-f", "-", stdin=service)
     assert run.lines == ["service/web created"]
     assert run.err.splitlines()[0].endswith("kept, not used")
 
 
-def test_who_applies_the_queues_of_another_scheduler_is_told_how_to_convert_them(
+def test_applying_queues_of_another_scheduler_shows_how_to_convert_them(
     state: Path,
 ) -> None:
     theirs = (
@@ -176,7 +176,7 @@ def test_who_applies_the_queues_of_another_scheduler_is_told_how_to_convert_them
     assert "kept, not used; `dovetail migrate kueue` makes queues of such" in run.err
 
 
-def test_annotations_that_will_be_left_out_are_told_when_they_are_written(state: Path) -> None:
+def test_annotations_that_will_be_ignored_are_reported_by_apply(state: Path) -> None:
     asked = "dovetail.dev/max-runtime: soon, dovetail.dev/gang-mn: '2'"
     head = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{{asked}}}}}\n"
     pod = head + "spec: {containers: [{name: a, image: b}]}\n"

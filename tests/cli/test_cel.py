@@ -94,6 +94,6 @@ def test_check_for_programs(dovetail: Dovetail) -> None:
     assert verdict["reads"] == ['device.attributes["gpu.nvidia.com"].architecture']
 
 
-def test_usage_is_told(dovetail: Dovetail) -> None:
+def test_wrong_arguments_print_the_usage(dovetail: Dovetail) -> None:
     assert dovetail("cel", "eval").code == 2
     assert dovetail("cel", "eval", "true", "--cases", "x").code == 2

@@ -50,10 +50,11 @@ def test_a_broken_one_ends_with_1_and_says_what_comes_next(
         "         where: pool fabric of fabric.example.com",
         "         next: kubectl get resourceslices --field-selector spec.driver=fabric.example.com",
     ]
-    told = running.inside(empty, "doctor", "--snapshot", str(tmp_path / "torn"), "-o", "json")
-    assert told.code == 1
+    messages = running.inside(empty, "doctor", "--snapshot", str(tmp_path / "torn"), "-o", "json")
+    assert messages.code == 1
     assert (
-        msgspec.json.decode(told.out)["findings"][0]["where"] == "pool fabric of fabric.example.com"
+        msgspec.json.decode(messages.out)["findings"][0]["where"]
+        == "pool fabric of fabric.example.com"
     )
 
 

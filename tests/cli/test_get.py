@@ -153,9 +153,9 @@ def test_a_promised_start_is_not_cut_off(empty: Path) -> None:
     fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
     assert running.inside(empty, "up", "--fleet", fleet).code == 0
     assert running.inside(empty, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
-    (told,) = running.inside(empty, "get", "pods", "llama").column("WHY NOT")
-    assert re.fullmatch(r"5 nodes: .+\.\.\.; starts by [-0-9]+T[:0-9]+Z", told)
-    assert len(told) == 90
+    (messages,) = running.inside(empty, "get", "pods", "llama").column("WHY NOT")
+    assert re.fullmatch(r"5 nodes: .+\.\.\.; starts by [-0-9]+T[:0-9]+Z", messages)
+    assert len(messages) == 90
 
 
 def test_devices_no_node_owns_are_shown_too(state: Path) -> None:

@@ -22,9 +22,7 @@ BINARY = bytes(range(256))
         ("xyzzy", '"xyzzy" is not a command\n'),
     ],
 )
-def test_of_a_command_there_is_not_the_nearest_is_told(
-    tmp_path: Path, typed: str, told: str
-) -> None:
+def test_an_unknown_command_gets_the_nearest_name(tmp_path: Path, typed: str, told: str) -> None:
     done = running.inside(tmp_path, typed, "pod/train-0")
     assert (done.code, done.out) == (2, "")
     assert told in done.err

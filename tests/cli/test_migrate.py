@@ -20,7 +20,7 @@ def test_what_is_printed_applies_and_every_queue_is_ready(
 ) -> None:
     done = running.inside(state, "migrate", scheduler, "-f", file)
     assert done.code == 0
-    assert [one["kind"] for one in yaml.safe_load_all(done.out)].count("Queue") == 3
+    assert [item["kind"] for item in yaml.safe_load_all(done.out)].count("Queue") == 3
     assert "carried over" in done.err
     applied = running.inside(state, "apply", "-f", "-", stdin=done.out)
     assert applied.code == 0, applied.err
@@ -54,7 +54,7 @@ def test_strict_fails_where_something_is_dropped_and_says_the_same(state: Path) 
 
 def test_json_is_one_list(state: Path) -> None:
     done = running.inside(state, "migrate", "kai", "-f", KAI, "-o", "json")
-    assert [one["kind"] for one in msgspec.json.decode(done.out)["items"]] == [
+    assert [item["kind"] for item in msgspec.json.decode(done.out)["items"]] == [
         "Queue",
         "Queue",
         "Queue",
@@ -81,7 +81,7 @@ def test_a_directory_and_a_list_of_kubectl_are_read(state: Path, tmp_path: Path)
     )
 
 
-def test_objects_of_somebody_else_are_named_and_nothing_is_made_of_them(state: Path) -> None:
+def test_objects_of_other_kinds_are_named_and_not_converted(state: Path) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: b}]}\n"
     done = running.inside(state, "migrate", "kueue", "-f", "-", stdin=pod)
     assert (done.code, done.out) == (1, "")
@@ -92,7 +92,7 @@ def test_objects_of_somebody_else_are_named_and_nothing_is_made_of_them(state: P
     assert "next:" not in beside.err, "standard input cannot be read twice"
 
 
-def test_who_names_the_wrong_scheduler_is_told_the_right_one(state: Path) -> None:
+def test_the_wrong_scheduler_name_gets_the_right_one(state: Path) -> None:
     done = running.inside(state, "migrate", "kueue", "-f", KAI)
     assert (done.code, done.out) == (1, "")
     assert (

@@ -76,7 +76,7 @@ def test_pools_for_programs_say_what_every_node_offers(state: Path) -> None:
     listed = msgspec.json.decode(running.inside(state, "get", "pools", "gpu", "-o", "json").out)[
         "items"
     ]
-    assert [one["name"] for one in listed] == ["gpu"]
+    assert [item["name"] for item in listed] == ["gpu"]
     assert listed[0]["nodes"]["aks-gpu-0"]["clientsPerGpu"] == 4
     assert listed[0]["nodes"]["aks-gpu-1"].get("isSpot", False) is False
     assert running.inside(state, "get", "pools", "-o", "name").lines == [

@@ -48,8 +48,8 @@ spec:
 def test_applying_a_queue_that_hangs_nowhere_says_so(state: Path) -> None:
     done = running.inside(state, "apply", "-f", "-", stdin=QUEUES)
     assert done.code == 0
-    told = [line for line in done.err.splitlines() if line.startswith("queue ")]
-    assert told == ["queue lost: parent gone does not exist; create it or remove spec.parent"]
+    lines = [line for line in done.err.splitlines() if line.startswith("queue ")]
+    assert lines == ["queue lost: parent gone does not exist; create it or remove spec.parent"]
 
 
 def test_queues_are_shown_as_a_tree_with_numbers_and_problems(state: Path) -> None:

@@ -66,7 +66,7 @@ def test_load_brings_everything_back(used: Path, empty: Path, tmp_path: Path) ->
     assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
     for resource in ("pods", "claims", "gpus", "devices"):
         before, after = (
-            running.inside(one, "get", resource, "-A", "-o", "json") for one in (used, other)
+            running.inside(item, "get", resource, "-A", "-o", "json") for item in (used, other)
         )
         assert before.out == after.out
     refused = running.inside(used, "snapshot", "load", str(place))
@@ -125,7 +125,7 @@ def test_redacting_keeps_counts_and_hides_names(used: Path, tmp_path: Path) -> N
     assert "H100" in text
 
 
-def test_objects_of_other_kinds_are_left_out_and_told(used: Path, tmp_path: Path) -> None:
+def test_objects_of_other_kinds_are_left_out_and_reported(used: Path, tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\ndata: {a: aHVzaA==}\n"
     assert running.inside(used, "apply", "-f", "-", stdin=secret).code == 0
     run = running.inside(used, "snapshot", "save", str(tmp_path / "snap"))

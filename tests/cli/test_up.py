@@ -172,7 +172,7 @@ def test_a_dumb_terminal_gets_the_table_once(state: Path) -> None:
         assert "h100-3" in screen.text
 
 
-def test_tiles_have_colour_on_a_terminal_unless_told_otherwise(state: Path) -> None:
+def test_tiles_have_colour_on_a_terminal_unless_it_is_disabled(state: Path) -> None:
     with running.terminal(state, "get", "gpus") as screen:
         assert screen.ending() == 0
         assert "\x1b[32m□\x1b[0m" in screen.text
@@ -197,10 +197,10 @@ def test_a_reader_that_goes_away_is_no_error(state: Path, arguments: tuple[str, 
     )
     assert process.stdout is not None
     process.stdout.close()
-    _, said = process.communicate()
+    _, messages = process.communicate()
     assert process.returncode == 0
-    assert b"Traceback" not in said
-    assert b"BrokenPipe" not in said
+    assert b"Traceback" not in messages
+    assert b"BrokenPipe" not in messages
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])

@@ -33,11 +33,11 @@ WRONG = (
     ("schedulerNames=[Big_Name]", r"values: schedulerNames\[0\]: must be a DNS subdomain"),
     (
         "configuration.serving.port=1",
-        r"values: configuration\.serving: is decided by the installation",
+        r"values: configuration\.serving: is set by the chart",
     ),
     (
         "configuration.leaderElection.name=x",
-        r"values: configuration\.leaderElection\.name: is decided",
+        r"values: configuration\.leaderElection\.name: is set",
     ),
     ("configuration.loging.level=info", r'values: configuration\.loging: unknown field "loging"'),
     (
@@ -71,6 +71,6 @@ def reference_row(field: configuration.Field) -> str:
     return f"| `{field.path}` | `{msgspec.json.encode(field.default).decode()}` | {field.meaning} |"
 
 
-def of_kind(found: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+def of_kind(result: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     """The objects of these kinds."""
-    return [one for one in found if one["kind"] in kinds]
+    return [item for item in result if item["kind"] in kinds]

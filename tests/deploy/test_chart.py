@@ -77,10 +77,10 @@ def test_settings_go_over_files_and_later_ones_over_earlier_ones(tmp_path: Path)
         "replicas: 3\nimage: {repository: a, tag: one}\n", encoding="utf-8"
     )
     (tmp_path / "b.yaml").write_text("image: {repository: b}\n", encoding="utf-8")
-    found = chart.values_of(
+    tree = chart.values_of(
         [tmp_path / "a.yaml", tmp_path / "b.yaml"], settings=["replicas=4", "replicas=5"]
     )
-    assert (found["replicas"], found["image"]["repository"], found["image"]["tag"]) == (
+    assert (tree["replicas"], tree["image"]["repository"], tree["image"]["tag"]) == (
         5,
         "b",
         "one",
@@ -104,11 +104,11 @@ def test_names_that_kubernetes_would_not_take_are_refused(release: chart.Release
 
 def test_the_configuration_is_one_the_scheduler_accepts() -> None:
     """Accepted names and every section pass through; what the installation decides is decided."""
-    found = build.objects(
+    result = build.objects(
         'schedulerNames=["dovetail", "kai-scheduler"]',
         "configuration.leaderElection.leaseDurationSeconds=20",
     )
-    (config,) = build.of_kind(found, "ConfigMap")
+    (config,) = build.of_kind(result, "ConfigMap")
     read = configuration_file.read(config["data"]["scheduler.yaml"], file="rendered")
     assert read.scheduler_names == ("dovetail", "kai-scheduler")
     assert read.leader_election.lease_duration_seconds == 20
@@ -152,9 +152,9 @@ def test_the_pods_are_as_restricted_as_kubernetes_knows() -> None:
 
 def test_every_object_carries_the_recommended_labels() -> None:
     names = ("name", "instance", "version", "component", "part-of", "managed-by")
-    for one in build.objects(*build.EVERYTHING, api_versions=chart.OPTIONAL):
-        labels = one["metadata"]["labels"]
-        assert {f"app.kubernetes.io/{name}" for name in names} <= set(labels), one["kind"]
+    for item in build.objects(*build.EVERYTHING, api_versions=chart.OPTIONAL):
+        labels = item["metadata"]["labels"]
+        assert {f"app.kubernetes.io/{name}" for name in names} <= set(labels), item["kind"]
         assert all(len(value) <= 63 for value in labels.values())
 
 
@@ -178,29 +178,29 @@ def test_the_admission_policy_is_left_out_where_the_server_has_none() -> None:
         == []
     )
     for served in chart.OPTIONAL[1:], chart.OPTIONAL:
-        found = build.of_kind(build.objects(api_versions=served), *policies)
-        assert {one["apiVersion"] for one in found} == {served[0].rpartition("/")[0]}
-        assert len(found) == 2
+        result = build.of_kind(build.objects(api_versions=served), *policies)
+        assert {item["apiVersion"] for item in result} == {served[0].rpartition("/")[0]}
+        assert len(result) == 2
 
 
 def test_the_policies_that_can_be_applied_alone_are_those_of_the_chart() -> None:
     file = build.ROOT / "deploy" / "policies" / "keep-general-pods-off.yaml"
     alone = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    found = build.objects(
+    result = build.objects(
         "keepGeneralPodsOff.enabled=true", "defaulting.enabled=false", api_versions=chart.OPTIONAL
     )
-    inside = {(one["kind"], one["metadata"]["name"]): one for one in found}
+    inside = {(item["kind"], item["metadata"]["name"]): item for item in result}
     assert len(alone) == 4
-    for one in alone:
-        same = inside[one["kind"], one["metadata"]["name"]]
-        assert (same["apiVersion"], same["spec"]) == (one["apiVersion"], one["spec"])
+    for item in alone:
+        same = inside[item["kind"], item["metadata"]["name"]]
+        assert (same["apiVersion"], same["spec"]) == (item["apiVersion"], item["spec"])
 
 
 def test_what_templates_ask_a_cluster_for_is_what_we_look_for() -> None:
     asked = {
-        found
+        result
         for path in (chart.home() / "templates").iterdir()
-        for found in re.findall(r'APIVersions\.Has "([^"]+)"', path.read_text(encoding="utf-8"))
+        for result in re.findall(r'APIVersions\.Has "([^"]+)"', path.read_text(encoding="utf-8"))
     }
     assert asked == set(chart.OPTIONAL)
 

@@ -78,8 +78,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def test_the_chart_lints() -> None:
-    said = helm.said("lint", "--strict", str(helm.CHART), "--set", build.IMAGE)
-    assert "0 chart(s) failed" in said
+    text = helm.said("lint", "--strict", str(helm.CHART), "--set", build.IMAGE)
+    assert "0 chart(s) failed" in text
 
 
 @pytest.mark.parametrize("served", [(), chart.OPTIONAL], ids=["plain", "policies"])
@@ -90,7 +90,7 @@ def test_helm_renders_the_objects_we_render(
     """As sets of objects; the one difference is who is said to manage them."""
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(VARIANTS[variant]), encoding="utf-8")
-    versions = [f"--api-versions={one}" for one in served]
+    versions = [f"--api-versions={name}" for name in served]
     theirs = helm.template("-f", str(file), "--set", build.IMAGE, *versions)
     values = chart.values_of([file], settings=[build.IMAGE])
     ours = chart.objects(values, api_versions=served)
@@ -134,16 +134,16 @@ def test_the_notes_name_the_next_commands() -> None:
 
 def _by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Objects by kind and name, the configuration inside read, the manager's name left out."""
-    found = {}
-    for one in objects:
-        if one["kind"] == "ConfigMap":
-            one = {
-                **one,
-                "data": {name: yaml.safe_load(text) for name, text in one["data"].items()},
+    result = {}
+    for item in objects:
+        if item["kind"] == "ConfigMap":
+            item = {
+                **item,
+                "data": {name: yaml.safe_load(text) for name, text in item["data"].items()},
             }
-        labels = one["metadata"]["labels"]
+        labels = item["metadata"]["labels"]
         assert labels.pop(chart.MANAGER_LABEL) in ("Helm", chart.SERVICE)
-        key = (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
-        assert key not in found
-        found[key] = one
-    return found
+        key = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        assert key not in result
+        result[key] = item
+    return result

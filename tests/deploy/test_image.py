@@ -48,16 +48,16 @@ def test_everything_that_is_copied_exists_and_is_not_ignored() -> None:
     allowed = [line[1:] for line in IGNORED if line.startswith("!")]
     for source in copied():
         assert (build.ROOT / source).exists(), source
-        assert any(source == one or source.startswith(f"{one}/") for one in allowed), (
+        assert any(source == item or source.startswith(f"{item}/") for item in allowed), (
             f"{source} is ignored"
         )
     assert "*" in IGNORED
     assert sorted(allowed) == sorted(copied()), "the context holds what is copied and nothing else"
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
-    found = dict(instructions())  # the last of each
-    user, _, group = found["USER"][0].partition(":")
+def test_the_image_runs_as_a_numeric_user() -> None:
+    result = dict(instructions())  # the last of each
+    user, _, group = result["USER"][0].partition(":")
     assert user.isdigit()
     assert group.isdigit()
     (deployment,) = build.of_kind(build.objects(), "Deployment")
@@ -69,11 +69,11 @@ def test_the_image_runs_as_nobody_in_particular() -> None:
 
 def test_nothing_is_installed_without_a_hash_or_from_elsewhere() -> None:
     commands = [" ".join(rest) for word, rest in instructions() if word == "RUN"]
-    installs = [one for text in commands for one in text.split("&&") if "pip install" in one]
+    installs = [part for text in commands for part in text.split("&&") if "pip install" in part]
     assert len(installs) == 2
     assert all(
-        "--require-hashes" in one or ("--no-index" in one and "--no-deps" in one)
-        for one in installs
+        "--require-hashes" in install or ("--no-index" in install and "--no-deps" in install)
+        for install in installs
     )
     assert not any(
         word in text for text in commands for word in ("curl", "wget", "apt-get", "http")
@@ -97,8 +97,8 @@ def test_what_is_taken_out_again_was_in_the_lock() -> None:
 @pytest.mark.slow
 def test_the_wheel_of_what_is_copied_runs_alone(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    for one in copied():
-        _lay_out(build.ROOT / one, source / one)
+    for name in copied():
+        _lay_out(build.ROOT / name, source / name)
     _pip(
         "wheel",
         "--no-index",

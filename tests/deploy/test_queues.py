@@ -28,26 +28,28 @@ DEFINED = ("queues.dovetail.dev", "topologies.dovetail.dev")
 @pytest.fixture(scope="module")
 def plane() -> Iterator[control_plane.ControlPlane]:
     """The control plane all tests share, with the definition on it while these tests run."""
-    found = planes.control_plane()
+    result = planes.control_plane()
     kept = [
-        one
-        for one in build.of_kind(build.objects(), "CustomResourceDefinition")
-        if _name_of(one) in DEFINED
+        item
+        for item in build.of_kind(build.objects(), "CustomResourceDefinition")
+        if _name_of(item) in DEFINED
     ]
-    planes.apply(found, kept)
+    planes.apply(result, kept)
     for name in DEFINED:
-        planes.kubectl(found, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-    yield found
-    planes.kubectl(found, "delete", "crd", *DEFINED)
+        planes.kubectl(
+            result, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
+        )
+    yield result
+    planes.kubectl(result, "delete", "crd", *DEFINED)
 
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_the_definition_has_no_complaints(plane: control_plane.ControlPlane, name: str) -> None:
     """A schema that is not structural is accepted with a condition that says so."""
-    found = planes.get(plane, "crd", name)
-    said = {one["type"]: one["status"] for one in found["status"]["conditions"]}
-    assert said.get("NonStructuralSchema", "False") == "False"
-    assert said["Established"] == "True"
+    result = planes.get(plane, "crd", name)
+    messages = {item["type"]: item["status"] for item in result["status"]["conditions"]}
+    assert messages.get("NonStructuralSchema", "False") == "False"
+    assert messages["Established"] == "True"
 
 
 def test_the_definition_has_every_field_of_the_struct_and_no_other(
@@ -187,13 +189,13 @@ def test_what_is_made_of_other_schedulers_objects_is_accepted(
 ) -> None:
     """Objects with every field there is. Only rehearsed: they would be in the way of others."""
     file = Path(__file__).resolve().parents[1] / "model" / "rivals" / f"{name}.yaml"
-    made = converter(list(yaml.safe_load_all(file.read_text(encoding="utf-8")))).objects
-    assert {one["kind"] for one in made} >= {"Queue", "Topology"}
-    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    objects = converter(list(yaml.safe_load_all(file.read_text(encoding="utf-8")))).objects
+    assert {item["kind"] for item in objects} >= {"Queue", "Topology"}
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     rehearsed = planes.kubectl(
         plane, "create", "--dry-run=server", "--validate=strict", "-f", "-", input=listed
     )
-    assert len(rehearsed.splitlines()) == len(made)
+    assert len(rehearsed.splitlines()) == len(objects)
 
 
 def _assert_alike(schema: dict[str, Any], read: Any, path: str) -> None:
@@ -202,10 +204,10 @@ def _assert_alike(schema: dict[str, Any], read: Any, path: str) -> None:
     if not fields or getattr(read, "cls", None) in (meta.ObjectMeta, meta.LabelSelector):
         return
     assert set(schema.get("properties", {})) == set(fields), path
-    for name, one in fields.items():
-        kinds = getattr(one, "types", (one,))
+    for name, item in fields.items():
+        kinds = getattr(item, "types", (item,))
         inner = next(
-            (kind for kind in kinds if not isinstance(kind, msgspec.inspect.NoneType)), one
+            (kind for kind in kinds if not isinstance(kind, msgspec.inspect.NoneType)), item
         )
         below = schema["properties"][name]
         if isinstance(inner, msgspec.inspect.DictType):

@@ -58,8 +58,8 @@ def documents() -> list[Path]:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    for found in _FENCE.finditer(text):
-        yield Block(found["info"].strip(), found["body"], text.count("\n", 0, found.start()) + 1)
+    for result in _FENCE.finditer(text):
+        yield Block(result["info"].strip(), result["body"], text.count("\n", 0, result.start()) + 1)
 
 
 def commands(text: str) -> list[Command]:
@@ -84,12 +84,12 @@ def pattern(shown: tuple[str, ...]) -> re.Pattern[str]:
 def links(text: str) -> list[str]:
     """Targets of all links outside code."""
     prose = re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text))
-    return [found["target"] for found in _LINK.finditer(prose)]
+    return [result["target"] for result in _LINK.finditer(prose)]
 
 
 def anchors(text: str) -> set[str]:
     """The names headings can be linked by, as GitHub and MkDocs make them."""
-    headings = (found["text"].lower() for found in _HEADING.finditer(_FENCE.sub("", text)))
+    headings = (result["text"].lower() for result in _HEADING.finditer(_FENCE.sub("", text)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
@@ -101,10 +101,13 @@ def _commands(block: Block) -> Iterator[Command]:
         text = lines[start][2:]
         while text.endswith("\\"):
             text, first = f"{text[:-1]}{lines[first].strip()}", first + 1
-        told = _EXIT.search(text)
+        messages = _EXIT.search(text)
         shown = tuple(line for line in lines[first:end])
         yield Command(
-            _EXIT.sub("", text), int(told["code"]) if told else 0, shown, block.line + start + 1
+            _EXIT.sub("", text),
+            int(messages["code"]) if messages else 0,
+            shown,
+            block.line + start + 1,
         )
 
 

@@ -43,10 +43,10 @@ def test_the_commands_of_a_document_print_what_it_shows(path: Path, tmp_path: Pa
     text = path.read_text(encoding="utf-8")
     here = workplace(tmp_path, reading.files(text))
     failures = [
-        told
+        name
         for command in reading.commands(text)
         if command.is_ours
-        for told in faults(command, here)
+        for name in faults(command, here)
     ]
     assert not failures, "\n\n".join(failures)
 
@@ -129,12 +129,12 @@ def faults(command: reading.Command, here: Path) -> list[str]:
     )
     printed = done.stdout.decode()
     where = f"line {command.line}: $ {command.text}"
-    found = []
+    result = []
     if done.returncode != command.code:
-        found.append(f"{where}\nexit code {done.returncode}, the document says {command.code}")
+        result.append(f"{where}\nexit code {done.returncode}, the document says {command.code}")
     if not reading.pattern(command.shown).fullmatch(printed):
-        found.append(f"{where}\nprinted:\n{printed}\nshown:\n" + "\n".join(command.shown))
-    return found
+        result.append(f"{where}\nprinted:\n{printed}\nshown:\n" + "\n".join(command.shown))
+    return result
 
 
 def workplace(folder: Path, files: dict[str, str]) -> Path:
@@ -152,6 +152,6 @@ def workplace(folder: Path, files: dict[str, str]) -> Path:
 
 
 def environment(here: Path) -> dict[str, str]:
-    found = {name: os.environ[name] for name in ("HOME", "VIRTUAL_ENV") if name in os.environ}
+    result = {name: os.environ[name] for name in ("HOME", "VIRTUAL_ENV") if name in os.environ}
     state, path = str(here.parent / "state"), f"{here.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**found, "PATH": path, "DOVETAIL_STATE": state, "PYTHONUTF8": "1"}
+    return {**result, "PATH": path, "DOVETAIL_STATE": state, "PYTHONUTF8": "1"}

@@ -32,10 +32,10 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_no_path_of_one_machine_is_mentioned(path: Path) -> None:
-    found = [
+    lines = [
         line for line in path.read_text(encoding="utf-8").splitlines() if MACHINE_PATH.search(line)
     ]
-    assert not found, f"{named(path)}: {found}"
+    assert not lines, f"{named(path)}: {lines}"
 
 
 def test_every_example_is_mentioned() -> None:
@@ -90,4 +90,4 @@ def leaves(contents: object) -> list[str]:
         if isinstance(contents, dict)
         else []
     )
-    return [leaf for one in inner for leaf in leaves(one)]
+    return [leaf for item in inner for leaf in leaves(item)]

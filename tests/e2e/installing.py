@@ -46,9 +46,9 @@ def everything(cluster: Live, name: str) -> set[tuple[str, ...]]:
     """Kind, namespace and name of every object on the cluster that has to do with this installation."""
     plane = cluster.plane
     listed = planes.kubectl(plane, "api-resources", "--verbs=list", "-o", "name").split()
-    kinds = ",".join(one for one in listed if one not in PASSING)
-    told = planes.kubectl(plane, "get", kinds, "-A", "--no-headers", "-o", COLUMNS)
-    rows = {tuple(line.split()) for line in told.splitlines()}
+    kinds = ",".join(item for item in listed if item not in PASSING)
+    text = planes.kubectl(plane, "get", kinds, "-A", "--no-headers", "-o", COLUMNS)
+    rows = {tuple(line.split()) for line in text.splitlines()}
     return {
         row for row in rows if name in row[1] or name in row[2] or row[2].endswith("dovetail.dev")
     }
@@ -56,12 +56,12 @@ def everything(cluster: Live, name: str) -> set[tuple[str, ...]]:
 
 def present(cluster: Live, trees: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """Kind and name of those of the objects that are on the cluster."""
-    found = set()
+    result = set()
     for tree in trees:
         group, _, version = tree["apiVersion"].rpartition("/")
         kind = f"{tree['kind'].lower()}.{version}.{group}" if group else tree["kind"].lower()
         place = ["-n", tree["metadata"]["namespace"]] if "namespace" in tree["metadata"] else []
         done = planes.run_kubectl(cluster.plane, "get", kind, tree["metadata"]["name"], *place)
         if done.returncode == 0:
-            found.add((tree["kind"], tree["metadata"]["name"]))
-    return found
+            result.add((tree["kind"], tree["metadata"]["name"]))
+    return result

@@ -114,19 +114,21 @@ class Crowd:
 
     # What is seen
 
-    def changed(self, found: Any) -> None:
+    def changed(self, result: Any) -> None:
         """A pod or a claim, newer than before."""
-        if isinstance(found, claims.ResourceClaim):
-            allocation = found.status.allocation
+        if isinstance(result, claims.ResourceClaim):
+            allocation = result.status.allocation
             results = allocation.devices.results if allocation is not None else ()
-            self._holds(found.metadata.uid, [(one.driver, one.pool, one.device) for one in results])
-        elif isinstance(found, pods.Pod) and found.status.phase in ("Succeeded", "Failed"):
-            self._end(found)
+            self._holds(
+                result.metadata.uid, [(item.driver, item.pool, item.device) for item in results]
+            )
+        elif isinstance(result, pods.Pod) and result.status.phase in ("Succeeded", "Failed"):
+            self._end(result)
 
-    def deleted(self, found: Any) -> None:
+    def deleted(self, result: Any) -> None:
         """A pod or a claim that is gone."""
-        if isinstance(found, claims.ResourceClaim):
-            self._holds(found.metadata.uid, [])
+        if isinstance(result, claims.ResourceClaim):
+            self._holds(result.metadata.uid, [])
 
     def _holds(self, uid: str, devices: list[Device]) -> None:
         for device in self._held.pop(uid, ()):
@@ -159,19 +161,19 @@ class Ear:
         self._crowd = crowd
         self.synced = asyncio.Event()
 
-    def replaced(self, found: list[Any], resource_version: str, /) -> None:
+    def replaced(self, result: list[Any], resource_version: str, /) -> None:
         """Everything there is."""
-        for one in found:
-            self._crowd.changed(one)
+        for item in result:
+            self._crowd.changed(item)
         self.synced.set()
 
-    def changed(self, found: Any, /) -> None:
+    def changed(self, result: Any, /) -> None:
         """One object."""
-        self._crowd.changed(found)
+        self._crowd.changed(result)
 
-    def deleted(self, found: Any, /) -> None:
+    def deleted(self, result: Any, /) -> None:
         """One object."""
-        self._crowd.deleted(found)
+        self._crowd.deleted(result)
 
     def broken(self, reason: str, /) -> None:
         """Goes on by itself."""

@@ -117,14 +117,14 @@ class Scene:
         """What the driver says about the device a claim holds."""
         driver, pool, device = devices_of(claim)[0]
         moment = claim["metadata"]["creationTimestamp"]
-        said = {
+        messages = {
             "type": condition,
             "status": status,
             "reason": "Told",
             "message": "",
             "lastTransitionTime": moment,
         }
-        devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [said]}]
+        devices = [{"driver": driver, "pool": pool, "device": device, "conditions": [messages]}]
         name = claim["metadata"]["name"]
         self.rest.patch(
             "resourceclaims", name, {"status": {"devices": devices}}, self.namespace, "status"
@@ -134,17 +134,17 @@ class Scene:
 
     def template(self, name: str = "gpu", *requests: Tree) -> str:
         """A template of claims; by default for one device of the scene."""
-        wanted = list(requests) or [exactly("gpu", self.device_class)]
-        tree = _object("ResourceClaimTemplate", name, {"spec": {"devices": {"requests": wanted}}})
+        expected = list(requests) or [exactly("gpu", self.device_class)]
+        tree = _object("ResourceClaimTemplate", name, {"spec": {"devices": {"requests": expected}}})
         self.rest.create("resourceclaimtemplates", tree, self.namespace)
         return name
 
     def claim(self, name: str, *requests: Tree) -> str:
         """A claim to name; by default for one device of the scene."""
-        wanted = list(requests) or [exactly("gpu", self.device_class)]
+        expected = list(requests) or [exactly("gpu", self.device_class)]
         self.rest.create(
             "resourceclaims",
-            _object("ResourceClaim", name, {"devices": {"requests": wanted}}),
+            _object("ResourceClaim", name, {"devices": {"requests": expected}}),
             self.namespace,
         )
         return name
@@ -171,7 +171,7 @@ class Scene:
 
     def pods(self) -> dict[str, Tree]:
         """All pods, by name."""
-        return {one["metadata"]["name"]: one for one in self.rest.list("pods", self.namespace)}
+        return {item["metadata"]["name"]: item for item in self.rest.list("pods", self.namespace)}
 
     def claims(self) -> list[Tree]:
         """All claims."""
@@ -179,8 +179,8 @@ class Scene:
 
     def held(self) -> list[tuple[str, str]]:
         """Every device of the scene's driver that a claim holds: pool and device, once per holder."""
-        found = [one for claim in self.claims() for one in devices_of(claim)]
-        return sorted((pool, device) for driver, pool, device in found if driver == self.driver)
+        result = [item for claim in self.claims() for item in devices_of(claim)]
+        return sorted((pool, device) for driver, pool, device in result if driver == self.driver)
 
     def held_once(self) -> int:
         """How many devices claims hold. Fails where one is held twice."""
@@ -191,24 +191,24 @@ class Scene:
 
     def allocated(self) -> Tree:
         """Waits for a claim that has devices; the first."""
-        found: Tree = self.wait(
-            "devices", lambda: [one for one in self.claims() if devices_of(one)]
+        tree: Tree = self.wait(
+            "devices", lambda: [claim for claim in self.claims() if devices_of(claim)]
         )[0]
-        return found
+        return tree
 
     def devices_of(self, pod: str) -> list[tuple[str, str]]:
         """What the pod's claims hold: pool and device."""
         uid = self.pods()[pod]["metadata"]["uid"]
-        mine = [one for one in self.claims() if uid in users_of(one)]
-        return sorted((pool, device) for one in mine for _, pool, device in devices_of(one))
+        mine = [claim for claim in self.claims() if uid in users_of(claim)]
+        return sorted((pool, device) for claim in mine for _, pool, device in devices_of(claim))
 
     def events(self, reason: str, name: str = "") -> list[Tree]:
         """Events of a reason, about an object of this name or about any."""
-        found = self.rest.list("events", self.namespace)
+        result = self.rest.list("events", self.namespace)
         return [
-            one
-            for one in found
-            if one["reason"] == reason and name in ("", one["regarding"]["name"])
+            item
+            for item in result
+            if item["reason"] == reason and name in ("", item["regarding"]["name"])
         ]
 
     def wait(self, what: str, is_so: Any, *, seconds: float = 120.0) -> Any:
@@ -219,20 +219,22 @@ class Scene:
         """Waits until these pods run; all pods."""
 
         def running() -> dict[str, Tree] | None:
-            found = self.pods()
-            return found if all(phase_of(found.get(name)) == "Running" for name in names) else None
+            result = self.pods()
+            return (
+                result if all(phase_of(result.get(name)) == "Running" for name in names) else None
+            )
 
-        found: dict[str, Tree] = self.wait(
+        result: dict[str, Tree] = self.wait(
             f"{len(names)} running pods ({', '.join(names[:3])} ...)", running
         )
-        return found
+        return result
 
     def wait_refused(self, name: str, *words: str) -> str:
         """Waits until the pod says why it waits, in these words; the message."""
 
         def told() -> str | None:
-            said = reason_of(self.pods()[name])
-            return said if said and all(word in said for word in words) else None
+            text = reason_of(self.pods()[name])
+            return text if text and all(word in text for word in words) else None
 
         try:
             message: str = self.wait(f"pod {name} to say {words}", told)
@@ -289,7 +291,7 @@ def pod_tree(
         {"name": f"t{n}", "resourceClaimTemplateName": one} for n, one in enumerate(templates)
     ]
     entries += [{"name": f"c{n}", "resourceClaimName": one} for n, one in enumerate(claims)]
-    resources: Tree = {"claims": [{"name": one["name"]} for one in entries]}
+    resources: Tree = {"claims": [{"name": entry["name"]} for entry in entries]}
     if limits:
         resources["limits"] = dict(limits)
     return {
@@ -308,12 +310,12 @@ def pod_tree(
 
 def users_of(claim: Tree) -> list[str]:
     """Uids of the pods a claim is reserved for."""
-    return [one["uid"] for one in claim.get("status", {}).get("reservedFor", ())]
+    return [item["uid"] for item in claim.get("status", {}).get("reservedFor", ())]
 
 
 def owner_of(claim: Tree) -> str:
     """The name of the pod a claim was made for."""
-    return next((str(one["name"]) for one in claim["metadata"].get("ownerReferences", ())), "")
+    return next((str(item["name"]) for item in claim["metadata"].get("ownerReferences", ())), "")
 
 
 def phase_of(pod: Tree | None) -> str:
@@ -329,25 +331,32 @@ def node_of(pod: Tree) -> str:
 def reason_of(pod: Tree) -> str:
     """What the pod's condition says about why it has no node."""
     conditions = pod["status"].get("conditions", ())
-    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+    return next(
+        (
+            condition.get("message", "")
+            for condition in conditions
+            if condition["type"] == "PodScheduled"
+        ),
+        "",
+    )
 
 
 def held_together(seen: list[rest.Seen]) -> list[str]:
     """Devices that two claims held at one moment, by the order in which the server wrote them."""
     holders: dict[tuple[str, str, str], set[str]] = {}
     held: dict[str, list[tuple[str, str, str]]] = {}
-    found: list[str] = []
-    for one in sorted(seen, key=lambda one: one.version):
-        uid = one.object["metadata"]["uid"]
+    names: list[str] = []
+    for item in sorted(seen, key=lambda item: item.version):
+        uid = item.object["metadata"]["uid"]
         for device in held.get(uid, ()):
             holders[device].discard(uid)
-        held[uid] = [] if one.type == "DELETED" else devices_of(one.object)
+        held[uid] = [] if item.type == "DELETED" else devices_of(item.object)
         for device in held[uid]:
             users = holders.setdefault(device, set())
             users.add(uid)
             if len(users) > 1:
-                found.append(f"{one.version}: {'/'.join(device)}")
-    return found
+                names.append(f"{item.version}: {'/'.join(device)}")
+    return names
 
 
 def _object(kind: str, name: str, spec: Tree) -> Tree:

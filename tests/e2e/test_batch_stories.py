@@ -49,14 +49,14 @@ def definition(kind: str, group: str, version: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Live]:
     """A server with our kinds and those that own pods; no nodes, no scheduler."""
-    with live.private() as made:
-        found = [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"]
-        found += [definition(kind, *where) for kind, where in OWNERS.items()]
-        planes.apply(made.plane, found)
-        names = [f"crd/{one['metadata']['name']}" for one in found]
-        planes.kubectl(made.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
-        made.wait_for("all kinds to be served", lambda: _are_served(made))
-        yield made
+    with live.private() as lives:
+        result = [item for item in live.installed() if item["kind"] == "CustomResourceDefinition"]
+        result += [definition(kind, *where) for kind, where in OWNERS.items()]
+        planes.apply(lives.plane, result)
+        names = [f"crd/{item['metadata']['name']}" for item in result]
+        planes.kubectl(lives.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
+        lives.wait_for("all kinds to be served", lambda: _are_served(lives))
+        yield lives
 
 
 def _are_served(made: Live) -> bool:
@@ -73,11 +73,11 @@ def test_every_fifth_scenario_ends_on_a_real_server_as_on_paper(server: Live) ->
     chosen = choosing.chosen()
     deviations: dict[str, list[str]] = {}
     for number, story in enumerate(chosen.stories):
-        if found := deviations_of(server, story, is_prompt=number % 2 == 0):
-            deviations[story.scenario.id] = found
-    told = "\n".join(f"{id_}: {one}" for id_, found in deviations.items() for one in found)
+        if names := deviations_of(server, story, is_prompt=number % 2 == 0):
+            deviations[story.scenario.id] = names
+    messages = "\n".join(f"{id_}: {item}" for id_, found in deviations.items() for item in found)
     print(f"{len(chosen.stories)} played, {len(chosen.left_out)} left out: {chosen.left_out}")
-    assert not deviations, f"{len(deviations)} of {len(chosen.stories)} deviate\n{told}"
+    assert not deviations, f"{len(deviations)} of {len(chosen.stories)} deviate\n{messages}"
 
 
 def deviations_of(server: Live, story: choosing.Story, *, is_prompt: bool) -> list[str]:
@@ -97,15 +97,15 @@ def deviations_of(server: Live, story: choosing.Story, *, is_prompt: bool) -> li
     setting.wipe(server.rest)
     made.put()
     end = tenure.played(made, scheduling, playing)
-    found = [
+    result = [
         *end.violations,
         *([end.calm] if end.calm else []),
         *unlike_paper(story.scenario, end.situation),
     ]
     if story.is_judged:
         outcome = run_scenario.Outcome(end.situation, (), (), (), (end.situation,), ())
-        found += map(str, comparing.compare(story.document, story.scenario, outcome))
-    return found
+        result += map(str, comparing.compare(story.document, story.scenario, outcome))
+    return result
 
 
 def unlike_paper(
@@ -120,7 +120,7 @@ def unlike_paper(
         for group in dict.fromkeys(pod.group for pod in job.pods):
             members = [pod.name for pod in job.pods if pod.group == group]
             there, here = (
-                Counter(_word(one, name) for name in members) for one in (paper.end, live_end)
+                Counter(_word(item, name) for name in members) for item in (paper.end, live_end)
             )
             if there != here:
                 yield f"{job.name}/{group}: {dict(there)} on paper, {dict(here)} on the server"

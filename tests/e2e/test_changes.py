@@ -85,7 +85,7 @@ def test_a_node_that_goes_silent_gets_no_new_pods_and_keeps_its_devices(cluster:
         assert story.held_once() == 4
 
 
-def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluster: Live) -> None:
+def test_a_pool_republished_under_load_allocates_no_device_that_is_gone(cluster: Live) -> None:
     """40 pods while the pool still has gpu-0, 40 more once the scheduler has seen that it has gpu-40 instead."""
     count = 40
     with scene(cluster) as story:
@@ -118,10 +118,10 @@ def test_a_pool_published_anew_under_load_gives_away_nothing_that_is_gone(cluste
         pods = story.wait_running(*names)
         late = {pods[f"late-{number}"]["metadata"]["uid"] for number in range(count)}
         taken = [
-            one
+            item
             for claim in story.claims()
             if not late.isdisjoint(users_of(claim))
-            for one in devices_of(claim)
+            for item in devices_of(claim)
         ]
         assert len(taken) == count
         assert (story.driver, wide, "gpu-0") not in taken
@@ -220,9 +220,9 @@ def _tainted(story: Scene, pool: str, turn: int) -> str:
 
 def _is_unreachable(story: Scene, node: str) -> bool:
     taints = story.rest.read("nodes", node)["spec"].get("taints", ())
-    return any(one["key"] == "node.kubernetes.io/unreachable" for one in taints)
+    return any(taint["key"] == "node.kubernetes.io/unreachable" for taint in taints)
 
 
 def _nodes(story: Scene, *names: str) -> list[str]:
-    found = story.pods()
-    return [node_of(found[name]) for name in names]
+    result = story.pods()
+    return [node_of(result[name]) for name in names]

@@ -28,29 +28,29 @@ Device = tuple[str, str, str]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Live]:
     """A cluster with hollow nodes and a kube-scheduler that is not slowed down by its own limits."""
-    with live.private() as made:
-        made.play("--nodes", "1")
-        made.plane.start_scheduler(THEIRS, qps=1000, burst=2000)
-        yield made
+    with live.private() as lives:
+        lives.play("--nodes", "1")
+        lives.plane.start_scheduler(THEIRS, qps=1000, burst=2000)
+        yield lives
 
 
 @contextmanager
 def beside(cluster: Live, **ownership: Any) -> Iterator[Scene]:
     """A scene with our scheduler beside theirs. Two wide nodes: one for us, one for them, where there is a border."""
-    made = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    made.classed()
-    made.template()
+    scene = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    scene.classed()
+    scene.template()
     cluster.schedule(configuration={"leaderElection": SHORT, "ownership": ownership})
     try:
         cluster.wait_for("a leader", cluster.leads)
-        yield made
+        yield scene
     finally:
         cluster.stop(kill=True)
         cluster.rest.delete("leases", "dovetail-scheduler", "kube-system")
-        made.end()
+        scene.end()
 
 
-def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_too(
+def test_our_unbound_pod_releases_a_device_that_another_scheduler_allocated_too(
     cluster: Live,
 ) -> None:
     """Our pod has a device and waits for its driver; then another scheduler allocates the same device."""
@@ -75,14 +75,14 @@ def test_our_pod_that_has_no_node_yet_yields_a_device_somebody_else_gave_away_to
         assert _device(story, "theirs") == device
         story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
         story.report(
-            next(one for one in story.claims() if one["metadata"]["name"] == name),
+            next(claim for claim in story.claims() if claim["metadata"]["name"] == name),
             "Attached",
             "True",
         )
         story.wait_running("ours")
 
 
-def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claims(
+def test_a_device_in_use_that_another_scheduler_allocates_too_is_reported_on_both_claims(
     cluster: Live,
 ) -> None:
     with beside(cluster) as story:
@@ -93,12 +93,12 @@ def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claim
         name, device = ours["metadata"]["name"], devices_of(ours)[0]
         story.claim("theirs")
         _allocate(story, "theirs", ours)
-        for one in ("theirs", name):
-            found = story.wait(
-                f"an event on {one}", lambda one=one: story.events("DeviceGivenTwice", one)
+        for item in ("theirs", name):
+            result = story.wait(
+                f"an event on {item}", lambda item=item: story.events("DeviceGivenTwice", item)
             )
-            assert len(found) == 1
-            assert device[2] in found[0]["note"]
+            assert len(result) == 1
+            assert device[2] in result[0]["note"]
         story.wait("a count", lambda: cluster.metric("dovetail_overlaps") == 1)
         assert (
             _device(story, name) == _device(story, "theirs") == device
@@ -107,7 +107,7 @@ def test_a_device_in_use_that_somebody_else_gives_away_too_is_told_on_both_claim
         story.wait("no overlap any more", lambda: cluster.metric("dovetail_overlaps") == 0)
 
 
-def test_without_a_border_every_device_that_stays_given_twice_is_told(cluster: Live) -> None:
+def test_without_ownership_every_device_allocated_twice_is_reported(cluster: Live) -> None:
     with beside(cluster) as story:
         _wide(story, "shared")
         with story.rest.record("resourceclaims", story.namespace) as recording:
@@ -119,9 +119,9 @@ def test_without_a_border_every_device_that_stays_given_twice_is_told(cluster: L
             "the count of overlaps", lambda: cluster.metric("dovetail_overlaps") == len(twice)
         )
         involved = {
-            one["metadata"]["name"]
-            for one in story.claims()
-            if not set(twice).isdisjoint(devices_of(one))
+            item["metadata"]["name"]
+            for item in story.claims()
+            if not set(twice).isdisjoint(devices_of(item))
         }
         story.wait("an event on every claim", lambda: involved <= _told(story))
         bound = {uid: pod for pod in story.pods().values() if (uid := pod["metadata"]["uid"])}
@@ -289,12 +289,12 @@ def _holders(story: Scene) -> collections.Counter[Device]:
 
 
 def _told(story: Scene) -> set[str]:
-    return {str(one["regarding"]["name"]) for one in story.events("DeviceGivenTwice")}
+    return {str(tree["regarding"]["name"]) for tree in story.events("DeviceGivenTwice")}
 
 
 def _device(story: Scene, name: str) -> Device | None:
-    found = next(one for one in story.claims() if one["metadata"]["name"] == name)
-    return next(iter(devices_of(found)), None)
+    claim = next(item for item in story.claims() if item["metadata"]["name"] == name)
+    return next(iter(devices_of(claim)), None)
 
 
 def _allocate(story: Scene, name: str, like: dict[str, Any]) -> None:

@@ -53,16 +53,16 @@ def _walk(story: Scene, rng: random.Random, *, scheduler: str) -> int:
     placed = 0
     for number in range(PODS):
         pod = _created(story, constraints_pods.pod(rng, number, nodes=names), scheduler)
-        said = both.judge(pod)
-        assert list(upstream.disagreements(said)) == [], pod
+        messages = both.judge(pod)
+        assert list(upstream.disagreements(messages)) == [], pod
         node = node_of(_settled(story, pod))
         if node:
-            assert said.theirs[node] is None, (node, said.theirs[node], pod)
+            assert messages.theirs[node] is None, (node, messages.theirs[node], pod)
             both.run(pod, node)
             placed += 1
         else:
-            assert all(said.theirs.values()), (
-                [one for one, why in said.theirs.items() if why is None],
+            assert all(messages.theirs.values()), (
+                [one for one, why in messages.theirs.items() if why is None],
                 pod,
             )
             story.rest.delete(
@@ -86,22 +86,22 @@ def _settled(story: Scene, pod: Tree) -> Tree:
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
 
     def told() -> Tree | None:
-        found = story.rest.read("pods", name, namespace)
-        return found if node_of(found) or reason_of(found) else None
+        tree = story.rest.read("pods", name, namespace)
+        return tree if node_of(tree) or reason_of(tree) else None
 
-    found: Tree = story.live.wait_for(f"an answer about pod {namespace}/{name}", told, pause=0.02)
-    return found
+    tree: Tree = story.live.wait_for(f"an answer about pod {namespace}/{name}", told, pause=0.02)
+    return tree
 
 
 def _held(story: Scene) -> list[Tree]:
     """What the server holds, as far as scheduling reads it."""
     kinds = {"namespaces": "Namespace", "nodes": "Node", "pods": "Pod"}
-    found = [
-        {"apiVersion": "v1", "kind": kind, **one}
+    result = [
+        {"apiVersion": "v1", "kind": kind, **item}
         for plural, kind in kinds.items()
-        for one in story.rest.list(plural)
+        for item in story.rest.list(plural)
     ]
-    return [one for one in found if one["kind"] != "Pod" or node_of(one)]
+    return [item for item in result if item["kind"] != "Pod" or node_of(item)]
 
 
 @contextlib.contextmanager
@@ -110,11 +110,11 @@ def _random_scene(cluster: Live, *, seed: int) -> Iterator[Scene]:
     rng = random.Random(seed)
     runtime_classes = "/apis/node.k8s.io/v1/runtimeclasses"
     with scene(cluster) as story:
-        spaces = [_ours(story, one) for one in places.namespaces(rng, unknown=0)]
-        for one in spaces:
-            story.put("namespaces", one)
-        for one in places.nodes(rng, NODES):
-            story.put("nodes", _playable(story, _ours(story, one)))
+        spaces = [_ours(story, tree) for tree in places.namespaces(rng, unknown=0)]
+        for item in spaces:
+            story.put("namespaces", item)
+        for item in places.nodes(rng, NODES):
+            story.put("nodes", _playable(story, _ours(story, item)))
         cluster.rest.ask("POST", runtime_classes, _sandbox())
         try:
             story.wait("nodes the node controller is done with", lambda: _are_nodes_settled(story))
@@ -152,7 +152,7 @@ def _playable(story: Scene, node: Tree) -> Tree:
         "labels": {**node["metadata"]["labels"], SCENE: story.namespace},
         "annotations": {"dovetail.dev/hollow": "true"},
     }
-    taints = [one for one in node["spec"].get("taints", ()) if one["effect"] != "NoExecute"]
+    taints = [item for item in node["spec"].get("taints", ()) if item["effect"] != "NoExecute"]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     status = {**node["status"], "capacity": node["status"]["allocatable"], "conditions": [ready]}
     return {
@@ -166,9 +166,9 @@ def _playable(story: Scene, node: Tree) -> Tree:
 def _are_nodes_settled(story: Scene) -> bool:
     """Whether the node controller's own taints are what they will stay."""
     mine = [
-        one
-        for one in story.rest.list("nodes")
-        if one["metadata"]["labels"].get(SCENE) == story.namespace
+        item
+        for item in story.rest.list("nodes")
+        if item["metadata"]["labels"].get(SCENE) == story.namespace
     ]
     for node in mine:
         keys = {taint["key"] for taint in node["spec"].get("taints", ())}

@@ -31,7 +31,7 @@ def report(*arguments: str) -> Report:
     done = dovetail("doctor", *arguments, "-o", "json")
     assert done.stdout, done.stderr
     made: Report = json.loads(done.stdout)
-    errors = [one for one in made["findings"] if one["severity"] == "error"]
+    errors = [item for item in made["findings"] if item["severity"] == "error"]
     assert done.returncode == (1 if errors else 0)
     return made
 
@@ -39,9 +39,9 @@ def report(*arguments: str) -> Report:
 def about(made: Report, story: Scene) -> dict[tuple[str, str], str]:
     """Findings that name the scene, by check and severity: other tests' things may be lying around."""
     return {
-        (one["check"], one["severity"]): one.get("next", "")
-        for one in made["findings"]
-        if story.namespace in one.get("where", "")
+        (item["check"], item["severity"]): item.get("next", "")
+        for item in made["findings"]
+        if story.namespace in item.get("where", "")
     }
 
 
@@ -75,14 +75,18 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(
         )
         story.claim("for-none", exactly("gpu", f"{story.namespace}-none"))
         made = report("--kubeconfig", str(cluster.plane.kubeconfig))
-        found = about(made, story)
-        assert set(found) == {("slices", "error"), ("classes", "warning"), ("general pods", "note")}
+        result = about(made, story)
+        assert set(result) == {
+            ("slices", "error"),
+            ("classes", "warning"),
+            ("general pods", "note"),
+        }
         assert (
-            found["general pods", "note"]
+            result["general pods", "note"]
             == f"kubectl taint nodes {torn} nvidia.com/gpu=present:NoSchedule"
         )
         # Ours leads, has its rights, and its clock is the server's.
-        severe = {one["check"] for one in made["findings"] if one["severity"] != "note"}
+        severe = {item["check"] for item in made["findings"] if item["severity"] != "note"}
         assert not severe & {"versions", "kinds", "clock", "rights", "leader"}, made["findings"]
         assert made["unchecked"] == {}
         assert made["serverVersion"] == cluster.plane.parts.version
@@ -93,7 +97,7 @@ def test_what_is_wrong_is_found_and_the_rest_is_not_complained_about(
         )
         assert done.returncode == 0, done.stderr
         offline = report("--snapshot", str(saved))
-        assert about(offline, story).items() >= found.items()
+        assert about(offline, story).items() >= result.items()
         assert set(offline["unchecked"]) >= {"rights", "leader", "clock", "kinds"}
 
 
@@ -108,7 +112,7 @@ def test_pods_whose_scheduler_does_not_run_are_warned_of(cluster: Live) -> None:
         assert warning["where"] == f"{story.namespace}/waits"
 
 
-def test_someone_without_rights_is_told_what_could_not_be_checked(cluster: Live) -> None:
+def test_without_rights_the_report_names_what_could_not_be_checked(cluster: Live) -> None:
     kubeconfig = cluster.plane.write_kubeconfig("nobody", token="tester-token")
     done = dovetail("doctor", "--kubeconfig", str(kubeconfig))
     assert done.returncode == 0  # nothing was seen to be wrong
@@ -125,8 +129,8 @@ def test_rights_of_a_service_account_that_does_not_exist(cluster: Live) -> None:
     made = report(
         "--kubeconfig", str(cluster.plane.kubeconfig), "--service-account", "nowhere/nobody"
     )
-    told = [one for one in made["findings"] if one["check"] == "rights"]
-    assert [one["severity"] for one in told] == [
+    messages = [item for item in made["findings"] if item["check"] == "rights"]
+    assert [message["severity"] for message in messages] == [
         "note"
     ]  # ours leads, so it has its rights from elsewhere
-    assert "system:serviceaccount:nowhere:nobody" in told[0]["what"]
+    assert "system:serviceaccount:nowhere:nobody" in messages[0]["what"]

@@ -23,23 +23,23 @@ LEAST, MOST = 1_400_000, 1_600_000  # bytes: a pod with the one fits, with the o
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Live]:
     """A cluster of its own: pods that are too large for another byte cannot even be deleted."""
-    with live.private() as made:
-        found = [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"]
-        planes.apply(made.plane, found)
-        names = [f"crd/{one['metadata']['name']}" for one in found]
-        planes.kubectl(made.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
-        made.play("--nodes", "1")
-        made.schedule(configuration={"writes": {"inFlightPods": IN_FLIGHT}})
-        made.wait_for("a leader", made.leads)
-        yield made
+    with live.private() as lives:
+        result = [item for item in live.installed() if item["kind"] == "CustomResourceDefinition"]
+        planes.apply(lives.plane, result)
+        names = [f"crd/{item['metadata']['name']}" for item in result]
+        planes.kubectl(lives.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
+        lives.play("--nodes", "1")
+        lives.schedule(configuration={"writes": {"inFlightPods": IN_FLIGHT}})
+        lives.wait_for("a leader", lives.leads)
+        yield lives
 
 
 @pytest.fixture(scope="module")
 def story(cluster: Live) -> Scene:
     """A node with more devices than there are large pods. It goes with the cluster: those pods cannot be removed."""
-    made = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    made.fleet(gpus=2 * IN_FLIGHT)
-    return made
+    scene = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    scene.fleet(gpus=2 * IN_FLIGHT)
+    return scene
 
 
 def large(story: Scene, name: str, size: int, *, scheduler: str = "dovetail") -> None:
@@ -64,7 +64,7 @@ def largest(story: Scene) -> int:
     return fits
 
 
-def test_pods_that_cannot_take_another_byte_stop_nobody_and_are_told_by_an_event(
+def test_pods_that_cannot_take_another_byte_delay_no_other_pod_and_get_an_event(
     cluster: Live, story: Scene
 ) -> None:
     size = largest(story)
@@ -95,11 +95,11 @@ def test_amounts_that_no_machine_has_are_refused_with_a_reason(
 
 
 def test_a_share_that_no_device_has_is_refused_with_a_reason(story: Scene) -> None:
-    wanted: Tree = {
+    tree: Tree = {
         "deviceClassName": story.device_class,
         "capacity": {"requests": {"memory": "1e1100"}},
     }
-    body = {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
+    body = {"devices": {"requests": [{"name": "gpu", "exactly": tree}]}}
     head = {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": {"name": "share"}}
     story.rest.create("resourceclaims", head | {"spec": body}, story.namespace)
     story.pod("sharing", claims=["share"])

@@ -36,28 +36,28 @@ def place() -> Iterator[Place]:
     """A cluster whose writes are noted, with hollow nodes and no scheduler."""
     with (
         audit.noted() as notes,
-        live.private(tokens=tuple(REPLICAS.values()), extra_apiserver_flags=notes.flags) as made,
+        live.private(tokens=tuple(REPLICAS.values()), extra_apiserver_flags=notes.flags) as lives,
     ):
-        made.play("--nodes", "4")
-        yield made, notes
+        lives.play("--nodes", "4")
+        yield lives, notes
 
 
 @pytest.fixture
 def story(place: Place) -> Iterator[Scene]:
     """A scene on it; all schedulers have ended afterwards."""
     cluster, _ = place
-    made = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    made.fleet(nodes=2, gpus=60)
-    made.template()
+    scene = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    scene.fleet(nodes=2, gpus=60)
+    scene.template()
     try:
-        yield made
+        yield scene
     finally:
         for name in REPLICAS:
             if cluster.is_running(name):
                 os.kill(cluster.pid(name), signal.SIGCONT)
                 cluster.stop(name, kill=True)
         cluster.rest.delete("leases", "dovetail-scheduler", "kube-system")
-        made.end()
+        scene.end()
 
 
 def test_one_leads_and_the_other_takes_over_when_it_is_killed(place: Place, story: Scene) -> None:
@@ -80,7 +80,7 @@ def test_one_leads_and_the_other_takes_over_when_it_is_killed(place: Place, stor
     assert cluster.consistent(other)["consistent"]
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_at_once(place: Place, story: Scene) -> None:
+def test_a_leader_that_receives_a_signal_hands_over_at_once(place: Place, story: Scene) -> None:
     """With a lease of ten minutes: had it to expire, the story would never end."""
     cluster, _ = place
     leader, other = _started(cluster, LONG)
@@ -148,5 +148,7 @@ def _placed(story: Scene) -> int:
 
 def _work(notes: audit.Notes, name: str, *, since: str) -> list[audit.Write]:
     """What a replica wrote from a time on, but for its part in the election."""
-    mine = [one for one in notes.writes() if name in one.groups and one.resource != "leases"]
-    return [one for one in mine if one.received > since]
+    mine = [
+        write for write in notes.writes() if name in write.groups and write.resource != "leases"
+    ]
+    return [write for write in mine if write.received > since]

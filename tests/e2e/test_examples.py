@@ -138,14 +138,18 @@ def check_second_choice(pods: list[Any], claims: list[Any]) -> None:
 
 def check_shares(pods: list[Any], claims: list[Any]) -> None:
     results = [claim["status"]["allocation"]["devices"]["results"][0] for claim in claims]
-    assert sorted(one["consumedCapacity"]["memory"] for one in results) == ["20Gi", "20Gi", "40Gi"]
-    assert len({one["shareID"] for one in results}) == 3
+    assert sorted(result["consumedCapacity"]["memory"] for result in results) == [
+        "20Gi",
+        "20Gi",
+        "40Gi",
+    ]
+    assert len({result["shareID"] for result in results}) == 3
 
 
 def check_extended(pods: list[Any], claims: list[Any]) -> None:
-    told = pods[0]["status"]["extendedResourceClaimStatus"]
-    assert told["resourceClaimName"] == claims[0]["metadata"]["name"]
-    assert {one["containerName"] for one in told["requestMappings"]} == {"main", "side"}
+    messages = pods[0]["status"]["extendedResourceClaimStatus"]
+    assert messages["resourceClaimName"] == claims[0]["metadata"]["name"]
+    assert {message["containerName"] for message in messages["requestMappings"]} == {"main", "side"}
     assert len(devices_of(claims[0])) == 3
     assert (
         claims[0]["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"]
@@ -156,7 +160,7 @@ def check_extended(pods: list[Any], claims: list[Any]) -> None:
 def check_admin(pods: list[Any], claims: list[Any]) -> None:
     results = claims[0]["status"]["allocation"]["devices"]["results"]
     assert len(results) == 8
-    assert all(one["adminAccess"] for one in results)
+    assert all(result["adminAccess"] for result in results)
 
 
 CHECKS = {
@@ -171,28 +175,41 @@ CHECKS = {
 
 def namespace_of(path: Path) -> str:
     documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
-    return str(next(one["metadata"]["name"] for one in documents if one["kind"] == "Namespace"))
+    return str(
+        next(
+            document["metadata"]["name"]
+            for document in documents
+            if document["kind"] == "Namespace"
+        )
+    )
 
 
 def claims_of(pod: dict[str, Any], claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = {one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims", ())}
+    names = {item.get("resourceClaimName") for item in pod["spec"].get("resourceClaims", ())}
     names |= {
-        one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())
+        item.get("resourceClaimName") for item in pod["status"].get("resourceClaimStatuses", ())
     }
     return [claim for claim in claims if claim["metadata"]["name"] in names]
 
 
 def reason_of(pod: dict[str, Any]) -> str:
     conditions = pod["status"].get("conditions", ())
-    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+    return next(
+        (
+            condition.get("message", "")
+            for condition in conditions
+            if condition["type"] == "PodScheduled"
+        ),
+        "",
+    )
 
 
 def moment_of(pod: dict[str, Any], condition: str) -> str:
     return str(
         next(
-            one["lastTransitionTime"]
-            for one in pod["status"]["conditions"]
-            if one["type"] == condition
+            item["lastTransitionTime"]
+            for item in pod["status"]["conditions"]
+            if item["type"] == condition
         )
     )
 
@@ -207,8 +224,8 @@ def rule_version(cluster: Live) -> str:
 
 
 def eight_gpus_on(node: str) -> list[dict[str, Any]]:
-    wanted = {"deviceClassName": "gpu.nvidia.com", "count": 8}
-    spec = {"devices": {"requests": [{"name": "gpus", "exactly": wanted}]}}
+    expected = {"deviceClassName": "gpu.nvidia.com", "count": 8}
+    spec = {"devices": {"requests": [{"name": "gpus", "exactly": expected}]}}
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def defined(cluster: Live) -> Iterator[Live]:
     """The cluster, with our own kinds; they go again."""
-    found = [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"]
-    planes.apply(cluster.plane, found)
-    names = [f"crd/{one['metadata']['name']}" for one in found]
+    result = [item for item in live.installed() if item["kind"] == "CustomResourceDefinition"]
+    planes.apply(cluster.plane, result)
+    names = [f"crd/{item['metadata']['name']}" for item in result]
     planes.kubectl(cluster.plane, "wait", "--for=condition=Established", *names, "--timeout=60s")
     cluster.wait_for("intents to be served", lambda: _is_served(cluster))
     yield cluster
@@ -46,8 +46,8 @@ def _is_served(cluster: Live) -> bool:
 
 @pytest.fixture
 def story(defined: Live) -> Iterator[Scene]:
-    with scene(defined) as made:
-        yield made
+    with scene(defined) as scenes:
+        yield scenes
 
 
 def gang(story: Scene, name: str, size: int, **more: Any) -> list[str]:
@@ -89,19 +89,21 @@ def test_a_gang_starts_together_all_claims_before_any_binding(story: Scene) -> N
         story.wait_running(*names)
         story.wait("the intent gone", lambda: not story.rest.list("intents", story.namespace))
         allocated = [
-            one.version for one in claims.seen if (one.object.get("status") or {}).get("allocation")
+            item.version
+            for item in claims.seen
+            if (item.object.get("status") or {}).get("allocation")
         ]
-        bound = [one.version for one in pods.seen if node_of(one.object)]
+        bound = [item.version for item in pods.seen if node_of(item.object)]
         story.wait("the intent seen", lambda: begun.seen)
         made = begun.seen[0]
         assert made.version < min(allocated)
         assert max(version for version in allocated if version < min(bound)) > made.version
         assert len([version for version in allocated if version < min(bound)]) >= 4
-        assert sorted(one["pod"] for one in made.object["spec"]["members"]) == names
+        assert sorted(item["pod"] for item in made.object["spec"]["members"]) == names
     assert story.live.consistent()["consistent"]
 
 
-def test_people_can_read_an_intent_and_nobody_can_change_it(story: Scene) -> None:
+def test_an_intent_can_be_read_and_cannot_be_changed(story: Scene) -> None:
     member_ = {"pod": "llama-0", "uid": "u", "node": "n", "claims": ["llama-0-gpu"]}
     spec = {
         "gang": "gang/llama",
@@ -131,9 +133,9 @@ def test_people_can_read_an_intent_and_nobody_can_change_it(story: Scene) -> Non
         ("a start and seats, or", {"gang": "gang/llama", "promise": {"cause": "why not"}}),
         ("until a deadline", {"gang": "gang/llama", "slot": seat}),
     ]
-    for why, one in wrong:
+    for why, item in wrong:
         with pytest.raises(rest.RefusedError, match=why):
-            story.rest.create("intents", head | {"spec": one}, story.namespace)
+            story.rest.create("intents", head | {"spec": item}, story.namespace)
 
 
 def test_a_gang_without_room_holds_nothing_and_starts_when_a_node_comes(story: Scene) -> None:
@@ -148,7 +150,9 @@ def test_a_gang_without_room_holds_nothing_and_starts_when_a_node_comes(story: S
     assert len(set(story.held())) == 3
 
 
-def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: Scene) -> None:
+def test_a_pod_with_a_disruption_budget_is_evicted_only_when_the_budget_allows_it(
+    story: Scene,
+) -> None:
     """Two pods of less importance hold both devices; a more important pod needs one."""
     story.fleet(nodes=1, gpus=2)
     story.template()
@@ -163,11 +167,11 @@ def test_a_pod_with_a_disruption_budget_yields_only_when_that_allows_it(story: S
     planes.kubectl(story.live.plane, "delete", "pdb", "kept", "-n", story.namespace)
     story.wait_running("important")
     assert len([name for name in ("one", "two") if name in story.pods()]) == 1
-    (told,) = story.events("Preempted", "important")
-    assert "yield" in told["note"]
+    (messages,) = story.events("Preempted", "important")
+    assert "yield" in messages["note"]
     gone = next(name for name in ("one", "two") if name not in story.pods())
-    (said,) = story.events("Preempted", gone)
-    assert "pod/important" in said["note"]
+    (text,) = story.events("Preempted", gone)
+    assert "pod/important" in text["note"]
 
 
 def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: Scene) -> None:
@@ -181,13 +185,13 @@ def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: S
     story.template("two", exactly("gpu", story.device_class, count=2))
     queue(story)
     first = promised(story)
-    wanted = moved(story)
+    expected = moved(story)
     story.live.stop(kill=True)
     (kept,) = intents(story, "slot")
-    assert kept["spec"]["slot"]["pod"] == wanted.gone
+    assert kept["spec"]["slot"]["pod"] == expected.gone
     start, node = first["spec"]["promise"]["start"], first["spec"]["promise"]["seats"][0]["node"]
     story.rest.patch("nodes", node, {"spec": {"unschedulable": True}})
-    member(story, "greedy", nodeSelector=wanted.where)
+    member(story, "greedy", nodeSelector=expected.where)
     story.rest.delete(*lease)
     story.live.schedule()
     story.wait("a leader", story.live.leads)
@@ -197,7 +201,7 @@ def test_a_promise_and_the_place_of_a_pod_that_moved_outlive_the_leader(story: S
     assert later["spec"]["promise"]["movedFrom"] == start
     assert later["spec"]["promise"]["cause"] == f"node {node} takes no more pods"
     assert node_of(story.pods()["greedy"]) == ""
-    member(story, "after", owner=wanted.owner, nodeSelector=wanted.where)
+    member(story, "after", owner=expected.owner, nodeSelector=expected.where)
     assert node_of(story.wait_running("after")["after"]) == kept["spec"]["slot"]["node"]
     story.wait("the place written off", lambda: not intents(story, "slot"))
     assert node_of(story.pods()["greedy"]) == ""
@@ -225,9 +229,9 @@ def promised(story: Scene) -> Tree:
     here = {"example.com/waits": "yes", SCENE: story.namespace}
     story.pod("head", templates=["two"], nodeSelector=here)
     story.wait_refused("head", "starts by")
-    (found,) = intents(story, "promise")  # nobody is told an hour that is not written
-    assert found["spec"]["promise"]["seats"][0]["node"] == f"{story.namespace}-long-10"
-    return found
+    (result,) = intents(story, "promise")  # nobody is told an hour that is not written
+    assert result["spec"]["promise"]["seats"][0]["node"] == f"{story.namespace}-long-10"
+    return result
 
 
 def moved(story: Scene) -> Moved:
@@ -238,9 +242,9 @@ def moved(story: Scene) -> Moved:
     ]["uid"]
     for name, beside in (("left", "beside"), ("right", "")):
         story.slice(story.node(name, labels=where), [{"name": "gpu-0"}, {"name": "gpu-1"}])
-        names = [one for one in (name, beside) if one]
-        for one in names:
-            member(story, one, owner=owner, nodeSelector=where)
+        names = [item for item in (name, beside) if item]
+        for item in names:
+            member(story, item, owner=owner, nodeSelector=where)
         story.wait_running(*names)
     planes.kubectl(
         story.live.plane, "delete", "pod", "beside", "-n", story.namespace, "--wait=true"
@@ -252,14 +256,14 @@ def moved(story: Scene) -> Moved:
 
 
 def intents(story: Scene, about: str) -> list[Tree]:
-    return [one for one in story.rest.list("intents", story.namespace) if about in one["spec"]]
+    return [item for item in story.rest.list("intents", story.namespace) if about in item["spec"]]
 
 
 def _others(story: Scene, first: Tree) -> list[Tree]:
-    found = intents(story, "promise")
+    trees = intents(story, "promise")
     return (
-        found
-        if found and first["metadata"]["uid"] not in [one["metadata"]["uid"] for one in found]
+        trees
+        if trees and first["metadata"]["uid"] not in [tree["metadata"]["uid"] for tree in trees]
         else []
     )
 
@@ -291,7 +295,7 @@ def test_of_victims_under_one_budget_as_many_go_as_it_allows_and_of_a_set_all_or
     (left,) = [
         pod for name, pod in story.pods().items() if name in ("one", "two") and not _is_leaving(pod)
     ]
-    assert "DisruptionTarget" not in {one["type"] for one in left["status"]["conditions"]}
+    assert "DisruptionTarget" not in {item["type"] for item in left["status"]["conditions"]}
 
 
 def budget(story: Scene, *, least: int) -> None:
@@ -308,8 +312,8 @@ def budget(story: Scene, *, least: int) -> None:
 
 def running(story: Scene, *names: str) -> list[str]:
     """Those of these pods that run."""
-    found = story.pods()
-    return [name for name in names if name in found and phase_of(found[name]) == "Running"]
+    result = story.pods()
+    return [name for name in names if name in result and phase_of(result[name]) == "Running"]
 
 
 def _is_leaving(pod: Tree) -> bool:
@@ -336,5 +340,5 @@ def queue(story: Scene) -> None:
 
 
 def _counted(story: Scene) -> bool:
-    found = planes.get(story.live.plane, "pdb", "kept", "-n", story.namespace)
-    return bool(found.get("status", {}).get("currentHealthy") == 2)
+    result = planes.get(story.live.plane, "pdb", "kept", "-n", story.namespace)
+    return bool(result.get("status", {}).get("currentHealthy") == 2)

@@ -38,29 +38,29 @@ KINDS = {  # a device, and what the server does not keep of a claim that holds i
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Live]:
     """A cluster of one hollow fleet, no scheduler yet."""
-    with live.private() as made:
-        made.play("--nodes", "1")
-        yield made
+    with live.private() as lives:
+        lives.play("--nodes", "1")
+        yield lives
 
 
 @pytest.fixture(scope="module")
 def story(cluster: Live) -> Iterator[Scene]:
     """Devices of every kind, published with all features; then the server starts again with some of them off."""
-    with scene(cluster) as made:
+    with scene(cluster) as scenes:
         for kind, (device, _) in KINDS.items():
-            node = made.node(kind, labels={"example.com/kind": kind})
-            made.slice(node, [{"name": "gpu-0"} | device])
-        plain = made.node("plain", labels={"example.com/kind": "plain"})
-        made.slice(plain, [{"name": "gpu-0"}])
-        made.classed()
-        made.template()
+            node = scenes.node(kind, labels={"example.com/kind": kind})
+            scenes.slice(node, [{"name": "gpu-0"} | device])
+        plain = scenes.node("plain", labels={"example.com/kind": "plain"})
+        scenes.slice(plain, [{"name": "gpu-0"}])
+        scenes.classed()
+        scenes.template()
         plane = cluster.plane
         plane.kill(kube_binaries.APISERVER)
         plane.layout = plane.layout._replace(feature_gates={**plane.layout.feature_gates, **GATES})
         plane.start(kube_binaries.APISERVER)
         cluster.schedule()
         cluster.wait_for("a leader", cluster.leads)
-        yield made
+        yield scenes
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,11 +74,13 @@ def test_a_field_the_server_does_not_keep_is_named_and_the_device_given_back(
         assert field in message
         _wait_counted(cluster, field)
     pod = story.pods()[kind]
-    condition = next(one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
+    condition = next(item for item in pod["status"]["conditions"] if item["type"] == "PodScheduled")
     assert condition["reason"] == "SchedulerError"
     story.wait(
         "an event",
-        lambda: [one for one in story.events("FailedScheduling", kind) if fields[0] in one["note"]],
+        lambda: [
+            tree for tree in story.events("FailedScheduling", kind) if fields[0] in tree["note"]
+        ],
     )
     story.rest.delete("pods", kind, story.namespace)
     story.wait("its claim and device to be gone", lambda: not story.claims())

@@ -65,23 +65,23 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Live]:
     has_composites = version == "1.37"
     served = (f"{NATIVE[version]}=true", *((f"{COMPOSITES}=true",) if has_composites else ()))
     gates = GATES | (COMPOSITE_GATES if has_composites else {})
-    with live.private(version, feature_gates=gates, runtime_config=served) as made:
+    with live.private(version, feature_gates=gates, runtime_config=served) as lives:
         planes.apply(
-            made.plane,
-            [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"],
+            lives.plane,
+            [item for item in live.installed() if item["kind"] == "CustomResourceDefinition"],
         )
-        made.play("--nodes", "1")
-        made.schedule()
-        made.wait_for("a leader", made.leads)
-        yield made
+        lives.play("--nodes", "1")
+        lives.schedule()
+        lives.wait_for("a leader", lives.leads)
+        yield lives
 
 
 @pytest.fixture
 def story(cluster: Live) -> Iterator[Scene]:
     """A node with room for two pods."""
-    with scene(cluster) as made:
-        made.node("small", offers={"cpu": "2"})
-        yield made
+    with scene(cluster) as scenes:
+        scenes.node("small", offers={"cpu": "2"})
+        yield scenes
 
 
 def test_a_native_group_starts_together(cluster: Live, story: Scene) -> None:
@@ -108,7 +108,7 @@ def test_pods_of_a_native_group_share_its_claim(cluster: Live, story: Scene) -> 
     story.fleet(nodes=2, gpus=2)
     assert share_of_claim(story) == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
     made = planes.get(cluster.plane, "podgroups.scheduling.k8s.io", "pg", "-n", story.namespace)
-    assert [one["uid"] for one in story.claims()[0]["status"]["reservedFor"]] == [
+    assert [claim["uid"] for claim in story.claims()[0]["status"]["reservedFor"]] == [
         made["metadata"]["uid"]
     ]
     story.rest.delete("pods", "a", story.namespace)
@@ -140,7 +140,9 @@ def test_a_claim_of_a_native_group_goes_with_the_group(cluster: Live, story: Sce
     planes.apply(cluster.plane, [group], namespace=story.namespace)
     story.pod("a", claims=["ours"], schedulingGroup={"podGroupName": "pg"})
     story.wait_running("a")
-    assert [one["resource"] for one in story.claims()[0]["status"]["reservedFor"]] == ["podgroups"]
+    assert [claim["resource"] for claim in story.claims()[0]["status"]["reservedFor"]] == [
+        "podgroups"
+    ]
     cluster.stop()  # nobody of ours helps
     planes.kubectl(
         cluster.plane,
@@ -169,7 +171,7 @@ def test_groups_of_a_group_start_together_in_one_place(cluster: Live, story: Sce
 def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
     """The same groups under a kube-scheduler with the same gates: claims reserved alike, all in one rack or nobody."""
     cluster.plane.start_scheduler(UPSTREAM)
-    found = {}
+    result = {}
     try:
         for scheduler in ("dovetail", UPSTREAM):
             with scene(cluster) as story:
@@ -177,33 +179,34 @@ def test_upstream_treats_native_groups_alike(cluster: Live) -> None:
                 shared = share_of_claim(story, schedulerName=scheduler)
             with scene(cluster) as story:
                 tell_of_racks(story, schedulerName=scheduler)
-            found[scheduler] = shared
+            result[scheduler] = shared
     finally:
         cluster.plane.kill(f"kube-scheduler-{UPSTREAM}")
     assert (
-        found["dovetail"] == found[UPSTREAM] == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
+        result["dovetail"] == result[UPSTREAM] == ({("scheduling.k8s.io", "podgroups", "pg")}, 1, 2)
     )
 
 
 def share_of_claim(story: Scene, **spec: Any) -> tuple[set[tuple[str, str, str]], int, int]:
     """Two pods of a group that share a claim for two GPUs: its users, on how many nodes, with how many devices."""
     story.template("two", exactly("gpu", story.device_class, count=2))
-    wanted = [{"name": "t0", "resourceClaimTemplateName": "two"}]  # as the pods call it
+    expected = [{"name": "t0", "resourceClaimTemplateName": "two"}]  # as the pods call it
     group = {
         "apiVersion": NATIVE[story.live.plane.parts.minor],
         "kind": "PodGroup",
         "metadata": {"name": "pg"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": wanted},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": expected},
     }
     planes.apply(story.live.plane, [group], namespace=story.namespace)
     for name in ("a", "b"):
         story.pod(name, templates=["two"], **({"schedulingGroup": {"podGroupName": "pg"}} | spec))
-    found = story.wait_running("a", "b")
+    result = story.wait_running("a", "b")
     (claim,) = story.claims()
     users = {
-        (one["apiGroup"], one["resource"], one["name"]) for one in claim["status"]["reservedFor"]
+        (item["apiGroup"], item["resource"], item["name"])
+        for item in claim["status"]["reservedFor"]
     }
-    return users, len({node_of(pod) for pod in found.values()}), len(story.held())
+    return users, len({node_of(pod) for pod in result.values()}), len(story.held())
 
 
 def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **spec: Any) -> None:
@@ -237,29 +240,29 @@ def tell_of_racks(story: Scene, first: Callable[[], object] = lambda: None, **sp
     ]
     planes.apply(story.live.plane, groups, namespace=story.namespace)
     for name, members in names.items():
-        for one in members:
+        for member in members:
             story.pod(
-                one, limits={"cpu": "1"}, **({"schedulingGroup": {"podGroupName": name}} | spec)
+                member, limits={"cpu": "1"}, **({"schedulingGroup": {"podGroupName": name}} | spec)
             )
     first()
     planes.apply(story.live.plane, [root], namespace=story.namespace)
     story.wait("word of it", lambda: all(tried(pod) for pod in story.pods().values()))
     assert all(node_of(pod) == "" for pod in story.pods().values())
     story.node("rack-c", labels={"example.com/rack": "c"}, offers={"cpu": "4"})
-    found = story.wait_running("p0", "p1", "d0", "d1")
-    assert {node_of(found[one]) for members in names.values() for one in members} == {
+    result = story.wait_running("p0", "p1", "d0", "d1")
+    assert {node_of(result[member]) for members in names.values() for member in members} == {
         f"{story.namespace}-rack-c"
     }
 
 
 def tried(pod: Tree) -> bool:
     """Whether somebody looked for room for the pod in vain, its group being there."""
-    said = reason_of(pod)
+    text = reason_of(pod)
     return (
-        bool(said)
-        and "not been seen" not in said
-        and "to appear" not in said
-        and "not found" not in said
+        bool(text)
+        and "not been seen" not in text
+        and "to appear" not in text
+        and "not found" not in text
     )
 
 
@@ -326,13 +329,13 @@ def job(story: Scene, name: str, pods: int, **annotations: str) -> Tree:
 
 def replica(story: Scene, index: int) -> Tree:
     """A Job as a JobSet controller makes it."""
-    made = job(story, f"llama-workers-{index}", 2)
-    made["spec"]["template"]["metadata"]["labels"] = {
+    tree = job(story, f"llama-workers-{index}", 2)
+    tree["spec"]["template"]["metadata"]["labels"] = {
         "jobset.sigs.k8s.io/jobset-name": "llama",
         "jobset.sigs.k8s.io/replicatedjob-name": "workers",
         "jobset.sigs.k8s.io/job-index": str(index),
     }
-    return made
+    return tree
 
 
 def running(story: Scene, prefix: str) -> int:

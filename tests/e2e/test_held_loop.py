@@ -33,10 +33,10 @@ ELECTION = {"lease_duration_seconds": 3, "renew_deadline_seconds": 2.0, "retry_p
 @contextlib.asynccontextmanager
 async def running(namespace: str, kubeconfig: str, port: int) -> AsyncIterator[scheduler.Process]:
     elected = configuration.LeaderElection(namespace=namespace, name="held", **ELECTION)  # type: ignore[arg-type]
-    given = configuration.SchedulerConfiguration(
+    settings = configuration.SchedulerConfiguration(
         leader_election=elected, serving=configuration.Serving(port=port)
     )
-    process = scheduler.Process(client_config.load(kubeconfig), given)
+    process = scheduler.Process(client_config.load(kubeconfig), settings)
     task = asyncio.create_task(process.run())
     try:
         yield process

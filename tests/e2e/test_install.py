@@ -31,24 +31,24 @@ def one() -> Live:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
     """A name for the installation and its namespace; whatever is left of it goes afterwards."""
-    made = f"try-{uuid.uuid4().hex[:8]}"
-    yield made
+    text = f"try-{uuid.uuid4().hex[:8]}"
+    yield text
     cluster = request.node.funcargs.get("cluster") or live.cluster(kube_binaries.DEFAULT)
-    installing.run(cluster, "uninstall", made, "--purge")
-    planes.run_kubectl(cluster.plane, "delete", "namespace", made, "--ignore-not-found")
+    installing.run(cluster, "uninstall", text, "--purge")
+    planes.run_kubectl(cluster.plane, "delete", "namespace", text, "--ignore-not-found")
 
 
 def test_our_own_commands_install_change_and_remove_everything(cluster: Live, name: str) -> None:
     """Both versions accept all of it, restricted pods included; a second time changes nothing; nothing stays."""
     before = installing.everything(cluster, name)
-    wanted = build.objects(release=chart.Release(name, name), api_versions=chart.OPTIONAL[:1])
+    expected = build.objects(release=chart.Release(name, name), api_versions=chart.OPTIONAL[:1])
     done = installing.run(cluster, "install", name)
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if not line.startswith("next:")]
-    assert len(lines) == len(wanted) + 1  # and the namespace
+    assert len(lines) == len(expected) + 1  # and the namespace
     assert [line for line in lines if not line.endswith(" created")] == []
-    assert installing.present(cluster, wanted) == {
-        (one["kind"], one["metadata"]["name"]) for one in wanted
+    assert installing.present(cluster, expected) == {
+        (item["kind"], item["metadata"]["name"]) for item in expected
     }
     cluster.wait_for("pods the namespace's policy admits", lambda: len(cluster.pods(name)) == 2)
 
@@ -78,20 +78,20 @@ def test_our_own_commands_install_change_and_remove_everything(cluster: Live, na
 def test_helm_installs_upgrades_and_removes_everything(one: Live, name: str) -> None:
     """What Helm makes is what we would make; our commands leave Helm's installation alone."""
     before = installing.everything(one, name)
-    wanted = build.objects(release=chart.Release(name, name), api_versions=chart.OPTIONAL[:1])
+    expected = build.objects(release=chart.Release(name, name), api_versions=chart.OPTIONAL[:1])
     common = [name, str(helm.CHART), "-n", name, "--set", build.IMAGE]
     config = one.plane.kubeconfig
     helm.said("install", *common, "--create-namespace", kubeconfig=config)
-    assert installing.present(one, wanted) == {
-        (tree["kind"], tree["metadata"]["name"]) for tree in wanted
+    assert installing.present(one, expected) == {
+        (tree["kind"], tree["metadata"]["name"]) for tree in expected
     }
 
     for command in ("install", "upgrade", "uninstall"):
         refused = installing.run(one, command, name)
         assert refused.code == 1
         assert "installed by Helm\nnext: helm" in refused.err
-    assert installing.present(one, wanted) == {
-        (tree["kind"], tree["metadata"]["name"]) for tree in wanted
+    assert installing.present(one, expected) == {
+        (tree["kind"], tree["metadata"]["name"]) for tree in expected
     }
 
     helm.said(
@@ -103,14 +103,14 @@ def test_helm_installs_upgrades_and_removes_everything(one: Live, name: str) -> 
         "replicas=3",
         kubeconfig=config,
     )
-    left = {kind for kind, _ in installing.present(one, wanted)}
-    assert left == {tree["kind"] for tree in wanted} - {"NetworkPolicy"}
+    left = {kind for kind, _ in installing.present(one, expected)}
+    assert left == {tree["kind"] for tree in expected} - {"NetworkPolicy"}
     assert _deployment(one, name)["spec"]["replicas"] == 3
 
     helm.said("uninstall", name, "-n", name, "--wait", kubeconfig=config)
     planes.kubectl(one.plane, "delete", "namespace", name)  # Helm never deletes one
     kept = {
-        tree["metadata"]["name"] for tree in wanted if tree["kind"] == "CustomResourceDefinition"
+        tree["metadata"]["name"] for tree in expected if tree["kind"] == "CustomResourceDefinition"
     }
     assert CRD in kept
     assert installing.everything(one, name) - before == {
@@ -227,9 +227,9 @@ def test_waiting_ends_when_every_replica_is_ready(one: Live, name: str) -> None:
         one.rest.ask(
             "POST", f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}/binding", body
         )
-    told, _ = waiting.communicate(timeout=150)
-    assert waiting.returncode == 0, told
-    assert "2 of 2 replicas ready" in told
+    messages, _ = waiting.communicate(timeout=150)
+    assert waiting.returncode == 0, messages
+    assert "2 of 2 replicas ready" in messages
     assert installing.run(one, "uninstall", name).code == 0
 
 

@@ -34,8 +34,8 @@ def receiver() -> Iterator[tuple[str, list[Any]]]:
             sent.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
             spans.extend(
                 span
-                for one in sent.resource_spans
-                for scope in one.scope_spans
+                for item in sent.resource_spans
+                for scope in item.scope_spans
                 for span in scope.spans
             )
             self.send_response(200)
@@ -73,35 +73,40 @@ def test_log_event_and_trace_of_a_pod_name_the_same_turn(cluster: Live) -> None:
             pod = story.pod("traced", templates=["gpu"], schedulerName=NAME)
             story.wait_running("traced")
             story.wait("an event", lambda: story.events("Scheduled", "traced"))
-            wanted = traces.trace_id(pod["metadata"]["uid"]).to_bytes(16, "big")
+            data = traces.trace_id(pod["metadata"]["uid"]).to_bytes(16, "big")
             story.wait(
                 "the trace's end",
-                lambda: [one for one in spans if one.name == "pod" and one.trace_id == wanted],
+                lambda: [span for span in spans if span.name == "pod" and span.trace_id == data],
             )
         finally:
             cluster.stop(NAME)
         cycle = story.events("Scheduled", "traced")[0]["metadata"]["annotations"][
             tracing.CYCLE_ANNOTATION
         ]
-        mine = [one for one in spans if one.trace_id == wanted]
-        assert [one.name for one in mine if one.name != "queued"][-4:] == [
+        mine = [span for span in spans if span.trace_id == data]
+        assert [span.name for span in mine if span.name != "queued"][-4:] == [
             "decided",
             "written",
             "bound",
             "pod",
         ]
-        told = {one.key: one.value.string_value for one in mine[-1].attributes}
-        assert told["dovetail.cycle"] == cycle
-        assert (told["k8s.pod.name"], told["k8s.node.name"]) == ("traced", f"{story.namespace}-n0")
+        messages = {
+            attribute.key: attribute.value.string_value for attribute in mine[-1].attributes
+        }
+        assert messages["dovetail.cycle"] == cycle
+        assert (messages["k8s.pod.name"], messages["k8s.node.name"]) == (
+            "traced",
+            f"{story.namespace}-n0",
+        )
         lines = [json.loads(line) for line in cluster.log(NAME).splitlines()]
         about = [
-            one
-            for one in lines
-            if one.get("pod") == f"{story.namespace}/traced" and one["message"] == "pod.bound"
+            item
+            for item in lines
+            if item.get("pod") == f"{story.namespace}/traced" and item["message"] == "pod.bound"
         ]
-        assert [one["cycle"] for one in about] == [cycle]
+        assert [item["cycle"] for item in about] == [cycle]
         assert [
-            one["placed"]
-            for one in lines
-            if one["message"] == "cycle.decided" and one["cycle"] == cycle
+            item["placed"]
+            for item in lines
+            if item["message"] == "cycle.decided" and item["cycle"] == cycle
         ] == [1]

@@ -44,8 +44,8 @@ def tried(cluster: Live, namespace: str, *, tolerations: list[Tree], **options: 
         tree["metadata"]["ownerReferences"] = [
             {"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u"}
         ]
-    made: Tree = cluster.rest.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", tree)
-    return made
+    body: Tree = cluster.rest.ask("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", tree)
+    return body
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_who_belongs_there_may(cluster: Live, namespace: str, options: Tree) -> 
     )
 
 
-def test_other_tolerations_are_nobodys_business(cluster: Live, namespace: str) -> None:
+def test_other_tolerations_are_not_changed(cluster: Live, namespace: str) -> None:
     """The pod keeps exactly the tolerations it came with, besides those every API server adds."""
     added = [
         {
@@ -94,8 +94,8 @@ def test_other_tolerations_are_nobodys_business(cluster: Live, namespace: str) -
     other_effect = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
 
     def tolerations_of(*given: Tree) -> list[Tree]:
-        made: list[Tree] = tried(cluster, namespace, tolerations=[*given])["spec"]["tolerations"]
-        return made
+        trees: list[Tree] = tried(cluster, namespace, tolerations=[*given])["spec"]["tolerations"]
+        return trees
 
     assert tolerations_of() == added
     assert tolerations_of(other_key) == [other_key, *added]
@@ -108,10 +108,12 @@ def test_a_pod_that_claims_devices_tolerates_the_taint_by_itself(
     other = {"key": "example.com/x", "operator": "Exists"}
     for given in ([], [other], [GPU]):
         made = tried(cluster, namespace, tolerations=given, claims=["c"])["spec"]["tolerations"]
-        assert [one["key"] for one in made if one["key"] == "nvidia.com/gpu"] == ["nvidia.com/gpu"]
-        assert all(any(one.items() <= each.items() for each in made) for one in given)
+        assert [item["key"] for item in made if item["key"] == "nvidia.com/gpu"] == [
+            "nvidia.com/gpu"
+        ]
+        assert all(any(item.items() <= each.items() for each in made) for item in given)
     plain = tried(cluster, namespace, tolerations=[])["spec"]["tolerations"]
-    assert "nvidia.com/gpu" not in [one["key"] for one in plain]
+    assert "nvidia.com/gpu" not in [item["key"] for item in plain]
 
 
 def test_system_namespaces_are_left_alone(cluster: Live, namespace: str) -> None:
@@ -131,4 +133,4 @@ def _is_refused(cluster: Live, namespace: str) -> bool:
 
 def _is_helped(cluster: Live, namespace: str) -> bool:
     made = tried(cluster, namespace, tolerations=[], claims=["c"])["spec"]["tolerations"]
-    return any(one.get("key") == "nvidia.com/gpu" for one in made)
+    return any(item.get("key") == "nvidia.com/gpu" for item in made)

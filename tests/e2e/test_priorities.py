@@ -38,7 +38,7 @@ def pod(story: Scene, name: str, cpu: str, *, of: str = "", **spec: Any) -> None
     story.pod(name, containers=[container], **spec)
 
 
-def test_a_pod_that_fits_nowhere_beside_one_that_waits_stops_nobody(cluster: Live) -> None:
+def test_a_pod_that_fits_nowhere_next_to_a_pending_one_delays_no_other_pod(cluster: Live) -> None:
     with scene(cluster) as story:
         story.node("n0")
         story.put("priorityclasses", rank(story, "high", 1000))
@@ -66,11 +66,11 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_without_a_controller(clus
         story.wait_refused("equal", "lacks cpu")
         assert "lesser" in story.pods()
         pod(story, "greater", "40", of="greater")
-        found = story.wait_running("greater")
-        assert "lesser" not in found
-        assert node_of(found["greater"]) == node
-        told = story.events("Preempted", "lesser")
-        assert "priority 2000 comes before its 1000" in told[0]["note"]
+        result = story.wait_running("greater")
+        assert "lesser" not in result
+        assert node_of(result["greater"]) == node
+        messages = story.events("Preempted", "lesser")
+        assert "priority 2000 comes before its 1000" in messages[0]["note"]
 
 
 def test_a_device_goes_to_the_higher_priority(cluster: Live) -> None:
@@ -83,17 +83,17 @@ def test_a_device_goes_to_the_higher_priority(cluster: Live) -> None:
             story.pod(name, templates=["gpu"], priorityClassName=f"{story.namespace}-{name}")
         story.wait_running("middle", "low")
         story.pod("high", templates=["gpu"], priorityClassName=f"{story.namespace}-high")
-        found = story.wait_running("high", "middle")
-        assert "low" not in found
+        result = story.wait_running("high", "middle")
+        assert "low" not in result
         assert story.held_once() == 2
 
 
 def test_the_embedded_cluster_takes_refuses_and_fills_in_as_the_server_does(cluster: Live) -> None:
     with scene(cluster) as story:
         known = [rank(story, "high", 1000), rank(story, "calm", 7, preemptionPolicy="Never")]
-        for one in known:
-            story.put("priorityclasses", one)
-        high, calm = (one["metadata"]["name"] for one in known)
+        for class_ in known:
+            story.put("priorityclasses", class_)
+        high, calm = (item["metadata"]["name"] for item in known)
         specs: list[Tree] = [
             {},
             {"priorityClassName": high},
@@ -124,9 +124,9 @@ def test_the_embedded_cluster_takes_refuses_and_fills_in_as_the_server_does(clus
         for number, spec in enumerate(specs):
             tree = _plain(f"p{number}", story.namespace, spec)
             assert _standing(_applied(ours, tree), tree) == _on_server(story, tree), spec
-        for one in classes:
-            is_taken = _applied(ours, one) is not None
-            assert is_taken == _is_taken(story, one), one
+        for class_ in classes:
+            is_taken = _applied(ours, class_) is not None
+            assert is_taken == _is_taken(story, class_), class_
 
 
 def _plain(name: str, namespace: str, spec: Tree) -> Tree:

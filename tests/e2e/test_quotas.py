@@ -50,10 +50,10 @@ def test_a_claim_for_a_classic_resource_that_the_quota_refuses_is_a_reason(clust
         story.pod("first", limits={resource: "1"})
         story.wait_running("first")
         story.pod("second", limits={resource: "1"})
-        said = story.wait_refused(
+        text = story.wait_refused(
             "second", "quota team of namespace", "1 of 1 devices of class", "1 more asked for"
         )
-        assert f"kubectl -n {story.namespace} describe resourcequota team" in said
+        assert f"kubectl -n {story.namespace} describe resourcequota team" in text
         story.rest.patch("resourcequotas", "team", {"spec": {"hard": {key: "2"}}}, story.namespace)
         story.wait_running("second")
 
@@ -69,31 +69,31 @@ def test_a_claim_from_a_template_that_the_quota_refuses_is_found_by_the_doctor_a
         story.wait_refused(
             "wide", "no claim was made from template two yet", "the pod's events say why"
         )
-        told = story.wait(
+        messages = story.wait(
             "the controller's word", lambda: story.events("FailedResourceClaimCreation", "wide")
         )
-        over = resource_quotas.exceeded(told[0]["note"])
+        over = resource_quotas.exceeded(messages[0]["note"])
         assert over is not None
-        charged = {one.key: one.requested for one in over.shortages}
-        wanted = asyncio.run(listed(cluster, registry.TEMPLATE, story.namespace))[
+        charged = {shortage.key: shortage.requested for shortage in over.shortages}
+        devices = asyncio.run(listed(cluster, registry.TEMPLATE, story.namespace))[
             0
         ].spec.spec.devices
         assert charged == {
             key: str(count)
-            for key, count in resource_quotas.charge(wanted).items()
+            for key, count in resource_quotas.charge(devices).items()
             if key in charged
         }
         seen = asyncio.run(
             gather.gather_facts(client_config.load(str(cluster.plane.kubeconfig)), None)
         )
         later = msgspec.structs.replace(seen, now=seen.now + datetime.timedelta(minutes=1))
-        found = [
-            one
-            for one in checkup.report(later).findings
-            if one.where == f"pod {story.namespace}/wide"
+        findings = [
+            finding
+            for finding in checkup.report(later).findings
+            if finding.where == f"pod {story.namespace}/wide"
         ]
-        assert [(one.severity, one.check) for one in found] == [("error", "claims")]
-        assert over.message_for(story.namespace) in found[0].what
+        assert [(finding.severity, finding.check) for finding in findings] == [("error", "claims")]
+        assert over.message_for(story.namespace) in findings[0].what
 
 
 def test_what_a_limit_range_fills_in_is_what_we_count(cluster: Live) -> None:
@@ -114,10 +114,10 @@ def test_what_a_limit_range_fills_in_is_what_we_count(cluster: Live) -> None:
         story.rest.create("limitranges", tree, story.namespace)
         story.node("n0", offers={"cpu": "64"})
 
-        told = story.pod("counted")["spec"]["containers"][0]["resources"]
-        assert told["requests"] == {"cpu": "40", "memory": "1Gi"}
-        found: list[pods.Pod] = asyncio.run(listed(cluster, registry.POD, story.namespace))
-        need = pod_requests.pod_request(found[0])
+        messages = story.pod("counted")["spec"]["containers"][0]["resources"]
+        assert messages["requests"] == {"cpu": "40", "memory": "1Gi"}
+        result: list[pods.Pod] = asyncio.run(listed(cluster, registry.POD, story.namespace))
+        need = pod_requests.pod_request(result[0])
         assert (need.milli_cpu, need.memory_bytes) == (40_000, 1024**3)
         story.wait_running("counted")
         story.pod("too-much")  # asks for nothing itself: 40 more cpu of 64 by default
@@ -127,5 +127,5 @@ def test_what_a_limit_range_fills_in_is_what_we_count(cluster: Live) -> None:
 async def listed(cluster: Live, kind: registry.Kind, namespace: str) -> list[Any]:
     """Objects as our own client reads them."""
     async with transport.Transport(client_config.load(str(cluster.plane.kubeconfig))) as over:
-        found, _ = await client.list_all(over, kind, namespace=namespace)
-    return found
+        result, _ = await client.list_all(over, kind, namespace=namespace)
+    return result

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 def _reason(story: Scene, name: str) -> str:
     conditions = story.pods()[name].get("status", {}).get("conditions", ())
     return next(
-        (one["reason"] for one in conditions if one["type"] == "PodScheduled" and "reason" in one),
+        (
+            condition["reason"]
+            for condition in conditions
+            if condition["type"] == "PodScheduled" and "reason" in condition
+        ),
         "",
     )
 

@@ -20,7 +20,7 @@ from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
 
-ROLES = [one for one in live.rights() if one["kind"] in ("ClusterRole", "Role")]
+ROLES = [item for item in live.rights() if item["kind"] in ("ClusterRole", "Role")]
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
 Right = tuple[str, str]  # resource, or several joined by +, and verb
 # What most pods do not need: taken away together, to start fewer schedulers; each must still be named.
@@ -43,8 +43,10 @@ def sees_late(story: Scene, right: Right) -> None:
     cluster = story.live
     names = {kind.plural: kind.name for kind in (*registry.WATCHED, *registry.OURS)}
     name = "dovetail_watch_restarts_total"
-    wanted = [names[resource] for resource in right[0].split("+")]
-    cluster.wait_for("a count", lambda: all(cluster.metric(name, kind=kind) > 0 for kind in wanted))
+    expected = [names[resource] for resource in right[0].split("+")]
+    cluster.wait_for(
+        "a count", lambda: all(cluster.metric(name, kind=kind) > 0 for kind in expected)
+    )
 
 
 def refuses(*words: str) -> Callable[[Scene, Right], None]:
@@ -72,7 +74,9 @@ def tells_by_event_only(story: Scene, right: Right) -> None:
     story.wait_running("claims")
     story.wait(
         "an event",
-        lambda: [one for one in story.events("FailedScheduling", "classic") if _names(one, right)],
+        lambda: [
+            tree for tree in story.events("FailedScheduling", "classic") if _names(tree, right)
+        ],
     )
     assert reason_of(story.pods()["classic"]) == ""
 
@@ -246,42 +250,42 @@ NOT_SERVED = {
 def cluster() -> Iterator[Live]:
     """A cluster that also enforces who may set owners, with hollow nodes and no scheduler."""
     flags = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
-    with live.private(extra_apiserver_flags=flags) as made:
-        made.play("--nodes", "1")
+    with live.private(extra_apiserver_flags=flags) as lives:
+        lives.play("--nodes", "1")
         planes.apply(
-            made.plane,
-            [one for one in live.installed() if one["kind"] == "CustomResourceDefinition"],
+            lives.plane,
+            [item for item in live.installed() if item["kind"] == "CustomResourceDefinition"],
         )
         planes.kubectl(
-            made.plane,
+            lives.plane,
             "wait",
             "--for=condition=Established",
             "crd/queues.dovetail.dev",
             "--timeout=60s",
         )
-        _queued(made, "everybody", namespaceSelector={})
-        yield made
+        _queued(lives, "everybody", namespaceSelector={})
+        yield lives
 
 
 @pytest.fixture
 def story(cluster: Live) -> Iterator[Scene]:
     """Two pods that wait: one with a claim, one with a classic resource."""
-    made = Scene(cluster, planes.fresh_namespace(cluster.plane))
-    resource = f"{made.namespace}.example.com/gpu"
-    made.classed(extendedResourceName=resource)
-    made.template()
+    scene = Scene(cluster, planes.fresh_namespace(cluster.plane))
+    resource = f"{scene.namespace}.example.com/gpu"
+    scene.classed(extendedResourceName=resource)
+    scene.template()
     for kind in ("claims", "classic"):
-        node = made.node(kind, labels={"example.com/kind": kind})
-        made.slice(node, [{"name": "gpu-0"}])
-    made.pod("claims", templates=["gpu"], nodeSelector={"example.com/kind": "claims"})
-    made.pod("classic", limits={resource: "1"}, nodeSelector={"example.com/kind": "classic"})
+        node = scene.node(kind, labels={"example.com/kind": kind})
+        scene.slice(node, [{"name": "gpu-0"}])
+    scene.pod("claims", templates=["gpu"], nodeSelector={"example.com/kind": "claims"})
+    scene.pod("classic", limits={resource: "1"}, nodeSelector={"example.com/kind": "classic"})
     try:
-        yield made
+        yield scene
     finally:
         if cluster.is_running():
             cluster.stop(kill=True)
         cluster.rest.delete("leases", "dovetail-scheduler", "kube-system")
-        made.end()
+        scene.end()
 
 
 def test_every_right_that_is_granted_is_in_the_table() -> None:
@@ -298,7 +302,7 @@ def test_every_right_that_is_granted_is_in_the_table() -> None:
 
 def test_with_all_rights_both_pods_run(cluster: Live, story: Scene) -> None:
     """Also with the chart's own configuration file, and its lease, which nobody holds yet."""
-    (lease,) = [one for one in live.installed() if one["kind"] == "Lease"]
+    (lease,) = [item for item in live.installed() if item["kind"] == "Lease"]
     planes.apply(cluster.plane, [lease], namespace="kube-system")
     _schedule(cluster, is_open=True)
     pods = story.wait_running("claims", "classic")
@@ -333,7 +337,9 @@ def _schedule(cluster: Live, *, is_open: bool = False) -> None:
     port = free_ports.reserve()
     if is_open:
         (given,) = [
-            one["data"]["scheduler.yaml"] for one in live.installed() if one["kind"] == "ConfigMap"
+            item["data"]["scheduler.yaml"]
+            for item in live.installed()
+            if item["kind"] == "ConfigMap"
         ]
         configuration = yaml.safe_load(given)
         configuration["leaderElection"] |= SHORT
@@ -366,15 +372,15 @@ def _take_away(cluster: Live, right: Right) -> None:
     for role in ROLES:
         left = copy.deepcopy(role)
         for rule in list(left["rules"]):
-            less = [one for one in rule["resources"] if one in taken]
+            less = [item for item in rule["resources"] if item in taken]
             if less and verb in rule["verbs"]:
                 others = {
                     **rule,
-                    "resources": [one for one in rule["resources"] if one not in taken],
+                    "resources": [item for item in rule["resources"] if item not in taken],
                 }
                 left["rules"] += [others] if others["resources"] else []
                 rule["resources"] = less
-                rule["verbs"] = [one for one in rule["verbs"] if one != verb]
+                rule["verbs"] = [item for item in rule["verbs"] if item != verb]
         left["rules"] = [rule for rule in left["rules"] if rule["verbs"]]
         _put(cluster, left)
     cluster.wait_for("the right taken away", lambda: not _is_allowed(cluster, right))
@@ -430,7 +436,7 @@ def _ask_with_token(cluster: Live, path: str) -> Any:
 def _wait_logged(story: Scene, right: Right) -> None:
     several, verb = right
     words = [f'cannot {verb} resource "{resource}"' for resource in several.split("+")]
-    story.wait("word of it", lambda: all(one in _log(story.live) for one in words))
+    story.wait("word of it", lambda: all(word in _log(story.live) for word in words))
 
 
 def _log(cluster: Live) -> str:

@@ -41,13 +41,13 @@ SLACK_KIB = 64 * 1024
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Live]:
     """So many hollow nodes of eight GPUs, and our scheduler."""
-    with live.private() as made:
-        made.play("--nodes", str(SIZE.nodes), "--renew-seconds", str(SIZE.renew_seconds))
-        made.schedule(
+    with live.private() as lives:
+        lives.play("--nodes", str(SIZE.nodes), "--renew-seconds", str(SIZE.renew_seconds))
+        lives.schedule(
             configuration={"events": {"scheduled": False}}
         )  # a courtesy that costs a write per pod
-        made.wait_for("a leader", made.leads)
-        yield made
+        lives.wait_for("a leader", lives.leads)
+        yield lives
 
 
 def test_a_crowd_passes_and_nothing_is_given_twice(cluster: Live) -> None:

@@ -24,10 +24,10 @@ Place = tuple[Live, audit.Notes]
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
     """A cluster with kube-scheduler in charge, whose writes are noted."""
-    with audit.noted() as notes, live.private(extra_apiserver_flags=notes.flags) as made:
-        made.play("--nodes", "4")
-        made.plane.start_scheduler()
-        yield made, notes
+    with audit.noted() as notes, live.private(extra_apiserver_flags=notes.flags) as lives:
+        lives.play("--nodes", "4")
+        lives.plane.start_scheduler()
+        yield lives, notes
 
 
 def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(place: Place) -> None:
@@ -36,8 +36,8 @@ def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(pla
         process = cluster.schedule(
             configuration={"schedulerNames": ["default-scheduler"]}, arguments=["--shadow"]
         )
-        said: list[dict[str, Any]] = []
-        reader = threading.Thread(target=_read, args=(process.stdout, said))
+        messages: list[dict[str, Any]] = []
+        reader = threading.Thread(target=_read, args=(process.stdout, messages))
         reader.start()
         cluster.wait_for("a ready shadow", cluster.is_serving)
         story.fleet(nodes=4, gpus=20)
@@ -56,30 +56,32 @@ def test_every_pod_of_the_other_scheduler_is_compared_and_nothing_is_written(pla
         )
         names = [f"p{number}" for number in range(COUNT)]
         pods = story.wait_running(*names)
-        cluster.wait_for("a comparison for every pod", lambda: len(said) >= COUNT)
-        totals = collections.Counter(one["result"] for one in said)
+        cluster.wait_for("a comparison for every pod", lambda: len(messages) >= COUNT)
+        totals = collections.Counter(message["result"] for message in messages)
         for result, count in totals.items():
             _wait_counted(cluster, result, count)
         assert cluster.stop() == 0
         reader.join()
 
-        assert {one["pod"] for one in said} == {f"{story.namespace}/{name}" for name in names}
+        assert {message["pod"] for message in messages} == {
+            f"{story.namespace}/{name}" for name in names
+        }
         assert set(totals) <= RESULTS
         assert totals["late"] < COUNT, "an opinion that always comes too late is none"
         assert totals["we-refuse"] == 0
         claims = story.claims()
-        for one in said:
-            pod = pods[one["pod"].partition("/")[2]]
-            assert one["theirs"] == node_of(pod)
+        for message in messages:
+            pod = pods[message["pod"].partition("/")[2]]
+            assert message["theirs"] == node_of(pod)
             mine = [
                 claim for claim in claims if pod["metadata"]["uid"] in json.dumps(claim["status"])
             ]
-            assert one["theirDevices"] == sorted(
+            assert message["theirDevices"] == sorted(
                 "/".join(device) for claim in mine for device in devices_of(claim)
             )
         assert node_of(story.pods()["ours"]) == ""
-        assert [one for one in notes.writes() if one.user == live.SERVICE_ACCOUNT] == []
-        leases = [one["metadata"]["name"] for one in story.rest.list("leases", "kube-system")]
+        assert [write for write in notes.writes() if write.user == live.SERVICE_ACCOUNT] == []
+        leases = [item["metadata"]["name"] for item in story.rest.list("leases", "kube-system")]
         assert "dovetail-scheduler" not in leases
 
 
@@ -90,6 +92,6 @@ def _wait_counted(cluster: Live, result: str, count: int) -> None:
     )
 
 
-def _read(stream: Any, said: list[dict[str, Any]]) -> None:
+def _read(stream: Any, messages: list[dict[str, Any]]) -> None:
     for line in stream:
-        said.append(json.loads(line))
+        messages.append(json.loads(line))

@@ -111,7 +111,7 @@ def test_shares_of_a_device_never_add_up_to_more_than_it_has(cluster: Live) -> N
             "room for those who waited", lambda: all(node_of(pod) for pod in story.pods().values())
         )
         assert 0 < _memory_in_use(story) <= 80
-        shares = [one["shareID"] for claim in story.claims() for one in _results(claim)]
+        shares = [result["shareID"] for claim in story.claims() for result in _results(claim)]
         assert len(set(shares)) == len(shares)
 
 
@@ -137,7 +137,7 @@ def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_d
                     _die_while_starting(story, crashes, point, name=f"p{number}", resource=resource)
                 cluster.schedule(configuration={"leaderElection": SHORT_LEASE})
                 pods = story.wait_running(*(f"p{number}" for number in range(len(chosen))))
-            made = {one.object["metadata"]["uid"] for one in seen.seen}
+            made = {item.object["metadata"]["uid"] for item in seen.seen}
             assert len(made) == len(chosen)  # never a second one, not even for a moment
         finally:
             cluster.stop(kill=True)
@@ -146,7 +146,7 @@ def test_pods_with_classic_resources_get_one_claim_each_whenever_the_scheduler_d
         assert story.held_once() == 2 * len(chosen)
         for pod in pods.values():
             name = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
-            claim = next(one for one in story.claims() if one["metadata"]["name"] == name)
+            claim = next(item for item in story.claims() if item["metadata"]["name"] == name)
             assert users_of(claim) == [pod["metadata"]["uid"]]
 
 
@@ -181,10 +181,10 @@ def _results(claim: dict[str, Any]) -> list[dict[str, Any]]:
 def _requests_of(story: Scene, pod: str) -> list[str]:
     uid = story.pods()[pod]["metadata"]["uid"]
     return [
-        one["request"]
+        result["request"]
         for claim in story.claims()
         if uid in users_of(claim)
-        for one in _results(claim)
+        for result in _results(claim)
     ]
 
 
@@ -200,23 +200,25 @@ def _is_settled(story: Scene) -> bool:
 
 def _is_refused(pod: dict[str, Any]) -> bool:
     return any(
-        one["type"] == "PodScheduled" and one["reason"] == "Unschedulable"
-        for one in pod["status"].get("conditions", ())
+        item["type"] == "PodScheduled" and item["reason"] == "Unschedulable"
+        for item in pod["status"].get("conditions", ())
     )
 
 
 def _check_counters(story: Scene, node: str) -> None:
     """Adds up, from the published slices alone, what all devices in use draw from each counter."""
     slices = [
-        one for one in story.rest.list("resourceslices") if one["spec"]["pool"]["name"] == node
+        item for item in story.rest.list("resourceslices") if item["spec"]["pool"]["name"] == node
     ]
     limits = {
-        (one["name"], counter): quantity.parse(amount["value"]).nanos
+        (item["name"], counter): quantity.parse(amount["value"]).nanos
         for slice_ in slices
-        for one in slice_["spec"].get("sharedCounters", ())
-        for counter, amount in one["counters"].items()
+        for item in slice_["spec"].get("sharedCounters", ())
+        for counter, amount in item["counters"].items()
     }
-    devices = {one["name"]: one for slice_ in slices for one in slice_["spec"].get("devices", ())}
+    devices = {
+        item["name"]: item for slice_ in slices for item in slice_["spec"].get("devices", ())
+    }
     drawn: collections.Counter[tuple[str, str]] = collections.Counter()
     used = [
         device
@@ -226,15 +228,17 @@ def _check_counters(story: Scene, node: str) -> None:
     ]
     assert len(set(used)) == len(used) > 0
     for name in used:
-        for one in devices[name]["consumesCounters"]:
-            for counter, amount in one["counters"].items():
-                drawn[(one["counterSet"], counter)] += quantity.parse(amount["value"]).nanos
+        for item in devices[name]["consumesCounters"]:
+            for counter, amount in item["counters"].items():
+                drawn[(item["counterSet"], counter)] += quantity.parse(amount["value"]).nanos
     assert drawn
     assert {key for key, amount in drawn.items() if amount > limits[key]} == set()
 
 
 def _memory_in_use(story: Scene) -> float:
     taken = [
-        one["consumedCapacity"]["memory"] for claim in story.claims() for one in _results(claim)
+        result["consumedCapacity"]["memory"]
+        for claim in story.claims()
+        for result in _results(claim)
     ]
-    return sum(quantity.parse(one).nanos for one in taken) / (10**9 * 2**30)
+    return sum(quantity.parse(item).nanos for item in taken) / (10**9 * 2**30)

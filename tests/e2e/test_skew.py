@@ -64,9 +64,9 @@ def test_nothing_that_others_wrote_is_lost_on_the_way_of_a_pod(cluster: Live) ->
         story.template()
         before = rich_pod(story)
         # As a controller would: merged by type, so that our condition stays if it was first.
-        told = json.dumps({"status": {"conditions": [CONDITION]}})
+        messages = json.dumps({"status": {"conditions": [CONDITION]}})
         how = ("-n", story.namespace, "--subresource=status", "--type=strategic")
-        planes.kubectl(cluster.plane, "patch", "pod", "rich", *how, "-p", told)
+        planes.kubectl(cluster.plane, "patch", "pod", "rich", *how, "-p", messages)
         # First it waits and is told why: our condition beside that of others.
         story.wait_refused("rich", "nodes")
         claim = story.wait("its claim", story.claims)[0]
@@ -88,9 +88,9 @@ def test_nothing_that_others_wrote_is_lost_on_the_way_of_a_pod(cluster: Live) ->
             for place in ("annotations", "labels", "finalizers", "uid", "creationTimestamp"):
                 assert after["metadata"][place] == before["metadata"][place], place
             kept = [
-                one for one in after["status"]["conditions"] if one["type"] == CONDITION["type"]
+                item for item in after["status"]["conditions"] if item["type"] == CONDITION["type"]
             ]
-            assert [one | CONDITION for one in kept] == kept != []
+            assert [item | CONDITION for item in kept] == kept != []
             held = story.claims()[0]
             assert held["spec"] == claim["spec"]
             for place in ("annotations", "labels", "ownerReferences", "uid"):
@@ -128,10 +128,10 @@ def test_what_a_driver_reported_survives_another_user_of_the_claim(cluster: Live
             story.namespace,
             "status",
         )
-        told = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
+        messages = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
         story.pod("second", claims=["shared"])
         story.wait_running("second")
         after = story.rest.read("resourceclaims", "shared", story.namespace)["status"]
         assert len(after["reservedFor"]) == 2
-        assert after["devices"] == told["devices"] != []
-        assert after["allocation"] == told["allocation"]
+        assert after["devices"] == messages["devices"] != []
+        assert after["allocation"] == messages["allocation"]

@@ -32,15 +32,17 @@ def cluster() -> Live:
 @pytest.fixture
 def story(cluster: Live) -> Iterator[Scene]:
     """One node for the pods of this story."""
-    with scene(cluster) as made:
-        made.fleet()
-        yield made
+    with scene(cluster) as scenes:
+        scenes.fleet()
+        yield scenes
 
 
 def told(story: Scene, name: str) -> str:
     """Why a pod waits; nothing while nobody said so."""
     conditions = story.pods()[name]["status"].get("conditions", [])
-    return next((one["reason"] for one in conditions if one["type"] == "PodScheduled"), "")
+    return next(
+        (condition["reason"] for condition in conditions if condition["type"] == "PodScheduled"), ""
+    )
 
 
 def asking(cpu: str) -> list[Tree]:
@@ -63,7 +65,7 @@ def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing(cluster: Live, st
     assert cluster.pid() == pid
 
 
-def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting(
+def test_a_running_job_with_a_deadline_beyond_the_calendar_delays_no_other_job(
     cluster: Live, story: Scene
 ) -> None:
     template = {

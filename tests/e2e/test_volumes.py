@@ -83,11 +83,11 @@ def test_one_pod_at_a_time_and_no_more_volumes_than_a_node_attaches(cluster: Liv
 
 def selected(story: Scene, claim: str) -> str:
     """The node a claim is to be provisioned at."""
-    found = {
-        one["metadata"]["name"]: one
-        for one in story.rest.list("persistentvolumeclaims", story.namespace)
+    result = {
+        item["metadata"]["name"]: item
+        for item in story.rest.list("persistentvolumeclaims", story.namespace)
     }
-    return str(found[claim]["metadata"].get("annotations", {}).get(SELECTED, ""))
+    return str(result[claim]["metadata"].get("annotations", {}).get(SELECTED, ""))
 
 
 def put_class(story: Scene, provisioner: str, *, mode: str = "WaitForFirstConsumer") -> None:

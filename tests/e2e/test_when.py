@@ -27,21 +27,23 @@ SLACK = datetime.timedelta(seconds=30)  # pods start a moment after they are bou
 @pytest.fixture(scope="module")
 def defined() -> Iterator[Live]:
     """The shared cluster with our own kinds; they go again."""
-    found = live.cluster(kube_binaries.DEFAULT)
-    planes.apply(found.plane, [one for one in live.installed() if one["metadata"]["name"] in KINDS])
+    result = live.cluster(kube_binaries.DEFAULT)
+    planes.apply(
+        result.plane, [item for item in live.installed() if item["metadata"]["name"] in KINDS]
+    )
     for name in KINDS:
         planes.kubectl(
-            found.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
+            result.plane, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s"
         )
-    found.wait_for("our kinds to be served", lambda: _are_served(found))
-    yield found
-    planes.kubectl(found.plane, "delete", "crd", *KINDS, "--ignore-not-found")
+    result.wait_for("our kinds to be served", lambda: _are_served(result))
+    yield result
+    planes.kubectl(result.plane, "delete", "crd", *KINDS, "--ignore-not-found")
 
 
-def _are_served(found: Live) -> bool:
+def _are_served(result: Live) -> bool:
     try:
         for name in KINDS:
-            found.rest.list(name.partition(".")[0])
+            result.rest.list(name.partition(".")[0])
     except rest.RefusedError:  # its storage is being made
         return False
     return True
@@ -79,8 +81,8 @@ def reader(defined: Live) -> Path:
 
 @pytest.fixture
 def story(defined: Live) -> Iterator[Scene]:
-    with scene(defined) as made:
-        yield made
+    with scene(defined) as scenes:
+        yield scenes
 
 
 def queue(story: Scene, **spec: Any) -> None:
@@ -126,7 +128,7 @@ def pinned(story: Scene, name: str, kind: str, **annotations: str) -> None:
     story.pod(name, templates=["gpu"], annotations=notes, nodeSelector=selector)
 
 
-def test_when_says_what_the_scheduler_promised_and_of_whom_nobody_knows(
+def test_when_shows_what_the_scheduler_promised_and_which_starts_are_unknown(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     story.classed()
@@ -143,16 +145,16 @@ def test_when_says_what_the_scheduler_promised_and_of_whom_nobody_knows(
     other = pod_tree("theirs", templates=["gpu"], scheduler="somebody-else")
     story.rest.create("pods", other, story.namespace)
     waiting = story.wait(
-        "the Job's pods", lambda: [one for one in story.pods() if one.startswith("train-")][1:]
+        "the Job's pods", lambda: [pod for pod in story.pods() if pod.startswith("train-")][1:]
     )[0]
     story.wait_refused(waiting, "starts by")
     story.wait_refused("eval", "unbounded: 1 holder states no runtime")
 
-    told = running.inside(
+    run = running.inside(
         tmp_path, "when", "-n", story.namespace, "-o", "json", "--kubeconfig", str(reader)
     )
-    assert told.code == 0, told.err
-    train, held = msgspec.json.decode(told.out)
+    assert run.code == 0, run.err
+    train, held = msgspec.json.decode(run.out)
     assert train["gang"] == {"namespace": story.namespace, "name": "job/train"}
     assert len(train["members"]) == 2
     assert train["why"] == f"when {story.namespace}/pod/bert ends"
@@ -160,8 +162,8 @@ def test_when_says_what_the_scheduler_promised_and_of_whom_nobody_knows(
     start, latest = (datetime.datetime.fromisoformat(train[name]) for name in ("start", "latest"))
     assert start == began + datetime.timedelta(minutes=20)
     assert latest == began + datetime.timedelta(minutes=30)
-    said = story.wait_refused(waiting, "starts by").rpartition("starts by ")[2]
-    assert abs(datetime.datetime.fromisoformat(said) - start) <= SLACK
+    messages = story.wait_refused(waiting, "starts by").rpartition("starts by ")[2]
+    assert abs(datetime.datetime.fromisoformat(messages) - start) <= SLACK
     assert (held["gang"]["name"], held["start"]) == ("pod/eval", None)
     assert held["why"] == "unbounded: 1 holder states no runtime"
 
@@ -187,7 +189,7 @@ def test_one_name_in_a_table_and_a_configuration_that_waits_for_other_pods(
     assert none.err.startswith("nothing waits\n")
 
 
-def test_what_was_promised_is_kept_although_somebody_else_is_older(
+def test_a_promise_is_kept_although_another_gang_is_older(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     """Nobody schedules these pods, so that the promise is ours to write."""
@@ -211,9 +213,9 @@ def test_what_was_promised_is_kept_although_somebody_else_is_older(
             "-o",
             "json",
         )
-        told = running.inside(tmp_path, "when", *options)
-        assert told.code == 0, told.err
-        return [one["gang"]["name"] for one in msgspec.json.decode(told.out)]
+        run = running.inside(tmp_path, "when", *options)
+        assert run.code == 0, run.err
+        return [item["gang"]["name"] for item in msgspec.json.decode(run.out)]
 
     assert names() == ["pod/older", "pod/younger"]
     began = datetime.datetime.fromisoformat(story.pods()["first"]["status"]["startTime"])
@@ -229,7 +231,7 @@ def test_what_was_promised_is_kept_although_somebody_else_is_older(
     assert names() == ["pod/younger", "pod/older"]
 
 
-def test_topologies_are_shown_and_whoever_may_not_look_is_told_what_is_missing(
+def test_topologies_are_shown_and_missing_rights_are_named(
     story: Scene, reader: Path, tmp_path: Path
 ) -> None:
     levels = {"levels": [{"nodeLabel": "example.com/rack"}]}

@@ -23,27 +23,27 @@ from tests.hostile import __main__ as hostile
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when every round was without harm, or when interrupted; 1 at the first violation, or without real parts."""
-    wanted = _parsed(arguments)
-    versions = (wanted.kubernetes,) if wanted.kubernetes else kube_binaries.VERSIONS
+    namespace = _parsed(arguments)
+    versions = (namespace.kubernetes,) if namespace.kubernetes else kube_binaries.VERSIONS
     try:
         parts = [kube_binaries.binaries(version, say=_say) for version in versions]
     except (kube_binaries.PartsMissing, go_build.BuildFailed) as problem:
         _say(str(problem))
         return 1
     seeds = (
-        itertools.count(wanted.seed)
-        if wanted.rounds is None
-        else range(wanted.seed, wanted.seed + wanted.rounds)
+        itertools.count(namespace.seed)
+        if namespace.rounds is None
+        else range(namespace.seed, namespace.seed + namespace.rounds)
     )
-    _say(f"breaking things from seed {wanted.seed}; stop with Ctrl-C")
+    _say(f"breaking things from seed {namespace.seed}; stop with Ctrl-C")
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
             directory = Path(tempfile.mkdtemp(prefix=f"dovetail-chaos-{seed}-"))
             report = fight(parts[seed % len(parts)], directory, seed=seed, sizes=campaign.Sizes())
             print(report.line(), flush=True)
             if report.violations:
-                for found in report.violations:
-                    print(f"  {found.rule} at revision {found.revision}: {found.text}")
+                for violation in report.violations:
+                    print(f"  {violation.rule} at revision {violation.revision}: {violation.text}")
                 print(f"history, faults and logs: {directory}")
                 return 1
             shutil.rmtree(directory, ignore_errors=True)

@@ -161,11 +161,11 @@ class Campaign:
         self._field.log.save(self._directory / "faults.log")
         judge = Judge(frozenset(USERS), frozenset({objects.SCHEDULER}))
         placed = {
-            checker_scene.uid_of(one.object)
-            for one in whole.revisions
-            if one.kind == "pods"
-            and judge.is_ours(one.object)
-            and checker_scene.node_of(one.object)
+            checker_scene.uid_of(revision.object)
+            for revision in whole.revisions
+            if revision.kind == "pods"
+            and judge.is_ours(revision.object)
+            and checker_scene.node_of(revision.object)
         }
         return Report(
             seed=self._seed,
@@ -180,22 +180,22 @@ class Campaign:
     async def _storm(self, sizes: Sizes) -> None:
         """Requests break in every way, nodes and devices come and go, and now and then nothing works at all."""
         at, log = self._field, self._field.log
-        (one, *_) = at.instances
-        await at.start(one)
-        wanted = len(log.entries) + sizes.storm_faults
+        (item, *_) = at.instances
+        await at.start(item)
+        expected = len(log.entries) + sizes.storm_faults
         async with self._load(sizes):
-            one.proxy.plan = plans.stormy()
+            item.proxy.plan = plans.stormy()
             for _ in range(60 + sizes.storm_faults):  # far more than it needs
-                await self._disturb(one)
-                await at.watched(one, requests=20)
-                if len(log.entries) >= wanted and set(IN_STORMS) <= set(log.by_kind()):
+                await self._disturb(item)
+                await at.watched(item, requests=20)
+                if len(log.entries) >= expected and set(IN_STORMS) <= set(log.by_kind()):
                     break
             else:
-                at.object("idle", f"{one.user} asked too little: {dict(log.by_kind())}")
+                at.object("idle", f"{item.user} asked too little: {dict(log.by_kind())}")
         await at.rest()
-        await one.end()
+        await item.end()
 
-    async def _disturb(self, one: Instance) -> None:
+    async def _disturb(self, instance: Instance) -> None:
         """Now and then something happens that is no broken request; first of all what has not happened yet."""
         if self._chance.random() > 0.4:
             return
@@ -204,7 +204,7 @@ class Campaign:
             NODE_LOST: lambda: self._field.lose(name),
             REPUBLISHED: lambda: self._field.republish(name),
             TAINTED: lambda: self._field.taint(name),
-            plans.BLACKHOLE: lambda: one.proxy.blackhole(requests=self._chance.randint(1, 20)),
+            plans.BLACKHOLE: lambda: instance.proxy.blackhole(requests=self._chance.randint(1, 20)),
         }
         seen = self._field.log.by_kind()
         kinds = [kind for kind in disturbances if not seen[kind]] or list(disturbances)
@@ -212,44 +212,44 @@ class Campaign:
 
     async def _kills(self, sizes: Sizes) -> None:
         """The process dies right before or right after one of its writes, and is started again."""
-        (one, *_) = self._field.instances
-        await self._field.start(one)
+        (item, *_) = self._field.instances
+        await self._field.start(item)
         async with self._load(sizes):
-            one.proxy.plan = MILD
+            item.proxy.plan = MILD
             for number in range(sizes.kills):
-                await self._field.kill_at_write(one, is_before=number % 2 == 0)
-                await self._field.start(one)
+                await self._field.kill_at_write(item, is_before=number % 2 == 0)
+                await self._field.start(item)
         await self._field.rest()
-        await one.end()
+        await item.end()
 
     async def _restarts(self, sizes: Sizes) -> None:
         """The store goes away under everybody, in good order or not."""
-        (one, *_) = self._field.instances
-        await self._field.start(one)
+        (item, *_) = self._field.instances
+        await self._field.start(item)
         async with self._load(sizes):
             for number in range(sizes.restarts):
-                await self._field.watched(one, requests=60)
+                await self._field.watched(item, requests=60)
                 is_killed = number % 2 == 1
                 self._field.log.add(RESTARTED, "store", "killed" if is_killed else "ended")
                 end = self._plane.kill if is_killed else self._plane.terminate
                 await self._off_loop(end, kube_binaries.ETCD)
-                await self._field.watched(one, requests=self._chance.randint(0, 30))
+                await self._field.watched(item, requests=self._chance.randint(0, 30))
                 await self._off_loop(self._plane.start_etcd)
                 await self._off_loop(self._plane.wait_ready)
-                await self._field.watched(one, requests=100)
+                await self._field.watched(item, requests=100)
         await self._field.rest()
-        await one.end()
+        await item.end()
 
     async def _replicas(self, sizes: Sizes) -> None:
         """Two replicas: whoever leads is stopped past its lease, or killed between two writes."""
-        for one in self._field.instances:
-            await self._field.start(one, has_election=True)
+        for instance in self._field.instances:
+            await self._field.start(instance, has_election=True)
         faults = [STOPPED] * sizes.stops + [KILLED_AFTER] * sizes.replica_kills
         self._chance.shuffle(faults)
         async with self._load(sizes):
-            for one in self._field.instances:
+            for instance in self._field.instances:
                 # Delays stay well below what lies between a leader's last write and its successor's first one.
-                one.proxy.plan = MILD._replace(slow_seconds=0.2)
+                instance.proxy.plan = MILD._replace(slow_seconds=0.2)
             for number, fault in enumerate(faults):
                 if fault == STOPPED:
                     leader = await self._field.leader()
@@ -264,19 +264,19 @@ class Campaign:
                     )
                     await self._field.start(killed, has_election=True)
         await self._field.rest()
-        for one in self._field.instances:
-            await one.end()
+        for instance in self._field.instances:
+            await instance.end()
 
     async def _gangs(self, sizes: Sizes) -> None:
         """The leader dies while gangs are being started and others yield to them; the other replica goes on."""
         at = self._field
         await gangs.furnish(at.api)
         users = gangs.Gangs(at.api, at.recorder, chance=random.Random(self._chance.random()))
-        for one in at.instances:
-            await at.start(one, has_election=True)
+        for instance in at.instances:
+            await at.start(instance, has_election=True)
         async with self._load(sizes._replace(actions_per_second=1.5), users):
-            for one in at.instances:
-                one.proxy.plan = MILD._replace(slow_seconds=0.2)
+            for instance in at.instances:
+                instance.proxy.plan = MILD._replace(slow_seconds=0.2)
             for number in range(sizes.gang_kills):
                 most = users.created + self._chance.randint(0, 6)
                 await comes_true_within(
@@ -288,13 +288,13 @@ class Campaign:
         self._more_created = users.created
         await at.rest()
         await gangs.clear(at.api)
-        for one in at.instances:
-            await one.end()
+        for instance in at.instances:
+            await instance.end()
 
     async def _rival(self, sizes: Sizes) -> None:
         """Another scheduler gives away the same devices. What it takes second is its own fault."""
-        (one, *_) = self._field.instances
-        await self._field.start(one, has_election=True)  # as there has been a lease before
+        (item, *_) = self._field.instances
+        await self._field.start(item, has_election=True)  # as there has been a lease before
         self._field.log.add(RIVAL, "devices", RIVAL_NAME)
         kubeconfig = self._plane.write_kubeconfig("rival", token=campaign_cluster.TOKENS["rival"])
         self._plane.start_scheduler(RIVAL_NAME, kubeconfig=kubeconfig)
@@ -304,26 +304,28 @@ class Campaign:
         )
         async with self._load(sizes), self._load(sizes, theirs):
             await self._field.watched(
-                one, writes=sizes.rival_writes, at_most=campaign_cluster.REST_SECONDS
+                item, writes=sizes.rival_writes, at_most=campaign_cluster.REST_SECONDS
             )
         self._plane.kill(f"{kube_binaries.SCHEDULER}-{RIVAL_NAME}")
         await self._field.rest()
-        await one.end()
+        await item.end()
 
     async def _clock(self, sizes: Sizes) -> None:
         """The time of day jumps forwards and backwards under the scheduler."""
-        (one, *_) = self._field.instances
-        await self._field.start(one, has_election=True, command=with_stepping_clock)
-        self._field.log.add(STEPPED, "clock", one.user)
+        (item, *_) = self._field.instances
+        await self._field.start(item, has_election=True, command=with_stepping_clock)
+        self._field.log.add(STEPPED, "clock", item.user)
         async with self._load(sizes):
             await self._field.watched(
-                one, writes=sizes.clock_writes, at_most=campaign_cluster.REST_SECONDS
+                item, writes=sizes.clock_writes, at_most=campaign_cluster.REST_SECONDS
             )
-        steps = one.log.read_text(encoding="utf-8", errors="replace").count("wall clock stepped by")
+        steps = item.log.read_text(encoding="utf-8", errors="replace").count(
+            "wall clock stepped by"
+        )
         if steps < LEAST_STEPS:
-            self._field.object("idle", f"the clock of {one.user} stepped {steps} times only")
+            self._field.object("idle", f"the clock of {item.user} stepped {steps} times only")
         await self._field.rest()
-        await one.end()
+        await item.end()
 
     @contextlib.asynccontextmanager
     async def _load(

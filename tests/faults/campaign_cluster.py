@@ -114,9 +114,9 @@ class Field:
         await self._furnish()
         await enter(running(self.kubelets.run()))
         await enter(running(disks.wipe(self.api, self.recorder, objects.NODES)))
-        for one in self.instances:
-            await enter(one.proxy)
-            self._stack.push_async_callback(one.end)
+        for instance in self.instances:
+            await enter(instance.proxy)
+            self._stack.push_async_callback(instance.end)
         return self
 
     async def __aexit__(self, *failure: Any) -> None:
@@ -145,87 +145,95 @@ class Field:
 
     async def finished(self) -> records.History:
         """Ends the replicas; all that was written."""
-        for one in self.instances:
-            await one.end()
-            for bug in one.proxy.bugs:
+        for instance in self.instances:
+            await instance.end()
+            for bug in instance.proxy.bugs:
                 self.object("proxy", bug)
         return await self.recorder.finish()
 
     # What is done to replicas
 
     async def start(
-        self, one: Instance, *, has_election: bool = False, command: Command | None = None
+        self, instance: Instance, *, has_election: bool = False, command: Command | None = None
     ) -> None:
         """A new process for the replica, answering when this returns.
 
         Without an election nothing keeps the last words of a killed process from arriving late, so they are awaited.
         """
         if not has_election:
-            await one.proxy.settled()
-        one.start(has_election=has_election, command=command)
-        if not await one.ready():
-            self.object("crashed", f"{one.user} did not come up, exit code {one.exit_code()}")
+            await instance.proxy.settled()
+        instance.start(has_election=has_election, command=command)
+        if not await instance.ready():
+            self.object(
+                "crashed", f"{instance.user} did not come up, exit code {instance.exit_code()}"
+            )
 
     async def kill_at_write(self, *ones: Instance, is_before: bool, what: str = "") -> Instance:
         """One of them is dead at one of the next writes, whichever it is, or of a class if there is one soon; who."""
         killed: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
-        for one in ones:
+        for item in ones:
             spring = functools.partial(
-                self._kill, one, killed, KILLED_BEFORE if is_before else KILLED_AFTER
+                self._kill, item, killed, KILLED_BEFORE if is_before else KILLED_AFTER
             )
-            one.proxy.trap = Trap(
-                one.proxy.writes + self._chance.randint(1, 6), is_before, spring, what
+            item.proxy.trap = Trap(
+                item.proxy.writes + self._chance.randint(1, 6), is_before, spring, what
             )
         try:
             if what and (await asyncio.wait([killed], timeout=SOON_SECONDS))[1]:
-                for one in ones:
-                    one.proxy.trap = one.proxy.trap and one.proxy.trap._replace(what="")
+                for item in ones:
+                    item.proxy.trap = item.proxy.trap and item.proxy.trap._replace(what="")
             async with asyncio.timeout(REST_SECONDS):
                 return await killed
         except TimeoutError:
-            users = " or ".join(one.user for one in ones)
+            users = " or ".join(item.user for item in ones)
             self.object(
                 "idle", f"{users} wrote nothing for {REST_SECONDS:.0f} s, although there was work"
             )
             ones[0].kill()
             return ones[0]
         finally:
-            for one in ones:
-                one.proxy.trap = None
+            for item in ones:
+                item.proxy.trap = None
 
-    def _kill(self, one: Instance, killed: asyncio.Future[Instance], how: str, write: str) -> None:
+    def _kill(
+        self, instance: Instance, killed: asyncio.Future[Instance], how: str, write: str
+    ) -> None:
         if not killed.done():
-            one.kill()
+            instance.kill()
             self.log.add(how, write.partition(" ")[0], write)
-            killed.set_result(one)
+            killed.set_result(instance)
 
     async def watched(
-        self, one: Instance, *, requests: int = 0, writes: int = 0, at_most: float = 10.0
+        self, instance: Instance, *, requests: int = 0, writes: int = 0, at_most: float = 10.0
     ) -> None:
         """Lets a replica send so many requests, or place pods with so many writes; for no longer than is given.
 
         A scheduler that ends by itself is a finding, and is started again.
         """
-        proxy = one.proxy
+        proxy = instance.proxy
         last_request, last_write = proxy.requests + requests, proxy.writes + writes
 
         def is_over() -> bool:
-            return one.exit_code() is not None or (
+            return instance.exit_code() is not None or (
                 proxy.requests >= last_request and proxy.writes >= last_write
             )
 
         await comes_true_within(is_over, seconds=at_most)
-        if one.exit_code() is not None:
-            self.object("crashed", f"{one.user} ended by itself with exit code {one.exit_code()}")
-            await self.start(one, has_election=one.has_election)
+        if instance.exit_code() is not None:
+            self.object(
+                "crashed", f"{instance.user} ended by itself with exit code {instance.exit_code()}"
+            )
+            await self.start(instance, has_election=instance.has_election)
 
     async def leader(self) -> Instance:
         """The replica that renews the lease next."""
-        before = {one.user: one.proxy.leases for one in self.instances}
+        before = {instance.user: instance.proxy.leases for instance in self.instances}
 
         def renewing() -> list[Instance]:
-            running = [one for one in self.instances if one.exit_code() is None]
-            return [one for one in running if one.proxy.leases > before[one.user]]
+            running = [instance for instance in self.instances if instance.exit_code() is None]
+            return [
+                instance for instance in running if instance.proxy.leases > before[instance.user]
+            ]
 
         if await comes_true_within(renewing, seconds=REST_SECONDS):
             return renewing()[0]
@@ -234,11 +242,11 @@ class Field:
 
     async def succeeded(self, leader: Instance) -> None:
         """Waits until another replica has taken the lease; a finding where none does."""
-        others = [one for one in self.instances if one is not leader]
-        before = {one.user: one.proxy.leases for one in others}
+        others = [instance for instance in self.instances if instance is not leader]
+        before = {other.user: other.proxy.leases for other in others}
 
         def has_successor() -> bool:
-            return any(one.proxy.leases > before[one.user] for one in others)
+            return any(other.proxy.leases > before[other.user] for other in others)
 
         if not await comes_true_within(has_successor, seconds=REST_SECONDS):
             self.object("idle", f"no replica took the lease of {leader.user}, which was stopped")
@@ -295,8 +303,8 @@ class Field:
 
     async def rest(self) -> None:
         """No more faults: everything must come to rest, the picture must be right, and nobody may be forgotten."""
-        for one in self.instances:
-            one.proxy.plan = plans.QUIET
+        for instance in self.instances:
+            instance.proxy.plan = plans.QUIET
         await self._until(self._unanswered, "pods without an answer")
         await self._compare()
         await self._drain()
@@ -317,10 +325,16 @@ class Field:
             self.object("inconsistent", text)
 
     async def _wrong_pictures(self) -> list[str]:
-        said = [await one.consistent() for one in self.instances if one.is_running]
-        verdicts = [one for one in said if one is not None and one.get("consistent") is not None]
+        messages = [
+            await instance.consistent() for instance in self.instances if instance.is_running
+        ]
+        verdicts = [
+            message
+            for message in messages
+            if message is not None and message.get("consistent") is not None
+        ]
         if not verdicts:
-            return [f"no replica could be asked about its picture: {said}"]
+            return [f"no replica could be asked about its picture: {messages}"]
         return [str(verdict)[:1000] for verdict in verdicts if not verdict["consistent"]]
 
     async def _drain(self) -> None:
@@ -332,11 +346,11 @@ class Field:
             await self.workload.remove(only_bound=True)
             await self._placed(names)
         if waiting := self._waiting():
-            told = {
+            messages = {
                 _name(pod): history.condition_of(pod, "PodScheduled").get("message")
                 for pod in waiting
             }
-            self.object("stuck", f"not placed although there is room: {told}")
+            self.object("stuck", f"not placed although there is room: {messages}")
 
     async def _placed(self, names: set[str]) -> None:
         """Waits for places for all of these pods, for as long as one drain may take."""
@@ -365,9 +379,9 @@ class Field:
     def _left(self) -> list[str]:
         kinds = ("pods", "resourceclaims", "persistentvolumeclaims")
         return [
-            f"{kind}/{_name(one)}"
+            f"{kind}/{_name(tree)}"
             for kind in kinds
-            for one in history.find(self.recorder, kind, objects.NAMESPACE)
+            for tree in history.find(self.recorder, kind, objects.NAMESPACE)
         ]
 
     async def _until(self, left: Callable[[], list[str]], what: str) -> None:

@@ -68,11 +68,11 @@ def violations(history: History, judge: Judge, *, bounds: Bounds | None = None) 
         checker_lead.Leaders(judge),
         checker_words.Words(judge),
     ]
-    found = [Violation("incomplete", 0, gap) for gap in history.gaps]
+    result = [Violation("incomplete", 0, gap) for gap in history.gaps]
     for revision in history.revisions:
         step = scene.apply(revision)
         for rule in rules:
-            found += rule.see(step, scene)
+            result += rule.see(step, scene)
     for rule in rules:
-        found += rule.end(scene, history.ended)
-    return found
+        result += rule.end(scene, history.ended)
+    return result

@@ -45,7 +45,7 @@ class Offer:
         parts = [part for part in parts if _generation(part) == newest]
         is_whole = bool(parts) and len(parts) == parts[0]["spec"]["pool"].get("resourceSliceCount")
         offered = (
-            {one["name"]: one for part in parts for one in part["spec"].get("devices") or ()}
+            {item["name"]: item for part in parts for item in part["spec"].get("devices") or ()}
             if is_whole
             else {}
         )
@@ -57,9 +57,10 @@ class Offer:
         self.offered = set(offered)
         self.devices |= offered
         for part in parts:
-            for one in part["spec"].get("sharedCounters") or ():
+            for item in part["spec"].get("sharedCounters") or ():
                 self.counters |= {
-                    (one["name"], key): amount(val["value"]) for key, val in one["counters"].items()
+                    (item["name"], key): amount(val["value"])
+                    for key, val in item["counters"].items()
                 }
 
 
@@ -117,10 +118,10 @@ class Devices:
         mine = self._held.get(step.revision.key, [])
         for pool in {holding.device[:2] for holding in mine}:
             counted = [
-                one
+                item
                 for several in self._by_pool[pool].values()
-                for one in several
-                if self._counts(one, step)
+                for item in several
+                if self._counts(item, step)
             ]
             devices = {holding.device for holding in mine if holding.device[:2] == pool}
             offer = self._offers.get(pool, Offer())
@@ -150,7 +151,7 @@ class Devices:
         self, device: DeviceKey, offer: Offer, scene: Scene
     ) -> Iterator[tuple[Tree, float]]:
         name = device[2]
-        found = [
+        result = [
             (taint, offer.since[name]) for taint in offer.devices.get(name, {}).get("taints") or ()
         ]
         for key, rule in scene.items("devicetaintrules"):
@@ -159,10 +160,10 @@ class Devices:
             if selector is not None and all(
                 selector.get(part) in (None, value) for part, value in parts
             ):
-                found.append((rule["spec"]["taint"], scene.since("devicetaintrules", key)))
+                result.append((rule["spec"]["taint"], scene.since("devicetaintrules", key)))
         return (
             (taint, since)
-            for taint, since in found
+            for taint, since in result
             if taint["effect"] in ("NoSchedule", "NoExecute")
         )
 
@@ -172,19 +173,23 @@ def _device_problems(
 ) -> Iterator[str]:
     """Exclusive devices with two holders, and shares beyond a device's capacity."""
     for device in sorted(devices):
-        holdings = [one for one in counted if one.device == device]
-        names = ", ".join(one.claim for one in holdings)
-        if len(holdings) > 1 and any(one.share is None for one in holdings):
+        holdings = [item for item in counted if item.device == device]
+        names = ", ".join(holding.claim for holding in holdings)
+        if len(holdings) > 1 and any(holding.share is None for holding in holdings):
             yield f"device {'/'.join(device)} is held by {names}"
             continue
-        for capacity, told in (offer.devices.get(device[2], {}).get("capacity") or {}).items():
+        for capacity, messages in (offer.devices.get(device[2], {}).get("capacity") or {}).items():
             taken = sum(
-                (amount(one.consumed[capacity]) for one in holdings if capacity in one.consumed),
+                (
+                    amount(holding.consumed[capacity])
+                    for holding in holdings
+                    if capacity in holding.consumed
+                ),
                 Fraction(0),
             )
-            if taken > amount(told["value"]):
-                yield f"{capacity} of {'/'.join(device)}: {taken} of {told['value']} held by {names}"
-        shares = [one.share for one in holdings]
+            if taken > amount(messages["value"]):
+                yield f"{capacity} of {'/'.join(device)}: {taken} of {messages['value']} held by {names}"
+        shares = [holding.share for holding in holdings]
         if len(shares) != len(set(shares)):
             yield f"a share of {'/'.join(device)} is held twice by {names}"
 
@@ -199,7 +204,7 @@ def _counter_problems(
         for counter, _ in consumption(offer.devices.get(device[2], {}))
     }
     drawn: dict[tuple[str, str], Fraction] = {}
-    for device in {one.device for one in counted}:
+    for device in {item.device for item in counted}:
         for counter, value in consumption(offer.devices.get(device[2], {})):
             drawn[counter] = drawn.get(counter, Fraction(0)) + value
     for counter in sorted(touched):

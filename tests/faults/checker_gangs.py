@@ -141,9 +141,9 @@ def least_of(pod: Tree) -> int:
 
 def beneficiary_of(pod: Tree | None) -> str:
     """The gang a pod yields to, as its condition says."""
-    for one in ((pod or {}).get("status") or {}).get("conditions") or ():
-        if one["type"] == TARGET and (found := YIELDS.search(one.get("message") or "")):
-            return found.group(1)
+    for item in ((pod or {}).get("status") or {}).get("conditions") or ():
+        if item["type"] == TARGET and (result := YIELDS.search(item.get("message") or "")):
+            return result.group(1)
     return ""
 
 

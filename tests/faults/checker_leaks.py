@@ -51,7 +51,7 @@ class Leaks:
         return sum(len(running) for running in self._running.values())
 
     def _sign(self, step: Step) -> None:
-        before, after = (checker_scene.allocation_of(one) for one in (step.before, step.after))
+        before, after = (checker_scene.allocation_of(item) for item in (step.before, step.after))
         if not after:
             self._ours.discard(step.revision.key)
         elif not before and step.revision.writer in self._judge.ours:
@@ -62,7 +62,7 @@ class Leaks:
     ) -> Iterator[Violation]:
         holds = set(self._conditions(key, claim, scene)) if claim is not None else set()
         running = self._running.setdefault(key, {})
-        for condition in [one for one in running if one not in holds]:
+        for condition in [item for item in running if item not in holds]:
             since, _ = running.pop(condition)
             if step.revision.seconds - since > self._bounds.hold:
                 lasted = step.revision.seconds - since
@@ -97,8 +97,8 @@ def _changes_life(step: Step) -> bool:
     if step.before is None or step.after is None:
         return True
     before, after = (
-        (checker_scene.uid_of(one), checker_scene.node_of(one), checker_scene.is_over(one))
-        for one in (step.before, step.after)
+        (checker_scene.uid_of(item), checker_scene.node_of(item), checker_scene.is_over(item))
+        for item in (step.before, step.after)
     )
     return before != after
 

@@ -73,7 +73,7 @@ class Bindings:
         there = self._on(node_name, seconds=step.revision.seconds, scene=scene)
         uid = checker_scene.uid_of(pod)
         for text in checker_neighbours.problems(
-            pod, (one for one in there if checker_scene.uid_of(one) != uid)
+            pod, (item for item in there if checker_scene.uid_of(item) != uid)
         ):
             yield step.violates("beside", text)
 
@@ -97,8 +97,8 @@ class Bindings:
             key: amount(text) for key, text in (node["status"].get("allocatable") or {}).items()
         }
         taken: Amounts = {}
-        for one in self._on(name, seconds=seconds, scene=scene):
-            _add(taken, {**demand_of(one), "pods": Fraction(1)})
+        for item in self._on(name, seconds=seconds, scene=scene):
+            _add(taken, {**demand_of(item), "pods": Fraction(1)})
         for resource in sorted({*demand_of(pod), "pods"}):
             is_counted = resource in room or resource in COUNTED_ALWAYS or resource == "pods"
             if is_counted and taken[resource] > room.get(resource, Fraction(0)):
@@ -106,13 +106,13 @@ class Bindings:
 
     def _on(self, name: str, *, seconds: float, scene: Scene) -> Iterator[Tree]:
         """The pods of a node that we had to know of."""
-        for one in scene.all("pods"):
+        for item in scene.all("pods"):
             if (
-                checker_scene.node_of(one) == name
-                and not checker_scene.is_over(one)
-                and self._counts(one, seconds)
+                checker_scene.node_of(item) == name
+                and not checker_scene.is_over(item)
+                and self._counts(item, seconds)
             ):
-                yield one
+                yield item
 
     def _counts(self, pod: Tree, seconds: float) -> bool:
         """Those we bound, and those of others that we must have seen."""
@@ -132,7 +132,7 @@ class Allocations:
             return
         if checker_scene.uid_of(step.before) != checker_scene.uid_of(step.after):
             return
-        before, after = (checker_scene.allocation_of(one) for one in (step.before, step.after))
+        before, after = (checker_scene.allocation_of(item) for item in (step.before, step.after))
         if before and after and before != after:
             yield step.violates("changed", "the allocation is another one")
         if step.revision.writer not in self._judge.ours:
@@ -188,10 +188,10 @@ def _volume_problems(pod: Tree, node: Tree, scene: Scene) -> Iterator[str]:
 def _missing_mappings(pod: Tree, node: Tree) -> Iterator[str]:
     """Extended resources that the node does not count itself must be served by a claim, container by container."""
     counted = node["status"].get("allocatable") or {}
-    told = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get(
+    messages = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get(
         "requestMappings"
     ) or ()
-    mapped = {(one["containerName"], one["resourceName"]) for one in told}
+    mapped = {(message["containerName"], message["resourceName"]) for message in messages}
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
         for resource, text in _requests(container).items():
             is_ours = "/" in resource and resource not in counted and amount(text) > 0
@@ -238,10 +238,10 @@ def _add(total: Amounts, more: Amounts) -> None:
         total[name] = total.get(name, Fraction(0)) + value
 
 
-def _larger(one: Amounts, other: Amounts) -> Amounts:
+def _larger(amounts: Amounts, other: Amounts) -> Amounts:
     return {
-        name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0)))
-        for name in {*one, *other}
+        name: max(amounts.get(name, Fraction(0)), other.get(name, Fraction(0)))
+        for name in {*amounts, *other}
     }
 
 
@@ -263,9 +263,9 @@ def _picks(term: Tree, node: Tree) -> bool:
 
 
 def _tests(wanted: Iterable[Tree] | None, values: Tree) -> Iterator[bool]:
-    for one in wanted or ():
-        value, listed = values.get(one["key"]), one.get("values") or ()
-        match one["operator"]:
+    for item in wanted or ():
+        value, listed = values.get(item["key"]), item.get("values") or ()
+        match item["operator"]:
             case "In":
                 yield value in listed
             case "NotIn":

@@ -133,20 +133,20 @@ def is_over(pod: Tree) -> bool:
 
 def allocation_of(claim: Tree | None) -> Tree | None:
     """What the claim holds."""
-    found: Tree | None = ((claim or {}).get("status") or {}).get("allocation")
-    return found
+    tree: Tree | None = ((claim or {}).get("status") or {}).get("allocation")
+    return tree
 
 
 def results_of(claim: Tree | None) -> list[Tree]:
     """The devices the claim holds, those of administrators included."""
-    found: list[Tree] = ((allocation_of(claim) or {}).get("devices") or {}).get("results") or []
-    return found
+    trees: list[Tree] = ((allocation_of(claim) or {}).get("devices") or {}).get("results") or []
+    return trees
 
 
 def users_of(claim: Tree | None) -> dict[str, str]:
     """The pods the claim is reserved for: name by identity."""
     listed = ((claim or {}).get("status") or {}).get("reservedFor") or ()
-    return {one["uid"]: one["name"] for one in listed if one.get("resource") == "pods"}
+    return {item["uid"]: item["name"] for item in listed if item.get("resource") == "pods"}
 
 
 def has_finalizer(claim: Tree) -> bool:
@@ -171,13 +171,13 @@ def claims_of(pod: Tree) -> Iterator[tuple[str, str | None]]:
     """The claims a pod uses: its own name for it, and the claim's; None while no claim has been made."""
     status = pod.get("status") or {}
     made = {
-        one["name"]: one.get("resourceClaimName")
-        for one in status.get("resourceClaimStatuses") or ()
+        item["name"]: item.get("resourceClaimName")
+        for item in status.get("resourceClaimStatuses") or ()
     }
-    for wanted in pod["spec"].get("resourceClaims") or ():
-        name = wanted["name"]
-        if wanted.get("resourceClaimName"):
-            yield name, wanted["resourceClaimName"]
+    for expected in pod["spec"].get("resourceClaims") or ():
+        name = expected["name"]
+        if expected.get("resourceClaimName"):
+            yield name, expected["resourceClaimName"]
         elif name not in made or made[name]:  # made, and yet nothing: the template needs no claim
             yield name, made.get(name)
     extended = status.get("extendedResourceClaimStatus")
@@ -187,7 +187,7 @@ def claims_of(pod: Tree) -> Iterator[tuple[str, str | None]]:
 
 def tolerates(tolerations: Iterable[Tree], taint: Tree) -> bool:
     """Whether any toleration accepts the taint, on nodes and devices alike."""
-    return any(_accepts(one, taint) for one in tolerations)
+    return any(_accepts(toleration, taint) for toleration in tolerations)
 
 
 def _accepts(toleration: Tree, taint: Tree) -> bool:

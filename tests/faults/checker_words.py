@@ -50,4 +50,4 @@ class Words:
 
 def _condition(pod: Tree) -> str:
     listed = (pod.get("status") or {}).get("conditions") or ()
-    return next((one.get("message", "") for one in listed if one["type"] == "PodScheduled"), "")
+    return next((item.get("message", "") for item in listed if item["type"] == "PodScheduled"), "")

@@ -64,8 +64,8 @@ class Client:
         """What is there."""
         async with self._session.get(self._url + path) as answer:
             answer.raise_for_status()
-            found: Tree = await answer.json()
-            return found
+            tree: Tree = await answer.json()
+            return tree
 
     async def _done(self, method: str, path: str, tree: Tree, *, accepted: tuple[int, ...]) -> bool:
         kind = MERGE if method == "PATCH" else "application/json"

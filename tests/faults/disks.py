@@ -64,7 +64,7 @@ def of_pod() -> Tree:
 
 async def wipe(api: client.Client, recorder: history.Recorder, nodes: Iterable[str]) -> None:
     """Goes on for ever: a disk whose claim is gone is deleted, and one that is missing is made anew."""
-    disks = {one["metadata"]["name"]: one for node in nodes for one in volumes(node)}
+    disks = {tree["metadata"]["name"]: tree for node in nodes for tree in volumes(node)}
     while True:
         known = recorder.objects["persistentvolumes"]
         for name, fresh in disks.items():

@@ -47,12 +47,12 @@ class Gangs:
             await self._api.delete(objects.path_of("pods", name))
 
     def _living(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for pod in history.find(self._recorder, "pods", objects.NAMESPACE):
             labels = pod["metadata"].get("labels") or {}
             if labels.get("shape") == "gang" and not pod["metadata"].get("deletionTimestamp"):
-                found.setdefault(labels["dovetail.dev/gang"], []).append(pod["metadata"]["name"])
-        return found
+                result.setdefault(labels["dovetail.dev/gang"], []).append(pod["metadata"]["name"])
+        return result
 
     async def _create(self) -> None:
         self._count += 1

@@ -161,4 +161,4 @@ def find(recorder: Recorder, kind: str, namespace: str) -> Iterable[Tree]:
 def condition_of(pod: Tree, name: str) -> dict[str, Any]:
     """One condition of a pod, empty if it has none of that name."""
     listed = (pod.get("status") or {}).get("conditions") or ()
-    return next((dict(one) for one in listed if one["type"] == name), {})
+    return next((dict(item) for item in listed if item["type"] == name), {})

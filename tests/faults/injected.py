@@ -37,5 +37,8 @@ class Log:
 
     def save(self, path: Path) -> None:
         """One line each."""
-        lines = (f"{one.seconds:.3f} {one.kind} {one.what} {one.target}\n" for one in self.entries)
+        lines = (
+            f"{entry.seconds:.3f} {entry.kind} {entry.what} {entry.target}\n"
+            for entry in self.entries
+        )
         path.write_text("".join(lines), encoding="utf-8")

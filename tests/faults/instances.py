@@ -155,8 +155,8 @@ class Instance:
                 text = await answer.text()
                 if answer.status != 200:
                     return None
-                found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
-                return found
+                tree: dict[str, Any] = json.loads(text) if text.startswith("{") else {"text": text}
+                return tree
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
 

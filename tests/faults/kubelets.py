@@ -54,9 +54,9 @@ class Kubelets:
                     for kind in ("Initialized", "ContainersReady", "Ready")
                 ]
                 kept = [
-                    one
-                    for one in pod["status"].get("conditions") or ()
-                    if one["type"] == "PodScheduled"
+                    item
+                    for item in pod["status"].get("conditions") or ()
+                    if item["type"] == "PodScheduled"
                 ]
                 status = {"phase": "Running", "startTime": _now(), "conditions": [*kept, *ready]}
                 await self._api.patch(

@@ -82,7 +82,7 @@ def node(name: str) -> Tree:
 def slices(name: str, *, generation: int = 1, lost: str = "") -> list[Tree]:
     """What a node publishes; a newer generation may lack a device."""
     devices = {"whole": _wholes, "part": _parts, "share": _shares}[name.rpartition("-")[0]]()
-    parts: list[Tree] = [{"devices": [one for one in devices if one["name"] != lost]}]
+    parts: list[Tree] = [{"devices": [device for device in devices if device["name"] != lost]}]
     if name in PART_NODES:
         sets = [
             {"name": f"gpu-{index}", "counters": {"slices": {"value": str(SLICES)}}}
@@ -109,15 +109,15 @@ def _wholes() -> list[Tree]:
 
 def _parts() -> list[Tree]:
     """Two devices, each as quarters, as halves or as a whole."""
-    found = []
+    result = []
     for gpu in range(2):
         for size, profile in ((1, "quarter"), (2, "half"), (4, "all")):
             for start in range(0, SLICES, size):
                 drawn = {"counterSet": f"gpu-{gpu}", "counters": {"slices": {"value": str(size)}}}
                 attributes = {**_typed("part"), "profile": {"string": profile}}
                 name = f"gpu-{gpu}-{profile}-{start}"
-                found.append({"name": name, "attributes": attributes, "consumesCounters": [drawn]})
-    return found
+                result.append({"name": name, "attributes": attributes, "consumesCounters": [drawn]})
+    return result
 
 
 def _shares() -> list[Tree]:
@@ -140,13 +140,13 @@ def _typed(kind: str) -> Tree:
 
 def classes() -> list[Tree]:
     """One per kind of device; that of whole ones can be asked for as an extended resource."""
-    found = []
+    result = []
     for kind in ("whole", "part", "share"):
         test = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == '{kind}'"
         spec: Tree = {"selectors": [{"cel": {"expression": test}}]}
         if kind == "whole":
             spec["extendedResourceName"] = WHOLE_RESOURCE
-        found.append(
+        result.append(
             {
                 "apiVersion": RESOURCE,
                 "kind": "DeviceClass",
@@ -154,7 +154,7 @@ def classes() -> list[Tree]:
                 "spec": spec,
             }
         )
-    return found
+    return result
 
 
 def templates() -> list[Tree]:
@@ -216,7 +216,7 @@ def taint_rule(name: str, pool: str, *, version: str = RESOURCE) -> Tree:
 
 def rights(users: tuple[str, ...]) -> list[Tree]:
     """What the chart lets a scheduler do, and no more; its lease is another one here."""
-    (granted,) = (one["rules"] for one in live.rights() if one["kind"] == "ClusterRole")
+    (granted,) = (right["rules"] for right in live.rights() if right["kind"] == "ClusterRole")
     rules = [*granted, _rule("coordination.k8s.io", ["leases"], ["get", "create", "patch"])]
     group = "rbac.authorization.k8s.io"
     role = {

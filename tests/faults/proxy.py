@@ -139,16 +139,16 @@ class Proxy:
             raise
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
-        wanted = request_classes.read(request.method, request.path, request.query)
+        asked = request_classes.read(request.method, request.path, request.query)
         self.requests += 1
         body = await request.read()
         if not self._open.is_set():
             await self._open.wait()
             return _reset(request)  # whoever waited that long has given up
-        kind = self._drawn(wanted)
-        if wanted.what == "watch":
-            return await self._watch(request, wanted, kind=kind)
-        exchange = asyncio.create_task(self._exchange(request, wanted, body=body, kind=kind))
+        kind = self._drawn(asked)
+        if asked.what == "watch":
+            return await self._watch(request, asked, kind=kind)
+        exchange = asyncio.create_task(self._exchange(request, asked, body=body, kind=kind))
         self._under_way.add(exchange)
         exchange.add_done_callback(self._under_way.discard)
         return await asyncio.shield(exchange)

@@ -38,7 +38,7 @@ def save(history: History, path: Path) -> None:
     """One line per revision after a head line."""
     head = {"ended": history.ended, "gaps": list(history.gaps)}
     with gzip.open(path, "wt", encoding="utf-8") as file:
-        for line in (head, *(one._asdict() for one in history.revisions)):
+        for line in (head, *(revision._asdict() for revision in history.revisions)):
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
@@ -52,4 +52,7 @@ def load(path: Path) -> History:
 
 def with_writers(revisions: Iterable[Revision], writers: dict[int, str]) -> tuple[Revision, ...]:
     """The same revisions, signed."""
-    return tuple(one._replace(writer=writers.get(one.number, one.writer)) for one in revisions)
+    return tuple(
+        revision._replace(writer=writers.get(revision.number, revision.writer))
+        for revision in revisions
+    )

@@ -95,15 +95,15 @@ def log_of(directory: Path) -> Path:
 
 def read(path: Path) -> list[Request]:
     """The writes of a log; a last line that is still being written is left out."""
-    found = []
+    result = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             entry = json.loads(line)
         except json.JSONDecodeError:
             continue
         if not _is_rehearsal(entry):
-            found.append(_request(entry))
-    return found
+            result.append(_request(entry))
+    return result
 
 
 def _is_rehearsal(entry: Tree) -> bool:
@@ -115,7 +115,7 @@ def signed(history: History, requests: Iterable[Request]) -> History:
     """The history with its writers; a gap for each write that somebody must answer for and nobody does."""
     writers: dict[int, str] = {}
     others: dict[tuple[str, str], list[Request]] = {}
-    for request in sorted(requests, key=lambda one: one.ended):
+    for request in sorted(requests, key=lambda item: item.ended):
         if request.version and request.code < 300:
             writers.setdefault(
                 request.version, request.user
@@ -156,13 +156,13 @@ def _act(before: Tree | None, after: Tree) -> str:
 
 def _users(requests: Iterable[Request], revision: Revision, act: str) -> set[str]:
     """Who could have written it. Of two deletions the one that began last: kubelets end what they saw evicted."""
-    able = [one for one in requests if _does(one, act) and _could_be(one, revision)]
-    begun = [one for one in able if one.began <= revision.seconds]
+    able = [request for request in requests if _does(request, act) and _could_be(request, revision)]
+    begun = [request for request in able if request.began <= revision.seconds]
     if act == "delete" and begun:
-        return {max(begun, key=lambda one: one.began).user}
-    if act == "bind" and (done := {one.user for one in able if one.code < 300}):
+        return {max(begun, key=lambda request: request.began).user}
+    if act == "bind" and (done := {request.user for request in able if request.code < 300}):
         return done
-    return {one.user for one in able}
+    return {request.user for request in able}
 
 
 def _does(request: Request, act: str) -> bool:

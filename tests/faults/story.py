@@ -15,7 +15,7 @@ DRIVER = "gpu.example.com"
 RESULT = {"request": "r", "driver": DRIVER}
 
 
-class Tale:
+class HistoryBuilder:
     """Revisions so far."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Tale:
         )
         status = {
             "allocation": {
-                "devices": {"results": [{"pool": node, **RESULT, **one} for one in results]},
+                "devices": {"results": [{"pool": node, **RESULT, **result} for result in results]},
                 "nodeSelector": selector(node),
             },
             "reservedFor": [self.reference(pod) for pod in pods],

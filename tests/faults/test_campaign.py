@@ -72,7 +72,7 @@ def test_a_scheduler_without_its_fence_is_caught(tmp_path: Path) -> None:
         clock_writes=0,
     )
     report = fought(tmp_path, sizes, seed=1, command=unfenced)
-    assert "two leaders" in {found.rule for found in report.violations}
+    assert "two leaders" in {violation.rule for violation in report.violations}
 
 
 def fought(

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.faults import checker, checker_pods, checker_scene, harm, harm_gangs, records
-from tests.faults.story import Tale, partition, selector, share, shareable
+from tests.faults.story import HistoryBuilder, partition, selector, share, shareable
 
 JUDGE = checker_scene.Judge(frozenset({"one", "two"}))
 COUNTERS = [{"name": "set", "counters": {"slices": {"value": "7"}}}]
 
 
-def cluster() -> Tale:
+def cluster() -> HistoryBuilder:
     """Two nodes with whole devices, partitions of one more, and one that is shared."""
-    tale = Tale()
+    history_builder = HistoryBuilder()
     for node in ("a", "b"):
-        tale.node(node)
+        history_builder.node(node)
         devices = [{"name": "gpu-0"}, {"name": "gpu-1"}, shareable("wide", "80Gi")]
         devices += [
             partition("half-0", 3),
@@ -28,44 +28,52 @@ def cluster() -> Tale:
             partition("half-2", 3),
             partition("all", 7),
         ]
-        tale.pool(node, devices, counters=COUNTERS)
-    tale.lead("one")
-    return tale
+        history_builder.pool(node, devices, counters=COUNTERS)
+    history_builder.lead("one")
+    return history_builder
 
 
-def story() -> Tale:
+def story() -> HistoryBuilder:
     """A bit of everything, all of it right."""
-    tale = cluster()
+    history_builder = cluster()
     for name in ("train", "left", "right", "part", "slice", "late"):
-        tale.pod(
+        history_builder.pod(
             name,
             claims=("both",) if name in ("left", "right") else (name,),
             asks={"cpu": "2", "memory": "4Gi"},
         )
         if name not in ("left", "right"):
-            tale.claim(name, owner=name)
-    tale.claim("both")
-    tale.allocate("train", {"device": "gpu-0"}, {"device": "gpu-1"}, pods=("train",), node="a")
-    tale.bind("train", "a")
-    tale.allocate("both", share("wide", "50Gi", identity="s1"), pods=("left", "right"), node="a")
-    tale.bind("left", "a")
-    tale.bind("right", "a")
-    tale.allocate("part", {"device": "half-0"}, {"device": "half-1"}, pods=("part",), node="b")
-    tale.bind("part", "b")
-    tale.allocate("slice", share("wide", "80Gi", identity="s2"), pods=("slice",), node="b")
-    tale.bind("slice", "b")
-    tale.refuse("late", "2 nodes: 2 lack free GPUs")
-    tale.delete("pods", "t/train")
-    tale.release("train")
-    tale.delete("resourceclaims", "t/train")
-    tale.lead("two")
-    tale.allocate("late", {"device": "gpu-0"}, pods=("late",), node="a", by="two")
-    tale.bind("late", "a", by="two")
-    return tale
+            history_builder.claim(name, owner=name)
+    history_builder.claim("both")
+    history_builder.allocate(
+        "train", {"device": "gpu-0"}, {"device": "gpu-1"}, pods=("train",), node="a"
+    )
+    history_builder.bind("train", "a")
+    history_builder.allocate(
+        "both", share("wide", "50Gi", identity="s1"), pods=("left", "right"), node="a"
+    )
+    history_builder.bind("left", "a")
+    history_builder.bind("right", "a")
+    history_builder.allocate(
+        "part", {"device": "half-0"}, {"device": "half-1"}, pods=("part",), node="b"
+    )
+    history_builder.bind("part", "b")
+    history_builder.allocate(
+        "slice", share("wide", "80Gi", identity="s2"), pods=("slice",), node="b"
+    )
+    history_builder.bind("slice", "b")
+    history_builder.refuse("late", "2 nodes: 2 lack free GPUs")
+    history_builder.delete("pods", "t/train")
+    history_builder.release("train")
+    history_builder.delete("resourceclaims", "t/train")
+    history_builder.lead("two")
+    history_builder.allocate("late", {"device": "gpu-0"}, pods=("late",), node="a", by="two")
+    history_builder.bind("late", "a", by="two")
+    return history_builder
 
 
-def rules(tale: Tale) -> set[str]:
-    return {found.rule for found in checker.violations(tale.history(), JUDGE)}
+def rules(history_builder: HistoryBuilder) -> set[str]:
+    return {violation.rule for violation in checker.violations(history_builder.history(), JUDGE)}
 
 
 def test_a_clean_story_passes() -> None:
@@ -73,119 +81,125 @@ def test_a_clean_story_passes() -> None:
 
 
 def test_a_violation_names_its_revision() -> None:
-    tale = story()
-    tale.pod("thief", claims=("thief",))
-    tale.claim("thief", owner="thief")
-    tale.allocate("thief", {"device": "gpu-0"}, pods=("thief",), node="a", by="two")
-    tale.bind("thief", "a", by="two")
-    (found,) = checker.violations(tale.history(), JUDGE)
-    allocation = tale.revisions[-2]
-    assert found.revision == allocation.number
-    assert found.rule == "over-allocated"
-    assert "t/late, t/thief" in found.text
+    history_builder = story()
+    history_builder.pod("thief", claims=("thief",))
+    history_builder.claim("thief", owner="thief")
+    history_builder.allocate("thief", {"device": "gpu-0"}, pods=("thief",), node="a", by="two")
+    history_builder.bind("thief", "a", by="two")
+    (result,) = checker.violations(history_builder.history(), JUDGE)
+    allocation = history_builder.revisions[-2]
+    assert result.revision == allocation.number
+    assert result.rule == "over-allocated"
+    assert "t/late, t/thief" in result.text
 
 
 def more(
-    tale: Tale, *results: records.Tree, node: str = "a", by: str = "two", name: str = "extra"
+    history_builder: HistoryBuilder,
+    *results: records.Tree,
+    node: str = "a",
+    by: str = "two",
+    name: str = "extra",
 ) -> None:
     """One more pod, allocated and bound."""
-    tale.pod(name, claims=(name,))
-    tale.claim(name, owner=name)
-    tale.allocate(name, *results, pods=(name,), node=node, by=by)
-    tale.bind(name, node, by=by)
+    history_builder.pod(name, claims=(name,))
+    history_builder.claim(name, owner=name)
+    history_builder.allocate(name, *results, pods=(name,), node=node, by=by)
+    history_builder.bind(name, node, by=by)
 
 
-def an_exclusive_device_beside_its_parts(tale: Tale) -> None:
-    more(tale, {"device": "all"}, node="b")
+def an_exclusive_device_beside_its_parts(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "all"}, node="b")
 
 
-def a_share_of_an_exclusively_held_device(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"})
-    more(tale, share("gpu-1", "1Gi", identity="s9"), name="second")
+def a_share_of_an_exclusively_held_device(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"})
+    more(history_builder, share("gpu-1", "1Gi", identity="s9"), name="second")
 
 
-def a_share_under_a_name_in_use(tale: Tale) -> None:
-    more(tale, share("wide", "1Gi", identity="s1"))
+def a_share_under_a_name_in_use(history_builder: HistoryBuilder) -> None:
+    more(history_builder, share("wide", "1Gi", identity="s1"))
 
 
-def the_same_device_twice_in_one_claim(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"}, {"device": "gpu-1"})
+def the_same_device_twice_in_one_claim(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"}, {"device": "gpu-1"})
 
 
-def a_device_a_rival_has_held_for_long(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"})
+def a_device_a_rival_has_held_for_long(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"}, by="rival", name="theirs")
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_device_that_never_was(tale: Tale) -> None:
-    more(tale, {"device": "gpu-9"})
+def a_device_that_never_was(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-9"})
 
 
-def a_device_withdrawn_long_ago(tale: Tale) -> None:
-    tale.pool("a", [{"name": "gpu-0"}, shareable("wide", "80Gi")], counters=COUNTERS, generation=2)
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"})
+def a_device_withdrawn_long_ago(history_builder: HistoryBuilder) -> None:
+    history_builder.pool(
+        "a", [{"name": "gpu-0"}, shareable("wide", "80Gi")], counters=COUNTERS, generation=2
+    )
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def taint_rule(tale: Tale, effect: str = "NoExecute") -> None:
+def taint_rule(history_builder: HistoryBuilder, effect: str = "NoExecute") -> None:
     taint = {"key": "broken", "effect": effect}
-    tale.put(
+    history_builder.put(
         "devicetaintrules",
         {"metadata": {"name": "rule"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": taint}},
     )
-    tale.wait(30)
+    history_builder.wait(30)
 
 
-def a_device_tainted_long_ago(tale: Tale) -> None:
-    taint_rule(tale)
-    more(tale, {"device": "gpu-1"})
+def a_device_tainted_long_ago(history_builder: HistoryBuilder) -> None:
+    taint_rule(history_builder)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_node_gone_long_ago(tale: Tale) -> None:
-    tale.delete("nodes", "a")
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"})
+def a_node_gone_long_ago(history_builder: HistoryBuilder) -> None:
+    history_builder.delete("nodes", "a")
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_node_closed_long_ago(tale: Tale) -> None:
-    tale.node("a", unschedulable=True)
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"})
+def a_node_closed_long_ago(history_builder: HistoryBuilder) -> None:
+    history_builder.node("a", unschedulable=True)
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_node_tainted_long_ago(tale: Tale) -> None:
-    tale.node("a", taints=[{"key": "down", "effect": "NoSchedule"}])
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"})
+def a_node_tainted_long_ago(history_builder: HistoryBuilder) -> None:
+    history_builder.node("a", taints=[{"key": "down", "effect": "NoSchedule"}])
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def an_allocation_for_nobody(tale: Tale) -> None:
-    tale.claim("idle")
-    tale.allocate("idle", {"device": "gpu-1"}, pods=(), node="a", by="two")
-    tale.wait(100)
+def an_allocation_for_nobody(history_builder: HistoryBuilder) -> None:
+    history_builder.claim("idle")
+    history_builder.allocate("idle", {"device": "gpu-1"}, pods=(), node="a", by="two")
+    history_builder.wait(100)
 
 
-def an_allocation_for_nobody_that_ended_too_late(tale: Tale) -> None:
-    an_allocation_for_nobody(tale)
-    tale.release("idle")
+def an_allocation_for_nobody_that_ended_too_late(history_builder: HistoryBuilder) -> None:
+    an_allocation_for_nobody(history_builder)
+    history_builder.release("idle")
 
 
-def a_pod_that_waits_on_its_devices(tale: Tale) -> None:
-    tale.pod("idle", claims=("idle",))
-    tale.claim("idle", owner="idle")
-    tale.allocate("idle", {"device": "gpu-1"}, pods=("idle",), node="a", by="two")
-    tale.refuse("idle", "no node has room", by="two")
-    tale.wait(100)
+def a_pod_that_waits_on_its_devices(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("idle", claims=("idle",))
+    history_builder.claim("idle", owner="idle")
+    history_builder.allocate("idle", {"device": "gpu-1"}, pods=("idle",), node="a", by="two")
+    history_builder.refuse("idle", "no node has room", by="two")
+    history_builder.wait(100)
 
 
-def a_pod_without_an_answer(tale: Tale) -> None:
-    tale.pod("forgotten")
+def a_pod_without_an_answer(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("forgotten")
 
 
-def a_pod_refused_without_a_reason(tale: Tale) -> None:
-    tale.pod("forgotten")
-    tale.change(
+def a_pod_refused_without_a_reason(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("forgotten")
+    history_builder.change(
         "pods",
         "t/forgotten",
         status={"conditions": [{"type": "PodScheduled", "status": "False"}]},
@@ -193,121 +207,128 @@ def a_pod_refused_without_a_reason(tale: Tale) -> None:
     )
 
 
-def a_reservation_for_a_pod_that_went(tale: Tale) -> None:
-    tale.delete("pods", "t/left")
-    tale.wait(100)
+def a_reservation_for_a_pod_that_went(history_builder: HistoryBuilder) -> None:
+    history_builder.delete("pods", "t/left")
+    history_builder.wait(100)
 
 
-def a_finalizer_after_the_pod_went(tale: Tale) -> None:
-    tale.delete("pods", "t/late")
-    tale.change("resourceclaims", "t/late", status={"allocation": None, "reservedFor": []})
-    tale.wait(100)
+def a_finalizer_after_the_pod_went(history_builder: HistoryBuilder) -> None:
+    history_builder.delete("pods", "t/late")
+    history_builder.change(
+        "resourceclaims", "t/late", status={"allocation": None, "reservedFor": []}
+    )
+    history_builder.wait(100)
 
 
-def a_deleted_claim_that_stays(tale: Tale) -> None:
-    tale.delete("pods", "t/left")
-    tale.delete("pods", "t/right")
-    tale.change("resourceclaims", "t/both", status={"allocation": None, "reservedFor": []})
+def a_deleted_claim_that_stays(history_builder: HistoryBuilder) -> None:
+    history_builder.delete("pods", "t/left")
+    history_builder.delete("pods", "t/right")
+    history_builder.change(
+        "resourceclaims", "t/both", status={"allocation": None, "reservedFor": []}
+    )
     meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    tale.change("resourceclaims", "t/both", metadata=meta)
-    tale.wait(100)
+    history_builder.change("resourceclaims", "t/both", metadata=meta)
+    history_builder.wait(100)
 
 
-def a_binding_before_the_allocation(tale: Tale) -> None:
-    tale.pod("early", claims=("early",))
-    tale.claim("early", owner="early")
-    tale.bind("early", "a", by="two")
+def a_binding_before_the_allocation(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("early", claims=("early",))
+    history_builder.claim("early", owner="early")
+    history_builder.bind("early", "a", by="two")
 
 
-def a_binding_before_the_claim(tale: Tale) -> None:
-    tale.pod("early", claims=("early",))
-    tale.bind("early", "a", by="two")
+def a_binding_before_the_claim(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("early", claims=("early",))
+    history_builder.bind("early", "a", by="two")
 
 
-def a_binding_without_a_reservation(tale: Tale) -> None:
-    tale.pod("third", claims=("both",))
-    tale.bind("third", "a", by="two")
+def a_binding_without_a_reservation(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("third", claims=("both",))
+    history_builder.bind("third", "a", by="two")
 
 
-def a_binding_out_of_reach(tale: Tale) -> None:
-    tale.pod("third", claims=("both",))
-    users = [tale.reference(name) for name in ("left", "right", "third")]
-    tale.change("resourceclaims", "t/both", status={"reservedFor": users}, by="two")
-    tale.bind("third", "b", by="two")
+def a_binding_out_of_reach(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("third", claims=("both",))
+    users = [history_builder.reference(name) for name in ("left", "right", "third")]
+    history_builder.change("resourceclaims", "t/both", status={"reservedFor": users}, by="two")
+    history_builder.bind("third", "b", by="two")
 
 
-def a_binding_with_the_claim_of_another_pod(tale: Tale) -> None:
-    tale.pod("third", claims=("late",))
-    users = [tale.reference(name) for name in ("late", "third")]
-    tale.change("resourceclaims", "t/late", status={"reservedFor": users}, by="two")
-    tale.bind("third", "a", by="two")
+def a_binding_with_the_claim_of_another_pod(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("third", claims=("late",))
+    users = [history_builder.reference(name) for name in ("late", "third")]
+    history_builder.change("resourceclaims", "t/late", status={"reservedFor": users}, by="two")
+    history_builder.bind("third", "a", by="two")
 
 
-def a_binding_with_half_its_extended_resources(tale: Tale) -> None:
-    tale.pod("early", asks={"gpu.example.com/whole": "1"})
-    tale.bind("early", "a", by="two")
+def a_binding_with_half_its_extended_resources(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("early", asks={"gpu.example.com/whole": "1"})
+    history_builder.bind("early", "a", by="two")
 
 
-def too_much_of_a_processor(tale: Tale) -> None:
-    tale.pod("big", asks={"cpu": "3"})
-    tale.bind("big", "a", by="two")
+def too_much_of_a_processor(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("big", asks={"cpu": "3"})
+    history_builder.bind("big", "a", by="two")
 
 
-def too_many_counted_devices(tale: Tale) -> None:
+def too_many_counted_devices(history_builder: HistoryBuilder) -> None:
     for name in ("first", "second"):
-        tale.pod(name, asks={"example.com/port": "1500m"})
-        tale.bind(name, "b", by="two")
+        history_builder.pod(name, asks={"example.com/port": "1500m"})
+        history_builder.bind(name, "b", by="two")
 
 
-def too_many_pods(tale: Tale) -> None:
+def too_many_pods(history_builder: HistoryBuilder) -> None:
     for number in range(9):
-        tale.pod(f"small-{number}")
-        tale.bind(f"small-{number}", "b", by="two")
+        history_builder.pod(f"small-{number}")
+        history_builder.bind(f"small-{number}", "b", by="two")
 
 
-def a_second_binding(tale: Tale) -> None:
-    tale.bind("late", "b", by="two")
+def a_second_binding(history_builder: HistoryBuilder) -> None:
+    history_builder.bind("late", "b", by="two")
 
 
-def a_pod_of_another_scheduler(tale: Tale) -> None:
-    tale.pod("foreign", scheduler="default-scheduler")
-    tale.bind("foreign", "a", by="two")
+def a_pod_of_another_scheduler(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("foreign", scheduler="default-scheduler")
+    history_builder.bind("foreign", "a", by="two")
 
 
-def another_allocation_in_place(tale: Tale) -> None:
+def another_allocation_in_place(history_builder: HistoryBuilder) -> None:
     result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-1"}
     allocation = {"devices": {"results": [result]}, "nodeSelector": selector("a")}
-    tale.change("resourceclaims", "t/late", status={"allocation": allocation}, by="two")
+    history_builder.change("resourceclaims", "t/late", status={"allocation": allocation}, by="two")
 
 
-def devices_taken_from_a_bound_pod(tale: Tale) -> None:
-    tale.change(
+def devices_taken_from_a_bound_pod(history_builder: HistoryBuilder) -> None:
+    history_builder.change(
         "resourceclaims", "t/late", status={"allocation": None, "reservedFor": []}, by="two"
     )
 
 
-def a_reservation_taken_from_a_bound_pod(tale: Tale) -> None:
-    tale.change(
-        "resourceclaims", "t/both", status={"reservedFor": [tale.reference("left")]}, by="two"
+def a_reservation_taken_from_a_bound_pod(history_builder: HistoryBuilder) -> None:
+    history_builder.change(
+        "resourceclaims",
+        "t/both",
+        status={"reservedFor": [history_builder.reference("left")]},
+        by="two",
     )
 
 
-def the_same_words_again(tale: Tale) -> None:
-    tale.pod("poor")
-    tale.refuse("poor", "no room", by="two")
-    tale.refuse("poor", "no room", by="two")
+def the_same_words_again(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("poor")
+    history_builder.refuse("poor", "no room", by="two")
+    history_builder.refuse("poor", "no room", by="two")
 
 
-def a_write_of_the_one_that_led_before(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"}, by="one")
+def a_write_of_the_one_that_led_before(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"}, by="one")
 
 
-def a_write_after_the_lease_was_given_back(tale: Tale) -> None:
-    tale.lead("", by="two")
-    more(tale, {"device": "gpu-1"}, by="two")
+def a_write_after_the_lease_was_given_back(history_builder: HistoryBuilder) -> None:
+    history_builder.lead("", by="two")
+    more(history_builder, {"device": "gpu-1"}, by="two")
 
 
-Change = Callable[[Tale], None]
+Change = Callable[[HistoryBuilder], None]
 MUTATIONS: dict[str, list[Change]] = {
     "over-allocated": [
         an_exclusive_device_beside_its_parts,
@@ -315,8 +336,8 @@ MUTATIONS: dict[str, list[Change]] = {
         a_share_under_a_name_in_use,
         the_same_device_twice_in_one_claim,
         a_device_a_rival_has_held_for_long,
-        lambda tale: more(tale, share("wide", "31Gi", identity="s9")),
-        lambda tale: more(tale, {"device": "half-2"}, node="b"),
+        lambda history_builder: more(history_builder, share("wide", "31Gi", identity="s9")),
+        lambda history_builder: more(history_builder, {"device": "half-2"}, node="b"),
     ],
     "stale": [
         a_device_that_never_was,
@@ -366,9 +387,9 @@ CASES = [(rule, change) for rule, changes in MUTATIONS.items() for change in cha
     ("rule", "change"), CASES, ids=[f"{rule}-{change.__name__}" for rule, change in CASES]
 )
 def test_harm_is_noticed(rule: str, change: Change) -> None:
-    tale = story()
-    change(tale)
-    assert rule in rules(tale)
+    history_builder = story()
+    change(history_builder)
+    assert rule in rules(history_builder)
 
 
 def test_every_rule_has_a_mutation() -> None:
@@ -377,84 +398,91 @@ def test_every_rule_has_a_mutation() -> None:
 
 def test_a_history_with_gaps_proves_nothing() -> None:
     history = story().history()._replace(gaps=("revisions 5 to 9 are missing",))
-    assert [found.rule for found in checker.violations(history, JUDGE)] == ["incomplete"]
+    assert [violation.rule for violation in checker.violations(history, JUDGE)] == ["incomplete"]
 
 
-def what_a_rival_wrote_a_moment_ago(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
-    more(tale, {"device": "gpu-1"})
+def what_a_rival_wrote_a_moment_ago(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"}, by="rival", name="theirs")
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_rival_that_writes_second(tale: Tale) -> None:
-    more(tale, {"device": "gpu-1"})
-    tale.wait(30)
-    more(tale, {"device": "gpu-1"}, by="rival", name="theirs")
+def a_rival_that_writes_second(history_builder: HistoryBuilder) -> None:
+    more(history_builder, {"device": "gpu-1"})
+    history_builder.wait(30)
+    more(history_builder, {"device": "gpu-1"}, by="rival", name="theirs")
 
 
-def an_administrator_looking_on(tale: Tale) -> None:
-    more(tale, {"device": "gpu-0", "adminAccess": True}, {"device": "half-2", "adminAccess": True})
-    more(tale, {"device": "all", "adminAccess": True}, node="b", name="second")
+def an_administrator_looking_on(history_builder: HistoryBuilder) -> None:
+    more(
+        history_builder,
+        {"device": "gpu-0", "adminAccess": True},
+        {"device": "half-2", "adminAccess": True},
+    )
+    more(history_builder, {"device": "all", "adminAccess": True}, node="b", name="second")
 
 
-def a_taint_that_is_tolerated(tale: Tale) -> None:
-    taint_rule(tale)
-    more(tale, {"device": "gpu-1", "tolerations": [{"key": "broken", "operator": "Exists"}]})
+def a_taint_that_is_tolerated(history_builder: HistoryBuilder) -> None:
+    taint_rule(history_builder)
+    more(
+        history_builder,
+        {"device": "gpu-1", "tolerations": [{"key": "broken", "operator": "Exists"}]},
+    )
 
 
-def a_taint_for_information(tale: Tale) -> None:
-    taint_rule(tale, effect="None")
-    more(tale, {"device": "gpu-1"})
+def a_taint_for_information(history_builder: HistoryBuilder) -> None:
+    taint_rule(history_builder, effect="None")
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_taint_of_a_moment_ago(tale: Tale) -> None:
-    taint_rule(tale)
-    tale.wait(-30)
-    more(tale, {"device": "gpu-1"})
+def a_taint_of_a_moment_ago(history_builder: HistoryBuilder) -> None:
+    taint_rule(history_builder)
+    history_builder.wait(-30)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_device_withdrawn_a_moment_ago(tale: Tale) -> None:
-    tale.pool("a", [{"name": "gpu-0"}], counters=COUNTERS, generation=2)
-    more(tale, {"device": "gpu-1"})
+def a_device_withdrawn_a_moment_ago(history_builder: HistoryBuilder) -> None:
+    history_builder.pool("a", [{"name": "gpu-0"}], counters=COUNTERS, generation=2)
+    more(history_builder, {"device": "gpu-1"})
 
 
-def a_pod_that_ended_and_made_room(tale: Tale) -> None:
-    tale.change("pods", "t/left", status={"phase": "Succeeded"})
-    tale.pod("big", asks={"cpu": "3"})
-    tale.bind("big", "a", by="two")
+def a_pod_that_ended_and_made_room(history_builder: HistoryBuilder) -> None:
+    history_builder.change("pods", "t/left", status={"phase": "Succeeded"})
+    history_builder.pod("big", asks={"cpu": "3"})
+    history_builder.bind("big", "a", by="two")
 
 
-def other_words(tale: Tale) -> None:
-    tale.pod("poor")
-    tale.refuse("poor", "no room", by="two")
-    tale.refuse("poor", "less room still", by="two")
+def other_words(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("poor")
+    history_builder.refuse("poor", "no room", by="two")
+    history_builder.refuse("poor", "less room still", by="two")
 
 
-def words_again_after_others_that_came_without_an_event(tale: Tale) -> None:
-    tale.pod("poor")
-    tale.refuse("poor", "no room", by="two")
+def words_again_after_others_that_came_without_an_event(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("poor")
+    history_builder.refuse("poor", "no room", by="two")
     other = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
         "message": "less room still",
     }
-    tale.change("pods", "t/poor", status={"conditions": [other]}, by="two")
-    tale.refuse("poor", "no room", by="two")
+    history_builder.change("pods", "t/poor", status={"conditions": [other]}, by="two")
+    history_builder.refuse("poor", "no room", by="two")
 
 
-def a_gated_pod(tale: Tale) -> None:
+def a_gated_pod(history_builder: HistoryBuilder) -> None:
     spec = {"schedulerName": "dovetail", "containers": [], "schedulingGates": [{"name": "g"}]}
-    tale.put("pods", {"metadata": {"name": "gated", "namespace": "t"}, "spec": spec})
+    history_builder.put("pods", {"metadata": {"name": "gated", "namespace": "t"}, "spec": spec})
 
 
-def a_pod_that_others_forgot(tale: Tale) -> None:
-    tale.pod("foreign", scheduler="default-scheduler")
+def a_pod_that_others_forgot(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("foreign", scheduler="default-scheduler")
 
 
-def extended_resources_served_by_a_claim(tale: Tale) -> None:
-    tale.pod("early", asks={"gpu.example.com/whole": "1"})
-    tale.claim("early-made", owner="early")
-    tale.allocate("early-made", {"device": "gpu-1"}, pods=("early",), node="a", by="two")
+def extended_resources_served_by_a_claim(history_builder: HistoryBuilder) -> None:
+    history_builder.pod("early", asks={"gpu.example.com/whole": "1"})
+    history_builder.claim("early-made", owner="early")
+    history_builder.allocate("early-made", {"device": "gpu-1"}, pods=("early",), node="a", by="two")
     mapping = {"containerName": "main", "resourceName": "gpu.example.com/whole", "requestName": "r"}
     status = {
         "extendedResourceClaimStatus": {
@@ -462,13 +490,13 @@ def extended_resources_served_by_a_claim(tale: Tale) -> None:
             "requestMappings": [mapping],
         }
     }
-    tale.change("pods", "t/early", status=status, by="two")
-    tale.bind("early", "a", by="two")
+    history_builder.change("pods", "t/early", status=status, by="two")
+    history_builder.bind("early", "a", by="two")
 
 
-def the_controllers_take_back(tale: Tale) -> None:
-    tale.change("pods", "t/late", status={"phase": "Succeeded"})
-    tale.release("late")
+def the_controllers_take_back(history_builder: HistoryBuilder) -> None:
+    history_builder.change("pods", "t/late", status={"phase": "Succeeded"})
+    history_builder.release("late")
 
 
 HARMLESS: list[Change] = [
@@ -497,9 +525,9 @@ HARMLESS: list[Change] = [
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.__name__)
 def test_what_is_allowed_passes(change: Change) -> None:
-    tale = story()
-    change(tale)
-    assert rules(tale) == set()
+    history_builder = story()
+    change(history_builder)
+    assert rules(history_builder) == set()
 
 
 def test_a_pod_asks_for_its_largest_moment() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults import campaign_cluster, client, history, objects, records, signatures
 from tests.faults.signatures import Request
-from tests.faults.story import Tale
+from tests.faults.story import HistoryBuilder
 from tests.support import cluster
 
 
@@ -34,17 +34,23 @@ def test_every_revision_is_recorded_and_signed_across_a_restart_of_the_store(
 
         whole = signatures.signed(asyncio.run(main()), signatures.read(signatures.log_of(tmp_path)))
     assert whole.gaps == ()
-    told = [(one.writer, one.is_deleted) for one in whole.revisions if one.key == "default/p"]
-    assert told[0] == ("people", False)
-    assert told[1] == ("rival", False)  # the binding
-    assert told[-1][1]
+    messages = [
+        (revision.writer, revision.is_deleted)
+        for revision in whole.revisions
+        if revision.key == "default/p"
+    ]
+    assert messages[0] == ("people", False)
+    assert messages[1] == ("rival", False)  # the binding
+    assert messages[-1][1]
     bound = [
-        one.object["spec"].get("nodeName") for one in whole.revisions if one.key == "default/p"
+        revision.object["spec"].get("nodeName")
+        for revision in whole.revisions
+        if revision.key == "default/p"
     ]
     assert bound[:2] == [None, "whole-1"]
-    numbers = [one.number for one in whole.revisions]
+    numbers = [revision.number for revision in whole.revisions]
     assert numbers == sorted(set(numbers))
-    gone = [one.is_deleted for one in whole.revisions if one.key == "whole-2"]
+    gone = [revision.is_deleted for revision in whole.revisions if revision.key == "whole-2"]
     assert gone == [False] * (len(gone) - 1) + [True]
 
 
@@ -66,7 +72,7 @@ async def lives(people: client.Client, rival: client.Client, *, restart: object)
 
 
 def request(user: str, key: str, **more: object) -> Request:
-    told: dict[str, object] = {
+    messages: dict[str, object] = {
         "kind": "pods",
         "subresource": "",
         "code": 200,
@@ -74,12 +80,12 @@ def request(user: str, key: str, **more: object) -> Request:
         "began": 0.0,
         "ended": 99.0,
     }
-    return Request(user=user, key=key, **(told | more))  # type: ignore[arg-type]
+    return Request(user=user, key=key, **(messages | more))  # type: ignore[arg-type]
 
 
-def tale() -> Tale:
+def history_builder() -> HistoryBuilder:
     """A pod that is made, bound and deleted in two writes: revisions 101 to 104."""
-    made = Tale()
+    made = HistoryBuilder()
     made.pod("p")
     made.bind("p", "a", by="")
     made.change("pods", "t/p", metadata={"deletionTimestamp": "now"}, by="")
@@ -88,8 +94,8 @@ def tale() -> Tale:
 
 
 def writers(*requests: Request) -> tuple[list[str], tuple[str, ...]]:
-    signed = signatures.signed(tale().history(), requests)
-    return [one.writer for one in signed.revisions[1:3]], signed.gaps
+    signed = signatures.signed(history_builder().history(), requests)
+    return [revision.writer for revision in signed.revisions[1:3]], signed.gaps
 
 
 MADE = request("people", "t/p", version=101)
@@ -107,8 +113,8 @@ def test_a_write_whose_answer_was_lost_is_known_by_the_failed_request() -> None:
 
 
 def test_a_write_without_a_writer_is_a_gap() -> None:
-    found, gaps = writers(MADE, DELETED)
-    assert found == ["", "people"]
+    result, gaps = writers(MADE, DELETED)
+    assert result == ["", "people"]
     assert gaps == ("revision 102 of pods t/p was written by nobody",)
 
 
@@ -117,9 +123,11 @@ def test_a_write_of_either_of_two_is_a_gap() -> None:
     assert gaps == ("revision 102 of pods t/p was written by one or two",)
 
 
-def test_whoever_changed_nothing_did_not_write() -> None:
+def test_a_request_that_changed_nothing_is_not_the_writer() -> None:
     late = request("two", "t/p", version=101, began=50.0, ended=51.0)
-    signed = signatures.signed(tale().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED])
+    signed = signatures.signed(
+        history_builder().history(), [late, MADE._replace(ended=1.5), BOUND, DELETED]
+    )
     assert signed.revisions[0].writer == "people"
 
 
@@ -155,8 +163,8 @@ def test_a_half_written_line_of_the_log_is_left_out(tmp_path: Path) -> None:
     }
     text = json.dumps(entry)
     (tmp_path / "audit.log").write_text(f"{text}\n{text[:40]}", encoding="utf-8")
-    (found,) = signatures.read(signatures.log_of(tmp_path))
-    assert (found.user, found.key, found.version, found.ended - found.began) == (
+    (result,) = signatures.read(signatures.log_of(tmp_path))
+    assert (result.user, result.key, result.version, result.ended - result.began) == (
         "one",
         "t/p",
         7,

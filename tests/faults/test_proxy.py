@@ -116,8 +116,8 @@ def event(name: str, version: int, kind: str = "MODIFIED") -> bytes:
 
 def versions(events: list[Any]) -> list[Any]:
     return [
-        one["object"]["metadata"]["resourceVersion"] if isinstance(one, dict) else one
-        for one in events
+        item["object"]["metadata"]["resourceVersion"] if isinstance(item, dict) else item
+        for item in events
     ]
 
 
@@ -140,7 +140,7 @@ def versions(events: list[Any]) -> list[Any]:
         ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {}, "other-write"),
     ],
 )
-def test_requests_are_told_apart(method: str, path: str, query: dict[str, str], what: str) -> None:
+def test_requests_are_classified(method: str, path: str, query: dict[str, str], what: str) -> None:
     assert request_classes.read(method, path, query).what == what
 
 
@@ -225,11 +225,11 @@ def test_a_slow_answer_comes_all_the_same() -> None:
 def test_a_watch_that_has_expired(kind: str) -> None:
     async def story(b: Bench) -> None:
         b.plan(**always(kind, "watch"))
-        (found,) = await b.watch()
+        (result,) = await b.watch()
         if kind == plans.GONE:
-            assert found == 410
+            assert result == 410
         else:
-            assert (found["type"], found["object"]["code"]) == ("ERROR", 410)
+            assert (result["type"], result["object"]["code"]) == ("ERROR", 410)
         assert b.server.requests == []
 
     run(story)
@@ -296,7 +296,9 @@ def test_a_trap_springs_at_the_write_it_was_set_for(is_before: bool) -> None:
         with pytest.raises(aiohttp.ClientError):
             await b.ask("POST", BINDING, "2")
         assert sprung == ["binding pods/t/p"]
-        assert [one[3] for one in b.server.requests] == (["1", ""] if is_before else ["1", "", "2"])
+        assert [request[3] for request in b.server.requests] == (
+            ["1", ""] if is_before else ["1", "", "2"]
+        )
         assert (await b.ask("PATCH", CLAIM, "3"))[0] == 200
 
     run(story)

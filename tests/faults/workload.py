@@ -87,8 +87,8 @@ class Workload:
 
     def living(self) -> list[Tree]:
         """Pods that nobody has deleted yet."""
-        found = history.find(self._recorder, "pods", objects.NAMESPACE)
-        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+        trees = history.find(self._recorder, "pods", objects.NAMESPACE)
+        return [pod for pod in trees if not pod["metadata"].get("deletionTimestamp")]
 
     async def create(self) -> None:
         """One pod, or two that share a claim."""
@@ -104,11 +104,13 @@ class Workload:
         elif shape in ("extended", "counted", "plain", "apart", "port", "disk"):
             await self._make(name, shape)
         else:
-            wanted = enumerate(shape.split("+"))
+            expected = enumerate(shape.split("+"))
             await self._make(
                 name,
                 shape,
-                claims=[{"name": f"c{at}", "resourceClaimTemplateName": one} for at, one in wanted],
+                claims=[
+                    {"name": f"c{at}", "resourceClaimTemplateName": one} for at, one in expected
+                ],
             )
 
     async def _make(self, name: str, shape: str, *, claims: list[Tree] | None = None) -> None:
@@ -126,7 +128,7 @@ class Workload:
         if shape == "port":
             container["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
         if claims:
-            resources["claims"] = [{"name": one["name"]} for one in claims]
+            resources["claims"] = [{"name": claim["name"]} for claim in claims]
         spec: dict[str, Any] = {
             "schedulerName": self._scheduler,
             "terminationGracePeriodSeconds": GRACE_SECONDS,

@@ -45,25 +45,27 @@ RESULTS: Final = findings.ROOT / "bench" / "results" / "fuzz.json"
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when nothing differed, 1 when something did."""
-    wanted = _parsed(arguments)
+    namespace = _parsed(arguments)
     if (
-        wanted.what == "doors" and wanted.count is not None
+        namespace.what == "doors" and namespace.count is not None
     ):  # in child processes with bounds, and its own record
-        recording = ["--record"] if wanted.record else []
-        return doors.main(["--seed", str(wanted.seed), "--count", str(wanted.count), *recording])
-    names = tuple(SUBJECTS) if wanted.what == "all" else (wanted.what,)
+        recording = ["--record"] if namespace.record else []
+        return doors.main(
+            ["--seed", str(namespace.seed), "--count", str(namespace.count), *recording]
+        )
+    names = tuple(SUBJECTS) if namespace.what == "all" else (namespace.what,)
     tallies = {name: findings.Tally(name) for name in names}
     print(
-        f"comparing {', '.join(names)} with upstream from seed {wanted.seed}; stop with Ctrl-C",
+        f"comparing {', '.join(names)} with upstream from seed {namespace.seed}; stop with Ctrl-C",
         file=sys.stderr,
     )
     seeds: list[int] = []
     asking = contextlib.nullcontext() if ALONE.issuperset(names) else oracle.start()
     with contextlib.suppress(KeyboardInterrupt), asking as upstream:
-        _run(upstream, tallies, wanted, seeds)
+        _run(upstream, tallies, namespace, seeds)
     print(file=sys.stderr)
     _report(tallies)
-    if wanted.record and seeds:
+    if namespace.record and seeds:
         _record(tallies, seeds)
     return 1 if any(tally.disagreements for tally in tallies.values()) else 0
 

@@ -56,40 +56,49 @@ def _told(
 
 def _noted(
     oracle: oracles.Oracle,
-    found: list[upstream.Disagreement],
+    disagreements: list[upstream.Disagreement],
     *,
     tally: findings.Tally,
     seed: int,
     pods: int,
 ) -> None:
-    tally.counts[findings.AGREE] += pods - len({one.pod["metadata"]["name"] for one in found})
-    for one in found:
-        tally.counts[one.why] += 1
-        if tally.wants(one.why, one.ours.partition(":")[0], one.theirs):
-            tally.add(_finding(oracle, one, seed))
+    tally.counts[findings.AGREE] += pods - len(
+        {disagreement.pod["metadata"]["name"] for disagreement in disagreements}
+    )
+    for disagreement in disagreements:
+        tally.counts[disagreement.why] += 1
+        if tally.wants(disagreement.why, disagreement.ours.partition(":")[0], disagreement.theirs):
+            tally.add(_finding(oracle, disagreement, seed))
 
 
-def _finding(oracle: oracles.Oracle, found: upstream.Disagreement, seed: int) -> findings.Finding:
-    objects, pod, least = _minimised(oracle, found)
+def _finding(
+    oracle: oracles.Oracle, disagreement: upstream.Disagreement, seed: int
+) -> findings.Finding:
+    objects, pod, least = _minimised(oracle, disagreement)
     case = {"objects": objects, "pod": pod, "node": least[1]}
     return findings.Finding(
-        what="constraints", kind=found.why, seed=seed, case=case, ours=least[2], theirs=least[3]
+        what="constraints",
+        kind=disagreement.why,
+        seed=seed,
+        case=case,
+        ours=least[2],
+        theirs=least[3],
     )
 
 
 def _minimised(
-    oracle: oracles.Oracle, found: upstream.Disagreement
+    oracle: oracles.Oracle, disagreement: upstream.Disagreement
 ) -> tuple[list[Tree], Tree, tuple[str, str, str, str]]:
     """The cluster and the pod without whatever the disagreement does not need."""
-    objects, pod, least = found.objects, found.pod, found[:4]
-    if _again(oracle, objects, pod, found.why) is None:
+    objects, pod, least = disagreement.objects, disagreement.pod, disagreement[:4]
+    if _again(oracle, objects, pod, disagreement.why) is None:
         return objects, pod, ("only after what happened before", *least[1:])
     steps, shrunk = _SHRINKING_STEPS, True
     while shrunk and steps > 0:
         shrunk = False
         for fewer, less in _smaller(objects, pod):
             steps -= 1
-            still = _again(oracle, fewer, less, found.why)
+            still = _again(oracle, fewer, less, disagreement.why)
             if still is not None:
                 objects, pod, least, shrunk = fewer, less, still, True
                 break
@@ -101,8 +110,15 @@ def _minimised(
 def _again(
     oracle: oracles.Oracle, objects: list[Tree], pod: Tree, why: str
 ) -> tuple[str, str, str, str] | None:
-    said = upstream.Both(oracle, objects).judge(pod)
-    return next((one for one in upstream.disagreements(said) if one[0] == why), None)
+    messages = upstream.Both(oracle, objects).judge(pod)
+    return next(
+        (
+            disagreement
+            for disagreement in upstream.disagreements(messages)
+            if disagreement[0] == why
+        ),
+        None,
+    )
 
 
 def _smaller(objects: list[Tree], pod: Tree) -> Iterator[tuple[list[Tree], Tree]]:
@@ -112,10 +128,10 @@ def _smaller(objects: list[Tree], pod: Tree) -> Iterator[tuple[list[Tree], Tree]
             yield objects[:at] + objects[at + size :], pod
     for path in _parts(pod["spec"]):
         yield objects, {**pod, "spec": _without(pod["spec"], path)}
-    for at, one in enumerate(objects):
-        for path in _parts(one.get("spec") or {}):
+    for at, item in enumerate(objects):
+        for path in _parts(item.get("spec") or {}):
             yield (
-                [*objects[:at], {**one, "spec": _without(one["spec"], path)}, *objects[at + 1 :]],
+                [*objects[:at], {**item, "spec": _without(item["spec"], path)}, *objects[at + 1 :]],
                 pod,
             )
 
@@ -150,14 +166,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--record", action="store_true", help=f"write {RESULTS.relative_to(findings.ROOT)}"
     )
-    wanted = parser.parse_args(arguments)
+    expected = parser.parse_args(arguments)
     tally, seen, seed = (
         findings.Tally("constraints"),
         (upstream.Tally(), upstream.Tally()),
-        wanted.seed,
+        expected.seed,
     )
     with oracles.start() as oracle:
-        while seen[0].pods < wanted.count:
+        while seen[0].pods < expected.count:
             _told(oracle, seed, tally=tally, seed=seed, seen=seen)
             seed += 1
             if seed % 25 == 0:
@@ -166,9 +182,9 @@ def main(arguments: list[str] | None = None) -> int:
                     file=sys.stderr,
                     flush=True,
                 )
-    summary = _summary(*seen, first=wanted.seed, last=seed - 1)
+    summary = _summary(*seen, first=expected.seed, last=seed - 1)
     print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
-    if wanted.record:
+    if expected.record:
         RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     return 1 if tally.disagreements else 0
 

@@ -217,9 +217,9 @@ def judged(arguments: tuple[str, ...], ending: Ending) -> str | Problem:
         return Problem("raised", f"{shown}\n{ending.raised}")
     if ending.code not in (0, 1, 2):
         return Problem("exit code", f"{shown}\nexit {ending.code}")
-    if found := [words for words in DEFECTS if words in ending.out + ending.err]:
-        line = next(line for line in (ending.out + ending.err).splitlines() if found[0] in line)
-        return Problem("defect", f"{shown}\n{line[line.index(found[0]) :]}")
+    if defects := [words for words in DEFECTS if words in ending.out + ending.err]:
+        line = next(line for line in (ending.out + ending.err).splitlines() if defects[0] in line)
+        return Problem("defect", f"{shown}\n{line[line.index(defects[0]) :]}")
     if ending.code and not ending.err.strip():
         return Problem("silent", f"{shown}\nexit {ending.code} without a word")
     if (
@@ -294,14 +294,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
     parser.add_argument("--count", type=int, default=20_000, help="files for each door")
     parser.add_argument("--record", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
-    wanted = parser.parse_args(arguments)
-    doors = tuple(given.DOORS) if wanted.door == "all" else (wanted.door,)
+    expected = parser.parse_args(arguments)
+    doors = tuple(given.DOORS) if expected.door == "all" else (expected.door,)
     tally, counts, began = Tally("doors"), Counter[str](), time.perf_counter()
     with contextlib.suppress(KeyboardInterrupt):
         for door in doors:
             given.warm(door)  # once for all children
             for number, seed in enumerate(
-                range(wanted.seed, wanted.seed + -(-wanted.count // BATCH)), start=1
+                range(expected.seed, expected.seed + -(-expected.count // BATCH)), start=1
             ):
                 _round(
                     cases(random.Random(f"{door} {seed}"), BATCH, (door,)),
@@ -312,8 +312,10 @@ def main(arguments: list[str] | None = None) -> int:
                 _progress(door, number * BATCH, tally, time.perf_counter() - began)
     outcomes = _outcomes(counts, doors)
     print(msgspec.json.format(msgspec.json.encode(outcomes), indent=2).decode())
-    if wanted.record:
-        _record(outcomes, tally, seeds=(wanted.seed, wanted.seed - 1 + -(-wanted.count // BATCH)))
+    if expected.record:
+        _record(
+            outcomes, tally, seeds=(expected.seed, expected.seed - 1 + -(-expected.count // BATCH))
+        )
     return 1 if tally.disagreements else 0
 
 
@@ -411,20 +413,20 @@ def _record(outcomes: dict[str, dict[str, int]], tally: Tally, *, seeds: tuple[i
     """Puts these doors into the record; others keep what was recorded of them."""
     before = json.loads(RESULTS.read_bytes()) if RESULTS.exists() else {}
     doors = before.get("doors", {})
-    for door, found in outcomes.items():
+    for door, result in outcomes.items():
         lines = [
-            one.ours.strip().splitlines()[-1][:200]
-            for one in tally.findings
-            if one.case["door"] == door
+            item.ours.strip().splitlines()[-1][:200]
+            for item in tally.findings
+            if item.case["door"] == door
         ]
         doors[door] = {
-            "files": sum(found.values()),
+            "files": sum(result.values()),
             "seeds": {"first": seeds[0], "last": seeds[1], "files_per_seed": BATCH},
-            "outcomes": found,
+            "outcomes": result,
             "findings": lines,
         }
     summary = {
-        "files": sum(one["files"] for one in doors.values()),
+        "files": sum(item["files"] for item in doors.values()),
         "bounds": {"memory_bytes": MEMORY_BYTES, "processor_seconds": CASE_SECONDS},
         "doors": {door: doors[door] for door in given.DOORS if door in doors},
     }

@@ -197,7 +197,7 @@ def _configurations() -> list[Tree]:
 
 @functools.cache
 def _manifests() -> list[Tree]:
-    found = [tree for tree in fuzzed_objects.sources() if len(msgspec.json.encode(tree)) < 20_000]
+    trees = [tree for tree in fuzzed_objects.sources() if len(msgspec.json.encode(tree)) < 20_000]
     ours = "dovetail.dev/v1alpha1"
     share = {"quota": 2, "limit": "4", "weight": 3}
     for number in range(5):
@@ -211,12 +211,12 @@ def _manifests() -> list[Tree]:
             "namespaceSelector": {"matchLabels": {"team": "a"}},
             "aliases": [f"alias-{number}"],
         }
-        found.append(
+        trees.append(
             {"apiVersion": ours, "kind": "Queue", "metadata": {"name": f"q{number}"}, "spec": spec}
         )
         levels = [{"nodeLabel": "zone"}, {"nodeLabel": "kubernetes.io/hostname"}]
         spec = {"levels": levels}
-        found.append(
+        trees.append(
             {
                 "apiVersion": ours,
                 "kind": "Topology",
@@ -232,7 +232,7 @@ def _manifests() -> list[Tree]:
         notes = {"dovetail.dev/max-runtime": "1h", "dovetail.dev/expected-runtime": "10m"}
         metadata = {"name": f"p{number}", "labels": labels, "annotations": notes}
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-        found.append(
+        trees.append(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -240,7 +240,7 @@ def _manifests() -> list[Tree]:
                 "spec": {"containers": containers},
             }
         )
-    return found
+    return trees
 
 
 @functools.cache
@@ -316,8 +316,8 @@ def _kubeconfigs() -> list[Tree]:
 @functools.cache
 def _rivals(name: str) -> list[Tree]:
     text = (ROOT / "tests" / "model" / "rivals" / f"{name}.yaml").read_text(encoding="utf-8")
-    found = [tree for tree in yaml.safe_load_all(text) if tree]
-    return [{"apiVersion": "v1", "kind": "List", "items": found}, *found]
+    result = [tree for tree in yaml.safe_load_all(text) if tree]
+    return [{"apiVersion": "v1", "kind": "List", "items": result}, *result]
 
 
 @functools.cache
@@ -354,20 +354,20 @@ def _scenarios() -> list[Tree]:
         build.job("c", pods[0] | {"claims": ["c"]}),
     ]
     cycles = {"cycles_until": 1, "cycles_stable": 1}
-    found = [
+    result = [
         build.document(*jobs[:count], mode="cycles", run=cycles, **more) for count in (1, 2, 3)
     ]
-    return [*found, *(build.document(job, **more) for job in jobs)]
+    return [*result, *(build.document(job, **more) for job in jobs)]
 
 
 @functools.cache
 def _worlds() -> list[Tree]:
     rng = random.Random(5)
-    found = [
+    result = [
         clusters.world(rng, number) if number % 2 else {"id": number, **worlds.world(rng)}
         for number in range(60)
     ]
-    return [world for world in found if len(msgspec.json.encode(world)) < 12_000]
+    return [world for world in result if len(msgspec.json.encode(world)) < 12_000]
 
 
 @functools.cache
@@ -382,10 +382,10 @@ def _cases() -> list[Tree]:
 
 @functools.cache
 def _values() -> list[Tree]:
-    found: Tree = yaml.safe_load(
+    tree: Tree = yaml.safe_load(
         (ROOT / "deploy" / "chart" / "values.yaml").read_text(encoding="utf-8")
     )
-    return [found | {"image": {"repository": "a"}}, {"image": {"repository": "a"}, "replicas": 2}]
+    return [tree | {"image": {"repository": "a"}}, {"image": {"repository": "a"}, "replicas": 2}]
 
 
 # Places
@@ -417,7 +417,7 @@ def _small_cluster() -> tuple[bytes, dict[str, bytes]]:
         _invoked(state, "apply", "-f", str(ROOT / "examples" / "one-gpu.yaml"))
         _invoked(state, "snapshot", "save", str(saved))
         return (state / "cluster.json").read_bytes(), {
-            one.name: one.read_bytes() for one in saved.iterdir()
+            item.name: item.read_bytes() for item in saved.iterdir()
         }
 
 

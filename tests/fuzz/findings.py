@@ -61,7 +61,7 @@ class Tally:
         limit = _PER_SYMPTOM if any(reasons) else _PER_KIND
         return (
             self._symptoms[symptom] <= limit
-            and sum(found.kind == kind for found in self.findings) < _PER_KIND
+            and sum(finding.kind == kind for finding in self.findings) < _PER_KIND
         )
 
     def add(self, finding: Finding) -> None:

@@ -84,15 +84,15 @@ def sources() -> list[Tree]:
         slices.resource_slice,
         slices.taint_rule,
     )
-    found = [make(rng) for make in makers for _ in range(12)]
-    found += [claims.stored(claims.allocated(claims.claim(rng), rng)) for _ in range(12)]
+    result = [make(rng) for make in makers for _ in range(12)]
+    result += [claims.stored(claims.allocated(claims.claim(rng), rng)) for _ in range(12)]
     story = constraints.story(rng, lambda given: list(given), pod_count=40)
-    found += [*story.objects, *(step.pod for step in story.steps if step.pod is not None)]
+    result += [*story.objects, *(step.pod for step in story.steps if step.pod is not None)]
     for file in sorted((ROOT / "examples" / "live").glob("*.yaml")):
-        found += [tree for tree in yaml.safe_load_all(file.read_text()) if tree]
+        result += [tree for tree in yaml.safe_load_all(file.read_text()) if tree]
     pool = fleet_spec.Pool(name="n", count=1, gpu="A100-SXM4-80GB", gpus_per_node=1, mig=True)
-    found += fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,)))
-    return found
+    result += fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,)))
+    return result
 
 
 _SOURCES: list[tuple[str, bytes]] = []
@@ -163,7 +163,7 @@ def run(
 def _count(taken: Sequence[Mutant], problem: str, *, way: str, tally: Tally, seed: int) -> None:
     tally.counts["crashed" if problem else AGREE] += len(taken)
     if problem and tally.wants("crashed", problem.splitlines()[-1]):
-        shown = {"way": way, "documents": [repr(one.document[:4000]) for one in taken]}
+        shown = {"way": way, "documents": [repr(item.document[:4000]) for item in taken]}
         tally.add(
             Finding(
                 what="objects", kind="crashed", seed=seed, case=shown, ours=problem, theirs=None
@@ -202,7 +202,7 @@ class Applying:
 
     def _text(self, batch: Sequence[Mutant]) -> bytes:
         """One manifest: JSON documents after each other, or in a stream of YAML, or in a list."""
-        documents = [one.document for one in batch]
+        documents = [mutant.document for mutant in batch]
         if (
             self._rng.random() < 0.3
         ):  # one that would be taken alone: what is refused beside it refuses it too
@@ -238,7 +238,7 @@ class Applying:
             opened = state_dir.Local(Path(folder), clock=lambda: NOW)
             opened.store.change(lambda _: (self._cluster, None))
             before = _files(Path(folder))
-            given = [local_cluster.Given(one.stored.tree) for one in manifests.load(text).objects]
+            given = [local_cluster.Given(item.stored.tree) for item in manifests.load(text).objects]
             is_bad = bool(manifests.load(text).problems)
             try:
                 outcome = (
@@ -271,7 +271,7 @@ def applied(
     read = manifests.load(text)
     if read.problems or not read.objects:
         return None
-    given = [local_cluster.Given(one.stored.tree, "fuzz") for one in read.objects]
+    given = [local_cluster.Given(item.stored.tree, "fuzz") for item in read.objects]
     return local_cluster.apply(cluster, given, now=STAMP, check_selector=state_dir.check_selector)
 
 
@@ -344,9 +344,12 @@ class Wire(transport.Transport):
         if self._bad_page:
             body, self._bad_page = self._bad_page, b""
             return transport.Answer(200, {}, body)
-        items = [one for one in self._sound if one["at"] <= self.played]
+        items = [item for item in self._sound if item["at"] <= self.played]
         version = str(10_000 + self.played)
-        page = {"metadata": {"resourceVersion": version}, "items": [one["object"] for one in items]}
+        page = {
+            "metadata": {"resourceVersion": version},
+            "items": [item["object"] for item in items],
+        }
         return transport.Answer(200, {}, codec.encode_tree(page))
 
     async def lines(
@@ -372,7 +375,7 @@ async def _served(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-class Told(informer.Feed):
+class RecordingFeed(informer.Feed):
     """Passes on to a picture, and remembers what there is by the names it heard."""
 
     def __init__(self, picture_: informer.Informer, kind: registry.Kind) -> None:
@@ -384,16 +387,16 @@ class Told(informer.Feed):
         self.unreadable_count += 1
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
-        self.there = {one.metadata.name: one for one in objects}
+        self.there = {item.metadata.name: item for item in objects}
         super().replaced(objects, resource_version)
 
-    def changed(self, found: Any) -> None:
-        self.there[found.metadata.name] = found
-        super().changed(found)
+    def changed(self, result: Any) -> None:
+        self.there[result.metadata.name] = result
+        super().changed(result)
 
-    def deleted(self, found: Any) -> None:
-        self.there.pop(found.metadata.name, None)
-        super().deleted(found)
+    def deleted(self, result: Any) -> None:
+        self.there.pop(result.metadata.name, None)
+        super().deleted(result)
 
 
 def watched(batch: Sequence[Mutant], rng: random.Random, seen: Seen, runner: asyncio.Runner) -> str:
@@ -430,11 +433,11 @@ async def _follow(
 ) -> str:
     clock = Still()
     made = informer.Informer(World(), clock, (kind,))
-    told = Told(made, kind)
+    messages = RecordingFeed(made, kind)
     wire = Wire(stream, sound, rng, bad_page=bad_page)
     pump = asyncio.create_task(made.pump())
     with contextlib.suppress(Over):
-        await watch.follow(wire, kind, told, clock=clock, randomness=random.Random(1))
+        await watch.follow(wire, kind, messages, clock=clock, randomness=random.Random(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     if pump.done():
@@ -442,16 +445,16 @@ async def _follow(
     pump.cancel()
     seen.counts["watch: streams"] += 1
     seen.counts["watch: lines"] += len(stream)
-    seen.counts["watch: told unreadable or broken"] += told.unreadable_count
+    seen.counts["watch: told unreadable or broken"] += messages.unreadable_count
     if hidden := [
-        one["object"]["metadata"]["name"]
-        for one in sound
-        if one["object"]["metadata"]["name"] not in told.there
+        tree["object"]["metadata"]["name"]
+        for tree in sound
+        if tree["object"]["metadata"]["name"] not in messages.there
     ]:
         return f"hidden: {hidden[0]}"
     if check:
         seen.counts["watch: worlds compared with a rebuilt one"] += 1
-        if differences := consistency.differences(made.world, list(told.there.values())):
+        if differences := consistency.differences(made.world, list(messages.there.values())):
             return f"the world differs: {differences[0]}"
     return ""
 
@@ -478,7 +481,7 @@ def _line(mutant: Mutant, rng: random.Random) -> bytes:
 def _page(batch: Sequence[Mutant]) -> bytes:
     return (
         b'{"metadata":{"resourceVersion":"5"},"items":['
-        + b",".join(one.document for one in batch)
+        + b",".join(mutant.document for mutant in batch)
         + b"]}"
     )
 
@@ -496,7 +499,7 @@ def _sound_object(kind: registry.Kind, number: int, version: int) -> Tree:
 
 def _is_checkable(batch: Sequence[Mutant]) -> bool:
     """Whether uids and names are as unique as on a server: only then a world can be rebuilt from a list."""
-    return all(one.is_sound for one in batch)
+    return all(mutant.is_sound for mutant in batch)
 
 
 # A recorded run
@@ -508,11 +511,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first round's seed")
     parser.add_argument("--count", type=int, default=20_000, help="objects to send")
     parser.add_argument("--record", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
-    wanted = parser.parse_args(arguments)
+    expected = parser.parse_args(arguments)
     tally, seen, began = Tally("objects"), Seen(), time.perf_counter()
-    seed = wanted.seed
+    seed = expected.seed
     with contextlib.suppress(KeyboardInterrupt):
-        while sum(tally.counts.values()) < wanted.count:
+        while sum(tally.counts.values()) < expected.count:
             run(None, cases(random.Random(seed), BATCH), tally=tally, seed=seed, seen=seen)
             seed += 1
             if not seed % 100:
@@ -526,13 +529,13 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = time.perf_counter() - began
     print(
         msgspec.json.format(
-            msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2
+            msgspec.json.encode(_summary(tally, seen, (expected.seed, seed), seconds)), indent=2
         ).decode()
     )
-    if wanted.record:
+    if expected.record:
         RESULTS.write_bytes(
             msgspec.json.format(
-                msgspec.json.encode(_summary(tally, seen, (wanted.seed, seed), seconds)), indent=2
+                msgspec.json.encode(_summary(tally, seen, (expected.seed, seed), seconds)), indent=2
             )
             + b"\n"
         )

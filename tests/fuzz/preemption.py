@@ -26,18 +26,23 @@ def run(oracle: oracles.Oracle, batch: list[int], *, tally: findings.Tally, seed
                 sum(seen.outcomes.values()) - len(seen.differences) - seen.heard_late
             )
             tally.counts[findings.EXPLAINED] += seen.heard_late
-            for one in seen.differences:
-                _note(one, tally=tally, seed=seed)
+            for difference in seen.differences:
+                _note(difference, tally=tally, seed=seed)
 
 
-def _note(found: preempting.Difference, *, tally: findings.Tally, seed: int) -> None:
-    kind = f"we say it {found.ours.kind}"
+def _note(difference: preempting.Difference, *, tally: findings.Tally, seed: int) -> None:
+    kind = f"we say it {difference.ours.kind}"
     tally.counts[kind] += 1
-    if tally.wants(kind, found.ours.kind, found.theirs.partition("(")[0]):
-        case = {"objects": found.objects, "pod": found.pod}
-        ours = str(found.ours)
+    if tally.wants(kind, difference.ours.kind, difference.theirs.partition("(")[0]):
+        case = {"objects": difference.objects, "pod": difference.pod}
+        ours = str(difference.ours)
         tally.add(
             findings.Finding(
-                what="preemption", kind=kind, seed=seed, case=case, ours=ours, theirs=found.theirs
+                what="preemption",
+                kind=kind,
+                seed=seed,
+                case=case,
+                ours=ours,
+                theirs=difference.theirs,
             )
         )

@@ -46,7 +46,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
         tally.counts[kind] += 1
         if wrong and tally.wants(kind):
             small = minimised(oracle, case)
-            told = {name: _theirs(answer, name) for name in wrong}
+            messages = {name: _theirs(answer, name) for name in wrong}
             tally.add(
                 Finding(
                     what="quantity",
@@ -54,7 +54,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
                     seed=seed,
                     case=small._asdict(),
                     ours=wrong,
-                    theirs=told,
+                    theirs=messages,
                     original=case,
                 )
             )
@@ -147,7 +147,7 @@ def is_misprinted(q: quantity.Quantity) -> bool:
 
 
 def _theirs(answer: Message, name: str) -> Any:
-    told = answer.get(name)
-    if name == "exactDecimal" and told is not None:
-        return Fraction(told)
-    return float(told) if "Float" in name and told is not None else told
+    messages = answer.get(name)
+    if name == "exactDecimal" and messages is not None:
+        return Fraction(messages)
+    return float(messages) if "Float" in name and messages is not None else messages

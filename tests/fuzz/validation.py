@@ -123,17 +123,17 @@ def ours(each: Case) -> Verdict:
             verdict = admit.update_status(new, old, terms=terms)
     except Exception as error:
         return Verdict(True, reason=f"crash: {type(error).__name__}: {error}")
-    found = frozenset((problem.type, problem.field) for problem in verdict.problems)
-    return Verdict(True, found, None if found else codec.tree_of(verdict.object))
+    result = frozenset((problem.type, problem.field) for problem in verdict.problems)
+    return Verdict(True, result, None if result else codec.tree_of(verdict.object))
 
 
 def theirs(answer: Message) -> Verdict:
     """Upstream's verdict."""
     if answer.get("decodeError"):
         return Verdict(False, reason=answer["decodeError"])
-    found = frozenset((each["type"], each["field"]) for each in answer["errors"])
+    result = frozenset((each["type"], each["field"]) for each in answer["errors"])
     return Verdict(
-        True, found, answer.get("stored"), "; ".join(each["message"] for each in answer["errors"])
+        True, result, answer.get("stored"), "; ".join(each["message"] for each in answer["errors"])
     )
 
 
@@ -173,15 +173,15 @@ def minimised(oracle: Oracle, each: Case, kind: str) -> Case:
     return each
 
 
-def _bent(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    return mutations.mutated(made, rng) if rng.random() < 0.85 else made
+def _bent(tree: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    return mutations.mutated(tree, rng) if rng.random() < 0.85 else tree
 
 
-def _without_if_there(made: dict[str, Any], path: mutations.Path) -> dict[str, Any]:
+def _without_if_there(tree: dict[str, Any], path: mutations.Path) -> dict[str, Any]:
     try:
-        return mutations.without(made, path)
+        return mutations.without(tree, path)
     except (KeyError, IndexError, TypeError):
-        return made
+        return tree
 
 
 def _kept(tree: dict[str, Any]) -> Any:
@@ -207,11 +207,11 @@ def _spoken(our: Verdict, their: Verdict) -> str:
     )
 
 
-def _shown(one: Verdict, other: Verdict) -> dict[str, Any]:
+def _shown(verdict: Verdict, other: Verdict) -> dict[str, Any]:
     return {
-        "decoded": one.is_decoded,
-        "only": sorted(one.problems - other.problems),
-        "both": sorted(one.problems & other.problems),
-        "stored": one.stored,
-        "reason": one.reason[:600],
+        "decoded": verdict.is_decoded,
+        "only": sorted(verdict.problems - other.problems),
+        "both": sorted(verdict.problems & other.problems),
+        "stored": verdict.stored,
+        "reason": verdict.reason[:600],
     }

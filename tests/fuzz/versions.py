@@ -37,7 +37,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
         kind = AGREE if not wrong else f"{', '.join(sorted(wrong))} differ"
         tally.counts[kind] += 1
         if wrong and tally.wants(kind):
-            told = {name: answer.get(name) for name in wrong}
+            messages = {name: answer.get(name) for name in wrong}
             small = minimised(oracle, case)
             tally.add(
                 Finding(
@@ -46,7 +46,7 @@ def run(oracle: Oracle, batch: list[Case], *, tally: Tally, seed: int) -> None:
                     seed=seed,
                     case=small._asdict(),
                     ours=wrong,
-                    theirs=told,
+                    theirs=messages,
                     original=case,
                 )
             )

@@ -31,15 +31,20 @@ def run(oracle: Oracle, batch: list[Tree], *, tally: Tally, seed: int) -> None:
         if "failure" in answer:
             tally.counts[unanswered(answer["failure"])] += 1
             continue
-        found = _disagreement(world, answer, asked)
-        tally.counts[AGREE if found is None else found.why] += 1
-        if found is not None and tally.wants(found.why):
-            small, least = _minimised(world, found, oracle=oracle, asked=asked)
+        disagreement = _disagreement(world, answer, asked)
+        tally.counts[AGREE if disagreement is None else disagreement.why] += 1
+        if disagreement is not None and tally.wants(disagreement.why):
+            small, least = _minimised(world, disagreement, oracle=oracle, asked=asked)
             shown = {"node": least.node, "outcome": least.ours}
             theirs = {"node": least.node, "outcome": least.theirs}
             tally.add(
                 Finding(
-                    what="worlds", kind=found.why, seed=seed, case=small, ours=shown, theirs=theirs
+                    what="worlds",
+                    kind=disagreement.why,
+                    seed=seed,
+                    case=small,
+                    ours=shown,
+                    theirs=theirs,
                 )
             )
 
@@ -53,7 +58,7 @@ def _disagreement(world: Tree, answer: Tree, asked: recorded.Asked) -> agreeing.
 
 
 def _minimised(
-    world: Tree, found: agreeing.Disagreement, *, oracle: Oracle, asked: recorded.Asked
+    world: Tree, disagreement: agreeing.Disagreement, *, oracle: Oracle, asked: recorded.Asked
 ) -> tuple[Tree, agreeing.Disagreement]:
     """The world without whatever the disagreement does not need."""
     steps, shrunk = _SHRINKING_STEPS, True
@@ -63,12 +68,15 @@ def _minimised(
             steps -= 1
             answer = oracle.ask(fresh.question(less))
             still = None if "failure" in answer else _disagreement(less, answer, asked)
-            if still is not None and still.why.partition(":")[0] == found.why.partition(":")[0]:
-                world, found, shrunk = less, still, True
+            if (
+                still is not None
+                and still.why.partition(":")[0] == disagreement.why.partition(":")[0]
+            ):
+                world, disagreement, shrunk = less, still, True
                 break
             if steps <= 0:
                 break
-    return world, found
+    return world, disagreement
 
 
 def _smaller(world: Tree) -> Iterator[Tree]:

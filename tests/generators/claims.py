@@ -51,42 +51,42 @@ def template(rng: random.Random) -> dict[str, Any]:
 
 def device_class(rng: random.Random) -> dict[str, Any]:
     """A class with selectors and configuration."""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     if rng.random() < 0.8:
-        made["selectors"] = selectors(rng)
+        tree["selectors"] = selectors(rng)
     if rng.random() < 0.4:
-        made["config"] = [{"opaque": opaque(rng)}]
+        tree["config"] = [{"opaque": opaque(rng)}]
     if rng.random() < 0.3:
-        made["extendedResourceName"] = "example.com/gpu"
+        tree["extendedResourceName"] = "example.com/gpu"
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": "gpu.example.com"},
-        "spec": made,
+        "spec": tree,
     }
 
 
 def spec(rng: random.Random) -> dict[str, Any]:
     """What a claim asks for."""
     requests = [request(f"r{at}", rng) for at in range(rng.choice((1, 1, 2, 3)))]
-    made: dict[str, Any] = {"requests": requests}
+    tree: dict[str, Any] = {"requests": requests}
     names = [each["name"] for each in requests]
     if rng.random() < 0.4:
-        made["constraints"] = [constraint(names, rng) for _ in range(rng.choice((1, 2)))]
+        tree["constraints"] = [constraint(names, rng) for _ in range(rng.choice((1, 2)))]
     if rng.random() < 0.3:
-        made["config"] = [
+        tree["config"] = [
             {"requests": rng.sample(names, rng.randint(0, len(names))), "opaque": opaque(rng)}
         ]
-    return {"devices": made}
+    return {"devices": tree}
 
 
 def request(name: str, rng: random.Random) -> dict[str, Any]:
     """One request, exact or with alternatives."""
     if rng.random() < 0.7:
-        wanted = _wanted(rng)
+        tree = _wanted(rng)
         if rng.random() < 0.1:
-            wanted["adminAccess"] = True
-        return {"name": name, "exactly": wanted}
+            tree["adminAccess"] = True
+        return {"name": name, "exactly": tree}
     return {
         "name": name,
         "firstAvailable": [
@@ -98,12 +98,12 @@ def request(name: str, rng: random.Random) -> dict[str, Any]:
 def constraint(names: list[str], rng: random.Random) -> dict[str, Any]:
     """Something the devices share."""
     kind = rng.choice(("matchAttribute", "distinctAttribute"))
-    made: dict[str, Any] = {
+    tree: dict[str, Any] = {
         kind: rng.choice(("gpu.example.com/model", "resource.kubernetes.io/pcieRoot"))
     }
     if rng.random() < 0.6:
-        made["requests"] = rng.sample(names, rng.randint(1, len(names)))
-    return made
+        tree["requests"] = rng.sample(names, rng.randint(1, len(names)))
+    return tree
 
 
 def selectors(rng: random.Random) -> list[dict[str, Any]]:
@@ -119,9 +119,9 @@ def opaque(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def allocated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+def allocated(tree: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """The claim with a status: devices, perhaps users and reports."""
-    done = copy.deepcopy(made)
+    done = copy.deepcopy(tree)
     results = []
     for each in done["spec"]["devices"]["requests"]:
         name = (
@@ -161,32 +161,32 @@ def allocated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     return done
 
 
-def stored(made: dict[str, Any]) -> dict[str, Any]:
+def stored(tree: dict[str, Any]) -> dict[str, Any]:
     """The object as it is read back: with an identity and a version."""
-    done = copy.deepcopy(made)
+    done = copy.deepcopy(tree)
     done["metadata"] |= {"uid": UID, "resourceVersion": "1"}
     return done
 
 
 def _wanted(rng: random.Random) -> dict[str, Any]:
-    made: dict[str, Any] = {"deviceClassName": "gpu.example.com"}
+    tree: dict[str, Any] = {"deviceClassName": "gpu.example.com"}
     if rng.random() < 0.4:
-        made["selectors"] = selectors(rng)
+        tree["selectors"] = selectors(rng)
     mode = rng.choice(("", "", "ExactCount", "All"))
     if mode:
-        made["allocationMode"] = mode
+        tree["allocationMode"] = mode
     if mode != "All" and rng.random() < 0.5:
-        made["count"] = rng.randint(1, 4)
+        tree["count"] = rng.randint(1, 4)
     if rng.random() < 0.25:
-        made["tolerations"] = [toleration(rng) for _ in range(rng.choice((1, 2)))]
+        tree["tolerations"] = [toleration(rng) for _ in range(rng.choice((1, 2)))]
     if rng.random() < 0.25:
-        made["capacity"] = {"requests": {"memory": rng.choice(("1Gi", "10", "0"))}}
-    return made
+        tree["capacity"] = {"requests": {"memory": rng.choice(("1Gi", "10", "0"))}}
+    return tree
 
 
 def toleration(rng: random.Random) -> dict[str, Any]:
     """A toleration of either operator."""
-    made: dict[str, Any] = rng.choice(
+    tree: dict[str, Any] = rng.choice(
         (
             {"key": "example.com/maint", "operator": "Exists"},
             {"key": "example.com/maint", "operator": "Equal", "value": "a"},
@@ -195,16 +195,16 @@ def toleration(rng: random.Random) -> dict[str, Any]:
         )
     ).copy()
     if rng.random() < 0.5:
-        made["effect"] = rng.choice(slices.EFFECTS[:2])
-    if made.get("effect") == "NoExecute" and rng.random() < 0.5:
-        made["tolerationSeconds"] = 30
-    return made
+        tree["effect"] = rng.choice(slices.EFFECTS[:2])
+    if tree.get("effect") == "NoExecute" and rng.random() < 0.5:
+        tree["tolerationSeconds"] = 30
+    return tree
 
 
 def _report(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    made: dict[str, Any] = {key: result[key] for key in ("driver", "pool", "device")}
+    tree: dict[str, Any] = {key: result[key] for key in ("driver", "pool", "device")}
     if rng.random() < 0.6:
-        made["conditions"] = [
+        tree["conditions"] = [
             {
                 "type": "Ready",
                 "status": "True",
@@ -214,11 +214,11 @@ def _report(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
             }
         ]
     if rng.random() < 0.5:
-        made["networkData"] = {
+        tree["networkData"] = {
             "interfaceName": "eth0",
             "ips": ["10.0.0.1/24", "2001:db8::1/64"],
             "hardwareAddress": "ab:cd",
         }
     if rng.random() < 0.3:
-        made["data"] = {"a": 1}
-    return made
+        tree["data"] = {"a": 1}
+    return tree

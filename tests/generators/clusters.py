@@ -111,7 +111,7 @@ def _pool(node: str, profile: str, rng: random.Random) -> list[Tree]:
     count = rng.choice((2, 3, 4, 6, 8)) if profile != "tight" else rng.choice((4, 5, 6, 7, 8))
     devices = [_device(at, profile, rng) for at in range(count)]
     if profile in ("same", "tight"):
-        devices = [{**devices[0], "name": one["name"]} for one in devices]
+        devices = [{**devices[0], "name": item["name"]} for item in devices]
     has_counters = profile in ("counters", "mixed") and rng.random() < 0.9
     groups = [devices] if rng.random() < 0.7 else [devices[::2], devices[1::2]]
     groups = [group for group in groups if group]
@@ -201,23 +201,23 @@ def _device(at: int, profile: str, rng: random.Random) -> Tree:
     }
     if rng.random() < 0.1:
         attributes[f"{GPU}/numa"] = attributes.pop("numa")
-    made: Tree = {
+    tree: Tree = {
         "name": f"dev-{at}",
         "attributes": {name: value for name, value in attributes.items() if rng.random() < 0.85},
         "capacity": {"memory": {"value": rng.choice(("10Gi", "40Gi", "80Gi"))}},
     }
     if rng.random() < 0.1:
-        del made["capacity"]
+        del tree["capacity"]
     if rng.random() < {"shares": 0.8, "mixed": 0.4, "admin": 0.2}.get(profile, 0):
-        made |= {"allowMultipleAllocations": True, "capacity": _shared_capacity(rng)}
+        tree |= {"allowMultipleAllocations": True, "capacity": _shared_capacity(rng)}
     if rng.random() < {"taints": 0.5, "mixed": 0.2}.get(profile, 0):
-        made["taints"] = [_taint(rng)]
+        tree["taints"] = [_taint(rng)]
     if rng.random() < 0.05:
-        made |= {
+        tree |= {
             "bindingConditions": ["example.com/Up"],
             "bindingFailureConditions": ["example.com/Down"],
         }
-    return made
+    return tree
 
 
 def _shared_capacity(rng: random.Random) -> Tree:
@@ -231,13 +231,13 @@ def _shared_capacity(rng: random.Random) -> Tree:
     memory: Tree = {"value": rng.choice(("20Gi", "40Gi"))}
     if (policy := rng.choice(policies)) is not None:
         memory["requestPolicy"] = policy
-    found = {"memory": memory}
+    result = {"memory": memory}
     if rng.random() < 0.3:
-        found["cores"] = {
+        result["cores"] = {
             "value": "4",
             "requestPolicy": {"default": "1", "validRange": {"min": "500m", "step": "250m"}},
         }
-    return found
+    return result
 
 
 def _taint(rng: random.Random) -> Tree:
@@ -323,43 +323,43 @@ def _claim(name: str, profile: str, rng: random.Random) -> Tree:
     if rng.random() < 0.3:
         devices["constraints"] = [_constraint(requests, rng) for _ in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.2:
-        named = rng.choice(([], _names(requests)[:1], [one["name"] for one in requests]))
+        named = rng.choice(([], _names(requests)[:1], [request["name"] for request in requests]))
         devices["config"] = [{**_config("claim"), **({"requests": named} if named else {})}]
-    made = _object("ResourceClaim", name, {"devices": devices})
-    made["metadata"] |= {
+    tree = _object("ResourceClaim", name, {"devices": devices})
+    tree["metadata"] |= {
         "namespace": "default",
         "uid": f"00000000-0000-4000-8000-{rng.getrandbits(40):012d}",
     }
-    return made
+    return tree
 
 
 def _constraint(requests: list[Tree], rng: random.Random) -> Tree:
-    made: Tree = {
+    tree: Tree = {
         rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute")): rng.choice(
             ATTRIBUTES
         )
     }
     if rng.random() < 0.4:
         names = _names(requests)
-        made["requests"] = rng.sample(names, rng.randint(1, len(names)))
-    return made
+        tree["requests"] = rng.sample(names, rng.randint(1, len(names)))
+    return tree
 
 
 def _names(requests: list[Tree]) -> list[str]:
     subs = [
-        f"{one['name']}/{sub['name']}"
-        for one in requests
-        for sub in one.get("firstAvailable") or ()
+        f"{request['name']}/{sub['name']}"
+        for request in requests
+        for sub in request.get("firstAvailable") or ()
     ]
-    return [one["name"] for one in requests] + subs
+    return [request["name"] for request in requests] + subs
 
 
 def _request(name: str, profile: str, rng: random.Random) -> Tree:
     if rng.random() < 0.8:
-        wanted = _wanted(profile, rng)
+        tree = _wanted(profile, rng)
         if profile in ("admin", "mixed") and rng.random() < 0.5:
-            wanted["adminAccess"] = True
-        return {"name": name, "exactly": wanted}
+            tree["adminAccess"] = True
+        return {"name": name, "exactly": tree}
     return {
         "name": name,
         "firstAvailable": [
@@ -370,41 +370,41 @@ def _request(name: str, profile: str, rng: random.Random) -> Tree:
 
 def _wanted(profile: str, rng: random.Random) -> Tree:
     missing = profile == "broken" and rng.random() < 0.03
-    made: Tree = {
+    tree: Tree = {
         "deviceClassName": "nowhere"
         if missing
         else rng.choice(("any", "any", "any", "gpu", "gpu", "gpu", "h100", "nic"))
     }
     if rng.random() < 0.2:
-        made["selectors"] = [
+        tree["selectors"] = [
             {"cel": {"expression": rng.choice(SAFE if rng.random() < 0.95 else FRAGILE)}}
         ]
     if profile == "tight":
-        made["deviceClassName"] = "any"
+        tree["deviceClassName"] = "any"
     if rng.random() < 0.12:
-        made["allocationMode"] = "All"
+        tree["allocationMode"] = "All"
     else:
         counts = (1, 2, 2, 3, 4) if profile == "tight" else (1, 1, 1, 1, 1, 2, 2, 3)
-        made |= {"allocationMode": "ExactCount", "count": rng.choice(counts)}
+        tree |= {"allocationMode": "ExactCount", "count": rng.choice(counts)}
     if rng.random() < {"taints": 0.5, "mixed": 0.3}.get(profile, 0.05):
-        made["tolerations"] = [_toleration(rng)]
+        tree["tolerations"] = [_toleration(rng)]
     if rng.random() < {"shares": 0.5, "mixed": 0.3}.get(profile, 0.1):
         key = "memory" if rng.random() < 0.9 else rng.choice(("cores", f"{GPU}/memory"))
-        made["capacity"] = {
+        tree["capacity"] = {
             "requests": {key: rng.choice(("1Gi", "5Gi", "7Gi", "12Gi", "30Gi", "0", "1"))}
         }
-    return made
+    return tree
 
 
 def _toleration(rng: random.Random) -> Tree:
-    made: Tree = {"operator": rng.choice(("Exists", "Equal"))}
-    if made["operator"] == "Equal" or rng.random() < 0.7:
-        made["key"] = rng.choice(("k1", "k2"))
-    if made["operator"] == "Equal":
-        made["value"] = rng.choice(("", "v"))
+    tree: Tree = {"operator": rng.choice(("Exists", "Equal"))}
+    if tree["operator"] == "Equal" or rng.random() < 0.7:
+        tree["key"] = rng.choice(("k1", "k2"))
+    if tree["operator"] == "Equal":
+        tree["value"] = rng.choice(("", "v"))
     if rng.random() < 0.3:
-        made["effect"] = rng.choice(("NoSchedule", "NoExecute"))
-    return made
+        tree["effect"] = rng.choice(("NoSchedule", "NoExecute"))
+    return tree
 
 
 def _object(kind: str, name: str, spec: Tree) -> Tree:

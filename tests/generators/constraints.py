@@ -52,7 +52,7 @@ def story(
     nodes = places.nodes(
         rng, count, tainted=2 * places.TAINTED if theme == "spread" else places.TAINTED
     )
-    names = [one["metadata"]["name"] for one in nodes]
+    names = [node["metadata"]["name"] for node in nodes]
     stored = (
         volumes.storage(rng, nodes, is_old=theme == "old volumes")
         if with_volumes
@@ -65,23 +65,25 @@ def story(
     wanting = [_pod(rng, at, names, stored, theme=theme) for at in range(pod_count)]
     extra: dict[str, list[Tree]] = {}
     if with_volumes:
-        for one in wanting:
+        for item in wanting:
             if rng.random() < 0.04:
-                one["spec"].setdefault("volumes", []).append(volumes.ephemeral_mount())
+                item["spec"].setdefault("volumes", []).append(volumes.ephemeral_mount())
                 if rng.random() < 0.9:
-                    extra[one["metadata"]["name"]] = volumes.ephemeral_claim(rng, one, nodes)
+                    extra[item["metadata"]["name"]] = volumes.ephemeral_claim(rng, item, nodes)
     expected = [
         _pod(rng, at, names, stored, theme=theme, name="kept")
         for at in range(rng.choice((0, 0, 0, 0, 1, 2)))
     ]
     if expected:
-        wanting = [pods.beside_nominated(one) for one in wanting]
+        wanting = [pods.beside_nominated(item) for item in wanting]
     admitted = admit([*running, *wanting, *expected])
-    old = [pods.bound(rng, one, names) for one in admitted[: len(running)] if one is not None]
+    old = [pods.bound(rng, item, names) for item in admitted[: len(running)] if item is not None]
     alone = volumes.for_one_pod(stored.objects)
-    waiting = [one for one in admitted[len(admitted) - len(expected) :] if one is not None]
-    kept = [pods.nominated(rng, one, names, alone=alone) for one in waiting]
-    new = [one for one in admitted[len(running) : len(running) + len(wanting)] if one is not None]
+    waiting = [item for item in admitted[len(admitted) - len(expected) :] if item is not None]
+    kept = [pods.nominated(rng, item, names, alone=alone) for item in waiting]
+    new = [
+        item for item in admitted[len(running) : len(running) + len(wanting)] if item is not None
+    ]
     begin = [*places.namespaces(rng), *nodes, *stored.objects, *old, *kept]
     steps = _steps(rng, new, old=list(old), nodes=nodes, extra=extra)
     return Story(
@@ -93,10 +95,10 @@ def _with_storage(rng: random.Random, step: Step, objects: list[Tree]) -> Step:
     """The step, before which now and then a piece of storage goes, or comes back as it was."""
     if not objects or rng.random() >= 0.05:
         return step
-    one = rng.choice(objects)
+    item = rng.choice(objects)
     if rng.random() < 0.5:
-        return step._replace(gone=(*step.gone, one))
-    return step._replace(changed=(*step.changed, one))
+        return step._replace(gone=(*step.gone, item))
+    return step._replace(changed=(*step.changed, item))
 
 
 def _pod(
@@ -108,17 +110,17 @@ def _pod(
     theme: str,
     name: str = "pod",
 ) -> Tree:
-    made = pods.pod(rng, at, nodes=names, name=name, theme=theme)
-    mountable = stored.mounts.get(made["metadata"]["namespace"])
+    tree = pods.pod(rng, at, nodes=names, name=name, theme=theme)
+    mountable = stored.mounts.get(tree["metadata"]["namespace"])
     chance = rng.random() * (0.4 if "volumes" in theme else 1)
     mounted = rng.sample(mountable, rng.choice((1, 1, 2))) if mountable and chance < 0.22 else []
     if stored.disks and 0.2 < chance < 0.26:
         mounted.append(rng.choice(stored.disks))
     if mounted:
-        made["spec"]["volumes"] = [
+        tree["spec"]["volumes"] = [
             {"name": f"v{place}", **one} for place, one in enumerate(mounted)
         ]
-    return made
+    return tree
 
 
 def _steps(
@@ -148,7 +150,7 @@ class _Others:
     def __init__(self, rng: random.Random, *, old: list[Tree], nodes: list[Tree]) -> None:
         self._rng = rng
         self._old = old
-        self._nodes = {one["metadata"]["name"]: one for one in nodes}
+        self._nodes = {node["metadata"]["name"]: node for node in nodes}
         self._away: list[str] = []
 
     def change(self, changed: list[Tree], gone: list[Tree]) -> None:
@@ -175,15 +177,15 @@ class _Others:
     def _pod(self, changed: list[Tree], gone: list[Tree]) -> None:
         """A pod that leaves, is told to leave, or gets other labels."""
         place = self._rng.randrange(len(self._old))
-        one = self._old.pop(place)
+        item = self._old.pop(place)
         match self._rng.randrange(3):
             case 0 if "host port" not in pods.kinds_of(
-                one
+                item
             ):  # upstream frees a port that another pod there holds too
-                gone.append(one)
+                gone.append(item)
             case 1:
-                changed.append(pods.terminating(one))
+                changed.append(pods.terminating(item))
             case _:
-                labelled = pods.relabelled(self._rng, one)
+                labelled = pods.relabelled(self._rng, item)
                 self._old.append(labelled)
                 changed.append(labelled)

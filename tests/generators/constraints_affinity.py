@@ -46,12 +46,12 @@ def toleration(rng: random.Random) -> Tree:
 
 def pod_rules(rng: random.Random, app: str, *, often: bool = False) -> Tree:
     """Pod affinity and anti-affinity of a pod, possibly none."""
-    made: Tree = {}
+    tree: Tree = {}
     if rng.random() < (0.4 if often else 0.18):
-        made["podAffinity"] = _toward_pods(rng, app)
+        tree["podAffinity"] = _toward_pods(rng, app)
     if rng.random() < (0.4 if often else 0.2):
-        made["podAntiAffinity"] = _toward_pods(rng, app)
-    return made
+        tree["podAntiAffinity"] = _toward_pods(rng, app)
+    return tree
 
 
 def spreading(rng: random.Random, app: str, *, often: bool = False) -> list[Tree]:
@@ -59,37 +59,37 @@ def spreading(rng: random.Random, app: str, *, often: bool = False) -> list[Tree
     if rng.random() >= (0.8 if often else 0.25):
         return []
     made = [_spread(rng, app) for _ in range(rng.choice((1, 1, 2, 3)))]
-    return list({(one["topologyKey"], one["whenUnsatisfiable"]): one for one in made}.values())
+    return list({(item["topologyKey"], item["whenUnsatisfiable"]): item for item in made}.values())
 
 
 def _effect(rng: random.Random) -> Tree:
     if rng.random() < 0.5:
         return {}
-    made: Tree = {"effect": rng.choice(places.EFFECTS)}
-    if made["effect"] == "NoExecute" and rng.random() < 0.5:
-        made["tolerationSeconds"] = 300
-    return made
+    tree: Tree = {"effect": rng.choice(places.EFFECTS)}
+    if tree["effect"] == "NoExecute" and rng.random() < 0.5:
+        tree["tolerationSeconds"] = 300
+    return tree
 
 
 def _node_affinity(rng: random.Random, names: list[str]) -> Tree:
-    made: Tree = {}
+    tree: Tree = {}
     if rng.random() < 0.8:
         terms = [_node_term(rng, names) for _ in range(rng.choice((1, 1, 2)))]
-        made[_REQUIRED] = {"nodeSelectorTerms": terms}
+        tree[_REQUIRED] = {"nodeSelectorTerms": terms}
     if rng.random() < 0.4:
-        made[_PREFERRED] = [{"weight": rng.randint(1, 100), "preference": _node_term(rng, names)}]
-    return made
+        tree[_PREFERRED] = [{"weight": rng.randint(1, 100), "preference": _node_term(rng, names)}]
+    return tree
 
 
 def _node_term(rng: random.Random, names: list[str]) -> Tree:
-    made: Tree = {}
+    tree: Tree = {}
     if rng.random() < 0.85:
-        made["matchExpressions"] = [_node_expression(rng) for _ in range(rng.choice((1, 1, 2)))]
+        tree["matchExpressions"] = [_node_expression(rng) for _ in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.2:
         operator = rng.choice(("In", "In", "NotIn"))
         named = rng.choice([*names, "no-such-node"])
-        made["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": [named]}]
-    return made
+        tree["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": [named]}]
+    return tree
 
 
 def _node_expression(rng: random.Random) -> Tree:
@@ -109,38 +109,38 @@ def _node_expression(rng: random.Random) -> Tree:
             (places.HOSTNAME, ("node-00", "node-01", "node-02")),
         )
     )
-    made: Tree = {"key": key, "operator": operator}
+    tree: Tree = {"key": key, "operator": operator}
     if operator in ("In", "NotIn"):
-        made["values"] = rng.sample(values, rng.choice((1, min(2, len(values)))))
-    return made
+        tree["values"] = rng.sample(values, rng.choice((1, min(2, len(values)))))
+    return tree
 
 
 def _toward_pods(rng: random.Random, app: str) -> Tree:
-    made: Tree = {}
+    tree: Tree = {}
     if rng.random() < 0.85:
-        made[_REQUIRED] = [_pod_term(rng, app) for _ in range(rng.choice((1, 1, 1, 2)))]
+        tree[_REQUIRED] = [_pod_term(rng, app) for _ in range(rng.choice((1, 1, 1, 2)))]
     if rng.random() < 0.3:
-        made[_PREFERRED] = [{"weight": rng.randint(1, 100), "podAffinityTerm": _pod_term(rng, app)}]
-    return made
+        tree[_PREFERRED] = [{"weight": rng.randint(1, 100), "podAffinityTerm": _pod_term(rng, app)}]
+    return tree
 
 
 def _pod_term(rng: random.Random, app: str) -> Tree:
-    made: Tree = {
+    tree: Tree = {
         "topologyKey": rng.choice(
             places.TOPOLOGY_KEYS[:5] if rng.random() < 0.95 else places.TOPOLOGY_KEYS
         )
     }
     selector = label_selector(rng, app)
     if selector is not None:
-        made["labelSelector"] = selector
+        tree["labelSelector"] = selector
     if rng.random() < 0.2:
-        made["namespaces"] = rng.sample(places.NAMESPACES, rng.choice((1, 2)))
+        tree["namespaces"] = rng.sample(places.NAMESPACES, rng.choice((1, 2)))
     if rng.random() < 0.2:
-        made["namespaceSelector"] = _namespace_selector(rng)
+        tree["namespaceSelector"] = _namespace_selector(rng)
     if selector is not None and rng.random() < 0.2:
         kind = rng.choice(("matchLabelKeys", "matchLabelKeys", "mismatchLabelKeys"))
-        made[kind] = rng.choice((["version"], ["absent"]))
-    return made
+        tree[kind] = rng.choice((["version"], ["absent"]))
+    return tree
 
 
 def label_selector(rng: random.Random, app: str) -> Tree | None:
@@ -154,21 +154,21 @@ def label_selector(rng: random.Random, app: str) -> Tree | None:
         return {}
     if kind < 0.7:
         return {"matchLabels": {"app": rng.choice(APPS)}}
-    made: Tree = {
+    tree: Tree = {
         "matchExpressions": [_label_expression(rng) for _ in range(rng.choice((1, 1, 2)))]
     }
     if rng.random() < 0.3:
-        made["matchLabels"] = {"tier": rng.choice(("web", "db"))}
-    return made
+        tree["matchLabels"] = {"tier": rng.choice(("web", "db"))}
+    return tree
 
 
 def _label_expression(rng: random.Random) -> Tree:
     operator = rng.choice(("In", "NotIn", "Exists", "DoesNotExist"))
     key, values = rng.choice((("app", APPS), ("tier", ("web", "db"))))
-    made: Tree = {"key": key, "operator": operator}
+    tree: Tree = {"key": key, "operator": operator}
     if operator in ("In", "NotIn"):
-        made["values"] = rng.sample(values, rng.choice((1, 2)))
-    return made
+        tree["values"] = rng.sample(values, rng.choice((1, 2)))
+    return tree
 
 
 def _namespace_selector(rng: random.Random) -> Tree:
@@ -182,7 +182,7 @@ def _namespace_selector(rng: random.Random) -> Tree:
 
 
 def _spread(rng: random.Random, app: str) -> Tree:
-    made: Tree = {
+    tree: Tree = {
         "maxSkew": rng.choice((1, 1, 1, 2, 3)),
         "topologyKey": rng.choice(
             places.TOPOLOGY_KEYS if rng.random() < 0.3 else places.TOPOLOGY_KEYS[:4]
@@ -193,12 +193,12 @@ def _spread(rng: random.Random, app: str) -> Tree:
     }
     selector = label_selector(rng, app)
     if selector is not None:
-        made["labelSelector"] = selector
+        tree["labelSelector"] = selector
         if rng.random() < 0.2:
-            made["matchLabelKeys"] = rng.choice((["version"], ["absent"], ["version", "absent"]))
-    if made["whenUnsatisfiable"] == "DoNotSchedule" and rng.random() < 0.25:
-        made["minDomains"] = rng.choice((1, 2, 3, 5))
+            tree["matchLabelKeys"] = rng.choice((["version"], ["absent"], ["version", "absent"]))
+    if tree["whenUnsatisfiable"] == "DoNotSchedule" and rng.random() < 0.25:
+        tree["minDomains"] = rng.choice((1, 2, 3, 5))
     for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if rng.random() < 0.5:
-            made[policy] = rng.choice(("Honor", "Ignore"))
-    return made
+            tree[policy] = rng.choice(("Honor", "Ignore"))
+    return tree

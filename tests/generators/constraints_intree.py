@@ -100,11 +100,11 @@ def _source(rng: random.Random) -> Tree:
 
 def _zones(rng: random.Random) -> list[Tree]:
     zones = rng.sample(places.ZONES, rng.choice((1, 2)))
-    found: list[Tree] = [
+    trees: list[Tree] = [
         {"key": rng.choice((places.ZONE, BETA_ZONE)), "operator": "In", "values": zones}
     ]
     if rng.random() < 0.3:
-        found.append(
+        trees.append(
             {"key": rng.choice((places.REGION, BETA_REGION)), "operator": "In", "values": ["r1"]}
         )
-    return found
+    return trees

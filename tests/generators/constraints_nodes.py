@@ -72,7 +72,7 @@ def node(rng: random.Random, name: str, *, tainted: float = TAINTED) -> Tree:
                 for image in IMAGES
                 if rng.random() < 0.3
             ],
-            "declaredFeatures": sorted(one for one in FEATURES if rng.random() < 0.5),
+            "declaredFeatures": sorted(feature for feature in FEATURES if rng.random() < 0.5),
         },
     }
 
@@ -92,14 +92,14 @@ def namespaces(rng: random.Random, *, unknown: float = 0.1) -> list[Tree]:
     return made
 
 
-def changed(rng: random.Random, one: Tree) -> Tree:
+def changed(rng: random.Random, tree: Tree) -> Tree:
     """The node after somebody cordoned, tainted, relabelled or emptied it."""
-    fresh = node(rng, one["metadata"]["name"])
+    fresh = node(rng, tree["metadata"]["name"])
     what = rng.choice(("spec", "labels", "status"))
     if what == "labels":
-        metadata = {**one["metadata"], "labels": fresh["metadata"]["labels"]}
-        return {**one, "metadata": metadata}
-    return {**one, what: fresh[what]}
+        metadata = {**tree["metadata"], "labels": fresh["metadata"]["labels"]}
+        return {**tree, "metadata": metadata}
+    return {**tree, what: fresh[what]}
 
 
 def _labels(rng: random.Random, name: str) -> dict[str, str]:

@@ -55,10 +55,10 @@ def pod(
     }
 
 
-def bound(rng: random.Random, one: Tree, nodes: list[str]) -> Tree:
+def bound(rng: random.Random, tree: Tree, nodes: list[str]) -> Tree:
     """The pod as it runs somewhere, wherever that is: others do not ask us."""
     node = rng.choice(nodes) if rng.random() < 0.97 else "node-that-left"
-    made = {**one, "spec": {**one["spec"], "nodeName": node}, "status": {"phase": "Running"}}
+    made = {**tree, "spec": {**tree["spec"], "nodeName": node}, "status": {"phase": "Running"}}
     fate = rng.random()
     if fate < 0.08:
         return terminating(made)
@@ -67,21 +67,21 @@ def bound(rng: random.Random, one: Tree, nodes: list[str]) -> Tree:
     return made
 
 
-def relabelled(rng: random.Random, one: Tree) -> Tree:
+def relabelled(rng: random.Random, tree: Tree) -> Tree:
     """The pod with other labels."""
-    return {**one, "metadata": {**one["metadata"], "labels": _labels(rng)}}
+    return {**tree, "metadata": {**tree["metadata"], "labels": _labels(rng)}}
 
 
-def nominated(rng: random.Random, one: Tree, nodes: list[str], *, alone: set[str]) -> Tree:
+def nominated(rng: random.Random, tree: Tree, nodes: list[str], *, alone: set[str]) -> Tree:
     """The pod as it waits for a node that somebody keeps free for it.
 
     It keeps nobody away, by a rule or by a claim of those for one pod `alone`: upstream asks about these only if pods
     that are there make it ask.
     """
-    spec = {key: value for key, value in one["spec"].items() if key != "affinity"}
+    spec = {key: value for key, value in tree["spec"].items() if key != "affinity"}
     if rules := {
         key: value
-        for key, value in (one["spec"].get("affinity") or {}).items()
+        for key, value in (tree["spec"].get("affinity") or {}).items()
         if key != "podAntiAffinity"
     }:
         spec["affinity"] = rules
@@ -91,36 +91,36 @@ def nominated(rng: random.Random, one: Tree, nodes: list[str], *, alone: set[str
         if (volume.get("persistentVolumeClaim") or {}).get("claimName") not in alone
     ]
     return {
-        **one,
+        **tree,
         "spec": spec,
         "status": {"phase": "Pending", "nominatedNodeName": rng.choice(nodes)},
     }
 
 
-def beside_nominated(one: Tree) -> Tree:
+def beside_nominated(tree: Tree) -> Tree:
     """The pod without empty selectors in its spreading: upstream counts nominated pods for them, and no others."""
     rules = [
         {**rule, "labelSelector": {"matchLabels": {"app": "a"}}}
         if rule.get("labelSelector") == {}
         else rule
-        for rule in one["spec"].get("topologySpreadConstraints") or ()
+        for rule in tree["spec"].get("topologySpreadConstraints") or ()
     ]
-    return {**one, "spec": {**one["spec"], "topologySpreadConstraints": rules}} if rules else one
+    return {**tree, "spec": {**tree["spec"], "topologySpreadConstraints": rules}} if rules else tree
 
 
-def terminating(one: Tree) -> Tree:
+def terminating(tree: Tree) -> Tree:
     """The pod after somebody asked for its end."""
     metadata = {
-        **one["metadata"],
+        **tree["metadata"],
         "deletionTimestamp": "2026-01-02T00:00:00Z",
         "deletionGracePeriodSeconds": 30,
     }
-    return {**one, "metadata": metadata}
+    return {**tree, "metadata": metadata}
 
 
-def kinds_of(one: Tree) -> list[str]:
+def kinds_of(tree: Tree) -> list[str]:
     """The kinds of constraints the pod carries, sorted."""
-    return sorted(set(_kinds(one["spec"])))
+    return sorted(set(_kinds(tree["spec"])))
 
 
 def _labels(rng: random.Random) -> dict[str, str]:
@@ -145,14 +145,14 @@ def _room(rng: random.Random) -> Tree:
         spec["runtimeClassName"] = "sandbox"
     if rng.random() < 0.08:
         spec["resources"] = {"requests": {"cpu": "2", "memory": rng.choice(("1Gi", "3Gi"))}}
-        for one in containers:
-            one["resources"] = {"requests": {"cpu": "100m"}}
+        for container in containers:
+            container["resources"] = {"requests": {"cpu": "100m"}}
         spec.pop("initContainers", None)
     return spec
 
 
 def _container(rng: random.Random, name: str) -> Tree:
-    made: Tree = {"name": name, "image": rng.choice(places.IMAGES)}
+    tree: Tree = {"name": name, "image": rng.choice(places.IMAGES)}
     asked: dict[str, str] = {}
     if rng.random() < 0.7:
         asked["cpu"] = rng.choice(("100m", "100m", "500m", "1", "0.1"))
@@ -169,38 +169,38 @@ def _container(rng: random.Random, name: str) -> Tree:
         pages = {"hugepages-2Mi": "2Mi", "memory": "64Mi", "cpu": "100m"}
         resources = {"requests": pages, "limits": pages}
     if resources:
-        made["resources"] = resources
-    return made
+        tree["resources"] = resources
+    return tree
 
 
 def _init_container(rng: random.Random, name: str) -> Tree:
-    made = _container(rng, name)
-    made["resources"] = {"requests": {"cpu": rng.choice(("200m", "1", "3"))}}
+    tree = _container(rng, name)
+    tree["resources"] = {"requests": {"cpu": rng.choice(("200m", "1", "3"))}}
     if rng.random() < 0.5:
-        made["restartPolicy"] = "Always"
-    return made
+        tree["restartPolicy"] = "Always"
+    return tree
 
 
 def _add_ports(rng: random.Random, spec: Tree) -> None:
     """Ports of the node the pod sits on; no two alike in one pod, which the API server refuses."""
     sidecars = [
-        one for one in spec.get("initContainers", ()) if one.get("restartPolicy") == "Always"
+        item for item in spec.get("initContainers", ()) if item.get("restartPolicy") == "Always"
     ]
     holder = rng.choice([*spec["containers"], *sidecars])
-    wanted: dict[tuple[int, str], Tree] = {}
+    expected: dict[tuple[int, str], Tree] = {}
     for at in range(rng.choice((1, 1, 2))):
         port, protocol = rng.choice(_PORTS), rng.choice(("TCP", "TCP", "UDP", "SCTP"))
-        made: Tree = {"name": f"p{at}", "containerPort": port, "hostPort": port}
+        tree: Tree = {"name": f"p{at}", "containerPort": port, "hostPort": port}
         if protocol != "TCP" or rng.random() < 0.5:
-            made["protocol"] = protocol
+            tree["protocol"] = protocol
         if ip := rng.choice(_HOST_IPS):
-            made["hostIP"] = ip
-        wanted[port, protocol] = made
-    holder["ports"] = list(wanted.values())
+            tree["hostIP"] = ip
+        expected[port, protocol] = tree
+    holder["ports"] = list(expected.values())
     if rng.random() < 0.15:
         spec["hostNetwork"] = True
-        for one in holder["ports"]:
-            one.pop("hostIP", None)
+        for item in holder["ports"]:
+            item.pop("hostIP", None)
 
 
 def _ask_for_a_feature(spec: Tree) -> None:
@@ -218,8 +218,8 @@ def _kinds(spec: Tree) -> Iterator[str]:
     yield from _node_kinds(rules.get("nodeAffinity") or {})
     for name, kind in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity")):
         yield from _pod_kinds(rules.get(name) or {}, kind)
-    for one in spec.get("topologySpreadConstraints") or ():
-        yield from _spread_kinds(one)
+    for item in spec.get("topologySpreadConstraints") or ():
+        yield from _spread_kinds(item)
     yield from _room_kinds(spec)
     for volume in spec.get("volumes") or ():
         yield from _volume_kinds(volume)
@@ -232,8 +232,8 @@ def _node_kinds(rules: Tree) -> Iterator[str]:
         yield "node affinity"
         if term.get("matchFields"):
             yield "node affinity: fields"
-        for one in term.get("matchExpressions") or ():
-            yield f"node affinity: {one['operator']}"
+        for item in term.get("matchExpressions") or ():
+            yield f"node affinity: {item['operator']}"
 
 
 def _pod_kinds(rules: Tree, kind: str) -> Iterator[str]:
@@ -248,11 +248,11 @@ def _pod_kinds(rules: Tree, kind: str) -> Iterator[str]:
             yield f"{kind}: no selector"
 
 
-def _spread_kinds(one: Tree) -> Iterator[str]:
-    is_hard = one["whenUnsatisfiable"] == "DoNotSchedule"
+def _spread_kinds(tree: Tree) -> Iterator[str]:
+    is_hard = tree["whenUnsatisfiable"] == "DoNotSchedule"
     yield "topology spread" if is_hard else "soft topology spread"
     for field in ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys"):
-        if is_hard and one.get(field):
+        if is_hard and tree.get(field):
             yield f"topology spread: {field}"
 
 
@@ -260,21 +260,21 @@ def _room_kinds(spec: Tree) -> Iterator[str]:
     inits = spec.get("initContainers") or ()
     if inits:
         yield "init container"
-    if any(one.get("restartPolicy") == "Always" for one in inits):
+    if any(init.get("restartPolicy") == "Always" for init in inits):
         yield "sidecar"
     if spec.get("overhead"):
         yield "overhead"
     if spec.get("resources"):
         yield "pod-level resources"
-    for one in (*spec["containers"], *inits):
-        asked = (one.get("resources") or {}).get("requests") or {}
-        if asked or (one.get("resources") or {}).get("limits"):
+    for item in (*spec["containers"], *inits):
+        asked = (item.get("resources") or {}).get("requests") or {}
+        if asked or (item.get("resources") or {}).get("limits"):
             yield "resources"
-        if places.EXTENDED in {**asked, **((one.get("resources") or {}).get("limits") or {})}:
+        if places.EXTENDED in {**asked, **((item.get("resources") or {}).get("limits") or {})}:
             yield "extended resource"
-        if any(port.get("hostPort") for port in one.get("ports") or ()):
+        if any(port.get("hostPort") for port in item.get("ports") or ()):
             yield "host port"
-        if one.get("restartPolicyRules"):
+        if item.get("restartPolicyRules"):
             yield "declared feature"
 
 

@@ -35,21 +35,21 @@ def storage(rng: random.Random, nodes: list[Tree], *, is_old: bool = False) -> S
     made = _storage(rng, nodes)
     if not is_old:
         return made
-    aged = [_aged(rng, one) for one in made.objects]
+    aged = [_aged(rng, item) for item in made.objects]
     return made._replace(objects=[*aged, *intree.drivers(), *_old_classes()])
 
 
-def _aged(rng: random.Random, one: Tree) -> Tree:
-    match one["kind"]:
+def _aged(rng: random.Random, tree: Tree) -> Tree:
+    match tree["kind"]:
         case "PersistentVolume":
-            return intree.aged_volume(rng, one)
+            return intree.aged_volume(rng, tree)
         case "CSINode":
-            return intree.aged_csi_node(rng, one)
-        case "PersistentVolumeClaim" if "volumeName" not in one["spec"] and rng.random() < 0.3:
+            return intree.aged_csi_node(rng, tree)
+        case "PersistentVolumeClaim" if "volumeName" not in tree["spec"] and rng.random() < 0.3:
             number = rng.randrange(len(intree.PROVISIONERS))
-            return {**one, "spec": {**one["spec"], "storageClassName": f"old-{number}"}}
+            return {**tree, "spec": {**tree["spec"], "storageClassName": f"old-{number}"}}
         case _:
-            return one
+            return tree
 
 
 def _old_classes() -> list[Tree]:
@@ -64,18 +64,18 @@ def _storage(rng: random.Random, nodes: list[Tree]) -> Storage:
         *_classes(),
         *_drivers(),
         *_capacities(rng),
-        *(_csi_node(rng, one) for one in nodes if rng.random() < 0.9),
+        *(_csi_node(rng, node) for node in nodes if rng.random() < 0.9),
     ]
     objects += [_free_volume(rng, at, nodes) for at in range(rng.choice((0, 3, 6)))]
     objects += _attachments(
         rng,
         nodes,
-        [one["metadata"]["name"] for one in objects if one["kind"] == "PersistentVolume"],
+        [item["metadata"]["name"] for item in objects if item["kind"] == "PersistentVolume"],
     )
     mounts: dict[str, list[Tree]] = {}
     for namespace in places.NAMESPACES[:2]:
         made = [_claim(rng, namespace, at, nodes) for at in range(rng.choice((2, 6, 10)))]
-        objects += [one for group in made for one in group]
+        objects += [item for group in made for item in group]
         names = [group[0]["metadata"]["name"] for group in made]
         mounts[namespace] = [
             {"persistentVolumeClaim": {"claimName": name}} for name in (*names, "no-such-claim")
@@ -86,7 +86,7 @@ def _storage(rng: random.Random, nodes: list[Tree]) -> Storage:
 def ephemeral_claim(rng: random.Random, pod: Tree, nodes: list[Tree]) -> list[Tree]:
     """The claim of a pod's ephemeral volume as the controller makes it, or somebody else's of the same name."""
     metadata = pod["metadata"]
-    made = _claim(rng, metadata["namespace"], 0, nodes)
+    trees = _claim(rng, metadata["namespace"], 0, nodes)
     owner = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -94,14 +94,14 @@ def ephemeral_claim(rng: random.Random, pod: Tree, nodes: list[Tree]) -> list[Tr
         "uid": metadata["uid"],
         "controller": True,
     }
-    made[0]["metadata"]["name"] = f"{metadata['name']}-scratch"
+    trees[0]["metadata"]["name"] = f"{metadata['name']}-scratch"
     if rng.random() < 0.85:
-        made[0]["metadata"]["ownerReferences"] = [owner]
-    for volume in made[1:]:
+        trees[0]["metadata"]["ownerReferences"] = [owner]
+    for volume in trees[1:]:
         volume["metadata"]["name"] = f"pv-of-{metadata['name']}"
-        volume["spec"]["claimRef"]["name"] = made[0]["metadata"]["name"]
-        made[0]["spec"]["volumeName"] = volume["metadata"]["name"]
-    return made
+        volume["spec"]["claimRef"]["name"] = trees[0]["metadata"]["name"]
+        trees[0]["spec"]["volumeName"] = volume["metadata"]["name"]
+    return trees
 
 
 def ephemeral_mount() -> Tree:
@@ -116,32 +116,32 @@ def ephemeral_mount() -> Tree:
 
 def for_one_pod(objects: list[Tree]) -> set[str]:
     """Names of claims, of whatever namespace, that one pod alone may use."""
-    claims = [one for one in objects if one["kind"] == "PersistentVolumeClaim"]
+    claims = [item for item in objects if item["kind"] == "PersistentVolumeClaim"]
     return {
-        one["metadata"]["name"]
-        for one in claims
-        if "ReadWriteOncePod" in one["spec"]["accessModes"]
+        claim["metadata"]["name"]
+        for claim in claims
+        if "ReadWriteOncePod" in claim["spec"]["accessModes"]
     }
 
 
 def provisioned(claim: Tree, class_: Tree, node: Tree) -> Tree:
     """The volume a driver makes for a claim whose first pod goes to the node: reachable from the node's zone."""
     metadata = claim["metadata"]
-    made = _object("v1", "PersistentVolume", f"made-{metadata['namespace']}-{metadata['name']}")
-    made["spec"] = {
+    tree = _object("v1", "PersistentVolume", f"made-{metadata['namespace']}-{metadata['name']}")
+    tree["spec"] = {
         "capacity": claim["spec"]["resources"]["requests"],
         "accessModes": claim["spec"]["accessModes"],
         "volumeMode": claim["spec"]["volumeMode"],
         "storageClassName": class_["metadata"]["name"],
-        "csi": {"driver": class_["provisioner"], "volumeHandle": made["metadata"]["name"]},
+        "csi": {"driver": class_["provisioner"], "volumeHandle": tree["metadata"]["name"]},
     }
     labels = node["metadata"]["labels"]
     for key in (places.ZONE, places.HOSTNAME):
         if key in labels:
             term = {"matchExpressions": [{"key": key, "operator": "In", "values": [labels[key]]}]}
-            made["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+            tree["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
             break
-    return made
+    return tree
 
 
 def promised(volume: Tree, claim: Tree) -> Tree:
@@ -186,8 +186,8 @@ def _classes() -> list[Tree]:
 
 
 def _class(name: str, provisioner: str, mode: str) -> Tree:
-    made = _object("storage.k8s.io/v1", "StorageClass", name)
-    return made | {"provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": "Delete"}
+    tree = _object("storage.k8s.io/v1", "StorageClass", name)
+    return tree | {"provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": "Delete"}
 
 
 def _drivers() -> list[Tree]:
@@ -204,12 +204,12 @@ def _capacities(rng: random.Random) -> list[Tree]:
     for zone in places.ZONES:
         if rng.random() < 0.3:
             continue
-        one = _object("storage.k8s.io/v1", "CSIStorageCapacity", f"room-{zone}", namespace="grey")
-        one |= {"storageClassName": "tracked", "capacity": rng.choice(("2Gi", "20Gi", "100Gi"))}
-        one["nodeTopology"] = {"matchLabels": {places.ZONE: zone}}
+        tree = _object("storage.k8s.io/v1", "CSIStorageCapacity", f"room-{zone}", namespace="grey")
+        tree |= {"storageClassName": "tracked", "capacity": rng.choice(("2Gi", "20Gi", "100Gi"))}
+        tree["nodeTopology"] = {"matchLabels": {places.ZONE: zone}}
         if rng.random() < 0.3:
-            one["maximumVolumeSize"] = rng.choice(("5Gi", "50Gi"))
-        made.append(one)
+            tree["maximumVolumeSize"] = rng.choice(("5Gi", "50Gi"))
+        made.append(tree)
     return made
 
 
@@ -246,21 +246,21 @@ def _attachments(rng: random.Random, nodes: list[Tree], volumes: list[str]) -> l
 
 def _free_volume(rng: random.Random, at: int, nodes: list[Tree]) -> Tree:
     """A volume somebody made by hand, most of them free to take."""
-    made = _volume(rng, f"free-{at}", _GIB * rng.choice((1, 5, 20)) + at * 1024, nodes)
-    made["spec"]["storageClassName"] = rng.choice(("local", "local", "late"))
-    made["spec"]["accessModes"] = rng.choice(
+    tree = _volume(rng, f"free-{at}", _GIB * rng.choice((1, 5, 20)) + at * 1024, nodes)
+    tree["spec"]["storageClassName"] = rng.choice(("local", "local", "late"))
+    tree["spec"]["accessModes"] = rng.choice(
         (["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"])
     )
-    made["status"] = {
+    tree["status"] = {
         "phase": rng.choice(("Available", "Available", "Available", "Released", "Pending"))
     }
     if rng.random() < 0.05:
-        made["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        tree["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     if rng.random() < 0.1:
-        made["spec"]["volumeMode"] = "Block"
+        tree["spec"]["volumeMode"] = "Block"
     if rng.random() < 0.3:
-        made["metadata"].setdefault("labels", {})["tier"] = "fast"
-    return made
+        tree["metadata"].setdefault("labels", {})["tier"] = "fast"
+    return tree
 
 
 def _volume(rng: random.Random, name: str, size_bytes: int, nodes: list[Tree]) -> Tree:
@@ -310,23 +310,23 @@ def _zone_labels(rng: random.Random) -> dict[str, str]:
 
 def _claim(rng: random.Random, namespace: str, at: int, nodes: list[Tree]) -> list[Tree]:
     """A claim in one of its states, and the volume it is bound to if it is."""
-    made = _object("v1", "PersistentVolumeClaim", f"claim-{at}", namespace=namespace)
-    made["spec"] = {
+    tree = _object("v1", "PersistentVolumeClaim", f"claim-{at}", namespace=namespace)
+    tree["spec"] = {
         "accessModes": [
             rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"))
         ],
         "resources": {"requests": {"storage": rng.choice(("1Gi", "4Gi", "10Gi"))}},
         "volumeMode": "Filesystem",
     }
-    made["status"] = {"phase": "Pending"}
+    tree["status"] = {"phase": "Pending"}
     state = rng.choice(
         ("bound", "bound", "bound", "late", "late", "zonal", "tracked", "local", "local", "odd")
     )
     if state == "bound":
-        return _bound(rng, made, nodes)
+        return _bound(rng, tree, nodes)
     if state != "odd":
-        return [_waiting(rng, made, state, nodes)]
-    return _odd(rng, made, nodes)
+        return [_waiting(rng, tree, state, nodes)]
+    return _odd(rng, tree, nodes)
 
 
 def _waiting(rng: random.Random, claim: Tree, state: str, nodes: list[Tree]) -> Tree:

@@ -78,26 +78,26 @@ INTS: Final = (
 
 def device(rng: random.Random) -> dict[str, Any]:
     """One device with its driver, attributes of all kinds, capacities; sometimes next to nothing."""
-    made: dict[str, Any] = {"driver": rng.choice(DRIVERS) if rng.random() < 0.35 else DRIVERS[0]}
+    tree: dict[str, Any] = {"driver": rng.choice(DRIVERS) if rng.random() < 0.35 else DRIVERS[0]}
     share = rng.choice((0.0, 0.3, 0.7, 0.9, 1.0))
     attributes: dict[str, Any] = {}
     for name, kind in ATTRIBUTES.items():
         if rng.random() < share:
-            attributes[_qualified(name, made["driver"], rng)] = attribute(kind, rng)
+            attributes[_qualified(name, tree["driver"], rng)] = attribute(kind, rng)
     if rng.random() < 0.06:
         attributes[rng.choice(ODD_NAMES)] = rng.choice(ODD_ATTRIBUTES)
     capacity = {
-        _qualified(name, made["driver"], rng): {"value": quantities.quantity(rng)}
+        _qualified(name, tree["driver"], rng): {"value": quantities.quantity(rng)}
         for name in CAPACITIES
         if rng.random() < share
     }
     if attributes or rng.random() < 0.1:
-        made["attributes"] = attributes
+        tree["attributes"] = attributes
     if capacity or rng.random() < 0.1:
-        made["capacity"] = capacity
+        tree["capacity"] = capacity
     if rng.random() < 0.4:
-        made["allowMultipleAllocations"] = rng.random() < 0.7
-    return made
+        tree["allowMultipleAllocations"] = rng.random() < 0.7
+    return tree
 
 
 def attribute(kind: str, rng: random.Random) -> dict[str, Any]:
@@ -124,20 +124,22 @@ def value(kind: str, rng: random.Random) -> Any:
     raise AssertionError(kind)
 
 
-def smaller(made: dict[str, Any]) -> list[dict[str, Any]]:
+def smaller(tree: dict[str, Any]) -> list[dict[str, Any]]:
     """Every device with one thing less."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for field in ("attributes", "capacity"):
-        entries = made.get(field)
+        entries = tree.get(field)
         if entries:
-            found.append({key: kept for key, kept in made.items() if key != field})
+            result.append({key: kept for key, kept in tree.items() if key != field})
             for name in entries:
-                found.append(
-                    {**made, field: {key: kept for key, kept in entries.items() if key != name}}
+                result.append(
+                    {**tree, field: {key: kept for key, kept in entries.items() if key != name}}
                 )
-    if "allowMultipleAllocations" in made:
-        found.append({key: kept for key, kept in made.items() if key != "allowMultipleAllocations"})
-    return found
+    if "allowMultipleAllocations" in tree:
+        result.append(
+            {key: kept for key, kept in tree.items() if key != "allowMultipleAllocations"}
+        )
+    return result
 
 
 def _qualified(name: str, driver: str, rng: random.Random) -> str:

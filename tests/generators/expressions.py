@@ -82,10 +82,10 @@ class _Maker:
         roll = self.rng.random()
         if roll < 0.12:
             return self.leaf(goal)
-        if roll < 0.30 and (made := self.macro(goal, depth)) is not None:
-            return made
-        if roll < 0.42 and (made := self.device(goal, depth)) is not None:
-            return made
+        if roll < 0.30 and (piece := self.macro(goal, depth)) is not None:
+            return piece
+        if roll < 0.42 and (piece := self.device(goal, depth)) is not None:
+            return piece
         return self.call(goal, depth)
 
     def conditions(self) -> Piece:
@@ -256,10 +256,10 @@ class _Maker:
         return self.make(STRING, 1)
 
     def name(self, goal: Type) -> str:
-        wanted = [name for name, kind in devices.ATTRIBUTES.items() if _read_as(kind) == goal]
-        if not wanted or self.rng.random() < 0.08:
-            wanted = [*devices.ATTRIBUTES, "missing", "mem"]
-        return self.rng.choice(wanted)
+        expected = [name for name, kind in devices.ATTRIBUTES.items() if _read_as(kind) == goal]
+        if not expected or self.rng.random() < 0.08:
+            expected = [*devices.ATTRIBUTES, "missing", "mem"]
+        return self.rng.choice(expected)
 
     def device(self, goal: Type, depth: int) -> Piece | None:
         made = _READS.get(str(goal[0]))
@@ -449,9 +449,9 @@ def _bind(maker: _Maker, goal: Type, depth: int) -> Piece:
     )
 
 
-def _garbled(made: Piece, rng: random.Random) -> Piece:
+def _garbled(piece: Piece, rng: random.Random) -> Piece:
     """The text with letters or words lost, doubled, swapped or added; every word can be cut out again."""
-    words = list(str(made)) if rng.random() < 0.4 else _WORDS.findall(str(made))
+    words = list(str(piece)) if rng.random() < 0.4 else _WORDS.findall(str(piece))
     for _ in range(rng.choice((1, 1, 2, 4))):
         at, other = rng.randrange(len(words) + 1), rng.randrange(len(words) + 1)
         match rng.randrange(5):
@@ -464,7 +464,7 @@ def _garbled(made: Piece, rng: random.Random) -> Piece:
                 words[at], words[other] = words[other], words[at]
             case _:
                 words.insert(at, rng.choice(_STRAY))
-    return Piece(made.kind, *(Piece(("word",), word) for word in words))
+    return Piece(piece.kind, *(Piece(("word",), word) for word in words))
 
 
 _WORDS: Final = re.compile(r"""\s+|[\w.]+|'[^']*'|"[^"]*"|&&|\|\||[=!<>]=|.""")

@@ -43,9 +43,9 @@ EXTRA: Final[dict[str, Any]] = {
 Path = tuple[str | int, ...]
 
 
-def mutated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+def mutated(tree: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """The object with one to three things changed. Kind, apiVersion and namespace stay."""
-    done = copy.deepcopy(made)
+    done = copy.deepcopy(tree)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3))):
         places = [
             path
@@ -59,7 +59,7 @@ def mutated(made: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 def paths(node: Any, above: Path = ()) -> list[Path]:
     """Every place in the object."""
-    found: list[Path] = []
+    result: list[Path] = []
     entries = (
         node.items()
         if isinstance(node, dict)
@@ -68,9 +68,9 @@ def paths(node: Any, above: Path = ()) -> list[Path]:
         else ()
     )
     for key, value in entries:
-        found.append((*above, key))
-        found += paths(value, (*above, key))
-    return found
+        result.append((*above, key))
+        result += paths(value, (*above, key))
+    return result
 
 
 def change(done: dict[str, Any], path: Path, rng: random.Random) -> None:
@@ -93,9 +93,9 @@ def change(done: dict[str, Any], path: Path, rng: random.Random) -> None:
         _replace(holder, key, rng)
 
 
-def without(made: dict[str, Any], path: Path) -> dict[str, Any]:
+def without(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """The object with one place removed; to make a case smaller."""
-    done = copy.deepcopy(made)
+    done = copy.deepcopy(tree)
     holder: Any = done
     for key in path[:-1]:
         holder = holder[key]

@@ -79,7 +79,7 @@ def case(rng: random.Random) -> Case:
     running: list[Tree] = []
     for number in range(rng.randint(3, 60)):
         pod = _pod(rng, f"run-{number}", priority=rng.choice(RUNNING), second=moments.pop())
-        room = next((one for one in rng.sample(rooms, len(rooms)) if one.takes(pod)), None)
+        room = next((item for item in rng.sample(rooms, len(rooms)) if item.takes(pod)), None)
         if room is not None:
             running.append(_running(pod, room.name, moments.pop()))
     waiting = [
@@ -231,5 +231,5 @@ def _wishes(pod: Tree) -> tuple[dict[str, int], set[int], str, bool]:
     }
     if GPU in asked:
         requests[GPU] = int(asked[GPU])
-    ports = {one["hostPort"] for one in container.get("ports", ())}
+    ports = {item["hostPort"] for item in container.get("ports", ())}
     return requests, ports, pod["metadata"]["labels"]["app"], "affinity" in pod["spec"]

@@ -60,7 +60,7 @@ def taint_rule(rng: random.Random) -> dict[str, Any]:
 
 def device(name: str, rng: random.Random, *, is_placed: bool) -> dict[str, Any]:
     """A device with valid attributes, capacities, taints and the rest."""
-    made: dict[str, Any] = {"name": name}
+    tree: dict[str, Any] = {"name": name}
     attributes = {
         key: _attribute(kind, rng)
         for key, kind in devices.ATTRIBUTES.items()
@@ -69,43 +69,43 @@ def device(name: str, rng: random.Random, *, is_placed: bool) -> dict[str, Any]:
     if rng.random() < 0.2:
         attributes["resource.kubernetes.io/pcieRoot"] = {"string": "pci0000:01"}
     if attributes:
-        made["attributes"] = attributes
-    made["allowMultipleAllocations"] = rng.random() < 0.4
+        tree["attributes"] = attributes
+    tree["allowMultipleAllocations"] = rng.random() < 0.4
     if rng.random() < 0.6:
-        shared = made["allowMultipleAllocations"]
-        made["capacity"] = {
+        shared = tree["allowMultipleAllocations"]
+        tree["capacity"] = {
             key: capacity(rng, is_shared=shared) for key in devices.CAPACITIES if rng.random() < 0.5
         }
-    if not made["allowMultipleAllocations"] and rng.random() < 0.7:
-        del made["allowMultipleAllocations"]
+    if not tree["allowMultipleAllocations"] and rng.random() < 0.7:
+        del tree["allowMultipleAllocations"]
     if is_placed:
         place = rng.choice(("nodeName", "allNodes", "nodeSelector"))
-        made[place] = {"nodeName": "node-2", "nodeSelector": node_selector(rng), "allNodes": True}[
+        tree[place] = {"nodeName": "node-2", "nodeSelector": node_selector(rng), "allNodes": True}[
             place
         ]
     if rng.random() < 0.25:
-        made["taints"] = [
+        tree["taints"] = [
             taint(rng, key=f"example.com/t{at}") for at in range(rng.choice((1, 2, 4)))
         ]
     if rng.random() < 0.25:
         counters = {"memory": {"value": "1Gi"}, "slices": {"value": "2"}}
-        made["consumesCounters"] = [
+        tree["consumesCounters"] = [
             {"counterSet": f"set-{at}", "counters": counters} for at in range(rng.choice((1, 2)))
         ]
     if rng.random() < 0.15:
-        made |= {
+        tree |= {
             "bindsToNode": True,
             "bindingConditions": ["example.com/Up"],
             "bindingFailureConditions": ["example.com/Down"],
         }
-    return made
+    return tree
 
 
 def capacity(rng: random.Random, *, is_shared: bool) -> dict[str, Any]:
     """A capacity, on shared devices perhaps with a policy."""
-    made: dict[str, Any] = {"value": rng.choice(("80Gi", "100", "16", "1Ti"))}
+    tree: dict[str, Any] = {"value": rng.choice(("80Gi", "100", "16", "1Ti"))}
     if is_shared and rng.random() < 0.6:
-        made["requestPolicy"] = rng.choice(
+        tree["requestPolicy"] = rng.choice(
             (
                 {"default": "4", "validValues": ["1", "2", "4"]},
                 {"default": "2", "validRange": {"min": "1", "max": "10", "step": "1"}},
@@ -113,7 +113,7 @@ def capacity(rng: random.Random, *, is_shared: bool) -> dict[str, Any]:
                 {"default": "1"},
             )
         )
-    return made
+    return tree
 
 
 def counter_set(name: str, rng: random.Random) -> dict[str, Any]:

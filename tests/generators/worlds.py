@@ -37,7 +37,7 @@ def world(rng: random.Random) -> dict[str, Any]:
     kind = rng.choice(("plain", "plain", "mig", "shared", "network", "taints"))
     published = [_slice(name, kind, rng) for name in names]
     if kind == "mig":
-        published = [each for one in published for each in (one, _counters(one))]
+        published = [each for item in published for each in (item, _counters(item))]
     taken = _taken(published, rng)
     return {
         "profile": kind,
@@ -49,10 +49,10 @@ def world(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def question(made: dict[str, Any]) -> dict[str, Any]:
+def question(tree: dict[str, Any]) -> dict[str, Any]:
     """The world as the oracle's `allocate` takes it."""
     return {
-        key: made[key]
+        key: tree[key]
         for key in ("nodes", "deviceClasses", "resourceSlices", "allocatedClaims", "claims")
     }
 
@@ -114,36 +114,36 @@ def _device(at: int, kind: str, rng: random.Random) -> dict[str, Any]:
         "type": {"string": "mig" if kind == "mig" else "full"},
         "resource.kubernetes.io/pcieRoot": {"string": rng.choice(("pci0000:00", "pci0000:80"))},
     }
-    made: dict[str, Any] = {
+    tree: dict[str, Any] = {
         "name": f"dev-{at}",
         "attributes": {name: value for name, value in attributes.items() if rng.random() < 0.9},
         "capacity": {"memory": {"value": rng.choice(("10Gi", "40Gi", "80Gi"))}},
     }
     if kind == "shared" and rng.random() < 0.7:
-        made["allowMultipleAllocations"] = True
-        made["capacity"]["memory"]["requestPolicy"] = {
+        tree["allowMultipleAllocations"] = True
+        tree["capacity"]["memory"]["requestPolicy"] = {
             "default": "5Gi",
             "validRange": {"min": "1Gi", "step": "1Gi"},
         }
     if kind == "taints" and rng.random() < 0.5:
-        made["taints"] = [slices.taint(rng)]
+        tree["taints"] = [slices.taint(rng)]
     if kind == "mig":
         first = rng.randint(0, 3)
         counters = {"memory": {"value": "20Gi"}, f"slice-{first}": {"value": "1"}}
-        made["consumesCounters"] = [
+        tree["consumesCounters"] = [
             {"counterSet": f"gpu-{rng.randint(0, 1)}", "counters": counters}
         ]
-    return made
+    return tree
 
 
 def _taken(published: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:
     """Claims that hold about a fifth of the devices."""
-    found = []
+    result = []
     for each in published:
         for device in each["spec"].get("devices", ()):
             if rng.random() < 0.2:
-                found.append(_holder(f"held-{len(found)}", each["spec"]["pool"]["name"], device))
-    return found
+                result.append(_holder(f"held-{len(result)}", each["spec"]["pool"]["name"], device))
+    return result
 
 
 def _holder(name: str, pool: str, device: dict[str, Any]) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _holder(name: str, pool: str, device: dict[str, Any]) -> dict[str, Any]:
         "name": "r",
         "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
     }
-    made = _object("ResourceClaim", name, {"devices": {"requests": [request]}})
-    made["metadata"]["namespace"] = "default"
-    made["status"] = {"allocation": {"devices": {"results": [result]}}}
-    return made
+    tree = _object("ResourceClaim", name, {"devices": {"requests": [request]}})
+    tree["metadata"]["namespace"] = "default"
+    tree["status"] = {"allocation": {"devices": {"results": [result]}}}
+    return tree
 
 
 def _claim(name: str, rng: random.Random) -> dict[str, Any]:
@@ -173,9 +173,9 @@ def _claim(name: str, rng: random.Random) -> dict[str, Any]:
         devices["constraints"] = [
             {kind: rng.choice(("resource.kubernetes.io/pcieRoot", f"{DRIVER}/model"))}
         ]
-    made = _object("ResourceClaim", name, {"devices": devices})
-    made["metadata"]["namespace"] = "default"
-    return made
+    tree = _object("ResourceClaim", name, {"devices": devices})
+    tree["metadata"]["namespace"] = "default"
+    return tree
 
 
 def _request(name: str, rng: random.Random) -> dict[str, Any]:
@@ -185,20 +185,20 @@ def _request(name: str, rng: random.Random) -> dict[str, Any]:
 
 
 def _wanted(rng: random.Random) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    tree: dict[str, Any] = {
         "deviceClassName": rng.choice(("gpu", "gpu", "any", "full", "mig", "shared"))
     }
     if rng.random() < 0.3:
-        made["selectors"] = [{"cel": {"expression": rng.choice(_SELECTORS)}}]
+        tree["selectors"] = [{"cel": {"expression": rng.choice(_SELECTORS)}}]
     if rng.random() < 0.15:
-        made["allocationMode"] = "All"
+        tree["allocationMode"] = "All"
     else:
-        made |= {"allocationMode": "ExactCount", "count": rng.choice((1, 1, 2, 4))}
+        tree |= {"allocationMode": "ExactCount", "count": rng.choice((1, 1, 2, 4))}
     if rng.random() < 0.2:
-        made["tolerations"] = [{"operator": "Exists"}]
+        tree["tolerations"] = [{"operator": "Exists"}]
     if rng.random() < 0.2:
-        made["capacity"] = {"requests": {"memory": rng.choice(("5Gi", "30Gi"))}}
-    return made
+        tree["capacity"] = {"requests": {"memory": rng.choice(("5Gi", "30Gi"))}}
+    return tree
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

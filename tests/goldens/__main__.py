@@ -144,10 +144,10 @@ def backfilled() -> Iterator[str]:
     """Promises and starts of random yards."""
     for is_ranked in (False, True):
         for seed in range(60):
-            yard = backfill.drawn(seed, is_ranked=is_ranked)
+            timed = backfill.drawn(seed, is_ranked=is_ranked)
             promises = {
-                name: [[str(one.start), str(one.latest), list(one.nodes)] for one in kept]
-                for name, kept in sorted(yard.promised.items())
+                name: [[str(item.start), str(item.latest), list(item.nodes)] for item in kept]
+                for name, kept in sorted(timed.promised.items())
             }
             yield _line([seed, promises])
 

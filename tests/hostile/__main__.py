@@ -17,16 +17,20 @@ from tests.support import live
 
 def main(arguments: list[str] | None = None) -> int:
     """0 when no honest pod suffered, or when interrupted; 1 at the first violation."""
-    wanted = _parsed(arguments)
+    namespace = _parsed(arguments)
     seeds = (
-        itertools.count(wanted.seed)
-        if wanted.rounds is None
-        else range(wanted.seed, wanted.seed + wanted.rounds)
+        itertools.count(namespace.seed)
+        if namespace.rounds is None
+        else range(namespace.seed, namespace.seed + namespace.rounds)
     )
-    chosen = {name: attacks.ATTACKS[name] for name in wanted.attacks} if wanted.attacks else None
+    chosen = (
+        {name: attacks.ATTACKS[name] for name in namespace.attacks} if namespace.attacks else None
+    )
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
-            report = fight(seed, version=wanted.kubernetes, chosen=chosen, mixtures=wanted.mixtures)
+            report = fight(
+                seed, version=namespace.kubernetes, chosen=chosen, mixtures=namespace.mixtures
+            )
             print(report.line(), flush=True)
             for violation in report.verdict.violations:
                 print(f"  {violation.rule}: {violation.text}")

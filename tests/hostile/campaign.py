@@ -124,7 +124,7 @@ class Campaign:
     def _furnish(self) -> None:
         plane, api = self._cluster.plane, self._cluster.rest
         planes.apply(
-            plane, [one for one in live.installed() if one["metadata"]["name"] in DEFINITIONS]
+            plane, [item for item in live.installed() if item["metadata"]["name"] in DEFINITIONS]
         )
         for name in DEFINITIONS:
             planes.kubectl(

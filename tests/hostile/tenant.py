@@ -90,20 +90,20 @@ def pod(
     resources: Tree = {"requests": {"cpu": "10m"} | (requests or {})}
     if claims:
         resources["claims"] = [{"name": claim["name"]} for claim in claims]
-    given: Tree = {
+    tree: Tree = {
         "schedulerName": SCHEDULER,
         "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "none", "resources": resources}],
     }
     if claims:
-        given["resourceClaims"] = claims
+        tree["resourceClaims"] = claims
     metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": given | spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": tree | spec}
 
 
 def job(name: str, *, parallelism: int = 1, pod_tree: Tree, **spec: Any) -> Tree:
     """A Job with pods like this one."""
-    wanted = {
+    expected = {
         "metadata": {"labels": pod_tree["metadata"]["labels"]},
         "spec": pod_tree["spec"] | {"restartPolicy": "Never"},
     }
@@ -111,5 +111,6 @@ def job(name: str, *, parallelism: int = 1, pod_tree: Tree, **spec: Any) -> Tree
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name},
-        "spec": {"parallelism": parallelism, "completions": parallelism, "template": wanted} | spec,
+        "spec": {"parallelism": parallelism, "completions": parallelism, "template": expected}
+        | spec,
     }

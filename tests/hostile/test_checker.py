@@ -11,18 +11,19 @@ from tests.support.rest import Seen
 def version(
     uid: str, at: float, *, node: str = "", kind: str = "MODIFIED", **metadata: Any
 ) -> Seen:
-    told = {"type": "PodScheduled", "message": "no room"}
+    messages = {"type": "PodScheduled", "message": "no room"}
     tree = {
         "metadata": {"uid": uid, "name": f"pod-{uid}"} | metadata,
         "spec": {"nodeName": node} if node else {},
-        "status": {"conditions": [told]},
+        "status": {"conditions": [messages]},
     }
     return Seen(kind, tree, at)
 
 
 def rules(*history: Seen, ended: float = 100.0) -> list[str]:
     return [
-        found.rule for found in checker.judged(history, ended=ended, bound_seconds=30.0).violations
+        violation.rule
+        for violation in checker.judged(history, ended=ended, bound_seconds=30.0).violations
     ]
 
 

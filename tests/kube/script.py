@@ -137,24 +137,24 @@ class Sink:
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         """A list."""
         self.objects = {
-            found.metadata.name: int(found.metadata.resource_version) for found in objects
+            result.metadata.name: int(result.metadata.resource_version) for result in objects
         }
         self.structs += objects
         self.told.append(("replaced", sorted(self.objects), resource_version))
 
-    def changed(self, found: Any) -> None:
+    def changed(self, result: Any) -> None:
         """A change, which must be newer than what is held."""
-        name, version = found.metadata.name, int(found.metadata.resource_version)
+        name, version = result.metadata.name, int(result.metadata.resource_version)
         assert version > self.objects.get(name, 0), f"{name} went back to {version}"
         self.objects[name] = version
-        self.structs.append(found)
+        self.structs.append(result)
         self.told.append(("changed", name, version))
 
-    def deleted(self, found: Any) -> None:
+    def deleted(self, result: Any) -> None:
         """A deletion."""
-        self.objects.pop(found.metadata.name, None)
-        self.structs.append(found)
-        self.told.append(("deleted", found.metadata.name, found.metadata.uid))
+        self.objects.pop(result.metadata.name, None)
+        self.structs.append(result)
+        self.told.append(("deleted", result.metadata.name, result.metadata.uid))
 
     def broken(self, reason: str) -> None:
         """A loss."""

@@ -25,7 +25,7 @@ TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evictio
 Call = Callable[[client.KubeApi], Awaitable[Any]]
 
 
-class Heard:
+class RecordingServer:
     """A server that says yes and remembers."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Heard:
         return self._answer()
 
 
-def call(call: Call, heard: Heard, *, fence: client.Fence | None = None) -> Any:
+def call(call: Call, events: RecordingServer, *, fence: client.Fence | None = None) -> Any:
     async def main() -> Any:
         async with (
-            serving.serving(heard.handle) as url,
+            serving.serving(events.handle) as url,
             transport.Transport(serving.connection(url)) as over,
         ):
             return await call(client.KubeApi(over, fence=fence))
@@ -70,18 +70,18 @@ def test_paths() -> None:
 
 
 def test_reading_one() -> None:
-    heard = Heard()
-    assert call(lambda server: server.get(POD), heard) == b'{"ok":true}'
-    method, path, headers, body = heard.requests[0]
+    events = RecordingServer()
+    assert call(lambda server: server.get(POD), events) == b'{"ok":true}'
+    method, path, headers, body = events.requests[0]
     assert (method, path, body) == ("GET", "/api/v1/namespaces/team/pods/a", None)
     assert headers["Accept"] == "application/json"
 
 
 def test_creating_and_posting_to_a_subresource() -> None:
-    heard = Heard()
+    events = RecordingServer()
     binding = POD._replace(subresource="binding")
-    call(lambda server: server.create(binding, b'{"target":{"name":"n"}}'), heard)
-    method, path, headers, body = heard.requests[0]
+    call(lambda server: server.create(binding, b'{"target":{"name":"n"}}'), events)
+    method, path, headers, body = events.requests[0]
     assert (method, path, body) == (
         "POST",
         "/api/v1/namespaces/team/pods/a/binding?timeout=10000ms&fieldValidation=Ignore",
@@ -91,9 +91,9 @@ def test_creating_and_posting_to_a_subresource() -> None:
 
 
 def test_patching_briefly() -> None:
-    heard = Heard()
-    call(lambda server: server.patch(POD, b'{"a":1}', brief=True), heard)
-    method, _, headers, body = heard.requests[0]
+    events = RecordingServer()
+    call(lambda server: server.patch(POD, b'{"a":1}', brief=True), events)
+    method, _, headers, body = events.requests[0]
     assert (method, body) == ("PATCH", {"a": 1})
     assert headers["Content-Type"] == "application/merge-patch+json"
     assert (
@@ -103,19 +103,19 @@ def test_patching_briefly() -> None:
 
 
 def test_deleting_with_and_without_conditions() -> None:
-    heard = Heard()
-    call(lambda server: server.delete(POD), heard)
-    call(lambda server: server.delete(POD, uid="u", resource_version="7"), heard)
-    plain, careful = (body for _, _, _, body in heard.requests)
+    events = RecordingServer()
+    call(lambda server: server.delete(POD), events)
+    call(lambda server: server.delete(POD, uid="u", resource_version="7"), events)
+    plain, careful = (body for _, _, _, body in events.requests)
     assert plain == {"apiVersion": "v1", "kind": "DeleteOptions"}
     assert careful["preconditions"] == {"uid": "u", "resourceVersion": "7"}
 
 
 def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> None:
-    heard = Heard(lambda: serving.answer({"kind": "Status", "status": "Success"}))
-    call(lambda server: server.evict(POD, uid="u"), heard)
-    call(lambda server: server.evict(POD, uid="u", grace_seconds=5, is_rehearsal=True), heard)
-    (method, real, _, plain), (_, rehearsed, _, careful) = heard.requests
+    events = RecordingServer(lambda: serving.answer({"kind": "Status", "status": "Success"}))
+    call(lambda server: server.evict(POD, uid="u"), events)
+    call(lambda server: server.evict(POD, uid="u", grace_seconds=5, is_rehearsal=True), events)
+    (method, real, _, plain), (_, rehearsed, _, careful) = events.requests
     assert method == "POST"
     assert real.startswith("/api/v1/namespaces/team/pods/a/eviction?")
     assert "dryRun" not in real
@@ -125,19 +125,19 @@ def test_evicting_by_identity_with_the_pods_own_grace_and_rehearsing_it() -> Non
     assert careful["deleteOptions"] == {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 5}
 
 
-def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> None:
+def test_a_refusing_disruption_budget_differs_from_a_busy_server() -> None:
     cause = {
         "reason": "DisruptionBudget",
         "message": "The disruption budget kept needs 2 healthy pods and has 2",
     }
-    said = {
+    messages = {
         "kind": "Status",
         "status": "Failure",
         "code": 429,
         "reason": "TooManyRequests",
         "message": "no",
     }
-    budget = said | {"details": {"causes": [cause]}}
+    budget = messages | {"details": {"causes": [cause]}}
     two = {
         "kind": "Status",
         "status": "Failure",
@@ -146,12 +146,12 @@ def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> 
     }  # with a code of success
     for document, status, kind in (
         (budget, 429, failures.Protected),
-        (said, 429, failures.Throttled),
+        (messages, 429, failures.Throttled),
         (two, 201, failures.Protected),
     ):
-        heard = Heard(functools.partial(web.json_response, document, status=status))
+        events = RecordingServer(functools.partial(web.json_response, document, status=status))
         with pytest.raises(kind):
-            call(lambda server: server.evict(POD, uid="u"), heard)
+            call(lambda server: server.evict(POD, uid="u"), events)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_a_disruption_budget_that_says_no_is_told_apart_from_a_busy_server() -> 
     ],
 )
 def test_refusals_are_raised_and_say_what_was_asked(asked: Call) -> None:
-    heard = Heard(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
+    events = RecordingServer(lambda: serving.refusal(409, "Conflict", "somebody was faster"))
     with pytest.raises(
         failures.Conflict, match=r"(get|create|patch|delete) pods team/a: 409 Conflict: somebody"
     ):
-        call(asked, heard)
-    assert len(heard.requests) == 1
+        call(asked, events)
+    assert len(events.requests) == 1
 
 
 class Fence:
@@ -206,18 +206,18 @@ class Fence:
     ],
 )
 def test_a_shut_fence_holds_every_write_back(write: Call, opens: int) -> None:
-    heard = Heard()
+    events = RecordingServer()
     with pytest.raises(failures.Fenced, match="not the leader"):
-        call(write, heard, fence=Fence(opens=opens))
-    assert heard.requests == []
-    call(write, heard, fence=(fence := Fence(opens=3)))
-    assert len(heard.requests) == 1
+        call(write, events, fence=Fence(opens=opens))
+    assert events.requests == []
+    call(write, events, fence=(fence := Fence(opens=3)))
+    assert len(events.requests) == 1
     assert fence.unanswered == 0
 
 
 def test_reading_needs_no_fence() -> None:
-    call(lambda server: server.get(POD), heard := Heard(), fence=Fence(opens=0))
-    assert len(heard.requests) == 1
+    call(lambda server: server.get(POD), events := RecordingServer(), fence=Fence(opens=0))
+    assert len(events.requests) == 1
 
 
 def test_a_write_waits_no_longer_than_the_fence_holds() -> None:
@@ -253,8 +253,8 @@ def listing(
         ):
             return await client.list_all(over, registry.NODE, **given)
 
-    found, version = asyncio.run(main())
-    return found, version, server
+    result, version = asyncio.run(main())
+    return result, version, server
 
 
 def test_an_empty_list_and_null_items() -> None:
@@ -284,17 +284,17 @@ def test_pages_grow_and_shrink_towards_a_size() -> None:
     assert 1 < third < 100
 
 
-def test_unreadable_items_are_told_and_left_out() -> None:
-    told: list[tuple[str, str]] = []
+def test_unreadable_items_are_reported_and_left_out() -> None:
+    messages: list[tuple[str, str]] = []
     bad = {"metadata": {"name": "bad", "namespace": "x"}, "spec": {"unschedulable": "yes"}}
     worse = {"metadata": "worse"}
-    found, _, _ = listing(
+    result, _, _ = listing(
         script.listed(7, script.node("a", 1), bad, worse, script.node("b", 2)),
-        unreadable=lambda name, problem: told.append((name, problem)),
+        unreadable=lambda name, problem: messages.append((name, problem)),
     )
-    assert [node.metadata.name for node in found] == ["a", "b"]
-    assert [name for name, _ in told] == ["x/bad", "<unnamed>"]
-    assert "spec.unschedulable" in told[0][1]
+    assert [node.metadata.name for node in result] == ["a", "b"]
+    assert [name for name, _ in messages] == ["x/bad", "<unnamed>"]
+    assert "spec.unschedulable" in messages[0][1]
     assert len(listing(script.listed(7, bad))[0]) == 0
 
 
@@ -329,10 +329,10 @@ RESOURCES = {"resources": [{"name": "devicetaintrules"}, {"name": "devicetaintru
 
 def test_the_version_however_vendors_write_it() -> None:
     for minor, number in (("37", 37), ("37+", 37), ("", 0)):
-        found = discovered(
+        result = discovered(
             {"/version": {"major": "1", "minor": minor, "gitVersion": "v"}}, discovery.version
         )
-        assert found.number == (1, number)
+        assert result.number == (1, number)
     with pytest.raises(failures.Refused, match="is the address that of an API server"):
         discovered({"/version": ["hello"]}, discovery.version)
 

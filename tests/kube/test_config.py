@@ -58,13 +58,13 @@ def fault(tmp_path: Path, content: dict[str, Any], *, context: str | None = None
     """What is said about it, without the path of the file it must begin with."""
     with pytest.raises(errors.InputError) as caught:
         load(tmp_path, content, context=context)
-    said = str(caught.value)
-    assert said.startswith(f"{tmp_path / 'config'}: ")
-    return said.removeprefix(f"{tmp_path / 'config'}: ")
+    messages = str(caught.value)
+    assert messages.startswith(f"{tmp_path / 'config'}: ")
+    return messages.removeprefix(f"{tmp_path / 'config'}: ")
 
 
 def test_a_plain_kubeconfig(tmp_path: Path) -> None:
-    made = load(
+    connection = load(
         tmp_path,
         tree(
             cluster={"certificate-authority-data": encoded(CA), "tls-server-name": "api.example"},
@@ -72,13 +72,13 @@ def test_a_plain_kubeconfig(tmp_path: Path) -> None:
             context={"namespace": "team"},
         ),
     )
-    assert made.server == "https://10.0.0.1:6443"
-    assert made.authority == CA
-    assert made.server_name == "api.example"
-    assert made.namespace == "team"
-    assert made.credentials.token == "secret"
-    assert not made.is_insecure
-    assert made.origin == f'{tmp_path / "config"}, context "here"'
+    assert connection.server == "https://10.0.0.1:6443"
+    assert connection.authority == CA
+    assert connection.server_name == "api.example"
+    assert connection.namespace == "team"
+    assert connection.credentials.token == "secret"
+    assert not connection.is_insecure
+    assert connection.origin == f'{tmp_path / "config"}, context "here"'
 
 
 def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) ->
         ("token", b"t\n"),
     ):
         (tmp_path / name).write_bytes(content)
-    made = load(
+    connection = load(
         tmp_path,
         tree(
             cluster={"certificate-authority": "ca.crt"},
@@ -100,12 +100,12 @@ def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) ->
             },
         ),
     )
-    assert made.authority == CA
-    assert Path(made.credentials.certificate_file) == tmp_path / "me.crt"
-    assert Path(made.credentials.key_file) == tmp_path / "me.key"
-    assert Path(made.credentials.token_file) == tmp_path / "token"
+    assert connection.authority == CA
+    assert Path(connection.credentials.certificate_file) == tmp_path / "me.crt"
+    assert Path(connection.credentials.key_file) == tmp_path / "me.key"
+    assert Path(connection.credentials.token_file) == tmp_path / "token"
 
-    made = load(
+    connection = load(
         tmp_path,
         tree(
             cluster={
@@ -120,9 +120,12 @@ def test_files_count_from_the_kubeconfig_and_data_beats_files(tmp_path: Path) ->
             },
         ),
     )
-    assert made.authority == b"inline"
-    assert (made.credentials.certificate, made.credentials.certificate_file) == (b"c", "")
-    assert (made.credentials.key, made.credentials.key_file) == (b"k", "")
+    assert connection.authority == b"inline"
+    assert (connection.credentials.certificate, connection.credentials.certificate_file) == (
+        b"c",
+        "",
+    )
+    assert (connection.credentials.key, connection.credentials.key_file) == (b"k", "")
 
 
 def test_a_context_can_be_chosen(tmp_path: Path) -> None:
@@ -155,9 +158,9 @@ def test_the_files_of_kubeconfig_are_merged_as_kubectl_does(tmp_path: Path) -> N
         tmp_path / "3/config",
     ]
     environ = {"KUBECONFIG": ":".join(map(str, files)), "HOME": str(tmp_path)}
-    made = client_config.load(None, environ=environ)
-    assert made.credentials.token == "third", "the first current-context that is set counts"
-    assert made.authority == CA, "relative paths count from the file they stand in"
+    connection = client_config.load(None, environ=environ)
+    assert connection.credentials.token == "third", "the first current-context that is set counts"
+    assert connection.authority == CA, "relative paths count from the file they stand in"
     assert client_config.load(None, context="shared", environ=environ).credentials.token == "first"
     assert client_config.load(None, context="shared", environ=environ).authority == b"", (
         "entries are not mixed"
@@ -209,34 +212,34 @@ def service_account(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_pod_is_its_service_account(tmp_path: Path) -> None:
-    made = client_config.load(None, **service_account(tmp_path))
-    assert made.server == "https://10.96.0.1:443"
-    assert made.authority == CA
-    assert made.namespace == "team"
-    assert made.credentials.token_file == str(tmp_path / "token")
-    assert made.credentials.token == "", "tokens of pods change: they are read when needed"
+    connection = client_config.load(None, **service_account(tmp_path))
+    assert connection.server == "https://10.96.0.1:443"
+    assert connection.authority == CA
+    assert connection.namespace == "team"
+    assert connection.credentials.token_file == str(tmp_path / "token")
+    assert connection.credentials.token == "", "tokens of pods change: they are read when needed"
 
 
 def test_a_pod_may_speak_ipv6_and_lack_a_namespace_file(tmp_path: Path) -> None:
-    given = service_account(tmp_path)
-    given["environ"]["KUBERNETES_SERVICE_HOST"] = "fd00::1"
+    body = service_account(tmp_path)
+    body["environ"]["KUBERNETES_SERVICE_HOST"] = "fd00::1"
     (tmp_path / "namespace").unlink()
-    made = client_config.load(None, **given)
-    assert made.server == "https://[fd00::1]:443"
-    assert made.namespace == "default"
+    connection = client_config.load(None, **body)
+    assert connection.server == "https://[fd00::1]:443"
+    assert connection.namespace == "default"
 
 
 def test_faults_of_pods_say_what_is_missing(tmp_path: Path) -> None:
-    given = service_account(tmp_path)
+    body = service_account(tmp_path)
     (tmp_path / "ca.crt").unlink()
     with pytest.raises(errors.InputError, match=r"ca.crt: .*cannot be read"):
-        client_config.load(None, **given)
+        client_config.load(None, **body)
     (tmp_path / "token").unlink()
     with pytest.raises(errors.InputError, match="automountServiceAccountToken"):
-        client_config.load(None, **given)
-    del given["environ"]["KUBERNETES_SERVICE_PORT"]
+        client_config.load(None, **body)
+    del body["environ"]["KUBERNETES_SERVICE_PORT"]
     with pytest.raises(errors.InputError, match="KUBERNETES_SERVICE_PORT"):
-        client_config.load(None, **given)
+        client_config.load(None, **body)
     with pytest.raises(errors.InputError, match=r"no cluster: .*--kubeconfig"):
         client_config.load(None, environ={"HOME": str(tmp_path)})
     with pytest.raises(errors.InputError, match='no kubeconfig to take context "x" from'):
@@ -244,10 +247,10 @@ def test_faults_of_pods_say_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_kubeconfig_beats_the_pod(tmp_path: Path) -> None:
-    given = service_account(tmp_path)
+    body = service_account(tmp_path)
     written(tmp_path / ".kube/config", tree(user={"token": "home"}))
-    given["environ"]["HOME"] = str(tmp_path)
-    assert client_config.load(None, **given).credentials.token == "home"
+    body["environ"]["HOME"] = str(tmp_path)
+    assert client_config.load(None, **body).credentials.token == "home"
 
 
 # Servers
@@ -275,8 +278,8 @@ def test_a_server_without_scheme_is_secure_where_certificates_are_meant(tmp_path
 
 
 def test_credentials_never_travel_in_the_clear(tmp_path: Path) -> None:
-    made = load(tmp_path, tree(cluster={"server": "http://a:1"}, user={"token": "secret"}))
-    assert made.credentials.token == ""
+    connection = load(tmp_path, tree(cluster={"server": "http://a:1"}, user={"token": "secret"}))
+    assert connection.credentials.token == ""
 
 
 @pytest.mark.parametrize(
@@ -289,7 +292,7 @@ def test_what_is_no_server_is_refused(tmp_path: Path, server: str) -> None:
 # Users
 
 
-def test_a_user_may_be_nobody(tmp_path: Path) -> None:
+def test_a_user_may_have_no_credentials(tmp_path: Path) -> None:
     content = tree(context={"user": ""})
     assert load(tmp_path, content).credentials == client_config.Connection(server="x").credentials
 

@@ -51,7 +51,7 @@ def headers(**given: object) -> dict[str, str]:
     return dict(identity.headers)
 
 
-def test_tokens_passwords_and_nobody() -> None:
+def test_tokens_passwords_and_no_credentials() -> None:
     assert headers(token="t") == {"Authorization": "Bearer t"}
     assert headers() == {}
     basic = headers(username="ann", password="pä:ss")["Authorization"]
@@ -196,7 +196,7 @@ def test_all_wait_for_one_run_and_giving_up_does_not_end_it() -> None:
     asyncio.run(main())
 
 
-def test_a_failed_run_is_told_to_all_and_tried_again_next_time() -> None:
+def test_a_failed_run_fails_all_callers_and_is_tried_again_next_time() -> None:
     async def main() -> None:
         plugin = Plugin()
         plugin.failure = failures.Unauthorised("log in first")

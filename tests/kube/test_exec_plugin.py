@@ -56,7 +56,7 @@ def test_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cluster", [b"", b'{"server":"https://a"}'])
-def test_what_the_plugin_is_told(tmp_path: Path, cluster: bytes) -> None:
+def test_what_the_plugin_receives(tmp_path: Path, cluster: bytes) -> None:
     script = (
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n'
         f'printf "%s|%s|%s|%s" "$A" "$B" "$1" "$2" > {tmp_path}/rest\n'
@@ -77,9 +77,9 @@ def test_a_missing_plugin_comes_with_the_hint_how_to_get_it(tmp_path: Path) -> N
     made = exec_plugin.Plugin(
         command="no-such-plugin", api_version=V1, install_hint="see example.com/install"
     )
-    said = complaint(made)
-    assert '"no-such-plugin" is not installed or not on PATH' in said
-    assert said.endswith("see example.com/install")
+    text = complaint(made)
+    assert '"no-such-plugin" is not installed or not on PATH' in text
+    assert text.endswith("see example.com/install")
 
 
 def test_a_plugin_that_is_no_program(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_a_plugin_that_is_no_program(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_fails_is_quoted(tmp_path: Path) -> None:
-    said = complaint(plugin(tmp_path, "echo s3cret; echo 'please log in' >&2; exit 3"))
-    assert "ended with code 3: please log in" in said
-    assert "s3cret" not in said
+    text = complaint(plugin(tmp_path, "echo s3cret; echo 'please log in' >&2; exit 3"))
+    assert "ended with code 3: please log in" in text
+    assert "s3cret" not in text
 
 
 def test_a_plugin_that_hangs_ends_with_its_children(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A guard decides at the last moment whether a write goes out; what it held back, or was given up, never does."""
+"""A guard decides right before sending whether a write goes out; one that was held back or cancelled never does."""
 
 from __future__ import annotations
 

@@ -18,74 +18,74 @@ def about(name: str, version: int | str, uid: str = "") -> meta.ObjectMeta:
 
 
 def test_nothing_up_to_the_list_is_news() -> None:
-    told = watch_history.History("100")
-    assert not told.takes_change(about("a", 100))
-    assert not told.takes_deletion(about("a", 99))
-    assert told.takes_change(about("a", 101))
+    history = watch_history.History("100")
+    assert not history.takes_change(about("a", 100))
+    assert not history.takes_deletion(about("a", 99))
+    assert history.takes_change(about("a", 101))
 
 
 def test_a_change_counts_once_and_never_backwards() -> None:
-    told = watch_history.History("0")
-    assert told.takes_change(about("a", 5))
-    assert not told.takes_change(about("a", 5))
-    assert not told.takes_change(about("a", 4))
-    assert told.takes_change(about("b", 3))  # another object's lower version is news
+    history = watch_history.History("0")
+    assert history.takes_change(about("a", 5))
+    assert not history.takes_change(about("a", 5))
+    assert not history.takes_change(about("a", 4))
+    assert history.takes_change(about("b", 3))  # another object's lower version is news
 
 
 def test_what_is_gone_stays_gone() -> None:
-    told = watch_history.History("0")
-    told.takes_change(about("a", 5))
-    assert told.takes_deletion(about("a", 8))
-    assert not told.takes_deletion(about("a", 8))
-    assert not told.takes_change(about("a", 7))
-    assert told.takes_change(about("a", 9, uid="second"))
-    assert told.uid_of(about("a", 0)) == "second"
+    history = watch_history.History("0")
+    history.takes_change(about("a", 5))
+    assert history.takes_deletion(about("a", 8))
+    assert not history.takes_deletion(about("a", 8))
+    assert not history.takes_change(about("a", 7))
+    assert history.takes_change(about("a", 9, uid="second"))
+    assert history.uid_of(about("a", 0)) == "second"
 
 
 def test_a_deletion_that_overtook_the_creation_wins() -> None:
-    told = watch_history.History("0")
-    assert told.takes_deletion(about("a", 8))
-    assert not told.takes_change(about("a", 5))
+    history = watch_history.History("0")
+    assert history.takes_deletion(about("a", 8))
+    assert not history.takes_change(about("a", 5))
 
 
 def test_the_deletion_of_a_former_bearer_of_the_name_is_old() -> None:
-    told = watch_history.History("0")
-    told.takes_change(about("a", 5, uid="first"))
-    told.takes_change(about("a", 9, uid="second"))
-    assert not told.takes_deletion(about("a", 8, uid="first"))
-    assert told.uid_of(about("a", 0)) == "second"
+    history = watch_history.History("0")
+    history.takes_change(about("a", 5, uid="first"))
+    history.takes_change(about("a", 9, uid="second"))
+    assert not history.takes_deletion(about("a", 8, uid="first"))
+    assert history.uid_of(about("a", 0)) == "second"
 
 
 def test_tombstones_are_bounded() -> None:
-    told = watch_history.History("0")
+    history = watch_history.History("0")
     for number in range(1, watch_history.TOMBSTONES + 101):
-        told.takes_deletion(about(f"p{number}", number))
-    assert len(told._gone) == watch_history.TOMBSTONES
-    assert not told.takes_change(about(f"p{watch_history.TOMBSTONES}", 1))
+        history.takes_deletion(about(f"p{number}", number))
+    assert len(history._gone) == watch_history.TOMBSTONES
+    assert not history.takes_change(about(f"p{watch_history.TOMBSTONES}", 1))
 
 
 def test_versions_that_are_not_numbers_are_always_news() -> None:
-    told = watch_history.History("abc")
-    assert told.takes_change(about("a", "x"))
-    assert told.takes_change(about("a", "x"))
-    assert told.takes_deletion(about("a", "w"))
+    history = watch_history.History("abc")
+    assert history.takes_change(about("a", "x"))
+    assert history.takes_change(about("a", "x"))
+    assert history.takes_deletion(about("a", "w"))
 
 
 def test_a_lost_watch_goes_on_some_events_before_its_last() -> None:
-    told = watch_history.History("10")
+    history = watch_history.History("10")
     for version in range(11, 11 + watch_history.REPLAYED_EVENTS):
-        told.takes_change(about("a", version))
-    assert told.resume_at == "10"
-    told.takes_change(about("a", 1000))
-    assert told.resume_at == "11"
+        history.takes_change(about("a", version))
+    assert history.resume_at == "10"
+    history.takes_change(about("a", 1000))
+    assert history.resume_at == "11"
 
 
 def test_a_bookmark_moves_the_point_to_go_on_from() -> None:
-    told = watch_history.History("10")
-    told.takes_change(about("a", 12))
-    assert told.takes_bookmark("15")
-    assert told.resume_at == "15"
-    assert not told.takes_bookmark("14"), "the server's versions went back"
+    history = watch_history.History("10")
+    history.takes_change(about("a", 12))
+    assert history.takes_bookmark("15")
+    assert history.resume_at == "15"
+    assert not history.takes_bookmark("14"), "the server's versions went back"
 
 
 @given(st.integers(min_value=0, max_value=2**32), st.integers(min_value=1, max_value=60))
@@ -105,11 +105,11 @@ def test_any_order_with_repetitions_ends_at_the_truth(seed: int, count: int) -> 
     events += chance.choices(events, k=count)
     chance.shuffle(events)
 
-    told = watch_history.History("0")
+    history = watch_history.History("0")
     seen: dict[str, tuple[int, str]] = {}
     for what, metadata in events:
-        if what == "there" and told.takes_change(metadata):
+        if what == "there" and history.takes_change(metadata):
             seen[metadata.name] = (int(metadata.resource_version), metadata.uid)
-        elif what == "gone" and told.takes_deletion(metadata):
+        elif what == "gone" and history.takes_deletion(metadata):
             seen.pop(metadata.name, None)
     assert seen == truth

@@ -1,4 +1,4 @@
-"""Objects that do not decode are read as far as they can be, where leaving them out would free what they hold."""
+"""Objects that do not decode are read in part, where leaving them out would free what they hold."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_pod_keeps_its_node_and_what_can_be_read_of_its_requests(odd: Tree) ->
     assert unreadable.problem_of(read) == problem
 
 
-def test_an_amount_that_cannot_be_read_counts_as_none_beside_those_that_can() -> None:
+def test_an_unreadable_amount_counts_as_none_and_the_readable_ones_count() -> None:
     container = {"name": "main", "resources": {"requests": {"cpu": "lots", "memory": "1Gi"}}}
     read, _ = decode.decode_or_problem(
         registry.POD, codec.encode_tree(pod(nodeName="n-0", containers=[container]))
@@ -71,10 +71,10 @@ def test_a_claim_keeps_its_devices() -> None:
     read, problem = decode.decode_or_problem(registry.CLAIM, document)
     assert "deviceClassName" in problem
     assert read is not None
-    assert [one.device for one in read.status.allocation.devices.results] == ["gpu-0"]
+    assert [result.device for result in read.status.allocation.devices.results] == ["gpu-0"]
 
 
-def test_nobody_is_given_devices_by_half_a_request() -> None:
+def test_half_a_request_allocates_no_devices() -> None:
     read, problem = decode.decode_or_problem(registry.CLAIM, codec.encode_tree(claim()))
     assert read is not None
     assert unreadable.problem_of_claim(read) == problem
@@ -110,7 +110,7 @@ def test_what_has_no_name_is_nothing(document: bytes) -> None:
 
 
 @pytest.mark.parametrize("has_gang", [False, True])
-def test_a_pod_that_cannot_be_read_is_told_so_and_is_not_scheduled(has_gang: bool) -> None:
+def test_an_unreadable_pod_gets_an_event_and_is_not_scheduled(has_gang: bool) -> None:
     """The mark is the same whether reading left it or, as here, it is written on the pod."""
 
     async def story() -> None:
@@ -127,7 +127,7 @@ def test_a_pod_that_cannot_be_read_is_told_so_and_is_not_scheduled(has_gang: boo
         assert stage.node_of("honest")
         assert stage.node_of("odd") == ""
         (condition,) = [
-            one for one in stage.the_pod("odd").status.conditions if one.type == "PodScheduled"
+            item for item in stage.the_pod("odd").status.conditions if item.type == "PodScheduled"
         ]
         assert condition.reason == "SchedulerError"
         assert condition.message.endswith(problem)

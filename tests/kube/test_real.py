@@ -149,22 +149,22 @@ def test_both_clients_list_the_same_objects(plane: control_plane.ControlPlane) -
     whole, paged, version = run(plane, story)
     assert whole == paged
     assert len(whole) == 150
-    assert {(found.api_version, found.kind) for found in whole} == {
+    assert {(result.api_version, result.kind) for result in whole} == {
         ("resource.k8s.io/v1", "ResourceClaim")
     }
     assert version.isdigit()
     loaded = official_config.new_client_from_config(config_file=str(plane.kubeconfig))
     with loaded:
         theirs = official.ResourceV1Api(loaded).list_namespaced_resource_claim(namespace).items
-        assert {_official(item) for item in theirs} == {_ours(found) for found in whole}
+        assert {_official(item) for item in theirs} == {_ours(result) for result in whole}
         for kind, listing in (
             (registry.NAMESPACE, official.CoreV1Api(loaded).list_namespace),
             (registry.DEVICE_CLASS, official.ResourceV1Api(loaded).list_device_class),
             (registry.POD, official.CoreV1Api(loaded).list_pod_for_all_namespaces),
         ):
-            found = run(plane, lambda over, kind=kind: client.list_all(over, kind))[0]
+            result = run(plane, lambda over, kind=kind: client.list_all(over, kind))[0]
             assert {_identity(item.metadata) for item in listing().items} == {
-                _identity(one.metadata) for one in found
+                _identity(entry.metadata) for entry in result
             }
 
 
@@ -178,10 +178,10 @@ def _official(item: Any) -> tuple[Any, ...]:
     )
 
 
-def _ours(found: Any) -> tuple[Any, ...]:
-    request = found.spec.devices.requests[0]
+def _ours(result: Any) -> tuple[Any, ...]:
+    request = result.spec.devices.requests[0]
     return (
-        *_identity(found.metadata),
+        *_identity(result.metadata),
         request.name,
         request.exactly.device_class_name,
         request.exactly.count,
@@ -221,8 +221,8 @@ async def followed(over: transport.Transport, namespace: str) -> AsyncIterator[s
 
 
 async def _truth(over: transport.Transport, namespace: str) -> dict[str, int]:
-    found, _ = await client.list_all(over, registry.CLAIM, namespace=namespace)
-    return {one.metadata.name: int(one.metadata.resource_version) for one in found}
+    result, _ = await client.list_all(over, registry.CLAIM, namespace=namespace)
+    return {item.metadata.name: int(item.metadata.resource_version) for item in result}
 
 
 def test_a_watch_ends_up_where_a_list_is(plane: control_plane.ControlPlane) -> None:

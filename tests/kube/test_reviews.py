@@ -47,9 +47,9 @@ class Reviewer:
                 "user": {"username": "prometheus", "uid": "1", "groups": ["watchers"]},
             }
         assert (spec["user"], spec["groups"]) == ("prometheus", ["watchers"])
-        wanted = spec["nonResourceAttributes"]
+        expected = spec["nonResourceAttributes"]
         return {
-            "allowed": (wanted["path"], wanted["verb"]) in self.allowed,
+            "allowed": (expected["path"], expected["verb"]) in self.allowed,
             "denied": self.is_denying,
         }
 
@@ -130,7 +130,7 @@ def test_a_flood_is_asked_few_at_a_time_and_not_remembered_without_end() -> None
     asyncio.run(main())
 
 
-def test_an_answer_nobody_understands_is_no_yes() -> None:
+def test_an_answer_that_cannot_be_decoded_is_not_a_yes() -> None:
     class Babbler(Reviewer):
         async def create(
             self, target: apis.Target, document: bytes, *, brief: bool = False

@@ -35,20 +35,20 @@ class Meaning(NamedTuple):
 
 
 def ours(path: str, context: str | None = None) -> Meaning:
-    made = client_config.load(
+    connection = client_config.load(
         path if ":" not in path else None,
         context=context,
         environ={**os.environ, "KUBECONFIG": path},
     )
-    identity = asyncio.run(credentials.Source(made.credentials).current())
+    identity = asyncio.run(credentials.Source(connection.credentials).current())
     return Meaning(
-        server=made.server,
-        authority=made.authority,
+        server=connection.server,
+        authority=connection.authority,
         certificate=identity.certificate,
         key=identity.key,
         authorization=dict(identity.headers).get("Authorization", ""),
-        is_insecure=made.is_insecure,
-        server_name=made.server_name,
+        is_insecure=connection.is_insecure,
+        server_name=connection.server_name,
     )
 
 
@@ -101,7 +101,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def users(keys: Path) -> dict[str, dict[str, Any]]:
     """A user of each sort."""
-    found: dict[str, dict[str, Any]] = {
+    result: dict[str, dict[str, Any]] = {
         "token": {"token": "secret"},
         "token-file": {"tokenFile": "token"},
         "absolute-token-file": {"tokenFile": str(keys / "token")},
@@ -121,16 +121,16 @@ def users(keys: Path) -> dict[str, dict[str, Any]]:
     for version in EXEC_VERSIONS:
         short = version.rpartition("/")[2]
         common = {"apiVersion": version, "interactiveMode": "Never", "command": "./plugin"}
-        found[f"exec-{short}"] = {
+        result[f"exec-{short}"] = {
             "exec": {**common, "args": ["token", version], "env": [{"name": "WHO", "value": "ann"}]}
         }
-        found[f"exec-{short}-certificate"] = {
+        result[f"exec-{short}-certificate"] = {
             "exec": {**common, "args": ["certificate", version], "env": None}
         }
-        found[f"exec-{short}-cluster"] = {
+        result[f"exec-{short}-cluster"] = {
             "exec": {**common, "args": ["told", version], "provideClusterInfo": True}
         }
-    return found
+    return result
 
 
 PLUGIN = r"""#!/bin/sh
@@ -169,8 +169,8 @@ def kubeconfig(keys: Path) -> Path:
         "clusters": [{"name": name, "cluster": entry} for name, entry in clusters.items()],
         "users": [{"name": name, "user": entry} for name, entry in given.items()],
         "contexts": [
-            {"name": f"{one}.{other}", "context": {"cluster": one, "user": other}}
-            for one in clusters
+            {"name": f"{item}.{other}", "context": {"cluster": item, "user": other}}
+            for item in clusters
             for other in given
         ],
     }
@@ -187,8 +187,8 @@ def test_every_context_means_the_same_as_to_the_official_client(kubeconfig: Path
     for context in contexts(kubeconfig):
         assert ours(str(kubeconfig), context) == theirs(str(kubeconfig), context), context
     assert ours(str(kubeconfig)) == theirs(str(kubeconfig))
-    told = ours(str(kubeconfig), "file.exec-v1-cluster").authorization
-    assert told == "Bearer https://10.0.0.1:6443/", "the plugin was not told the cluster"
+    authorization = ours(str(kubeconfig), "file.exec-v1-cluster").authorization
+    assert authorization == "Bearer https://10.0.0.1:6443/", "the plugin was not told the cluster"
 
 
 def test_merged_files_mean_the_same_as_to_the_official_client(
@@ -217,17 +217,17 @@ def test_merged_files_mean_the_same_as_to_kubectl(kubeconfig: Path, tmp_path: Pa
             "insecure.token-file",
             "data.certificate-data",
         ]:
-            seen, told = ours(path, context), kubectls(kubectl, path, context)
-            assert seen.server == told["cluster"]["server"].rstrip("/")
-            assert seen.authority == _decoded(told["cluster"], "certificate-authority-data")
-            assert seen.is_insecure == told["cluster"].get("insecure-skip-tls-verify", False)
-            assert seen.server_name == told["cluster"].get("tls-server-name", "")
-            assert seen.certificate == _decoded(told["user"], "client-certificate-data")
-            assert seen.key == _decoded(told["user"], "client-key-data")
-            if token := told["user"].get("token"):
+            seen, messages = ours(path, context), kubectls(kubectl, path, context)
+            assert seen.server == messages["cluster"]["server"].rstrip("/")
+            assert seen.authority == _decoded(messages["cluster"], "certificate-authority-data")
+            assert seen.is_insecure == messages["cluster"].get("insecure-skip-tls-verify", False)
+            assert seen.server_name == messages["cluster"].get("tls-server-name", "")
+            assert seen.certificate == _decoded(messages["user"], "client-certificate-data")
+            assert seen.key == _decoded(messages["user"], "client-key-data")
+            if token := messages["user"].get("token"):
                 assert seen.authorization == f"Bearer {token}"
-            made = client_config.load(None, context=context, environ={"KUBECONFIG": path})
-            assert made.namespace == told["context"].get("namespace", "default")
+            connection = client_config.load(None, context=context, environ={"KUBECONFIG": path})
+            assert connection.namespace == messages["context"].get("namespace", "default")
 
 
 def _overriding(directory: Path) -> Path:

@@ -71,13 +71,13 @@ def ask(
 
     async def main() -> Any:
         async with serving.serving(handler, context=keys.context()) as url:
-            made = client_config.Connection(
+            connection = client_config.Connection(
                 server=url,
                 authority=connected.pop("authority", keys.authority.read_bytes()),
                 credentials=credentials.Credentials(**(given or {})),
                 **connected,
             )
-            async with transport.Transport(made) as over:
+            async with transport.Transport(connection) as over:
                 return msgspec.json.decode((await over.request("GET", "/")).body)
 
     return asyncio.run(main())
@@ -106,13 +106,13 @@ def test_the_name_is_checked_and_can_be_another_than_the_address(keys: Keys) -> 
 
 
 def test_old_protocols_are_not_spoken(keys: Keys) -> None:
-    made = tls.context(client_config.Connection(server="https://x"), credentials.Identity())
-    assert made.minimum_version is ssl.TLSVersion.TLSv1_2
-    assert made.verify_mode is ssl.CERT_REQUIRED
-    assert made.check_hostname
+    context = tls.context(client_config.Connection(server="https://x"), credentials.Identity())
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
 
 
-def test_an_authority_that_is_none_is_told_when_the_transport_opens(keys: Keys) -> None:
+def test_an_invalid_authority_is_reported_when_the_transport_opens(keys: Keys) -> None:
     with pytest.raises(errors.InputError, match="authority is not PEM"):
         ask(keys, authority=b"nonsense")
 
@@ -191,9 +191,9 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
 
     async def main() -> None:
         async with serving.serving(only_bob, context=keys.context()) as url:
-            made = client_config.Connection(server=url, authority=keys.authority.read_bytes())
+            connection = client_config.Connection(server=url, authority=keys.authority.read_bytes())
             source = credentials.Source(credentials.Credentials(plugin=plugin), issue=issue)
-            async with transport.Transport(made, source=source) as over:
+            async with transport.Transport(connection, source=source) as over:
                 assert (await over.request("GET", "/")).status == 200
 
     asyncio.run(main())
@@ -212,8 +212,8 @@ def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
 
     async def main() -> None:
         async with serving.serving(handler, context=keys.context()) as url:
-            made = client_config.Connection(server=url, authority=keys.authority.read_bytes())
-            async with transport.Transport(made) as over:
+            connection = client_config.Connection(server=url, authority=keys.authority.read_bytes())
+            async with transport.Transport(connection) as over:
                 lines = over.lines("/watch")
                 assert await anext(lines) == b"{}"
                 before = len(os.listdir("/proc/self/fd"))

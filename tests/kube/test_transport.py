@@ -111,7 +111,7 @@ def test_a_body_that_never_ends_is_unavailable_after_the_timeout() -> None:
     asyncio.run(main())
 
 
-def test_nobody_there_and_a_reset_are_unavailable() -> None:
+def test_a_refused_connection_and_a_reset_are_unavailable() -> None:
     async def handler(request: web.Request) -> web.Response:
         assert request.transport is not None
         request.transport.abort()
@@ -158,7 +158,7 @@ def test_a_write_that_broke_midway_is_never_sent_again_behind_the_callers_back(m
     assert writes == [method]
 
 
-def test_an_encoding_nobody_asked_for_is_refused() -> None:
+def test_an_encoding_that_was_not_requested_is_refused() -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 
@@ -358,18 +358,18 @@ def lines_of(
     """The lines, and the failure that ended them if one did; after each line so many seconds of silence pass."""
 
     async def main() -> list[bytes | failures.ApiFailure]:
-        heard: list[bytes | failures.ApiFailure] = []
+        events: list[bytes | failures.ApiFailure] = []
         async with (
             serving.serving(handler) as url,
             transport.Transport(serving.connection(url)) as over,
         ):
             try:
                 async for line in over.lines("/watch", {"watch": "true"}, idle_timeout=60.0):
-                    heard.append(line)
+                    events.append(line)
                     jumping.jump(silence)
             except failures.ApiFailure as failure:
-                heard.append(failure)
-        return heard
+                events.append(failure)
+        return events
 
     return jumping.run(main())
 
@@ -385,16 +385,16 @@ def test_a_line_far_beyond_any_buffer_comes_whole() -> None:
 
 def test_a_line_cut_short_is_left_out() -> None:
     assert lines_of(streamed(b"a\nhal")) == [b"a"]
-    heard = lines_of(streamed(b"a\nhal", is_cut=True))
-    assert [line for line in heard if isinstance(line, bytes)] in ([b"a"], [])
-    assert type(heard[-1]) is failures.Unavailable
+    events = lines_of(streamed(b"a\nhal", is_cut=True))
+    assert [line for line in events if isinstance(line, bytes)] in ([b"a"], [])
+    assert type(events[-1]) is failures.Unavailable
 
 
 def test_endless_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_LINE_BYTES", 1000)
-    heard = lines_of(streamed(b"a\n", b"x" * 2000))
-    assert heard[0] == b"a"
-    assert type(heard[-1]) is failures.Unavailable
+    events = lines_of(streamed(b"a\n", b"x" * 2000))
+    assert events[0] == b"a"
+    assert type(events[-1]) is failures.Unavailable
 
 
 def test_silence_is_a_dead_connection() -> None:
@@ -405,10 +405,10 @@ def test_silence_is_a_dead_connection() -> None:
         await asyncio.Event().wait()
         return response
 
-    heard = lines_of(handler, silence=61)
-    assert heard[0] == b"a"
-    assert type(heard[1]) is failures.Unavailable
-    assert "silent for 60 s" in str(heard[1])
+    events = lines_of(handler, silence=61)
+    assert events[0] == b"a"
+    assert type(events[1]) is failures.Unavailable
+    assert "silent for 60 s" in str(events[1])
 
 
 def test_a_refused_watch_raises_what_the_server_said() -> None:

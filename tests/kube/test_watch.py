@@ -193,7 +193,7 @@ def test_a_new_bearer_of_a_name_comes_after_the_end_of_the_old_one() -> None:
         "versions went back",
     ],
 )
-def test_where_going_on_would_leave_a_gap_it_lists_anew(end: list[script.Action]) -> None:
+def test_it_lists_again_where_continuing_would_leave_a_gap(end: list[script.Action]) -> None:
     followed, server = follow(
         [listed(10, node("a", 5)), listed(50, node("b", 40))],
         [added("c", 11), *end] if isinstance(end[0], bytes) else end,
@@ -287,7 +287,7 @@ def test_refused_and_missing_kinds_are_asked_for_again() -> None:
     assert "may not" in followed.sink.named("broken")[0][1]
 
 
-def test_an_object_nobody_can_read_takes_no_other_down() -> None:
+def test_an_unreadable_object_affects_no_other() -> None:
     bad = {
         "metadata": {"name": "bad", "resourceVersion": "6", "uid": "u"},
         "status": {"capacity": {"cpu": "much"}},
@@ -301,14 +301,14 @@ def test_an_object_nobody_can_read_takes_no_other_down() -> None:
         ],
         until=lambda followed, _: "c" in followed.sink.objects,
     )
-    told = followed.sink.named("unreadable")
-    assert [entry[1] for entry in told] == ["bad", "bad"]
-    assert "status.capacity" in told[0][2]
+    messages = followed.sink.named("unreadable")
+    assert [entry[1] for entry in messages] == ["bad", "bad"]
+    assert "status.capacity" in messages[0][2]
     assert len(server.lists) == 1
     assert followed.sink.objects == {"a": 5, "c": 13}
 
 
-def test_the_end_of_an_unreadable_object_is_told() -> None:
+def test_the_deletion_of_an_unreadable_object_is_reported() -> None:
     bad = {
         "metadata": {"name": "bad", "resourceVersion": "12", "uid": "u"},
         "status": {"capacity": {"cpu": "much"}},
@@ -336,7 +336,7 @@ def test_an_unreadable_state_is_not_overtaken_by_an_older_one() -> None:
     assert len(followed.sink.named("unreadable")) == 1
 
 
-def test_an_event_of_a_type_of_the_future_is_told_and_passed_over() -> None:
+def test_an_event_of_an_unknown_type_is_reported_and_skipped() -> None:
     followed, server = follow(
         [listed(10)],
         [event("RENAMED", node("a", 11)), added("b", 12), HOLD],

@@ -28,7 +28,7 @@ class Theatre:
         self.api = SimApi(self.clock)
         self.writes: list[str] = []
         self.player = hollow_kubelets.HollowKubelets(
-            self.api, self.clock, let_go=self._let_go, walk=walk, **options
+            self.api, self.clock, let_go=self._let_go, stages=walk, **options
         )
         self.feeds: dict[str, watchers.Subscription] = {}
         self.api.before = lambda verb, target: self.writes.append(f"{verb} {target}")
@@ -133,10 +133,10 @@ class Theatre:
             "device": device,
             **result,
         }
-        found = [self.api.find(registry.POD, user, namespace="default") for user in users]
+        outcome = [self.api.find(registry.POD, user, namespace="default") for user in users]
         reserved = [
-            {"resource": "pods", "name": one.metadata.name, "uid": one.metadata.uid}
-            for one in found
+            {"resource": "pods", "name": item.metadata.name, "uid": item.metadata.uid}
+            for item in outcome
         ]
         status = {
             "allocation": {
@@ -169,15 +169,15 @@ class Theatre:
     # What is seen
 
     def phase(self, pod: str = "p") -> str:
-        found = self.api.find(registry.POD, pod, namespace="default")
-        return "gone" if found is None else str(found.status.phase)
+        result = self.api.find(registry.POD, pod, namespace="default")
+        return "gone" if result is None else str(result.status.phase)
 
     def tree(self, pod: str = "p") -> Tree:
         return self.api.tree(registry.POD, pod, namespace="default")
 
     def conditions(self, pod: str = "p") -> dict[str, str]:
         return {
-            one["type"]: one["status"] for one in self.tree(pod)["status"].get("conditions", ())
+            item["type"]: item["status"] for item in self.tree(pod)["status"].get("conditions", ())
         }
 
     def renewed(self, node: str = "n1") -> str | None:
@@ -185,12 +185,15 @@ class Theatre:
         return None if lease is None else str(lease.spec.renew_time)
 
     def is_ready(self, node: str = "n1") -> bool:
-        found = self.api.find(registry.NODE, node)
-        return any(one.type == "Ready" and one.status == "True" for one in found.status.conditions)
+        result = self.api.find(registry.NODE, node)
+        return any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in result.status.conditions
+        )
 
     @property
     def violations(self) -> list[tuple[str, str]]:
-        return [(one.pod, one.code) for one in self.player.violations]
+        return [(violation.pod, violation.code) for violation in self.player.violations]
 
 
 def told(theatre: Theatre, story: Callable[[Theatre], Awaitable[None]]) -> None:

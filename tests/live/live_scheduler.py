@@ -28,24 +28,24 @@ NATIVE = (registry.POD_GROUP,)
 Tree = dict[str, Any]
 
 
-class Ear:
-    """Tells a book at once what happened to native groups."""
+class GroupFeed:
+    """Passes events of native groups to a gang builder at once."""
 
     def __init__(self, book: owner_watch.GangBuilder) -> None:
         self._book = book
 
     def replaced(self, kind: registry.Kind, objects: Iterable[Any], resource_version: str) -> None:
         present = set()
-        for found in objects:
-            present.add((kind.name, found.metadata.namespace, found.metadata.name))
-            self._book.changed(kind, found)
+        for result in objects:
+            present.add((kind.name, result.metadata.namespace, result.metadata.name))
+            self._book.changed(kind, result)
         self._book.finish_list(kind.name, present)
 
-    def changed(self, kind: registry.Kind, found: Any) -> None:
-        self._book.changed(kind, found)
+    def changed(self, kind: registry.Kind, result: Any) -> None:
+        self._book.changed(kind, result)
 
-    def deleted(self, kind: registry.Kind, found: Any) -> None:
-        self._book.deleted(kind, found)
+    def deleted(self, kind: registry.Kind, result: Any) -> None:
+        self._book.deleted(kind, result)
 
 
 class Stage:
@@ -70,7 +70,7 @@ class Stage:
         decide = settings.pop("decide", cycle.decide)
         limits = settings.pop("limits", disruption_limits.no_budgets)
         memory = settings.pop("relapses_", None)
-        given: dict[str, Any] = {
+        tree: dict[str, Any] = {
             "policy": policy.Policy(scheduler_names=(NAME,)),
             "audit_seconds": 1.0,
         } | settings
@@ -88,26 +88,26 @@ class Stage:
             seen
         )  # told of owners that the API in memory does not serve
         for kind in NATIVE:
-            ear = informer.Feed(Ear(book), kind, trouble=lambda kind, why: None)
+            ear = informer.Feed(GroupFeed(book), kind, trouble=lambda kind, why: None)
             self.feeds[kind.name] = self.api.follow(kind, ear)
         seen.replaced(gangs.KIND, book.all_gangs(), "")
-        made = scheduler_loop.Scheduler(
+        scheduler = scheduler_loop.Scheduler(
             seen,
             self.api,
             clock=self.clock,
             meter_=self.meter,
-            settings=scheduler_loop.Settings(**given),
+            settings=scheduler_loop.Settings(**tree),
             tracer=self.tracer,
             list_intents=self._begun,
             limits=limits,
             decide=decide,
             backoff=memory,
         )
-        self.scheduler = made
-        task = asyncio.create_task(made.run())
+        self.scheduler = scheduler
+        task = asyncio.create_task(scheduler.run())
         await self.pass_time(0)
         try:
-            yield made
+            yield scheduler
         finally:
             if task.done() and not task.cancelled():
                 self.ended = task.exception()
@@ -196,8 +196,8 @@ class Stage:
         """Pods that start together, or one of them; their names."""
         names = [f"{name}-{number}" for number in range(size) if only in (None, number)]
         labels = {gangs.GANG_LABEL: name, gangs.MIN_LABEL: str(size if least is None else least)}
-        for one in names:
-            self.pod(one, labels=labels, **pod)
+        for item in names:
+            self.pod(item, labels=labels, **pod)
         return names
 
     async def _begun(self) -> list[intents.Intent]:
@@ -231,8 +231,8 @@ class Stage:
         self.api.shelf.put(registry.CLAIM, tree)
 
     def the_pod(self, name: str) -> pods.Pod:
-        found: pods.Pod = self.api.find(registry.POD, name, namespace="default")
-        return found
+        pod: pods.Pod = self.api.find(registry.POD, name, namespace="default")
+        return pod
 
     def node_of(self, name: str) -> str:
         return self.the_pod(name).spec.node_name
@@ -243,20 +243,22 @@ class Stage:
     def devices(self) -> list[tuple[str, str]]:
         """Every device held by anybody, once per holder."""
         return sorted(
-            (one.pool, one.device)
+            (result.pool, result.device)
             for claim in self.claims()
             if claim.status.allocation is not None
-            for one in claim.status.allocation.devices.results
-            if not one.admin_access
+            for result in claim.status.allocation.devices.results
+            if not result.admin_access
         )
 
     def events(self, reason: str) -> list[Any]:
-        return [one for one in self.api.all(registry.EVENT) if one.reason == reason]
+        return [item for item in self.api.all(registry.EVENT) if item.reason == reason]
 
     def differences(self) -> tuple[str, ...]:
         """How the live World differs from a rebuilt one."""
         assert self.scheduler is not None
-        facts = [one for kind in (*registry.WATCHED, *registry.OURS) for one in self.api.all(kind)]
+        facts = [
+            item for kind in (*registry.WATCHED, *registry.OURS) for item in self.api.all(kind)
+        ]
         return consistency.differences(self.scheduler.world, facts)
 
     async def delete(self, name: str, *, grace_seconds: int | None = None) -> None:
@@ -275,15 +277,15 @@ async def _awaited(story: Callable[[], Awaitable[None]]) -> None:
 
 
 def _spec(profile: str, count: int) -> Tree:
-    wanted: Tree = {
+    tree: Tree = {
         "deviceClassName": "mig.nvidia.com" if profile else "gpu.nvidia.com",
         "count": count,
     }
     if profile:
-        wanted["selectors"] = [
+        tree["selectors"] = [
             {"cel": {"expression": f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"}}
         ]
-    return {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": tree}]}}
 
 
 def _object(kind: str, name: str, body: Tree) -> Tree:

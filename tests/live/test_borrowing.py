@@ -1,4 +1,4 @@
-"""Who borrows beyond a quota in the live loop: only work that can be made to give back; else others are told."""
+"""Borrowing beyond a quota in the live loop: only preemptible work may; other work gets the reason."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import disruption_budgets
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_promises_told import runs, told
-from tests.world.test_shields import budget
+from tests.live.test_promise_reasons import runs, told
+from tests.world.test_budget_protection import budget
 
 
 class Kept:
     """The budgets of a cluster, as a server lists them."""
 
-    def __init__(self, *found: disruption_budgets.PodDisruptionBudget) -> None:
-        self.found = list(found)
+    def __init__(self, *budgets: disruption_budgets.PodDisruptionBudget) -> None:
+        self.found = list(budgets)
 
     async def __call__(self, namespace: str) -> Sequence[disruption_budgets.PodDisruptionBudget]:
-        return [one for one in self.found if namespace in ("", one.metadata.namespace)]
+        return [item for item in self.found if namespace in ("", item.metadata.namespace)]
 
 
 def staged() -> Stage:
@@ -44,15 +44,15 @@ def submit(
 def running(stage: Stage, names: Sequence[str]) -> list[str]:
     """Those that have a node and were not asked to end."""
     there = {pod.metadata.name: pod for pod in stage.api.all(registry.POD)}
-    found = [there[name] for name in names if name in there]
+    result = [there[name] for name in names if name in there]
     return [
-        one.metadata.name
-        for one in found
-        if one.spec.node_name and one.metadata.deletion_timestamp is None
+        item.metadata.name
+        for item in result
+        if item.spec.node_name and item.metadata.deletion_timestamp is None
     ]
 
 
-def test_bare_pods_start_within_their_quota_only_and_are_told_why() -> None:
+def test_bare_pods_start_within_their_quota_only_and_the_refusal_says_why() -> None:
     async def story() -> None:
         stage = staged()
         async with stage.scheduling():

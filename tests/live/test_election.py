@@ -1,4 +1,4 @@
-"""Election: one writer at a time, whatever happens to lines, clocks and processes; soon another when one is gone."""
+"""Leader election: one writer at a time, whatever happens to networks, clocks and processes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_slow_answers_do_not_cost_the_lease_but_count_from_the_start(one_way: fl
     told(story)
 
 
-def test_answers_slower_than_half_the_time_to_renew_leave_nobody_leading() -> None:
+def test_answers_slower_than_half_the_renew_deadline_leave_no_leader() -> None:
     async def story(world: World) -> None:
         a = Replica(world, "a")
         await world.clock.advance(10)
@@ -183,7 +183,7 @@ def test_a_leader_that_finds_another_name_stops_at_once(held_by: str) -> None:
     told(story)
 
 
-def test_a_stopped_process_finds_its_fence_shut_before_anybody_told_it() -> None:
+def test_a_process_that_was_suspended_finds_its_fence_closed_at_once() -> None:
     async def story(world: World) -> None:
         a, b = Replica(world, "a"), Replica(world, "b")
         await world.clock.advance(30)
@@ -329,7 +329,7 @@ def test_another_holders_own_duration_counts() -> None:
     told(story)
 
 
-def test_an_empty_holder_is_nobody() -> None:
+def test_an_empty_holder_means_no_leader() -> None:
     async def story(world: World) -> None:
         world.server.write_by_hand(
             holderIdentity="", leaseDurationSeconds=1, renewTime=QUIET, leaseTransitions=3
@@ -464,15 +464,15 @@ async def live(
 
 def befall(replicas: list[Replica], what: str, who: int, seconds: float) -> None:
     """One mishap; a replica that ends is replaced by a new one on a good line."""
-    one = replicas[who]
+    item = replicas[who]
     if what == "stop":
-        one.stop_process(seconds)
+        item.stop_process(seconds)
     elif what == "cut":
-        until, before = one.world.clock.monotonic() + seconds, one.line.fate
-        one.line.fate = lambda: SILENCE if one.world.clock.monotonic() < until else before()
+        until, before = item.world.clock.monotonic() + seconds, item.line.fate
+        item.line.fate = lambda: SILENCE if item.world.clock.monotonic() < until else before()
     else:
-        one.kill() if what == "kill" else one.shut_down()
-        replicas[who] = Replica(one.world, f"{one.name}+", skew=7.0, origin=99.0)
+        item.kill() if what == "kill" else item.shut_down()
+        replicas[who] = Replica(item.world, f"{item.name}+", skew=7.0, origin=99.0)
 
 
 def test_a_leader_that_hangs_gives_up_the_lease() -> None:

@@ -1,4 +1,4 @@
-"""Pods and claims with amounts that no machine has are told a reason, and hold up nobody else."""
+"""Pods and claims with amounts that no node has get a reason, and delay no other pod."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ EXTREME = ("1e309", "1e1024", "1e1100", "1e1500", "1e2147483646", "9" * 1500)
 
 def named_claim(name: str, amount: str) -> Tree:
     """A claim for a share of a GPU with so much memory."""
-    wanted = {"deviceClassName": "gpu.nvidia.com", "capacity": {"requests": {"memory": amount}}}
+    expected = {"deviceClassName": "gpu.nvidia.com", "capacity": {"requests": {"memory": amount}}}
     return {
         "apiVersion": registry.CLAIM.api_version,
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": expected}]}},
     }
 
 
@@ -51,7 +51,9 @@ def test_amounts_that_no_machine_has_are_refused_with_a_reason(
             "sharing",
         ):
             (condition,) = [
-                one for one in stage.the_pod(name).status.conditions if one.type == "PodScheduled"
+                item
+                for item in stage.the_pod(name).status.conditions
+                if item.type == "PodScheduled"
             ]
             reason = (
                 "NoNodeFits" if name == "extreme-3" else "Unschedulable"

@@ -35,7 +35,9 @@ def test_a_gang_starts_with_its_intent_first_and_all_claims_before_any_binding()
             await stage.pass_time(5)
             assert bound(stage, names) == 4
             assert stage.differences() == ()
-        writes = [one for one in order if "claims" in one or "binding" in one or "intents" in one]
+        writes = [
+            name for name in order if "claims" in name or "binding" in name or "intents" in name
+        ]
         assert writes[0] == "create intents/"
         assert writes[-5:] == ["create pods/binding"] * 4 + ["delete intents/"]
         assert writes.count("patch resourceclaims/status") == 4
@@ -62,9 +64,9 @@ def test_an_intent_says_who_goes_where() -> None:
         (intent,) = seen
         assert intent.spec.gang == "gang/train"
         assert intent.metadata.name.startswith("gang-train-")
-        assert sorted(one.pod for one in intent.spec.members) == names
-        assert {one.node for one in intent.spec.members} == {"n-0"}
-        assert all(len(one.claims) == 1 for one in intent.spec.members)
+        assert sorted(member.pod for member in intent.spec.members) == names
+        assert {member.node for member in intent.spec.members} == {"n-0"}
+        assert all(len(member.claims) == 1 for member in intent.spec.members)
         assert intent.spec.deadline > "20"
 
     play(story)
@@ -80,7 +82,7 @@ def test_a_gang_without_room_for_all_holds_nothing() -> None:
             assert bound(stage, names) == 0
             assert stage.devices() == []
             assert stage.intents() == []
-            assert {one.regarding.name for one in stage.events("FailedScheduling")} == set(names)
+            assert {tree.regarding.name for tree in stage.events("FailedScheduling")} == set(names)
 
     play(story)
 
@@ -157,9 +159,9 @@ def test_a_gang_whose_binding_fails_for_good_is_taken_back() -> None:
             going = [name for name in names if stage.the_pod(name).metadata.deletion_timestamp]
             assert sorted([*going, refused[0]]) == names
             (condition,) = [
-                one
-                for one in stage.the_pod(going[0]).status.conditions
-                if one.type == "DisruptionTarget"
+                item
+                for item in stage.the_pod(going[0]).status.conditions
+                if item.type == "DisruptionTarget"
             ]
             assert "could not start as a whole" in condition.message
             assert len(stage.events("GangIncomplete")) == 2
@@ -253,7 +255,9 @@ def test_a_half_bound_gang_whose_other_node_is_gone_is_taken_back_by_the_next_le
         assert bound(stage, names) == 1
         assert len(stage.intents()) == 1
         stage.api.before = stage.api.after = None
-        (left,) = [one.node for one in stage.intents()[0].spec.members if one.pod != died[0]]
+        (left,) = [
+            member.node for member in stage.intents()[0].spec.members if member.pod != died[0]
+        ]
         stage.api.shelf.delete(registry.NODE, ("", left))
         async with stage.scheduling():
             await stage.pass_time(10)
@@ -303,13 +307,13 @@ def test_a_pod_that_is_seen_before_its_job_waits_for_it(asks: dict[str, str], st
                 stage.pod(name, templates=("one",), job="train")
             await stage.pass_time(4)
             assert bound(stage, names) == 0
-            found = owners.Job(
+            job = owners.Job(
                 metadata=meta.ObjectMeta(
                     namespace="default", name="train", uid="train", annotations=asks
                 ),
                 spec=owners.JobSpec(parallelism=2, completions=2),
             )
-            scheduler.picture.changed(gangs.KIND, owner_gangs.gang_of(found))
+            scheduler.picture.changed(gangs.KIND, owner_gangs.gang_of(job))
             await stage.pass_time(0.5)
             assert bound(stage, names) == starts
             await stage.pass_time(10)

@@ -1,4 +1,4 @@
-"""Claims of a PodGroup in the live loop, in memory: one for all its pods, reserved for the group, given back by us."""
+"""Claims of a PodGroup in the live loop, in memory: one for all its pods, reserved for the group, released by us."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def pod(stage: Stage, name: str, *, of: str = "pg", **spec: Any) -> None:
 
 
 def claim(stage: Stage) -> claims.ResourceClaim:
-    (found,) = stage.claims()
-    return found
+    (result,) = stage.claims()
+    return result
 
 
 def users(stage: Stage) -> list[tuple[str, str, str]]:
-    return [(one.api_group, one.resource, one.name) for one in claim(stage).status.reserved_for]
+    return [(item.api_group, item.resource, item.name) for item in claim(stage).status.reserved_for]
 
 
 def running(stage: Stage, *names: str) -> list[bool]:
@@ -77,7 +77,9 @@ def test_an_entry_that_is_not_the_groups_is_the_pods_own() -> None:
         async with stage.scheduling():
             await stage.pass_time(3)
             assert running(stage, "a", "b") == [True, True]
-        reserved = sorted(one.name for found in stage.claims() for one in found.status.reserved_for)
+        reserved = sorted(
+            item.name for result in stage.claims() for item in result.status.reserved_for
+        )
         assert reserved == ["a", "b"]
 
     play(story)
@@ -104,7 +106,7 @@ def test_the_devices_stay_until_the_last_pod_has_left_and_are_free_then() -> Non
     play(story)
 
 
-def test_the_pods_that_come_instead_get_devices_anew() -> None:
+def test_replacement_pods_get_devices_again() -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=2)
         stage.template("two", count=2)
@@ -124,9 +126,9 @@ def test_the_pods_that_come_instead_get_devices_anew() -> None:
         assert (
             len(
                 [
-                    one
-                    for one in stage.claims()
-                    if one.status.reserved_for[0].resource == "podgroups"
+                    item
+                    for item in stage.claims()
+                    if item.status.reserved_for[0].resource == "podgroups"
                 ]
             )
             == 1
@@ -258,7 +260,7 @@ def test_a_group_may_have_more_pods_than_a_claim_may_have_users() -> None:
     play(story)
 
 
-def test_a_group_that_yields_leaves_its_devices_to_whoever_it_yields_to() -> None:
+def test_an_evicted_group_leaves_its_devices_to_its_beneficiary() -> None:
     """Also where its pods are made anew at once: they wait, and do not take the claim up again."""
 
     async def story() -> None:
@@ -344,7 +346,7 @@ def test_a_group_interrupted_at_any_write_is_completed_or_taken_back_by_the_next
 @pytest.mark.parametrize(
     "is_kept", [True, False], ids=["for an empty group too", "for the guest alone"]
 )
-def test_nobody_yields_for_devices_that_a_group_keeps(is_kept: bool) -> None:
+def test_no_pod_is_evicted_for_devices_that_a_group_keeps(is_kept: bool) -> None:
     """Nothing says that a group without pods is ours: its reservation stays, and so would the devices."""
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Who is taken back or has to yield, with the engine deciding: gangs below their minimum, preemption, reclaim."""
+"""Evictions decided by the engine, in the live loop: gangs below their minimum, preemption, reclaim."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_left_of_a_gang_is_taken_back_after_its_grace() -> None:
             await stage.pass_time(15)
             assert stage.the_pod("train-0").metadata.deletion_timestamp
             assert stage.the_pod("train-2").metadata.deletion_timestamp
-            assert {one.regarding.name for one in stage.events("GangIncomplete")} == {
+            assert {tree.regarding.name for tree in stage.events("GangIncomplete")} == {
                 "train-0",
                 "train-2",
             }
@@ -57,7 +57,7 @@ def test_a_gang_that_gets_its_pod_back_in_time_stays() -> None:
     play(story)
 
 
-def test_without_queues_and_gangs_a_more_important_pod_makes_a_lesser_one_yield() -> None:
+def test_without_queues_and_gangs_a_more_important_pod_preempts_a_lesser_one() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.template("one")
@@ -125,7 +125,7 @@ def test_a_queue_gets_back_what_it_is_due_and_no_more() -> None:
             await stage.pass_time(5)
             assert all(stage.node_of(name) for name in names)
             assert going(stage) == gone
-            assert len({one.regarding.name for one in stage.events("Reclaimed")} & set(gone)) == 2
+            assert len({tree.regarding.name for tree in stage.events("Reclaimed")} & set(gone)) == 2
             assert stage.differences() == ()
 
     play(story)

@@ -1,4 +1,4 @@
-"""Fields of a later Kubernetes, which no struct of ours knows, on every object we write to: all survive."""
+"""Fields of a later Kubernetes, which no struct has, on every object we write to: all survive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def test_later_fields_survive_waiting_allocation_binding_and_a_second_user() -> 
             for name in ("a", "b"):
                 conditions = assert_kept(stage, registry.POD, name)["status"]["conditions"]
                 assert CONDITION in conditions
-                assert {one["type"] for one in conditions} == {"example.com/Later", "PodScheduled"}
+                assert {condition["type"] for condition in conditions} == {
+                    "example.com/Later",
+                    "PodScheduled",
+                }
             tree = stage.api.tree(registry.CLAIM, "shared", namespace="default")
             tree["spec"]["devices"]["requests"][0]["exactly"]["count"] = 1
             stage.api.shelf.put(registry.CLAIM, tree)

@@ -1,4 +1,4 @@
-"""Pods that wait because of where other pods are, or are not: asked about again when those move, and not before."""
+"""Pods that wait because of other pods' places: requeued when those change, and not before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The net below the hints: when it is cast, what counts as caught, and random stories in which it catches nothing."""
+"""The net below the hints: when it requeues, what counts as caught, and random stories in which it catches nothing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ STARTS = plan.Plan(placements=(plan.Placement(pod=POD, node="n-0"),))
 
 
 def _cast(*ids: str) -> requeue.LeftoverFlush:
-    made = requeue.LeftoverFlush(300.0, 0.0)
-    made.start(ids, 300.0)
-    return made
+    flush = requeue.LeftoverFlush(300.0, 0.0)
+    flush.start(ids, 300.0)
+    return flush
 
 
 def test_is_due_once_parked_pods_were_left_alone_for_long_enough() -> None:
-    made = requeue.LeftoverFlush(300.0, 0.0)
-    assert not made.is_due(299.0)
-    assert made.is_due(300.0)
-    made.postpone(299.0)
-    assert not made.is_due(300.0)
+    flush = requeue.LeftoverFlush(300.0, 0.0)
+    assert not flush.is_due(299.0)
+    assert flush.is_due(300.0)
+    flush.postpone(299.0)
+    assert not flush.is_due(300.0)
 
 
 def test_is_never_due_where_it_is_turned_off() -> None:
@@ -32,16 +32,16 @@ def test_is_never_due_where_it_is_turned_off() -> None:
 
 
 def test_a_pod_that_only_the_net_asked_about_is_caught_once() -> None:
-    made = _cast("1")
-    assert made.effect_of(STARTS, ["1"]).started == (POD,)
-    assert made.effect_of(STARTS, ["1"]).started == ()
+    flush = _cast("1")
+    assert flush.effect_of(STARTS, ["1"]).started == (POD,)
+    assert flush.effect_of(STARTS, ["1"]).started == ()
 
 
 @pytest.mark.parametrize("ids", [("1",), None])
 def test_a_pod_that_news_asked_about_too_is_not_caught(ids: tuple[str, ...] | None) -> None:
-    made = _cast("1")
-    made.exclude(ids)
-    assert made.effect_of(STARTS, ["1"]) == requeue.FlushEffect()
+    flush = _cast("1")
+    flush.exclude(ids)
+    assert flush.effect_of(STARTS, ["1"]) == requeue.FlushEffect()
 
 
 def test_evictions_count_where_the_net_asked_about_all() -> None:

@@ -1,4 +1,4 @@
-"""Priority without queues in the live loop, in memory: who is asked to end, who is nominated, who starts."""
+"""Priority without queues in the live loop, in memory: which pods are evicted, nominated and started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.schedule import decide as cycle
 from dovetail.schedule import refusal_summary
 from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
-from tests.live.test_budgets import Shelf, budget, made_ready
+from tests.live.test_disruption_limits import BudgetList, budget, made_ready
 
 
 def cpu(amount: int) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def cpu(amount: int) -> dict[str, Any]:
 
 def free_cpu(stage: Stage) -> int:
     """What the only node has to give."""
-    (node,) = (one for one in stage.api.all(registry.NODE))
+    (node,) = (item for item in stage.api.all(registry.NODE))
     return int(node.status.allocatable["cpu"].nanos // 10**9)
 
 
@@ -35,7 +35,7 @@ async def ended(stage: Stage) -> list[str]:
     return leaving
 
 
-def test_a_pod_that_fits_nowhere_beside_one_that_waits_is_refused_and_the_loop_goes_on() -> None:
+def test_a_pod_that_fits_nowhere_next_to_a_pending_one_is_refused_and_the_loop_goes_on() -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         async with stage.scheduling(is_quarantining=False):
@@ -46,7 +46,7 @@ def test_a_pod_that_fits_nowhere_beside_one_that_waits_is_refused_and_the_loop_g
             await stage.pass_time(5)
             stage.pod("next")
             await stage.pass_time(5)
-            refused = {one.regarding.name for one in stage.events("FailedScheduling")}
+            refused = {tree.regarding.name for tree in stage.events("FailedScheduling")}
             assert {"too-big", "important"} <= refused
             assert stage.node_of("runs") == stage.node_of("next") == "n-0"
         assert stage.ended is None
@@ -73,14 +73,14 @@ def test_a_pod_of_higher_priority_gets_the_room_of_one_that_nothing_makes_again(
             assert await ended(stage) == ["lesser"]
             assert stage.node_of("greater") == stage.node_of("small") == "n-0"
             assert stage.node_of("large") == ""
-            (told,) = stage.events("Preempted")[:1]
-            assert "priority 2000 comes before its 1000" in told.note
+            (messages,) = stage.events("Preempted")[:1]
+            assert "priority 2000 comes before its 1000" in messages.note
         assert stage.ended is None
 
     play(story)
 
 
-def test_nobody_of_the_same_priority_gets_what_was_made_free_for_another() -> None:
+def test_no_pod_of_the_same_priority_gets_what_was_freed_for_another() -> None:
     """The pod that ends nobody is older, and would come first."""
 
     async def story() -> None:
@@ -127,7 +127,7 @@ def test_a_victim_a_budget_protects_stays_and_the_next_node_is_taken() -> None:
         stage = Stage(nodes=2, gpus=1)
         stage.template("one")
         async with stage.scheduling(
-            is_quarantining=False, limits=Shelf(budget("precious", 0, app="precious"))
+            is_quarantining=False, limits=BudgetList(budget("precious", 0, app="precious"))
         ):
             stage.pod("precious", templates=("one",), priority=1)
             await stage.pass_time(5)

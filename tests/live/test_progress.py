@@ -1,4 +1,4 @@
-"""Pods wait and no answer comes: that is noticed, and nothing else is taken for it."""
+"""Pending pods without an answer are noticed, and nothing else is mistaken for that."""
 
 from __future__ import annotations
 

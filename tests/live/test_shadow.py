@@ -24,14 +24,14 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
             stage.pod(name, named=(name,))
         writes: list[str] = []
         stage.api.before = lambda verb, target: writes.append(f"{verb} {target}")
-        made: list[shadow.Comparison] = []
+        comparisons: list[shadow.Comparison] = []
         seen = informer.Informer(World(), stage.clock)
         watcher = shadow.Shadow(
             seen,
             clock=stage.clock,
             meter_=meter.NoMeter(),
             settings=scheduler_loop.Settings(policy=policy.Policy(scheduler_names=(NAME,))),
-            report=made.append,
+            report=comparisons.append,
         )
         pump, task = asyncio.create_task(seen.pump()), asyncio.create_task(watcher.run())
         feeds = [
@@ -62,21 +62,25 @@ def test_it_says_where_it_would_differ_and_writes_nothing() -> None:
         await bind(
             stage, "overtaken", "n-0", "", settle=True
         )  # the feed of pods is ahead of that of claims
-        assert "overtaken" not in {one.pod.partition("/")[2] for one in made}
+        assert "overtaken" not in {comparison.pod.partition("/")[2] for comparison in comparisons}
         uid = stage.the_pod("overtaken").metadata.uid
         stage.take("overtaken", ("n-0", "gpu-1"), same=True, uid=uid)
         await stage.clock.advance(0.1)
-        assert [one.their_devices for one in made if one.pod == "default/overtaken"] == [
-            ("gpu.nvidia.com/n-0/gpu-1",)
-        ]
-        results = {one.pod.partition("/")[2]: one.result for one in made}
+        assert [
+            comparison.their_devices
+            for comparison in comparisons
+            if comparison.pod == "default/overtaken"
+        ] == [("gpu.nvidia.com/n-0/gpu-1",)]
+        results = {
+            comparison.pod.partition("/")[2]: comparison.result for comparison in comparisons
+        }
         assert results["elsewhere"] == "other-node"
         assert results["impossible"] == "we-refuse"
         assert results["early"] == results["premature"] == "late"
         assert results["same"] in ("same", "other-devices")
         assert watcher.totals == collections.Counter(results.values())
-        for one in (pump, task):
-            one.cancel()
+        for item in (pump, task):
+            item.cancel()
         await asyncio.gather(pump, task, return_exceptions=True)
         for feed in feeds:
             feed.end()

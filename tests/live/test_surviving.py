@@ -21,11 +21,11 @@ from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
 
 
-def lost(made: scheduler_loop.Scheduler) -> list[str]:
+def lost(scheduler: scheduler_loop.Scheduler) -> list[str]:
     """Pods that should wait and are nowhere: not in the queue, and not being written."""
     nowhere = []
-    for pod in made.world.pending():
-        if pod.metadata.uid not in made.queue and pod.metadata.deletion_timestamp is None:
+    for pod in scheduler.world.pending():
+        if pod.metadata.uid not in scheduler.queue and pod.metadata.deletion_timestamp is None:
             nowhere.append(pod.metadata.name)
     return nowhere
 
@@ -41,12 +41,12 @@ def test_a_pod_of_high_priority_that_fits_nowhere_ends_nothing() -> None:
             stage.pod("important", priority=1000, resources={"requests": {"cpu": "5000"}})
             await stage.pass_time(3)
             for name in ("too-big", "important"):
-                (told,) = [
-                    one
-                    for one in stage.the_pod(name).status.conditions
-                    if one.type == "PodScheduled"
+                (messages,) = [
+                    condition
+                    for condition in stage.the_pod(name).status.conditions
+                    if condition.type == "PodScheduled"
                 ]
-                assert told.reason == "Unschedulable"
+                assert messages.reason == "Unschedulable"
             stage.pod("later")
             await stage.pass_time(3)
             assert stage.node_of("later")
@@ -243,9 +243,9 @@ def test_faults_about_any_number_of_waiting_and_running_jobs_keep_no_honest_pod_
             assert all(map(stage.node_of, names))
             assert not any(stage.node_of(f"evil-{number}") for number in range(3))
             blamed = [
-                one.regarding.name
-                for one in stage.events("FailedScheduling")
-                if one.note == fault_isolation.MESSAGE
+                tree.regarding.name
+                for tree in stage.events("FailedScheduling")
+                if tree.note == fault_isolation.MESSAGE
             ]
             assert sorted(blamed) == ["evil-0", "evil-1", "evil-2"], (
                 "each is told once, and nobody else is blamed"
@@ -291,7 +291,7 @@ def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_b
             assert all(stage.node_of(f"honest-{number}") for number in range(3))
             assert lost(made) == []
             assert crash_backoff.MESSAGE in {
-                one.message for one in stage.the_pod("poison-0").status.conditions
+                condition.message for condition in stage.the_pod("poison-0").status.conditions
             }
         assert stage.ended is None
         monkeypatch.undo()
@@ -303,7 +303,7 @@ def test_a_pod_whose_writing_ends_a_tenure_is_tried_later_and_the_others_start_b
     play(story)
 
 
-def test_a_victim_over_which_evicting_fails_keeps_nobody_else_from_making_room(
+def test_a_victim_whose_eviction_fails_does_not_stop_other_evictions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     evict = evictor.Evictor._evict

@@ -26,7 +26,7 @@ class Depot(Stage):
 
     def __init__(self, **facts: Any) -> None:
         super().__init__(**facts)
-        self.names = sorted(one.metadata.name for one in self.api.all(registry.NODE))
+        self.names = sorted(item.metadata.name for item in self.api.all(registry.NODE))
         for name, provisioner in (
             ("local", volumes.NO_PROVISIONER),
             ("dynamic", "disk.example.com"),
@@ -60,14 +60,14 @@ class Depot(Stage):
         )
 
     def the_claim(self, name: str) -> volumes.PersistentVolumeClaim:
-        found: volumes.PersistentVolumeClaim = self.api.find(
+        volume_claim: volumes.PersistentVolumeClaim = self.api.find(
             registry.VOLUME_CLAIM, name, namespace="default"
         )
-        return found
+        return volume_claim
 
     def the_volume(self, name: str) -> volumes.PersistentVolume:
-        found: volumes.PersistentVolume = self.api.find(registry.VOLUME, name)
-        return found
+        volume: volumes.PersistentVolume = self.api.find(registry.VOLUME, name)
+        return volume
 
     def selected(self, name: str) -> str:
         return self.the_claim(name).metadata.annotations.get(volumes.SELECTED_NODE, "")
@@ -103,7 +103,7 @@ def test_a_volume_is_given_to_its_claim_and_bound_before_the_pod_is() -> None:
             assert stage.the_claim("data").is_bound
             assert stage.node_of("a") == stage.names[1]
             assert stage.differences() == ()
-        writes = [one for one in order if "volume" in one or "binding" in one]
+        writes = [name for name in order if "volume" in name or "binding" in name]
         assert writes == ["patch persistentvolumes v", "create pods default/a/binding"]
 
     play(story)
@@ -139,7 +139,7 @@ def test_the_claim_of_an_ephemeral_volume_is_waited_for() -> None:
     play(story)
 
 
-def test_who_waits_for_a_volume_keeps_nobody_else_from_starting() -> None:
+def test_a_pod_that_waits_for_a_volume_does_not_delay_others() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume_claim("data", "dynamic")
@@ -215,7 +215,7 @@ def test_a_successor_goes_on_with_the_node_that_was_chosen() -> None:
     play(story)
 
 
-def test_a_volume_somebody_else_took_is_left_to_them() -> None:
+def test_a_volume_another_writer_took_is_left_to_it() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume("first", stage.names[0])
@@ -314,7 +314,7 @@ def test_a_scheduler_that_dies_between_any_two_writes_leaves_its_work_to_the_nex
     play(story)
 
 
-def test_a_volume_that_somebody_wrote_meanwhile_is_looked_at_again() -> None:
+def test_a_volume_that_another_writer_changed_is_read_again() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.volume("v", stage.names[0])
@@ -377,7 +377,7 @@ def test_a_refused_pod_is_asked_about_again_when_its_volume_appears() -> None:
     play(story)
 
 
-def test_a_change_of_storage_wakes_nobody_without_volumes() -> None:
+def test_a_change_of_storage_requeues_no_pod_without_volumes() -> None:
     async def story() -> None:
         stage = Depot(nodes=1)
         stage.pod("huge", resources={"requests": {"cpu": "100000"}})
@@ -408,12 +408,12 @@ CHOSEN = {volumes.SELECTED_NODE: "n0"}
 
 
 def test_a_claim_waits_until_both_sides_say_bound() -> None:
-    given = store.volume("v", on="n0", **store.given_to("data"))
-    assert isinstance(progress(GIVEN, given, store.claim("data")), volume_provisioning.Waits)
+    volume = store.volume("v", on="n0", **store.given_to("data"))
+    assert isinstance(progress(GIVEN, volume, store.claim("data")), volume_provisioning.Waits)
     assert isinstance(
-        progress(GIVEN, given, store.claim("data", volumeName="v")), volume_provisioning.Waits
+        progress(GIVEN, volume, store.claim("data", volumeName="v")), volume_provisioning.Waits
     )
-    assert progress(GIVEN, given, store.claim("data", volume="v")) is None
+    assert progress(GIVEN, volume, store.claim("data", volume="v")) is None
     assert isinstance(
         progress(MADE, store.claim("data", annotations=CHOSEN)), volume_provisioning.Waits
     )
@@ -438,9 +438,9 @@ def test_a_claim_waits_until_both_sides_say_bound() -> None:
     ],
 )
 def test_what_went_wrong_is_said(step: plan.VolumeStep, known: list[Any], words: str) -> None:
-    found = progress(step, *known)
-    assert isinstance(found, volume_provisioning.Fails)
-    assert words in found.why
+    result = progress(step, *known)
+    assert isinstance(result, volume_provisioning.Fails)
+    assert words in result.why
 
 
 def test_a_node_that_is_gone_ends_the_wait() -> None:

@@ -43,11 +43,11 @@ def test_the_defaults_are_sound() -> None:
 
 
 def test_the_example_is_read() -> None:
-    found = configuration_file.load(EXAMPLE)
-    assert found.ownership.node_labels == {"dovetail.dev/pool": "gpu"}
-    assert found.events.rate_per_second == 20
-    assert found.logging.format == "json"
-    assert found.decide.search_steps == SchedulerConfiguration().decide.search_steps
+    settings = configuration_file.load(EXAMPLE)
+    assert settings.ownership.node_labels == {"dovetail.dev/pool": "gpu"}
+    assert settings.events.rate_per_second == 20
+    assert settings.logging.format == "json"
+    assert settings.decide.search_steps == SchedulerConfiguration().decide.search_steps
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ),
         ("schedulerNames: dovetail", 'schedulerNames: expected a list, got "dovetail"'),
         ("schedulerNames: [a, 3]", "schedulerNames[1]: expected text, got 3"),
-        ("schedulerNames: []", "schedulerNames: is empty, so no pod would be ours"),
-        ("schedulerNames: [a, a]", 'schedulerNames[1]: "a" is there already'),
+        ("schedulerNames: []", "schedulerNames: is empty, so Dovetail would schedule no pod"),
+        ("schedulerNames: [a, a]", 'schedulerNames[1]: "a" is listed twice'),
         ("schedulerNames: [A_B]", "schedulerNames[0]: must be a DNS subdomain"),
         ("audit: {enabled: 1}", "audit.enabled: expected true or false, got 1"),
         ("audit: {intervalSeconds: 0}", "audit.intervalSeconds: expected a number > 0.0, got 0"),
@@ -125,20 +125,20 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_path_and_the_next_step(text: str, said: str) -> None:
+def test_a_problem_is_reported_with_its_path_and_the_next_step(text: str, said: str) -> None:
     lines = refusal(text)
     assert len(lines) == 1
     assert said in lines[0]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert [line.partition(":")[0] for line in refusal("a: 1\nb: 2\nserving: {port: -1}")] == [
         "a",
         "b",
         "serving.port",
     ]
-    told = refusal("logging: {level: x, format: z}\nschedulerNames: []")
-    assert [line.partition(":")[0] for line in told] == [
+    names = refusal("logging: {level: x, format: z}\nschedulerNames: []")
+    assert [line.partition(":")[0] for line in names] == [
         "schedulerNames",
         "logging.format",
         "logging.level",
@@ -178,7 +178,7 @@ def test_what_the_file_says_about_queues_is_part_of_the_policy_with_the_same_def
     assert in_file == {name: in_policy[name] for name in in_file}
 
 
-def test_the_engine_is_told_names_weights_and_what_is_ours() -> None:
+def test_the_policy_has_names_weights_and_ownership() -> None:
     chosen = configuration.Decide(weights=policy.Weights(stranding=7))
     ours = configuration.Ownership(
         node_labels={"a": "b"}, node_taint="t", device_taint_rules=("r",)
@@ -198,22 +198,22 @@ def test_the_schema_allows_what_the_structs_allow() -> None:
     assert schema["$id"].startswith("urn:dovetail:")
     assert schema["required"] == ["apiVersion", "kind"]
     places = {"": schema, **schema["$defs"]}
-    assert all(one["additionalProperties"] is False for one in places.values())
+    assert all(place["additionalProperties"] is False for place in places.values())
     for field in configuration.fields():
-        found = _described(schema, field.path)
-        assert found["description"] == field.meaning, field.path
-        assert found["default"] == msgspec.to_builtins(field.default), field.path
+        tree = _described(schema, field.path)
+        assert tree["description"] == field.meaning, field.path
+        assert tree["default"] == msgspec.to_builtins(field.default), field.path
     assert _described(schema, "serving.port")["maximum"] == 65535
     assert _described(schema, "logging.format")["enum"] == ["text", "json"]
 
 
 def _described(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    found = schema
+    result = schema
     for name in path.split("."):
-        if "$ref" in found:
-            found = schema["$defs"][found["$ref"].rpartition("/")[2]]
-        found = found["properties"][name]
-    return found
+        if "$ref" in result:
+            result = schema["$defs"][result["$ref"].rpartition("/")[2]]
+        result = result["properties"][name]
+    return result
 
 
 def test_the_reference_lists_every_field_with_type_default_and_meaning() -> None:
@@ -221,8 +221,8 @@ def test_the_reference_lists_every_field_with_type_default_and_meaning() -> None
     expected = [reference_row(field) for field in configuration.fields()]
     missing = [row for row in expected if row not in text.splitlines()]
     assert not missing, "\n".join(missing)
-    told = re.findall(r"^\| `([a-zA-Z0-9.]+)` \|", text, re.MULTILINE)
-    assert told == [field.path for field in configuration.fields()]
+    messages = re.findall(r"^\| `([a-zA-Z0-9.]+)` \|", text, re.MULTILINE)
+    assert messages == [field.path for field in configuration.fields()]
 
 
 def test_the_yaml_of_the_reference_is_the_defaults() -> None:
@@ -247,7 +247,7 @@ def default_words(value: Any) -> str:
     if value in ((), {}, ""):
         return "none"
     if isinstance(value, tuple):
-        return ", ".join(f"`{one}`" for one in value)
+        return ", ".join(f"`{item}`" for item in value)
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

@@ -26,8 +26,8 @@ def test_random_cases_are_judged_as_upstream_judges_them(
     subject.run(oracle, subject.cases(random.Random(8001), 400), tally=tally, seed=8001)
     assert tally.counts[findings.AGREE] + tally.disagreements >= 300, tally.counts
     assert not tally.disagreements, "\n".join(
-        f"{found.kind}: {found.case}\n  ours {found.ours}\n  theirs {found.theirs}"
-        for found in tally.findings
+        f"{finding.kind}: {finding.case}\n  ours {finding.ours}\n  theirs {finding.theirs}"
+        for finding in tally.findings
     )
 
 
@@ -53,6 +53,6 @@ def test_generated_worlds_are_worlds_the_allocator_answers(oracle: Oracle) -> No
     outcomes = []
     for answer in oracle.ask_many({"op": "allocate", **worlds.question(each)} for each in made):
         assert "failure" not in answer, answer
-        outcomes += [told["outcome"] for told in answer["answers"].values()]
+        outcomes += [messages["outcome"] for messages in answer["answers"].values()]
     assert {"allocated", "none"} <= set(outcomes), outcomes
     assert outcomes.count("error") < len(outcomes) / 4, outcomes

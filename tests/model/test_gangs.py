@@ -158,10 +158,10 @@ def test_the_gang_of_a_pod(made: pods.Pod, gang: str, group: str) -> None:
 def test_what_a_pod_knows_about_its_gang(
     made: pods.Pod, is_known: bool, mins: list[tuple[str, int]]
 ) -> None:
-    found = gangs.gang_of_pod(made)
-    assert found.is_known == is_known
-    assert [(group.name, group.min) for group in found.groups] == mins
-    assert found.min_groups == len(mins)
+    gang = gangs.gang_of_pod(made)
+    assert gang.is_known == is_known
+    assert [(group.name, group.min) for group in gang.groups] == mins
+    assert gang.min_groups == len(mins)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_people_call_it(name: str, spoken: str) -> None:
     assert gangs.owner_name(("ml", name)) == spoken
 
 
-def test_a_bare_pod_is_not_made_anew_and_may_say_that_this_is_fine() -> None:
+def test_a_bare_pod_is_not_recreated_and_may_accept_that() -> None:
     assert not gangs.gang_of_pod(pod()).is_recreated
     assert gangs.gang_of_pod(pod(owner=(*JOB, "a"))).is_recreated
     assert gangs.gang_of_pod(pod(annotations={"dovetail.dev/when-evicted": "end"})).may_be_lost

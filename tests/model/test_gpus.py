@@ -25,9 +25,9 @@ Spot = tuple[int, int]  # profile index, start
 
 
 def board(name: str) -> gpus.Gpu:
-    found = gpus.by_name(name)
-    assert found is not None
-    return found
+    result = gpus.by_name(name)
+    assert result is not None
+    return result
 
 
 def known_values(thing: object) -> Iterator[gpus.Known[Any]]:
@@ -98,7 +98,7 @@ def test_every_value_carries_a_source() -> None:
 
 
 @pytest.mark.parametrize("name", ["B200", "GB200", "GH200-144GB", "B300"])
-def test_what_nobody_captured_is_absent(name: str) -> None:
+def test_unknown_facts_of_a_profile_are_absent(name: str) -> None:
     largest = gpus.profiles(board(name))[-1]
     assert largest.memory_bytes is None
     assert largest.engines.multiprocessors is None
@@ -198,18 +198,18 @@ def mask(gpu: gpus.Gpu, spot: Spot) -> int:
 
 def layouts(gpu: gpus.Gpu, offered: list[Spot]) -> list[tuple[Spot, ...]]:
     """Every set of placements without a shared memory slice, the empty one left out."""
-    found: list[tuple[Spot, ...]] = []
+    result: list[tuple[Spot, ...]] = []
 
     def extend(taken: int, chosen: tuple[Spot, ...], rest: list[Spot]) -> None:
         for index, spot in enumerate(rest):
             if taken & mask(gpu, spot):
                 continue
             layout = (*chosen, spot)
-            found.append(layout)
+            result.append(layout)
             extend(taken | mask(gpu, spot), layout, rest[index + 1 :])
 
     extend(0, (), offered)
-    return found
+    return result
 
 
 def media_count(gpu: gpus.Gpu, layout: tuple[Spot, ...]) -> int:

@@ -43,11 +43,11 @@ def test_documents_come_with_their_places() -> None:
     text = f"# two objects\n---{CLAIM}---\n\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: b12}}\n"
     loaded = manifests.load(text, file="claims.yaml")
     assert loaded.problems == ()
-    assert [(found.document, found.subject) for found in loaded.objects] == [
+    assert [(result.document, result.subject) for result in loaded.objects] == [
         (1, "ResourceClaim train/a"),
         (2, "Node b12"),
     ]
-    assert [type(found.stored.struct) for found in loaded.objects] == [
+    assert [type(result.stored.struct) for result in loaded.objects] == [
         claims.ResourceClaim,
         nodes.Node,
     ]
@@ -106,7 +106,7 @@ def test_the_default_namespace_goes_to_namespaced_objects_only() -> None:
         "---\napiVersion: v1\nkind: Pod\nmetadata: {name: q, namespace: eval}\n"
     )
     loaded = manifests.load(text, default_namespace="train")
-    assert [found.subject for found in loaded.objects] == ["Pod train/p", "Node n1", "Pod eval/q"]
+    assert [result.subject for result in loaded.objects] == ["Pod train/p", "Node n1", "Pod eval/q"]
     assert loaded.objects[0].stored.tree["metadata"] == {"name": "p", "namespace": "train"}
 
 
@@ -133,7 +133,7 @@ def test_a_list_opens_into_its_items() -> None:
         "items": [claim, claim | {"metadata": {"name": "b"}}],
     }
     loaded = manifests.load(json.dumps(listed))
-    assert [found.subject for found in loaded.objects] == [
+    assert [result.subject for result in loaded.objects] == [
         "ResourceClaim train/a",
         "ResourceClaim default/b",
     ]
@@ -143,7 +143,7 @@ def test_a_list_opens_into_its_items() -> None:
 
 def test_json_streams_and_byte_order_marks_are_read() -> None:
     text = "\ufeff" + '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}\n' * 2
-    assert [found.line for found in manifests.load(text.encode()).objects] == [1, 2]
+    assert [result.line for result in manifests.load(text.encode()).objects] == [1, 2]
 
 
 def test_text_that_is_no_text_is_a_problem() -> None:
@@ -259,7 +259,7 @@ def test_endless_nesting_is_refused(text: str) -> None:
 
 def test_a_broken_document_leaves_the_ones_before_it_readable() -> None:
     loaded = manifests.load(f"{CLAIM}---\na: [\n", file="f")
-    assert [found.subject for found in loaded.objects] == ["ResourceClaim train/a"]
+    assert [result.subject for result in loaded.objects] == ["ResourceClaim train/a"]
     (problem,) = loaded.problems
     assert problem.document == 2
     assert str(problem).startswith("f: document 2 (line ")
@@ -269,7 +269,7 @@ def test_a_broken_document_leaves_the_ones_before_it_readable() -> None:
 def test_no_text_makes_the_reader_fail(text: str) -> None:
     loaded = manifests.load(text)
     assert all(problem.message for problem in loaded.problems)
-    assert loaded.objects == () or all(found.subject for found in loaded.objects)
+    assert loaded.objects == () or all(result.subject for result in loaded.objects)
 
 
 trees_of_json = st.recursive(
@@ -293,6 +293,6 @@ def test_json_means_the_same_when_it_is_read_as_yaml(tree: object) -> None:
 
 
 def test_what_is_kept_is_what_was_written() -> None:
-    (found,) = manifests.load(CLAIM).objects
-    assert found.stored.tree == only(CLAIM)
-    assert codec.decode(codec.encode(found.stored)).struct == found.stored.struct
+    (result,) = manifests.load(CLAIM).objects
+    assert result.stored.tree == only(CLAIM)
+    assert codec.decode(codec.encode(result.stored)).struct == result.stored.struct

@@ -111,8 +111,8 @@ def _struct_inside(annotation: Any) -> type[msgspec.Struct] | None:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        if (found := _struct_inside(argument)) is not None:
-            return found
+        if (result := _struct_inside(argument)) is not None:
+            return result
     return None
 
 
@@ -396,13 +396,13 @@ def test_lists_of_objects_expand() -> None:
         "kind": "List",
         "items": [typed_list, {"apiVersion": "v1", "kind": "Node"}],
     }
-    found = codec.decode_all(mixed)
-    assert [type(stored.struct) for stored in found] == [
+    result = codec.decode_all(mixed)
+    assert [type(stored.struct) for stored in result] == [
         claims.ResourceClaim,
         claims.ResourceClaim,
         nodes.Node,
     ]
-    assert [codec.subject_of(stored.struct) for stored in found][:2] == [
+    assert [codec.subject_of(stored.struct) for stored in result][:2] == [
         "ResourceClaim a",
         "ResourceClaim b",
     ]

@@ -10,15 +10,15 @@ from dovetail.kubetypes.core import pods
 
 
 def pod(**term: Any) -> pods.Pod:
-    wanted = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}} | term
-    side = {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}
+    expected = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}} | term
+    side = {"requiredDuringSchedulingIgnoredDuringExecution": [expected]}
     spec = {"containers": [], "affinity": {"podAffinity": side}}
     metadata = {"name": "p", "labels": {"app": "web", "rev": "2"}}
-    found = codec.decode(
+    struct = codec.decode(
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     ).struct
-    assert isinstance(found, pods.Pod)
-    return found
+    assert isinstance(struct, pods.Pod)
+    return struct
 
 
 def expressions(spec: pods.PodSpec) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -26,7 +26,10 @@ def expressions(spec: pods.PodSpec) -> list[tuple[str, str, tuple[str, ...]]]:
     assert spec.affinity.pod_affinity is not None
     (term,) = spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution
     assert term.label_selector is not None
-    return [(one.key, one.operator, one.values) for one in term.label_selector.match_expressions]
+    return [
+        (expression.key, expression.operator, expression.values)
+        for expression in term.label_selector.match_expressions
+    ]
 
 
 def test_keys_become_tests_once_and_keys_the_pod_lacks_do_not() -> None:

@@ -47,8 +47,8 @@ def share(
 
 def upstream_paths(message: str) -> set[str]:
     """The field paths in upstream's message, which repeats the label key after the path of a bad value."""
-    found = re.findall(r"(nodeSelectorTerms[^ ]+?): ", message)
-    return {re.sub(r"(values\[\d+\])\[[^\]]+\]$", r"\1", path) for path in found}
+    result = re.findall(r"(nodeSelectorTerms[^ ]+?): ", message)
+    return {re.sub(r"(values\[\d+\])\[[^\]]+\]$", r"\1", path) for path in result}
 
 
 def selector(*terms: dict[str, Any]) -> node_selectors.NodeSelector:
@@ -255,7 +255,7 @@ def test_fields_know_only_the_name_and_a_nameless_node_skips_them() -> None:
         (name_test("In", "a", "b"), "nodeSelectorTerms[0].matchFields[0].values"),
     ],
 )
-def test_a_malformed_term_is_named_even_beside_one_that_holds(
+def test_a_malformed_term_is_named_even_next_to_one_that_holds(
     term: dict[str, Any], path: str
 ) -> None:
     both = selector(term, label_test("zone", "Exists"))

@@ -131,17 +131,17 @@ def test_levels_the_definition_refuses_are_refused_here(what: str) -> None:
 
 def test_problems_name_the_field() -> None:
     assert judged("Queue", {"parent": "a"}) == ("spec.parent: a queue cannot be its own parent",)
-    (told,) = judged("Queue", {"resources": {"gpu/vendor.x": {}}})
-    assert told.startswith("spec.resources[gpu/vendor.x]: expected cpu, memory,")
+    (messages,) = judged("Queue", {"resources": {"gpu/vendor.x": {}}})
+    assert messages.startswith("spec.resources[gpu/vendor.x]: expected cpu, memory,")
     assert judged("Queue", {}, name="a.b")
     assert judged("Queue", {}, name="a" * 64)
 
 
 def test_a_status_is_not_written_with_the_queue_nor_the_queue_with_its_status() -> None:
     old = queues.Queue(kind="Queue", metadata=meta.ObjectMeta(name="a", uid="u", generation=1))
-    said = queues.QueueStatus(pending=3)
+    queue_status = queues.QueueStatus(pending=3)
     new = queues.Queue(
-        kind="Queue", metadata=old.metadata, spec=queues.QueueSpec(priority=7), status=said
+        kind="Queue", metadata=old.metadata, spec=queues.QueueSpec(priority=7), status=queue_status
     )
     created = admit.create(new, TERMS).object
     assert isinstance(created, queues.Queue)
@@ -149,6 +149,6 @@ def test_a_status_is_not_written_with_the_queue_nor_the_queue_with_its_status() 
     updated = admit.update(new, old, terms=TERMS).object
     assert isinstance(updated, queues.Queue)
     assert (updated.spec.priority, updated.status) == (7, old.status)
-    told = admit.update_status(new, old, terms=TERMS).object
-    assert isinstance(told, queues.Queue)
-    assert (told.spec.priority, told.status) == (0, said)
+    messages = admit.update_status(new, old, terms=TERMS).object
+    assert isinstance(messages, queues.Queue)
+    assert (messages.spec.priority, messages.status) == (0, queue_status)

@@ -25,11 +25,11 @@ def asked(*requests: dict[str, Any]) -> claims.DeviceClaim:
     return codec.decode_struct(claims.ResourceClaim, codec.encode_tree(tree)).spec.devices
 
 
-def test_a_refusal_by_quota_is_told_with_name_used_limit_and_the_next_step() -> None:
-    found = resource_quotas.exceeded(SAID)
-    assert found is not None
-    assert found.quota == "gpus"
-    assert found.message_for("a") == (
+def test_a_refusal_by_quota_has_name_used_limit_and_the_next_step() -> None:
+    exceeded = resource_quotas.exceeded(SAID)
+    assert exceeded is not None
+    assert exceeded.quota == "gpus"
+    assert exceeded.message_for("a") == (
         "quota gpus of namespace a is used up: 4 of 4 claims used, 1 more asked for; 3 of 4 devices of class "
         "gpu.nvidia.com used, 2 more asked for; ask for less, let something end, or have it raised (kubectl -n a "
         "describe resourcequota gpus)"
@@ -50,11 +50,11 @@ def test_other_refusals_are_not_about_quota(text: str) -> None:
 
 
 def test_what_is_no_amount_is_not_shown() -> None:
-    found = resource_quotas.exceeded(
+    exceeded = resource_quotas.exceeded(
         "exceeded quota: q, requested: a=1,b=$(reboot), used: a=\x1b[2J, limited: a=1"
     )
-    assert found is not None
-    assert [str(one) for one in found.shortages] == ["0 of 1 a used, 1 more asked for"]
+    assert exceeded is not None
+    assert [str(shortage) for shortage in exceeded.shortages] == ["0 of 1 a used, 1 more asked for"]
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def test_the_world_keeps_the_kinds_it_is_made_of_and_no_others(kind: registry.Ki
 
 @pytest.mark.parametrize("kind", registry.WORLD, ids=lambda kind: kind.name)
 def test_the_codec_decodes_every_kind_of_the_world(kind: registry.Kind) -> None:
-    found = an_object_of(kind)
-    assert type(codec.decode(codec.encode_struct(found)).struct) is kind.struct
+    result = an_object_of(kind)
+    assert type(codec.decode(codec.encode_struct(result)).struct) is kind.struct
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_the_codec_decodes_every_kind_of_the_world(kind: registry.Kind) -> None:
     ids=lambda kind: kind.name,
 )
 def test_the_informer_hands_over_what_was_there_before(kind: registry.Kind) -> None:
-    found = an_object_of(kind)
+    result = an_object_of(kind)
     picture = informer.Informer(World(), StoppedClock(), (kind,))
     befores: list[Any] = []
     picture.listen(lambda kind, event, before: befores.append(before))
-    picture.observe(kind, found)
+    picture.observe(kind, result)
     picture.observe(kind, an_object_of(kind, version="2"))
-    assert befores == [None, found]
+    assert befores == [None, result]
 
 
 def test_the_simulated_server_serves_what_the_world_is_made_of() -> None:

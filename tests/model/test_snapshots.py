@@ -66,9 +66,12 @@ LEFT_OUT = """
 def redacted(*documents: bytes | dict[str, Any]) -> list[dict[str, Any]]:
     """The objects after redaction, in the order given."""
     redaction = snapshot_format.Redaction(snapshot_files.rewritten)
-    trees = [one if isinstance(one, dict) else msgspec.json.decode(one) for one in documents]
+    trees = [
+        document if isinstance(document, dict) else msgspec.json.decode(document)
+        for document in documents
+    ]
     seen = [redaction.look(KINDS[tree["kind"]], msgspec.json.encode(tree)) for tree in trees]
-    return [msgspec.json.decode(redaction.redacted(one)) for one in seen]
+    return [msgspec.json.decode(redaction.redacted(item)) for item in seen]
 
 
 def test_every_text_of_the_model_is_renamed_left_out_or_kept_on_purpose() -> None:
@@ -102,7 +105,8 @@ def _filled(given: inspect.Type, path: str) -> Any:
     match given:
         case inspect.UnionType():
             return _filled(
-                next(one for one in given.types if not isinstance(one, inspect.NoneType)), path
+                next(type_ for type_ in given.types if not isinstance(type_, inspect.NoneType)),
+                path,
             )
         case inspect.StructType():
             return {
@@ -147,13 +151,13 @@ def pod(name: str, namespace: str = "team-x", **more: Any) -> dict[str, Any]:
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
-    told = {key.replace("__", "/"): value for key, value in labels.items()}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": told}}
+    messages = {key.replace("__", "/"): value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": messages}}
 
 
 def test_names_become_numbers_in_the_order_of_the_names() -> None:
-    found = redacted(pod("zebra"), pod("ant"), pod("bee", "team-a"), pod("ant", "team-a"))
-    names = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found]
+    result = redacted(pod("zebra"), pod("ant"), pod("bee", "team-a"), pod("ant", "team-a"))
+    names = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in result]
     assert names == [
         ("namespace-001", "pod-002"),
         ("namespace-001", "pod-000"),
@@ -161,7 +165,7 @@ def test_names_become_numbers_in_the_order_of_the_names() -> None:
         ("namespace-000", "pod-000"),
     ]
     many = redacted(*(pod(f"p{number}") for number in range(1200)))
-    by_name = [one["metadata"]["name"] for one in many]
+    by_name = [item["metadata"]["name"] for item in many]
     assert [
         by_name[number] for number in sorted(range(1200), key=lambda number: f"p{number}")
     ] == sorted(by_name)
@@ -286,11 +290,11 @@ def test_queues_are_named_alike_wherever_they_are_named() -> None:
     assert queue["spec"]["parent"] != "org"
     assert queue["spec"]["resources"] == {"gpu": {"quota": "4"}}
     assert named["dovetail.dev/gang-min"] == "4"
-    said = user["metadata"]["annotations"]
-    assert said["dovetail.dev/topology"] == levels["metadata"]["name"] != "racks"
-    assert said["dovetail.dev/topology-required"] == "example.com/rack"
-    assert said["dovetail.dev/max-runtime"] == "1h30m"
-    assert said["dovetail.dev/note"] != "of-a-person"
+    messages = user["metadata"]["annotations"]
+    assert messages["dovetail.dev/topology"] == levels["metadata"]["name"] != "racks"
+    assert messages["dovetail.dev/topology-required"] == "example.com/rack"
+    assert messages["dovetail.dev/max-runtime"] == "1h30m"
+    assert messages["dovetail.dev/note"] != "of-a-person"
     assert levels["spec"]["levels"] == [level]
 
 
@@ -320,22 +324,24 @@ def test_labels_and_what_selects_them_map_alike() -> None:
     host["spec"] = {
         "taints": [{"key": "example.com/team", "value": "blue", "effect": "NoSchedule"}]
     }
-    told, asked = redacted(host, pod("p", spec=spec))
-    found = told["metadata"]["labels"]
-    team = found["example.com/team"]
+    messages, asked = redacted(host, pod("p", spec=spec))
+    result = messages["metadata"]["labels"]
+    team = result["example.com/team"]
     assert team.startswith("value-")
-    assert found["kubernetes.io/hostname"] == told["metadata"]["name"] == "node-000"
-    assert found["example.com/rack"] == "7"  # somebody compares it as a number
+    assert result["kubernetes.io/hostname"] == messages["metadata"]["name"] == "node-000"
+    assert result["example.com/rack"] == "7"  # somebody compares it as a number
     unchanged = (
         "topology.kubernetes.io/zone",
         "nvidia.com/gpu.product",
         "example.com/spare",
         "dovetail.dev/gang-min",
     )
-    assert {key: found[key] for key in unchanged} == {key: labels[key] for key in unchanged}
-    assert found["dovetail.dev/gang"].startswith("value-")
+    assert {key: result[key] for key in unchanged} == {key: labels[key] for key in unchanged}
+    assert result["dovetail.dev/gang"].startswith("value-")
     assert asked["spec"]["nodeSelector"] == {"example.com/team": team}
-    assert asked["spec"]["tolerations"][0]["value"] == told["spec"]["taints"][0]["value"] == team
+    assert (
+        asked["spec"]["tolerations"][0]["value"] == messages["spec"]["taints"][0]["value"] == team
+    )
     (term,) = asked["spec"]["affinity"]["nodeAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]["nodeSelectorTerms"]
@@ -368,12 +374,12 @@ def test_what_scheduling_does_not_read_is_gone() -> None:
         "conditions": [{"type": "Ready", "status": "False", "message": "llama hush"}],
         "podIP": "10.1.2.3",
     }
-    (found,) = redacted(pod("llama", spec=spec, metadata=metadata, status=status))
-    text = msgspec.json.encode(found).decode()
+    (result,) = redacted(pod("llama", spec=spec, metadata=metadata, status=status))
+    text = msgspec.json.encode(result).decode()
     assert "llama" not in text
     assert "hush" not in text
     assert "10.1.2.3" not in text
-    assert found["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert result["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
 
 
 @pytest.mark.parametrize(
@@ -430,18 +436,18 @@ def test_ids_map_alike_on_devices_and_in_expressions() -> None:
         "spec": {"selectors": [{"cel": {"expression": expression}}]},
     }
     shown, asked = redacted(published, chosen)
-    told = {
+    messages = {
         name: one.get("string") for name, one in shown["spec"]["devices"][0]["attributes"].items()
     }
     after = asked["spec"]["selectors"][0]["cel"]["expression"]
-    assert told["uuid"] == told["parentUUID"]
-    assert told["uuid"].startswith("GPU-00000000-")
-    assert (told["model"], told["host"]) == ("H100", "node-000")
+    assert messages["uuid"] == messages["parentUUID"]
+    assert messages["uuid"].startswith("GPU-00000000-")
+    assert (messages["model"], messages["host"]) == ("H100", "node-000")
     for value in (
-        told["uuid"],
+        messages["uuid"],
         "node-000",
         "H100",
-        told["resource.kubernetes.io/pciBusID"],
+        messages["resource.kubernetes.io/pciBusID"],
         "MIG-00000000-",
     ):
         assert f'"{value}' in after
@@ -463,15 +469,15 @@ SELECTORS = (
 def objects_of(seed: int) -> list[Any]:
     """The objects of a random world. Selectors name whole ids: parts of ids mean nothing after redaction."""
     rng = random.Random(seed)
-    found: list[Any] = [build.gpu_class(), worlds.nic_class()]
+    result: list[Any] = [build.gpu_class(), worlds.nic_class()]
     for index in range(rng.randint(2, 9)):
-        found += worlds.random_node(rng, f"n{index}")
+        result += worlds.random_node(rng, f"n{index}")
     if rng.random() < 0.5:
-        found.append(
+        result.append(
             worlds.nic_pool("fabric", [{"name": "port-0"}, {"name": "port-1"}], allNodes=True)
         )
     if rng.random() < 0.5:
-        found.append(worlds.taint_rule("n0", "gpu-0"))
+        result.append(worlds.taint_rule("n0", "gpu-0"))
     for index in range(rng.randint(3, 22)):
         facts: dict[str, Any] = {
             "cpu": rng.choice(["1", "4", "12"]),
@@ -486,26 +492,26 @@ def objects_of(seed: int) -> list[Any]:
             "labels": {"app": rng.choice("ab")},
         }
         extra = worlds.gpu_and_nic(rng) if rng.random() < 0.25 else {}
-        found.append(
+        result.append(
             build.claim(
                 f"c{index}", count=rng.choice([1, 1, 2, 3]), when=rng.choice(SELECTORS), **extra
             )
         )
-        found.append(build.pod(f"p{index}", uses=(f"c{index}",), **facts))
-    return found
+        result.append(build.pod(f"p{index}", uses=(f"c{index}",), **facts))
+    return result
 
 
-def decided(found: list[Any]) -> plan.Plan:
+def decided(result: list[Any]) -> plan.Plan:
     world = World()
-    for one in found:
-        world.apply(Changed(one))
+    for item in result:
+        world.apply(Changed(item))
     return decide.decide(world)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_redacted_world_is_decided_alike(seed: int) -> None:
     before = objects_of(seed)
-    trees = redacted(*(codec.encode_struct(one) for one in before))
+    trees = redacted(*(codec.encode_struct(item) for item in before))
     after: list[Any] = [codec.decode(tree).struct for tree in trees]
     renamed = {
         (one.kind, one.metadata.name): other.metadata.name
@@ -517,17 +523,17 @@ def test_a_redacted_world_is_decided_alike(seed: int) -> None:
         if one.kind == "ResourceSlice"
     }
     first, second = decided(before), decided(after)
-    assert [_placed(one, renamed, pools) for one in first.placements] == [
-        _placed(one) for one in second.placements
+    assert [_placed(placement, renamed, pools) for placement in first.placements] == [
+        _placed(placement) for placement in second.placements
     ]
-    assert [_refused(one, renamed) for one in first.refusals] == [
-        _refused(one) for one in second.refusals
+    assert [_refused(refusal, renamed) for refusal in first.refusals] == [
+        _refused(refusal) for refusal in second.refusals
     ]
     assert first.placements or first.refusals
 
 
 def _placed(
-    one: plan.Placement,
+    placement: plan.Placement,
     names: dict[tuple[str, str], str] | None = None,
     pools: dict[str, str] | None = None,
 ) -> Any:
@@ -536,16 +542,16 @@ def _placed(
 
     devices = [
         (result.request, pools[result.pool] if pools is not None else result.pool, result.device)
-        for allocation in one.allocations
+        for allocation in placement.allocations
         for result in allocation.result.devices.results
     ]
-    return named("Pod", one.pod.name), named("Node", one.node), devices, one.score
+    return named("Pod", placement.pod.name), named("Node", placement.node), devices, placement.score
 
 
-def _refused(one: plan.Refusal, names: dict[tuple[str, str], str] | None = None) -> Any:
-    name = names["Pod", one.pod.name] if names is not None else one.pod.name
+def _refused(refusal: plan.Refusal, names: dict[tuple[str, str], str] | None = None) -> Any:
+    name = names["Pod", refusal.pod.name] if names is not None else refusal.pod.name
     return (
         name,
-        [(obstacle.reason.code, obstacle.nodes) for obstacle in one.obstacles],
-        one.is_undecided,
+        [(obstacle.reason.code, obstacle.nodes) for obstacle in refusal.obstacles],
+        refusal.is_undecided,
     )

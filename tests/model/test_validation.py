@@ -259,13 +259,13 @@ def test_an_allocation_is_set_once_and_then_only_cleared() -> None:
     assert status_verdict(other, ALLOCATED) == {("Invalid", "status.allocation")}
 
 
-def test_nobody_new_can_reserve_a_claim_that_is_going_away() -> None:
-    one = {"resource": "pods", "name": "p", "uid": "1"}
+def test_no_new_pod_can_reserve_a_claim_that_is_being_deleted() -> None:
+    item = {"resource": "pods", "name": "p", "uid": "1"}
     two = {"resource": "pods", "name": "q", "uid": "2"}
     leaving = {"deletionTimestamp": NOW, "finalizers": ["d.io/f"]}
-    reserved = ALLOCATED | {"reservedFor": [one]}
+    reserved = ALLOCATED | {"reservedFor": [item]}
     assert status_verdict(reserved, reserved, **leaving) == set()
-    assert status_verdict(ALLOCATED | {"reservedFor": [one, two]}, reserved, **leaving) == {
+    assert status_verdict(ALLOCATED | {"reservedFor": [item, two]}, reserved, **leaving) == {
         ("Forbidden", "status.reservedFor")
     }
 

@@ -349,11 +349,11 @@ def disagreement(case: dict[str, Any], answer: dict[str, Any]) -> str | None:
 def test_random_objects_get_upstreams_verdict(seed: int) -> None:
     asked = list(cases(seed))
     answers = oracle.session().ask_many({"op": "validate", **case} for case in asked)
-    found = [
+    result = [
         f"{problem}\n{json.dumps(case)[:2000]}"
         for case, answer in zip(asked, answers, strict=True)
         if (problem := disagreement(case, answer))
     ]
     judged = sum("failure" not in answer and "decodeError" not in answer for answer in answers)
     assert judged > CASES // 2
-    assert found == []
+    assert result == []

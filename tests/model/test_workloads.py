@@ -28,14 +28,14 @@ def owner(text: str) -> Any:
 
 
 def gang(text: str, above: meta.ObjectMeta | None = None) -> Gang:
-    found = owner_gangs.gang_of(owner(text), above)
-    assert found is not None
-    return found
+    result = owner_gangs.gang_of(owner(text), above)
+    assert result is not None
+    return result
 
 
-def shape(found: Gang) -> list[tuple[str, int]]:
+def shape(result: Gang) -> list[tuple[str, int]]:
     """Groups and their minimum."""
-    return [(group.name, group.min) for group in found.groups]
+    return [(group.name, group.min) for group in result.groups]
 
 
 JOB = """
@@ -53,12 +53,12 @@ spec:
 """
 
 
-def test_a_plain_job_is_loose_and_still_tells_what_is_asked_of_it() -> None:
-    found = gang(JOB % ("dovetail.dev/expected-runtime: 2h", "activeDeadlineSeconds: 9000"))
-    assert found.is_loose
-    assert (found.metadata.namespace, found.metadata.name) == ("ml", "job/train")
-    assert (found.queue, found.expected_runtime, found.max_runtime) == ("research", 7200, 9000)
-    assert found.counts_failures
+def test_a_plain_job_is_no_gang_and_still_passes_on_its_annotations() -> None:
+    result = gang(JOB % ("dovetail.dev/expected-runtime: 2h", "activeDeadlineSeconds: 9000"))
+    assert result.is_loose
+    assert (result.metadata.namespace, result.metadata.name) == ("ml", "job/train")
+    assert (result.queue, result.expected_runtime, result.max_runtime) == ("research", 7200, 9000)
+    assert result.counts_failures
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_a_plain_job_is_loose_and_still_tells_what_is_asked_of_it() -> None:
     ],
 )
 def test_a_job_that_asks_is_a_gang(annotation: str, minimum: int) -> None:
-    found = gang(JOB % (annotation, ""))
-    assert not found.is_loose
-    assert shape(found) == [("default", minimum)]
-    assert bool(found.problems) == ("'9'" in annotation)
+    result = gang(JOB % (annotation, ""))
+    assert not result.is_loose
+    assert shape(result) == [("default", minimum)]
+    assert bool(result.problems) == ("'9'" in annotation)
 
 
 def test_what_is_left_of_a_job_is_what_it_needs() -> None:
@@ -94,7 +94,7 @@ def test_what_is_left_of_a_job_is_what_it_needs() -> None:
 @pytest.mark.parametrize(
     ("action", "counts"),
     [("Ignore", False), ("Count", True), ("FailJob", True)],
-    ids=lambda one: str(one),
+    ids=lambda item: str(item),
 )
 def test_an_eviction_counts_unless_the_jobs_policy_ignores_it(action: str, counts: bool) -> None:
     rule = f"{{action: {action}, onPodConditions: [{{type: DisruptionTarget}}]}}"
@@ -143,18 +143,18 @@ spec:
 
 
 def test_a_job_set_is_one_gang_with_a_group_per_job() -> None:
-    found = gang(JOB_SET % ("", ""))
-    assert shape(found) == [
+    result = gang(JOB_SET % ("", ""))
+    assert shape(result) == [
         ("driver", 1),
         ("driver/0", 1),
         ("workers", 2),
         ("workers/0", 4),
         ("workers/1", 4),
     ]
-    assert [group.parent for group in found.groups] == [None, "driver", None, "workers", "workers"]
-    assert [group.holds_groups for group in found.groups] == [True, False, True, False, False]
-    assert (found.min_groups, found.max_runtime, found.counts_failures) == (2, 10_800, True)
-    assert found.labels == {"kueue.x-k8s.io/queue-name": "user"}
+    assert [group.parent for group in result.groups] == [None, "driver", None, "workers", "workers"]
+    assert [group.holds_groups for group in result.groups] == [True, False, True, False, False]
+    assert (result.min_groups, result.max_runtime, result.counts_failures) == (2, 10_800, True)
+    assert result.labels == {"kueue.x-k8s.io/queue-name": "user"}
 
 
 def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
@@ -171,17 +171,17 @@ def test_jobs_that_are_made_after_others_are_not_waited_for() -> None:
     )
 
 
-def test_a_number_anybody_can_write_makes_no_million_groups() -> None:
-    found = gang((JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2147483647"))
-    assert (found.is_loose, len(found.groups)) == (True, 1)
-    assert "starts pod by pod" in found.problems[0]
+def test_a_large_number_of_a_user_makes_no_million_groups() -> None:
+    result = gang((JOB_SET % ("", "")).replace("replicas: 2", "replicas: 2147483647"))
+    assert (result.is_loose, len(result.groups)) == (True, 1)
+    assert "starts pod by pod" in result.problems[0]
 
 
 def test_a_template_asks_for_its_own_group() -> None:
     notes = "kueue.x-k8s.io/podset-required-topology: block, kueue.x-k8s.io/podset-slice-required-topology: rack"
-    found = gang(JOB_SET % ("", f"{notes}, dovetail.dev/gang-min: '3'"))
-    assert found.topology is None
-    by_name = {group.name: group for group in found.groups}
+    result = gang(JOB_SET % ("", f"{notes}, dovetail.dev/gang-min: '3'"))
+    assert result.topology is None
+    by_name = {group.name: group for group in result.groups}
     assert by_name["workers"].topology == workload_annotations.TopologyRequest(
         topology="", required="block"
     )
@@ -195,9 +195,9 @@ def test_what_made_a_job_set_speaks_for_it() -> None:
     above = meta.ObjectMeta(
         annotations={"dovetail.dev/queue": "vision", "dovetail.dev/gang-min": "2"}
     )
-    found = gang(JOB_SET % ("", "dovetail.dev/queue: research"), above)
-    assert found.queue == "vision"
-    assert "belongs on the pod template of a replicated job" in found.problems[0]
+    result = gang(JOB_SET % ("", "dovetail.dev/queue: research"), above)
+    assert result.queue == "vision"
+    assert "belongs on the pod template of a replicated job" in result.problems[0]
 
 
 LWS = """
@@ -214,11 +214,11 @@ spec:
 
 
 def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
-    found = gang(LWS % "LeaderCreated")
-    assert found.metadata.name == "leaderworkerset/serve"
-    assert found.metadata.creation_timestamp is None  # each replica is as old as its pods
-    assert (shape(found), found.min_groups) == ([("leader", 1), ("worker", 3)], 2)
-    assert (found.queue, found.topology) == (
+    result = gang(LWS % "LeaderCreated")
+    assert result.metadata.name == "leaderworkerset/serve"
+    assert result.metadata.creation_timestamp is None  # each replica is as old as its pods
+    assert (shape(result), result.min_groups) == ([("leader", 1), ("worker", 3)], 2)
+    assert (result.queue, result.topology) == (
         "inference",
         workload_annotations.TopologyRequest(topology="fabric", required="rack"),
     )
@@ -251,26 +251,30 @@ spec:
 def test_a_training_needs_its_master_and_enough_workers(
     policy: str, more: str, workers: int
 ) -> None:
-    found = gang(PYTORCH % (policy, more, ""))
-    assert (shape(found), found.min_groups) == ([("master", 1), ("worker", workers)], 2)
-    assert (found.metadata.name, found.queue, found.max_runtime) == ("pytorchjob/bert", "nlp", 3600)
-    assert not found.counts_failures
-    assert found.groups[1].max == (9 if "maxReplicas: 9" in more else None)
+    result = gang(PYTORCH % (policy, more, ""))
+    assert (shape(result), result.min_groups) == ([("master", 1), ("worker", workers)], 2)
+    assert (result.metadata.name, result.queue, result.max_runtime) == (
+        "pytorchjob/bert",
+        "nlp",
+        3600,
+    )
+    assert not result.counts_failures
+    assert result.groups[1].max == (9 if "maxReplicas: 9" in more else None)
 
 
 def test_segments_are_the_workers() -> None:
     notes = (
         "kai.scheduler/segment-size: '2', kai.scheduler/segment-topology-required-placement: node"
     )
-    found = gang(PYTORCH % ("", "", notes))
-    assert found.groups[1].topology == workload_annotations.TopologyRequest(
+    result = gang(PYTORCH % ("", "", notes))
+    assert result.groups[1].topology == workload_annotations.TopologyRequest(
         topology="", required="node", segment=2
     )
-    assert found.groups[0].topology is None
+    assert result.groups[0].topology is None
     text = (PYTORCH % ("", "", "")).replace(
         "{name: bert}", f"{{name: bert, annotations: {{{notes}}}}}"
     )
-    assert gang(text).groups[1].topology == found.groups[1].topology
+    assert gang(text).groups[1].topology == result.groups[1].topology
 
 
 MPI = """
@@ -328,13 +332,13 @@ spec:
 
 
 def test_a_native_group() -> None:
-    found = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{all: {}}"))
-    assert (shape(found), found.priority, found.is_loose) == ([("default", 3)], 7, False)
-    assert found.topology == workload_annotations.TopologyRequest(
+    result = gang(POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{all: {}}"))
+    assert (shape(result), result.priority, result.is_loose) == ([("default", 3)], 7, False)
+    assert result.topology == workload_annotations.TopologyRequest(
         topology="", required="example.com/rack"
     )
-    assert found.evicts_whole
-    assert found.may_evict_after == owner_gangs.NEVER_SECONDS
+    assert result.evicts_whole
+    assert result.may_evict_after == owner_gangs.NEVER_SECONDS
     older = gang(POD_GROUP % ("scheduling.k8s.io/v1alpha2", "gang: {minCount: 3}", "PodGroup"))
     assert older.evicts_whole
     assert not gang(
@@ -350,8 +354,8 @@ def test_nulls_are_nothing_as_everywhere_in_kubernetes() -> None:
         "gang: {minCount: 3}, basic: null",
         "{all: {}, single: null}",
     )
-    found = gang(text + "  resourceClaims: null\n")
-    assert (shape(found), found.evicts_whole) == ([("default", 3)], True)
+    result = gang(text + "  resourceClaims: null\n")
+    assert (shape(result), result.evicts_whole) == ([("default", 3)], True)
     assert not gang(text.replace("all: {}", "all: null")).evicts_whole
     empty = gang(
         JOB_SET.replace("replicas: 2", "replicas: null") % ("startupPolicy: null", "")
@@ -362,13 +366,15 @@ def test_nulls_are_nothing_as_everywhere_in_kubernetes() -> None:
 def test_a_native_group_lists_the_claims_its_pods_share() -> None:
     text = POD_GROUP % ("scheduling.k8s.io/v1beta1", "gang: {minCount: 3}", "{single: {}}")
     listed = "[{name: a, resourceClaimTemplateName: t}, {name: b, resourceClaimName: c}]"
-    found = gang(text.replace("{name: pg}", "{name: pg, uid: u}") + f"  resourceClaims: {listed}\n")
-    assert found.uid == "u"
-    assert found.claims == (
+    result = gang(
+        text.replace("{name: pg}", "{name: pg, uid: u}") + f"  resourceClaims: {listed}\n"
+    )
+    assert result.uid == "u"
+    assert result.claims == (
         pods.PodResourceClaim(name="a", resource_claim_template_name="t"),
         pods.PodResourceClaim(name="b", resource_claim_name="c"),
     )
-    assert found.problems == ()
+    assert result.problems == ()
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
@@ -412,13 +418,13 @@ def test_no_number_breaks_a_reading(
         ),
         owners.PodGroup(metadata=metadata, spec=owners.PodGroupSpec(scheduling_policy=policy)),
     ]
-    for found in map(owner_gangs.gang_of, made):
-        assert found is not None
-        assert found.metadata.name.count("/") == 1
-        assert found.min_groups >= 1
-        names = [group.name for group in found.groups]
+    for result in map(owner_gangs.gang_of, made):
+        assert result is not None
+        assert result.metadata.name.count("/") == 1
+        assert result.min_groups >= 1
+        names = [group.name for group in result.groups]
         assert len(names) == len(set(names))
-        for group in found.groups:
+        for group in result.groups:
             assert group.min >= 0
             assert group.max is None or group.max >= group.min
             assert group.parent is None or group.parent in names

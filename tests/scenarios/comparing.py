@@ -40,54 +40,55 @@ def compare(
     document: Document, scenario: scenario_format.Scenario, outcome: run_scenario.Outcome
 ) -> list[Deviation]:
     """Everything that is not as expected: states of jobs, forced nodes, and more done in a cycle than is right."""
-    found: list[Deviation] = []
+    deviations: list[Deviation] = []
     for cycle, situation in enumerate(outcome.compared):
         if POLICY in document["compare"]:
-            found += (
-                one._replace(cycle=cycle)
-                for one in _states(document["expect"], scenario, situation)
+            deviations += (
+                deviation._replace(cycle=cycle)
+                for deviation in _states(document["expect"], scenario, situation)
             )
         if PLACEMENT in document["compare"]:
-            found += (
-                one._replace(cycle=cycle) for one in _nodes(document["expect"], scenario, situation)
+            deviations += (
+                deviation._replace(cycle=cycle)
+                for deviation in _nodes(document["expect"], scenario, situation)
             )
-    return found + list(_ceilings(document["expect"], outcome))
+    return deviations + list(_ceilings(document["expect"], outcome))
 
 
 def is_match(deviations: list[Deviation], kind: str = POLICY) -> bool:
     """Whether nothing of a kind deviates."""
-    return not any(one.kind == kind for one in deviations)
+    return not any(deviation.kind == kind for deviation in deviations)
 
 
 def broken(scenario: scenario_format.Scenario, outcome: run_scenario.Outcome) -> list[str]:
     """Rules that hold whatever a scenario expects, and were broken."""
-    found: list[str] = []
+    names: list[str] = []
     for before, decided, after in zip(outcome.before, outcome.plans, outcome.after, strict=True):
-        found += _overcommitted(scenario, after)
-        found += _below_minimum(scenario, before, after)
-        found += _wrongly_evicted(scenario, decided)
-    return found
+        names += _overcommitted(scenario, after)
+        names += _below_minimum(scenario, before, after)
+        names += _wrongly_evicted(scenario, decided)
+    return names
 
 
 def _states(
     expect: Document, scenario: scenario_format.Scenario, situation: scenario_state.ScenarioState
 ) -> Iterator[Deviation]:
     for job in _compared(expect, scenario):
-        wanted = expect["jobs"][job.name]
-        found = Counter(str(situation.pods[pod.name].state) for pod in job.pods)
-        if not _agrees(wanted["states"], found, is_complete=wanted.get("complete", True)):
-            yield Deviation(POLICY, job.name, wanted["states"], dict(found))
+        expected = expect["jobs"][job.name]
+        counts = Counter(str(situation.pods[pod.name].state) for pod in job.pods)
+        if not _agrees(expected["states"], counts, is_complete=expected.get("complete", True)):
+            yield Deviation(POLICY, job.name, expected["states"], dict(counts))
             continue
-        for group, states in wanted.get("groups", {}).items():
+        for group, states in expected.get("groups", {}).items():
             members = Counter(
                 str(situation.pods[pod.name].state) for pod in job.pods if pod.group == group
             )
-            if not _agrees(states, members, is_complete=wanted.get("complete", True)):
+            if not _agrees(states, members, is_complete=expected.get("complete", True)):
                 yield Deviation(POLICY, f"{job.name}/{group}", states, dict(members))
 
 
-def _agrees(wanted: dict[str, int], found: Counter[str], *, is_complete: bool) -> bool:
-    return wanted == dict(found) if is_complete else Counter(wanted) <= found
+def _agrees(wanted: dict[str, int], result: Counter[str], *, is_complete: bool) -> bool:
+    return wanted == dict(result) if is_complete else Counter(wanted) <= result
 
 
 def _nodes(
@@ -97,11 +98,11 @@ def _nodes(
     for job in _compared(expect, scenario):
         for group in dict.fromkeys(pod.group for pod in job.pods):
             members = [pod.name for pod in job.pods if pod.group == group]
-            wanted = Counter(forced[name] for name in members if name in forced)
+            counts = Counter(forced[name] for name in members if name in forced)
             placed = [situation.pods[name] for name in members]
-            found = Counter(one.node for one in placed if one.state in scenario_format.PLACED)
-            if not wanted <= found:
-                yield Deviation(PLACEMENT, f"{job.name}/{group}", dict(wanted), dict(found))
+            result = Counter(item.node for item in placed if item.state in scenario_format.PLACED)
+            if not counts <= result:
+                yield Deviation(PLACEMENT, f"{job.name}/{group}", dict(counts), dict(result))
 
 
 def _compared(
@@ -116,8 +117,8 @@ def _compared(
 def _ceilings(expect: Document, outcome: run_scenario.Outcome) -> Iterator[Deviation]:
     for number, done in enumerate(outcome.per_cycle):
         for name, most in expect.get("per_cycle_at_most", {}).items():
-            if (found := getattr(done, name)) > most:
-                yield Deviation(CEILING, f"{name} of cycle {number}", f"at most {most}", found)
+            if (result := getattr(done, name)) > most:
+                yield Deviation(CEILING, f"{name} of cycle {number}", f"at most {most}", result)
 
 
 def _overcommitted(
@@ -146,9 +147,9 @@ def _overcommitted(
             ("cpu", node.allocatable.get("cpu", 0)),
             ("memory", node.allocatable.get("memory", 0)),
         ):
-            wanted = sum(getattr(pod.request, name) for pod in there)
-            if wanted > have:
-                yield f"node {node.name} has {have} {name} and promises {wanted}"
+            count = sum(getattr(pod.request, name) for pod in there)
+            if count > have:
+                yield f"node {node.name} has {have} {name} and promises {count}"
 
 
 def _gpus(pod: scenario_format.Pod, node: scenario_format.Node) -> float:
@@ -186,14 +187,16 @@ def _is_whole(job: scenario_format.Job, situation: scenario_state.ScenarioState)
     def is_met(group: scenario_format.Group) -> bool:
         if group.kind == "pods":
             return active[group.name] >= group.min
-        return sum(is_met(one) for one in job.groups if one.parent == group.name) >= group.min
+        return sum(is_met(item) for item in job.groups if item.parent == group.name) >= group.min
 
-    return sum(is_met(one) for one in job.groups if one.parent is None) >= job.min_groups
+    return sum(is_met(item) for item in job.groups if item.parent is None) >= job.min_groups
 
 
 def _wrongly_evicted(scenario: scenario_format.Scenario, decided: plan.Plan) -> Iterator[str]:
     jobs = {build_scenario.gang_ref(job): job for job in scenario.jobs}
-    started = {one.gang for one in decided.placements} | {one.gang for one in decided.nominations}
+    started = {placement.gang for placement in decided.placements} | {
+        nomination.gang for nomination in decided.nominations
+    }
     for eviction in decided.evictions:
         if eviction.rule in FOR_NOBODY:
             continue

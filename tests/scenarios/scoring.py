@@ -70,37 +70,37 @@ class Score(NamedTuple):
         return f"{self.matched:4}/{self.total:<4}{share}"
 
 
-def score(found: Iterable[Judged], *, changes: bool) -> Score:
+def score(verdicts: Iterable[Judged], *, changes: bool) -> Score:
     """Policy matches among those where something changes, or where nothing does."""
-    asked = [one for one in found if one.changes is changes]
-    return Score(sum(one.matches() for one in asked), len(asked))
+    asked = [verdict for verdict in verdicts if verdict.changes is changes]
+    return Score(sum(verdict.matches() for verdict in asked), len(asked))
 
 
-def placement(found: Iterable[Judged]) -> Score:
+def placement(verdicts: Iterable[Judged]) -> Score:
     """Forced nodes as expected, among those that compare nodes."""
-    asked = [one for one in found if one.compares_nodes]
-    return Score(sum(one.matches(comparing.PLACEMENT) for one in asked), len(asked))
+    asked = [verdict for verdict in verdicts if verdict.compares_nodes]
+    return Score(sum(verdict.matches(comparing.PLACEMENT) for verdict in asked), len(asked))
 
 
-def report(found: list[Judged]) -> list[str]:
+def report(verdicts: list[Judged]) -> list[str]:
     """A row per area, then every deviation."""
     lines = [f"{'area':22}{'changing':>18}{'no change':>18}{'placement':>18}"]
-    for area in [*sorted({one.area for one in found}), "all"]:
-        part = [one for one in found if area in (one.area, "all")]
+    for area in [*sorted({verdict.area for verdict in verdicts}), "all"]:
+        part = [verdict for verdict in verdicts if area in (verdict.area, "all")]
         scores = (score(part, changes=True), score(part, changes=False), placement(part))
-        lines.append(f"{area:22}" + "".join(f"{one!s:>18}" for one in scores))
-    lines.append(f"rules broken in {sum(bool(one.broken) for one in found)} scenarios")
+        lines.append(f"{area:22}" + "".join(f"{item!s:>18}" for item in scores))
+    lines.append(f"rules broken in {sum(bool(verdict.broken) for verdict in verdicts)} scenarios")
     return lines
 
 
-def deviations(found: Iterable[Judged]) -> list[str]:
+def deviations(verdicts: Iterable[Judged]) -> list[str]:
     """Every scenario that deviates, with what does."""
     lines: list[str] = []
-    for one in found:
-        if one.deviations or one.broken:
-            lines += ["", f"{one.id} {list(one.tags)}"]
-            lines += [f"  {deviation}" for deviation in one.deviations]
-            lines += [f"  BROKEN {text}" for text in one.broken]
+    for verdict in verdicts:
+        if verdict.deviations or verdict.broken:
+            lines += ["", f"{verdict.id} {list(verdict.tags)}"]
+            lines += [f"  {deviation}" for deviation in verdict.deviations]
+            lines += [f"  BROKEN {text}" for text in verdict.broken]
     return lines
 
 
@@ -114,10 +114,12 @@ def main() -> None:
     parser.add_argument("--brief", action="store_true", help="the table alone")
     options = parser.parse_args()
     path = Path(options.file) if options.file else shared.data(PUBLIC)
-    found = [
-        one for one in judged(path) if options.only in f"{one.id} {one.area} {' '.join(one.tags)}"
+    result = [
+        item
+        for item in judged(path)
+        if options.only in f"{item.id} {item.area} {' '.join(item.tags)}"
     ]
-    print("\n".join(report(found) + ([] if options.brief else deviations(found))))
+    print("\n".join(report(result) + ([] if options.brief else deviations(result))))
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ def states(document: Document) -> dict[str, str]:
         reading.decide(run["actions"])
         if not is_single:
             reading.rest()
-    told = {START: "bound", NOMINATED: "nominated"}
-    return {pod: told.get(state, state) for pod, state in reading.state.items()}
+    messages = {START: "bound", NOMINATED: "nominated"}
+    return {pod: messages.get(state, state) for pod, state in reading.state.items()}
 
 
 class Reading(Shares):
@@ -105,7 +105,7 @@ class Reading(Shares):
         jobs = {job for job in self.jobs if self.can_be_met(job) and self.next_pods(job)}
         self.waiting = set(jobs)
         while jobs:
-            job = self.first(jobs, lambda one: "pending")
+            job = self.first(jobs, lambda item: "pending")
             if not act(job) or not self.next_pods(job):
                 jobs.discard(job)
 
@@ -137,9 +137,9 @@ class Reading(Shares):
 
     def _waits(self, job: str, group: str) -> bool:
         states = [self.state[pod] for pod in self.members(job, group)]
-        return NOMINATED in states and sum(one in (*ON_NODE, START) for one in states) < self.least(
-            job, group
-        )
+        return NOMINATED in states and sum(
+            state in (*ON_NODE, START) for state in states
+        ) < self.least(job, group)
 
     def _take_back(self) -> None:
         alive = PLACED | {"terminating", "terminating_stuck"}
@@ -154,7 +154,7 @@ class Reading(Shares):
                 or not is_over
             ):
                 continue
-            for pod in (one["name"] for one in job["pods"]):
+            for pod in (item["name"] for item in job["pods"]):
                 if self.state[pod] in PLACED:
                     self.state[pod] = "terminating" if self.state[pod] in ON_NODE else "pending"
 
@@ -172,18 +172,18 @@ class Reading(Shares):
         return False
 
     def _may_ask(self, kind: str, job: str) -> bool:
-        told, pods = self.jobs[job], self.next_pods(job)
+        messages, pods = self.jobs[job], self.next_pods(job)
         asked = self.asked(pods)
-        if not pods or told["age_s"] < told.get("may_evict_after_s", 0):
+        if not pods or messages["age_s"] < messages.get("may_evict_after_s", 0):
             return False
         if kind == "consolidation":
             free = self.total["gpu"] - self.charged_everywhere()["gpu"]
-            return bool(told["preemptible"]) and free >= asked["gpu"]
+            return bool(messages["preemptible"]) and free >= asked["gpu"]
         if kind == "reclaim":
-            held, due = self.charged(told["queue"]), self.fair[told["queue"]]
+            held, due = self.charged(messages["queue"]), self.fair[messages["queue"]]
             if any(held[name] + asked[name] > due[name] + HAIR for name in RESOURCES):
                 return False
-        return bool(told["preemptible"]) or self.is_within_quota(job, pods)
+        return bool(messages["preemptible"]) or self.is_within_quota(job, pods)
 
     def charged_everywhere(self) -> Amounts:
         held = PLACED | {"terminating_stuck"}
@@ -221,27 +221,29 @@ class Reading(Shares):
     def _victims(self, kind: str, job: str) -> Iterator[Portion]:
         """In the reverse of the order in which they would start."""
         gone: dict[str, set[str]] = {
-            one: set() for one in self.jobs if self._is_victim(kind, job, one)
+            item: set() for item in self.jobs if self._is_victim(kind, job, item)
         }
         lost = {queue: self.asked([]) for queue in self.queues}
 
         def last(parent: str | None) -> tuple[Key, str] | None:
-            return max((one for queue in self.below(parent) if (one := keyed(queue))), default=None)
+            return max(
+                (item for queue in self.below(parent) if (item := keyed(queue))), default=None
+            )
 
         def keyed(queue: str) -> tuple[Key, str] | None:
             own = [
-                one
-                for one in gone
-                if self.jobs[one]["queue"] == queue and self.goes_next(one, gone[one])
+                item
+                for item in gone
+                if self.jobs[item]["queue"] == queue and self.goes_next(item, gone[item])
             ]
-            found = max(own, key=lambda one: self.job_key(one, gone[one])) if own else None
-            if found is None:
+            result = max(own, key=lambda item: self.job_key(item, gone[item])) if own else None
+            if result is None:
                 below = last(queue)
-                found = below[1] if below else None
-            if found is None:
+                result = below[1] if below else None
+            if result is None:
                 return None
-            cost = self.asked(self.goes_next(found, gone[found]))
-            return self.turn(queue, cost, together([lost[queue], cost])), found
+            cost = self.asked(self.goes_next(result, gone[result]))
+            return self.turn(queue, cost, together([lost[queue], cost])), result
 
         while (following := last(None)) is not None:
             victim = following[1]
@@ -261,7 +263,7 @@ class Reading(Shares):
             _, branch = self.pair(self.jobs[job]["queue"], queue)
             upwards = [*self.lineage(branch)]
         field = f"{kind}_min_runtime_s"
-        least = next((much for one in upwards if (much := self.queues[one].get(field, 0))), 0)
+        least = next((much for upward in upwards if (much := self.queues[upward].get(field, 0))), 0)
         return started < least
 
     def _try(self, kind: str, job: str, pods: list[str], chosen: list[Portion]) -> bool:
@@ -288,15 +290,15 @@ class Reading(Shares):
     def _refill(self, job: str, pods: list[str], victims: set[str], before: dict[str, str]) -> bool:
         jobs = {job, *victims}
         while jobs:
-            one = self.first(jobs, lambda name: "pending" if name == job else TAKEN)
-            turn = pods if one == job else self.next_pods(one, TAKEN)
+            item = self.first(jobs, lambda name: "pending" if name == job else TAKEN)
+            turn = pods if item == job else self.next_pods(item, TAKEN)
             is_in = self._seat(
-                one, turn, lambda pod: NOMINATED if self.job_of[pod] == job else before[pod]
+                item, turn, lambda pod: NOMINATED if self.job_of[pod] == job else before[pod]
             )
-            if one == job and not is_in:
+            if item == job and not is_in:
                 return False
-            if one == job or not is_in:
-                jobs.discard(one)
+            if item == job or not is_in:
+                jobs.discard(item)
         return True
 
     def _seat(self, job: str, pods: list[str], state: Callable[[str], str]) -> bool:
@@ -322,16 +324,16 @@ class Reading(Shares):
                 cost = self.asked(portion[1])
                 left[queue] = {name: left[queue][name] + sign * cost[name] for name in RESOURCES}
 
-        for one in gone:
-            change(one, 1)
-        for one in gone:
-            ours, other = self.pair(mine, self.jobs[one[0]]["queue"])
+        for item in gone:
+            change(item, 1)
+        for item in gone:
+            ours, other = self.pair(mine, self.jobs[item[0]]["queue"])
             held, due = left[other], self.allocatable[other]
             is_over = any(held[name] > due[name] + HAIR for name in RESOURCES)
             is_above = any(held[name] > self.bound("quota", other, name) for name in RESOURCES)
             if not is_over and not (is_above and self._is_within(ours, self.asked([]))):
                 return False
-            change(one, -1)
+            change(item, -1)
         return True
 
     def _stays_behind(self, mine: str, asked: Amounts, gone: list[Portion]) -> bool:
@@ -362,20 +364,22 @@ class Reading(Shares):
 
     def _has_turn(self, job: str, pods: list[str], gone: list[Portion]) -> bool:
         victims = {victim for victim, _ in gone}
-        queues = {self.jobs[one]["queue"] for one in (job, *victims)}
-        others = {one for one in self.waiting - victims if self.jobs[one]["queue"] in queues}
-        if not any(self.next_pods(one) for one in others - {job}):
+        queues = {self.jobs[item]["queue"] for item in (job, *victims)}
+        others = {item for item in self.waiting - victims if self.jobs[item]["queue"] in queues}
+        if not any(self.next_pods(other) for other in others - {job}):
             return True
         self.state.update({pod: TAKEN for _, left in gone for pod in left})
         jobs = {job, *victims, *others}
         while jobs:
-            one = self.first(jobs, lambda name: TAKEN if name in victims else "pending")
+            item = self.first(jobs, lambda name: TAKEN if name in victims else "pending")
             turn = (
-                pods if one == job else self.next_pods(one, TAKEN if one in victims else "pending")
+                pods
+                if item == job
+                else self.next_pods(item, TAKEN if item in victims else "pending")
             )
-            is_in = self._seat(one, turn, lambda pod: NOMINATED)
-            if one == job:
+            is_in = self._seat(item, turn, lambda pod: NOMINATED)
+            if item == job:
                 return is_in
             if not is_in:
-                jobs.discard(one)
+                jobs.discard(item)
         return False

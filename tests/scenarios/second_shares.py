@@ -23,7 +23,7 @@ HAIR = 1e-9
 
 
 def together(amounts: Sequence[Amounts]) -> Amounts:
-    return {name: sum(one[name] for one in amounts) for name in RESOURCES}
+    return {name: sum(amount[name] for amount in amounts) for name in RESOURCES}
 
 
 class Groups:
@@ -41,29 +41,31 @@ class Groups:
         )
 
     def children(self, job: str, group: str | None) -> list[str]:
-        return [one["name"] for one in self.jobs[job]["groups"] if one.get("parent") == group]
+        return [item["name"] for item in self.jobs[job]["groups"] if item.get("parent") == group]
 
     def members(self, job: str, group: str) -> list[str]:
-        found = [pod for pod in self.jobs[job]["pods"] if pod["group"] == group]
-        found.sort(
+        jobs = [pod for pod in self.jobs[job]["pods"] if pod["group"] == group]
+        jobs.sort(
             key=lambda p: (
                 p.get("order_priority") is None,
                 -(p.get("order_priority") or 0),
                 p["name"],
             )
         )
-        return [pod["name"] for pod in found]
+        return [pod["name"] for pod in jobs]
 
     def least(self, job: str, group: str | None) -> int:
-        found = self.jobs[job]["min_groups"] if group is None else self._group(job, group)["min"]
-        return int(found)
+        result = self.jobs[job]["min_groups"] if group is None else self._group(job, group)["min"]
+        return int(result)
 
     def holds_pods(self, job: str, group: str | None) -> bool:
         return group is not None and self._group(job, group)["kind"] == "pods"
 
     def _group(self, job: str, group: str) -> Document:
-        found: Document = next(one for one in self.jobs[job]["groups"] if one["name"] == group)
-        return found
+        document: Document = next(
+            item for item in self.jobs[job]["groups"] if item["name"] == group
+        )
+        return document
 
     def count(self, job: str, group: str | None, gone: set[str]) -> int:
         if group is not None and self.holds_pods(job, group):
@@ -97,11 +99,11 @@ class Groups:
         ranked = sorted(self.children(job, group), key=lambda child: self.rank(job, child, set()))
         if lacking <= 0:
             return next(
-                (found for child in ranked if (found := self.next_pods(job, state, child))), []
+                (names for child in ranked if (names := self.next_pods(job, state, child))), []
             )
         unmet = [child for child in ranked if not self.is_met(job, child, set())]
-        able = [found for child in unmet if (found := self.next_pods(job, state, child))]
-        return [pod for found in able[:lacking] for pod in found] if len(able) >= lacking else []
+        able = [names for child in unmet if (names := self.next_pods(job, state, child))]
+        return [pod for result in able[:lacking] for pod in result] if len(able) >= lacking else []
 
     def can_be_met(self, job: str, group: str | None = None) -> bool:
         if group is not None and self.holds_pods(job, group):
@@ -130,11 +132,11 @@ class Groups:
                 [pod for pod in self.members(job, group) if pod in running][-1:] if has_more else []
             )
         last_first = sorted(
-            self.children(job, group), key=lambda one: self.rank(job, one, gone), reverse=True
+            self.children(job, group), key=lambda item: self.rank(job, item, gone), reverse=True
         )
         for child in last_first:
-            if found := self._surplus(job, child, gone, running):
-                return found
+            if names := self._surplus(job, child, gone, running):
+                return names
         for child in last_first if has_more else ():
             below = [pod for pod in running if child in self._above(job, self.pods[pod]["group"])]
             if below and self.is_met(job, child, gone):
@@ -233,7 +235,8 @@ class Shares(Groups):
         }
         quota = {queue: self.bound("quota", queue, name) for queue in siblings}
         share = {
-            one: min(total if quota[one] == ENDLESS else quota[one], want[one]) for one in siblings
+            sibling: min(total if quota[sibling] == ENDLESS else quota[sibling], want[sibling])
+            for sibling in siblings
         }
         left = total - sum(share.values())
         if left > 0:
@@ -247,30 +250,30 @@ class Shares(Groups):
 
     def _share_out(self, name: str, left: float, want: Amounts, share: Amounts) -> None:
         unit, owed = UNITS[name], dict.fromkeys(share, 0.0)
-        for priority in sorted({self.queues[one]["priority"] for one in share}, reverse=True):
+        for priority in sorted({self.queues[item]["priority"] for item in share}, reverse=True):
             again = True
             while again and left > HAIR:
                 again = False
                 band = [
-                    one
-                    for one in share
-                    if self.queues[one]["priority"] == priority and share[one] < want[one]
+                    item
+                    for item in share
+                    if self.queues[item]["priority"] == priority and share[item] < want[item]
                 ]
-                weight = {one: self.queues[one]["over_quota_weight"][name] for one in band}
+                weight = {item: self.queues[item]["over_quota_weight"][name] for item in band}
                 pool, heavy = left, sum(weight.values())
-                for one in band if heavy else ():
-                    offer, lacks = pool * weight[one] / heavy, want[one] - share[one]
+                for claim in band if heavy else ():
+                    offer, lacks = pool * weight[claim] / heavy, want[claim] - share[claim]
                     given = lacks if lacks <= offer else math.floor(offer / unit + HAIR) * unit
-                    owed[one] = max(offer - given, 0) if lacks > offer else 0
+                    owed[claim] = max(offer - given, 0) if lacks > offer else 0
                     again |= lacks < offer
-                    share[one] += given
+                    share[claim] += given
                     left -= given
-        claims = [one for one in owed if owed[one] > HAIR]
-        for one in sorted(
+        claims = [item for item in owed if owed[item] > HAIR]
+        for claim in sorted(
             claims, key=lambda q: (-self.queues[q]["priority"], -owed[q], self._age(q))
         ):
-            given = max(min(unit, left, want[one] - share[one]), 0)
-            share[one] += given
+            given = max(min(unit, left, want[claim] - share[claim]), 0)
+            share[claim] += given
             left -= given
 
     def _age(self, queue: str) -> int:
@@ -304,12 +307,12 @@ class Shares(Groups):
         """Whose turn it is: the first queue at every level, then the first job."""
 
         def ranked(parent: str | None) -> list[tuple[Key, str]]:
-            found = [
+            result = [
                 (queue, job) for queue in self.below(parent) if (job := head(queue)) is not None
             ]
             return [
                 (self.turn(queue, self.asked(self.next_pods(job, state(job)))), job)
-                for queue, job in found
+                for queue, job in result
             ]
 
         def head(queue: str) -> str | None:
@@ -326,21 +329,21 @@ class Shares(Groups):
 
     def passes(self, job: str, pods: Sequence[str]) -> bool:
         """Whether all queues above have room for so much more."""
-        wanted = {name: amount for name, amount in self.asked(pods).items() if amount > 0}
+        expected = {name: amount for name, amount in self.asked(pods).items() if amount > 0}
         above = [*self.lineage(self.jobs[job]["queue"])]
         limits = all(
-            self.charged(one)[name] + much <= self.bound("limit", one, name)
-            for one in above
-            for name, much in wanted.items()
+            self.charged(item)[name] + much <= self.bound("limit", item, name)
+            for item in above
+            for name, much in expected.items()
         )
         return limits and (self.jobs[job]["preemptible"] or self.is_within_quota(job, pods))
 
     def is_within_quota(self, job: str, pods: Sequence[str]) -> bool:
-        wanted = {name: amount for name, amount in self.asked(pods).items() if amount > 0}
+        expected = {name: amount for name, amount in self.asked(pods).items() if amount > 0}
         return all(
-            self.charged(one, fixed=True)[name] + much <= self.bound("quota", one, name)
-            for one in self.lineage(self.jobs[job]["queue"])
-            for name, much in wanted.items()
+            self.charged(item, fixed=True)[name] + much <= self.bound("quota", item, name)
+            for item in self.lineage(self.jobs[job]["queue"])
+            for name, much in expected.items()
         )
 
     def pair(self, mine: str, other: str) -> tuple[str, str]:

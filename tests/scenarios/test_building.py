@@ -69,7 +69,9 @@ def test_public_scenarios_have_free_what_their_pods_leave() -> None:
                     p.request.mig.get(name, 0) for p in there
                 )
             claimed = sum(
-                len(one.devices) for one in scenario.device_slices if one.node == node.name
+                len(device_slice.devices)
+                for device_slice in scenario.device_slices
+                if device_slice.node == node.name
             )
             claimed -= sum(len(claim.allocated) for claim in scenario.claims)
             shares = sum(
@@ -95,13 +97,13 @@ def test_public_scenarios_wait_and_run_as_written() -> None:
         }
         for job in scenario.jobs:
             ref = build_scenario.gang_ref(job)
-            told = world.gangs.declared((ref.namespace, ref.name))
-            assert told is not None
+            gang = world.gangs.declared((ref.namespace, ref.name))
+            assert gang is not None
             assert len(world.gangs.members((ref.namespace, ref.name))) == len(job.pods)
-            assert {group.name for group in told.groups} == {group.name for group in job.groups}
+            assert {group.name for group in gang.groups} == {group.name for group in job.groups}
 
 
-def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_beside_them() -> None:
+def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_on_others() -> None:
     half: build.Tree = {"gpu_fraction": 0.5}
     scenario = build.scenario(
         build.job("whole", build.running(gpu=1)),
@@ -111,7 +113,7 @@ def test_sharers_of_one_name_are_on_one_gpu_and_whole_gpus_beside_them() -> None
         nodes=[build.node("n0", gpus=3)],
     )
     held = {
-        name: [one.device for one in pod.held[scenario_claims.GPU].devices.results]
+        name: [result.device for result in pod.held[scenario_claims.GPU].devices.results]
         for name, pod in scenario_state.begin(scenario).pods.items()
     }
     assert held == {
@@ -151,12 +153,12 @@ def test_a_whole_gpu_is_whole_on_every_node_and_a_fraction_a_part_of_each() -> N
 def test_parts_of_two_gpus_are_parts_of_different_ones() -> None:
     scenario = build.scenario(build.job("a", build.waiting(gpu_fraction=0.3, gpu_devices=2)))
     results = run_scenario.run(scenario).end.pods["a-0"].held[scenario_claims.GPU].devices.results
-    assert sorted(one.device for one in results) == ["gpu-0", "gpu-1"]
-    one = build.scenario(
+    assert sorted(result.device for result in results) == ["gpu-0", "gpu-1"]
+    item = build.scenario(
         build.job("a", build.waiting(gpu_fraction=0.3, gpu_devices=2)),
         nodes=[build.node("n0", gpus=1)],
     )
-    assert not placed(one)
+    assert not placed(item)
 
 
 def test_cut_gpus_are_for_slices_alone_and_singly_cut_ones_are_not_shared() -> None:
@@ -249,7 +251,7 @@ def test_a_claim_is_given_devices_and_gives_them_back_with_its_last_user() -> No
     after = run_scenario.run(scenario).end
     held = after.claims["c"].allocation
     assert held is not None
-    assert sorted(one.device for one in held.devices.results) == ["0", "1"]
+    assert sorted(result.device for result in held.devices.results) == ["0", "1"]
     moved = plan.Eviction(
         pod=plan.PodRef("default", "a-0"),
         gang=build_scenario.gang_ref(scenario.jobs[0]),
@@ -309,7 +311,7 @@ def test_queues_say_what_is_unlimited_and_who_is_older() -> None:
     assert (second.spec.parent, str(second.spec.resources["gpu"].quota)) == ("q0", "500m")
     assert second.spec.resources["gpu"].limit is not None
     assert second.spec.resources["cpu"].limit is None
-    ages = [one.metadata.creation_timestamp or "" for one in (second, first)]
+    ages = [item.metadata.creation_timestamp or "" for item in (second, first)]
     assert ages == sorted(ages)
 
 
@@ -322,11 +324,11 @@ def test_settings_become_the_policy() -> None:
             "stale_grace_s": 60,
         },
     )
-    found = build_scenario.policy_of(scenario)
-    assert found.steps == (policy.Step.RECLAIM,)
-    assert not found.batch.enforces_quota
-    assert found.batch.stale_grace_seconds == 60
-    assert found.weights.tight_fit_per_gpu < 0 == found.weights.cpu_fit_per_128_cores
+    result = build_scenario.policy_of(scenario)
+    assert result.steps == (policy.Step.RECLAIM,)
+    assert not result.batch.enforces_quota
+    assert result.batch.stale_grace_seconds == 60
+    assert result.weights.tight_fit_per_gpu < 0 == result.weights.cpu_fit_per_128_cores
 
 
 def test_names_that_are_no_label_values_stay_apart() -> None:

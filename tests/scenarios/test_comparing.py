@@ -42,7 +42,7 @@ def test_states_that_differ_are_found_and_unchecked_jobs_left_out() -> None:
     tree = build.document(build.job("a", build.running(gpu=1)), expect=ENDED, compare=["policy"])
     scenario = build.read(tree)
     nothing = comparing.compare(tree, scenario, outcome_of(scenario))
-    assert [str(one) for one in nothing] == [
+    assert [str(deviation) for deviation in nothing] == [
         "policy a: expected {'terminating': 1}, found {'running': 1}"
     ]
     ended = outcome_of(scenario, evictions=(eviction("a", plan.Rule.STALE),))
@@ -76,43 +76,43 @@ def test_forced_nodes_are_compared_as_a_multiset_and_others_are_not() -> None:
         return comparing.compare(tree, scenario, outcome_of(scenario, placements=given))
 
     assert not deviations("n0", "n1")  # which of them is on n1 does not matter
-    assert [one.kind for one in deviations("n0", "n0")] == ["placement"]
+    assert [deviation.kind for deviation in deviations("n0", "n0")] == ["placement"]
 
 
-def test_more_than_is_right_in_a_cycle_is_told() -> None:
+def test_more_placements_than_expected_in_a_cycle_are_reported() -> None:
     tree = build.document(
         build.job("a", build.running()), expect=ENDED | {"per_cycle_at_most": {"evictions": 0}}
     )
     tree["compare"] = []
     scenario = build.read(tree)
     ended = outcome_of(scenario, evictions=(eviction("a", plan.Rule.STALE),))
-    assert [one.kind for one in comparing.compare(tree, scenario, ended)] == ["ceiling"]
+    assert [deviation.kind for deviation in comparing.compare(tree, scenario, ended)] == ["ceiling"]
 
 
 def test_a_gang_below_its_minimum_must_not_start() -> None:
     groups = [{"name": "default", "min": 2}]
     scenario = build.scenario(build.job("a", build.waiting(), build.waiting(), groups=groups))
-    one = outcome_of(scenario, placements=(plan.Placement(pod=pod("a-0"), node="n0"),))
-    assert "below its minimum" in comparing.broken(scenario, one)[0]
+    outcome = outcome_of(scenario, placements=(plan.Placement(pod=pod("a-0"), node="n0"),))
+    assert "below its minimum" in comparing.broken(scenario, outcome)[0]
     both = tuple(plan.Placement(pod=pod(f"a-{at}"), node="n0") for at in range(2))
     assert not comparing.broken(scenario, outcome_of(scenario, placements=both))
 
 
-def test_nobody_yields_who_need_not_or_for_nobody() -> None:
+def test_needless_evictions_and_those_without_a_beneficiary_are_reported() -> None:
     scenario = build.scenario(
         build.job("a", build.running(gpu=1), preemptible=False),
         build.job("b", build.waiting(gpu=1)),
     )
     reclaimed = eviction("a", plan.Rule.RECLAIMED, beneficiary=gang("b"))
-    found = comparing.broken(scenario, outcome_of(scenario, evictions=(reclaimed,)))
-    assert len(found) == 2
-    assert "cannot be made to yield" in found[0]
-    assert "not placed" in found[1]
+    names = comparing.broken(scenario, outcome_of(scenario, evictions=(reclaimed,)))
+    assert len(names) == 2
+    assert "cannot be made to yield" in names[0]
+    assert "not placed" in names[1]
     promised = plan.Nomination(pod=pod("b-0"), node="n0", gang=gang("b"))
-    found = comparing.broken(
+    names = comparing.broken(
         scenario, outcome_of(scenario, evictions=(reclaimed,), nominations=(promised,))
     )
-    assert len(found) == 1
+    assert len(names) == 1
     stale = eviction("a", plan.Rule.STALE)
     assert not comparing.broken(scenario, outcome_of(scenario, evictions=(stale,)))
 
@@ -122,8 +122,8 @@ def test_nodes_must_not_hold_or_promise_more_than_they_have() -> None:
         build.job("a", build.running(gpu=2)), build.job("b", build.waiting(gpu=1, cpu=100))
     )
     promised = plan.Nomination(pod=pod("b-0"), node="n0", gang=gang("b"))
-    found = comparing.broken(scenario, outcome_of(scenario, nominations=(promised,)))
-    assert found == [
+    names = comparing.broken(scenario, outcome_of(scenario, nominations=(promised,)))
+    assert names == [
         "node n0 has 2 GPUs and promises 3",
         "node n0 has 100.0 cpu and promises 101.0",
     ]

@@ -11,7 +11,7 @@ from tests.scenarios import build
 
 
 def written(folder: Path, *trees: build.Tree, name: str = "scenarios.jsonl") -> str:
-    text = "".join(json.dumps(one) + "\n" for one in trees)
+    text = "".join(json.dumps(tree) + "\n" for tree in trees)
     path = folder / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return str(path)
@@ -50,7 +50,7 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> None:
+def test_a_broken_line_is_reported_and_the_others_are_answered(tmp_path: Path) -> None:
     broken = build.document() | {"nodes": [{"name": 7}]}
     file = written(tmp_path, build.document(), broken, build.document())
     run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", "jsonl")
@@ -61,17 +61,17 @@ def test_a_broken_line_is_told_and_the_others_are_answered(tmp_path: Path) -> No
 
 
 def test_where_nothing_is_answered_there_is_no_table(tmp_path: Path) -> None:
-    for file, said in (
+    for file, messages in (
         (str(tmp_path), "cannot be read: Is a directory"),
         (written(tmp_path), "no scenarios in it"),
     ):
         for form in ("table", "jsonl"):
             run = running.inside(tmp_path, "decide", "--scenarios", file, "-o", form)
             assert (run.code, run.out) == (1, "")
-            assert run.err.startswith(f"error: {file}: {said}")
+            assert run.err.startswith(f"error: {file}: {messages}")
 
 
-def test_a_word_nobody_knows_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_word_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     strange = build.document(build.job("a", build.waiting() | {"state": "asleep"}))
     deeds = build.document() | {"run": {"mode": "single", "actions": ["allocate", "fly"]}}
     run = running.inside(tmp_path, "decide", "--scenarios", written(tmp_path, strange, deeds))

@@ -51,17 +51,20 @@ CHANGES = (*SAME_NODES, *OTHER_NODES)
 def public() -> list[Document]:
     """The public scenarios, but for the two large ones."""
     path = shared.data(scoring.PUBLIC)
-    found = [json.loads(line) for _, line in json_lines.numbered(str(path))]
-    return [one for one in found if len(one["jobs"]) <= MOST_JOBS]
+    result = [json.loads(line) for _, line in json_lines.numbered(str(path))]
+    return [item for item in result if len(item["jobs"]) <= MOST_JOBS]
 
 
 def chosen(public: list[Document], change: Change, parts: range) -> Iterator[Document]:
     """Those whose digest falls into one of these parts, others for every change."""
-    for one in public:
-        if change in OTHER_NODES and "search_sensitive" in one["tags"]:
+    for document in public:
+        if change in OTHER_NODES and "search_sensitive" in document["tags"]:
             continue
-        if hashlib.sha256(f"{change.__name__} {one['id']}".encode()).digest()[0] % PARTS in parts:
-            yield one
+        if (
+            hashlib.sha256(f"{change.__name__} {document['id']}".encode()).digest()[0] % PARTS
+            in parts
+        ):
+            yield document
 
 
 def problems(document: Document, change: Change) -> list[str]:
@@ -71,8 +74,8 @@ def problems(document: Document, change: Change) -> list[str]:
         return []
     scenario = scenario_format.read(json.dumps(changed).encode(), place=change.__name__)
     outcome = run_scenario.run(scenario)
-    found = [str(one) for one in comparing.compare(changed, scenario, outcome)]
-    return [f"{document['id']}: {text}" for text in (*found, *comparing.broken(scenario, outcome))]
+    result = [str(deviation) for deviation in comparing.compare(changed, scenario, outcome)]
+    return [f"{document['id']}: {text}" for text in (*result, *comparing.broken(scenario, outcome))]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -81,21 +84,23 @@ def test_another_way_of_writing_is_decided_as_before(
 ) -> None:
     asked = [*chosen(public, change, range(1))]
     assert asked
-    assert not [text for one in asked for text in problems(one, change)]
+    assert not [text for item in asked for text in problems(item, change)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_more_scenarios_are_decided_as_before(public: list[Document], change: Change) -> None:
     assert not [
-        text for one in chosen(public, change, range(1, 6)) for text in problems(one, change)
+        text
+        for document in chosen(public, change, range(1, 6))
+        for text in problems(document, change)
     ]
 
 
 def test_a_change_that_matters_is_seen(public: list[Document]) -> None:
     def without_gpus(document: Document, chance: random.Random) -> Document:
         nodes = [
-            one | {"gpu": {"count": 0}, "allocatable": {"cpu": 0}} for one in document["nodes"]
+            item | {"gpu": {"count": 0}, "allocatable": {"cpu": 0}} for item in document["nodes"]
         ]
         jobs = [
             job | {"pods": [pod | {"state": "pending"} for pod in job["pods"]]}
@@ -103,27 +108,29 @@ def test_a_change_that_matters_is_seen(public: list[Document]) -> None:
         ]
         return document | {"nodes": nodes, "jobs": jobs, "claims": [], "device_slices": []}
 
-    changing = [one for one in public if "no_change" not in one["tags"]][:10]
-    assert all(problems(one, without_gpus) for one in changing)
+    changing = [item for item in public if "no_change" not in item["tags"]][:10]
+    assert all(problems(item, without_gpus) for item in changing)
 
 
 def test_a_step_that_does_nothing_is_as_good_as_none(public: list[Document]) -> None:
     """Where a step alone changes nothing, another step after it does what it does alone."""
     single = [
-        one
-        for one in public
-        if one["run"]["mode"] == "single" and one["run"]["actions"] == ["reclaim"]
+        document
+        for document in public
+        if document["run"]["mode"] == "single" and document["run"]["actions"] == ["reclaim"]
     ]
     asked = 0
-    for one in single[::6]:
-        alone = told(one)
+    for document in single[::6]:
+        alone = told(document)
         for idle in ("consolidation", "preempt", "stale_gang_eviction"):
-            first = told(one | {"run": one["run"] | {"actions": [idle]}})
+            first = told(document | {"run": document["run"] | {"actions": [idle]}})
             if sum(msgspec.to_builtins(first.per_cycle[0]).values()):
                 continue
             asked += 1
-            assert told(one | {"run": one["run"] | {"actions": [idle, "reclaim"]}}) == alone, (
-                one["id"],
+            assert (
+                told(document | {"run": document["run"] | {"actions": [idle, "reclaim"]}}) == alone
+            ), (
+                document["id"],
                 idle,
             )
     assert asked > 10
@@ -184,4 +191,4 @@ def test_names_of_any_kind_are_given_back_as_they_came(
     assert run.code == 0, run.err
     answer = json.loads(run.out)
     assert (answer["id"], [*answer["jobs"]]) == (document["id"], strange)
-    assert all(one["states"] == {"bound": 1} for one in answer["jobs"].values())
+    assert all(item["states"] == {"bound": 1} for item in answer["jobs"].values())

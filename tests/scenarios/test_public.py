@@ -20,13 +20,13 @@ def found() -> list[scoring.Judged]:
 
 
 def test_scenarios_are_decided_as_expected(found: list[scoring.Judged]) -> None:
-    told = "\n".join(scoring.report(found) + scoring.deviations(found))
-    print(told)
-    assert scoring.score(found, changes=True).matched >= LEAST_CHANGING, told
-    assert scoring.score(found, changes=False).matched >= LEAST_NO_CHANGE, told
-    assert scoring.placement(found).matched >= LEAST_PLACED, told
+    messages = "\n".join(scoring.report(found) + scoring.deviations(found))
+    print(messages)
+    assert scoring.score(found, changes=True).matched >= LEAST_CHANGING, messages
+    assert scoring.score(found, changes=False).matched >= LEAST_NO_CHANGE, messages
+    assert scoring.placement(found).matched >= LEAST_PLACED, messages
 
 
 def test_rules_that_always_hold_are_kept(found: list[scoring.Judged]) -> None:
-    broken = [f"{one.id}: {text}" for one in found for text in one.broken]
-    assert sum(bool(one.broken) for one in found) <= MOST_BROKEN, "\n".join(broken)
+    broken = [f"{item.id}: {text}" for item in found for text in item.broken]
+    assert sum(bool(item.broken) for item in found) <= MOST_BROKEN, "\n".join(broken)

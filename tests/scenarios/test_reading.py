@@ -9,7 +9,7 @@ from dovetail.replay.scenarios import scenario_format
 from tests.scenarios import build
 
 
-def test_what_is_expected_and_what_nobody_knows_is_left_alone() -> None:
+def test_expectations_and_unknown_fields_are_ignored() -> None:
     tree = build.document(build.job("a", build.waiting(gpu=1)), expect={"jobs": {}}, colour="red")
     assert build.read(tree).jobs[0].pods[0].request.gpu == 1
 

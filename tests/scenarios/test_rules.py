@@ -34,7 +34,7 @@ def test_what_is_bound_holds_its_room_and_its_charge() -> None:
     }
 
 
-def test_nobody_counts_on_the_end_of_a_pod_that_is_stuck() -> None:
+def test_no_plan_counts_on_the_end_of_a_stuck_pod() -> None:
     ending = job("a", build.running(gpu=2, state="terminating"))
     stuck = job("a", build.running(gpu=2, state="terminating_stuck"))
     late = job("b", waiting(gpu=1))
@@ -58,7 +58,7 @@ def test_what_is_free_is_not_kept_for_those_who_fit_into_what_becomes_free() -> 
         age_s=9,
     )
     large, small = job("b", waiting(gpu=3), age_s=8), job("c", waiting(gpu=1), age_s=7)
-    told = states(
+    messages = states(
         ending,
         large,
         small,
@@ -66,7 +66,7 @@ def test_what_is_free_is_not_kept_for_those_who_fit_into_what_becomes_free() -> 
         queues=[queue("q0", quota={})],
         run=ALLOCATE,
     )
-    assert told == {"a": {"terminating": 2}, "b": {"nominated": 1}, "c": {"bound": 1}}
+    assert messages == {"a": {"terminating": 2}, "b": {"nominated": 1}, "c": {"bound": 1}}
 
 
 def test_pods_that_state_an_order_come_first_the_higher_the_earlier() -> None:
@@ -75,8 +75,8 @@ def test_pods_that_state_an_order_come_first_the_higher_the_earlier() -> None:
         waiting(gpu=1) | {"order_priority": 1},
         waiting(gpu=2) | {"order_priority": 2},
     ]
-    told = answer(job("a", *asked), run=ALLOCATE)
-    assert told.jobs["a"].states == {"bound": 1, "pending": 2}
+    report = answer(job("a", *asked), run=ALLOCATE)
+    assert report.jobs["a"].states == {"bound": 1, "pending": 2}
     assert answer(job("a", *asked[:2]), run=ALLOCATE).jobs["a"].states == {"bound": 2}
 
 
@@ -96,7 +96,7 @@ def test_a_limit_far_above_holds_for_a_batch_as_a_whole(least: int) -> None:
     )
 
 
-def test_what_cannot_yield_stays_within_the_quota_of_every_queue_above() -> None:
+def test_non_preemptible_work_stays_within_the_quota_of_every_ancestor_queue() -> None:
     tree = [queue("top", quota={"gpu": 1}), queue("q0", parent="top", quota={"gpu": 2})]
     fixed = job("a", waiting(gpu=2), preemptible=False)
     assert states(fixed, queues=tree, run=ALLOCATE)["a"] == {"pending": 1}
@@ -110,7 +110,7 @@ def test_only_resources_that_are_asked_for_are_checked() -> None:
     assert states(holds, job("b", waiting()), queues=[over], run=PREEMPT)["a"] == {"running": 1}
 
 
-def test_quotas_that_are_not_enforced_bind_nobody() -> None:
+def test_quotas_that_are_not_enforced_bind_no_queue() -> None:
     shut = queue("q0", quota=NOTHING, limit=NOTHING)
     asked = job("a", waiting(gpu=1), preemptible=False)
     assert states(asked, queues=[shut], run=ALLOCATE)["a"] == {"pending": 1}
@@ -123,8 +123,8 @@ def test_memory_of_a_gpu_is_priced_by_the_node_and_gated_by_the_largest() -> Non
     nodes = [node("small", gpus=1, memory_mib=200), node("large", gpus=1, memory_mib=400)]
     asked = waiting(gpu_memory_mib=150)
     near = queue("q0", quota={"gpu": 0}, limit={"gpu": 0.5})
-    told = answer(job("a", asked), nodes=nodes, queues=[near], run=ALLOCATE)
-    assert told.jobs["a"].nodes == ("large",)  # 150 of 400 is 0.38; of 200 it would be 0.75
+    report = answer(job("a", asked), nodes=nodes, queues=[near], run=ALLOCATE)
+    assert report.jobs["a"].nodes == ("large",)  # 150 of 400 is 0.38; of 200 it would be 0.75
     nearer = near | {"limit": {"gpu": 0.3}}
     assert states(job("a", asked), nodes=nodes, queues=[nearer], run=ALLOCATE)["a"] == {
         "pending": 1
@@ -148,14 +148,14 @@ def test_slices_cost_their_compute_units_and_count_for_the_cluster() -> None:
         allocatable={"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 4},
     )
     three = waiting(mig={"nvidia.com/mig-3g.40gb": 1})
-    told = states(
+    messages = states(
         job("a", three),
         job("b", three),
         nodes=[cut],
         queues=[queue("q0", limit={"gpu": 5})],
         run=ALLOCATE,
     )
-    assert told == {"a": {"bound": 1}, "b": {"pending": 1}}
+    assert messages == {"a": {"bound": 1}, "b": {"pending": 1}}
 
 
 # Node types
@@ -188,14 +188,14 @@ def test_which_pods_a_node_takes_by_the_way_its_gpus_are_cut(
 
 def test_slices_of_old_are_never_placed_and_bar_new_ones_from_their_node() -> None:
     cut = node("n0", gpus=0, mig="mixed", allocatable={"nvidia.com/mig-1g.10gb": 3})
-    one: dict[str, Any] = {"mig": {"nvidia.com/mig-1g.10gb": 1}}
-    old = job("old", build.running(**one) | {"legacy_mig": True})
-    new = job("new", waiting(**one))
+    tree: dict[str, Any] = {"mig": {"nvidia.com/mig-1g.10gb": 1}}
+    old = job("old", build.running(**tree) | {"legacy_mig": True})
+    new = job("new", waiting(**tree))
     assert states(old, new, nodes=[cut], run=ALLOCATE) == {
         "old": {"running": 1},
         "new": {"pending": 1},
     }
-    unplaced = job("old", waiting(**one) | {"legacy_mig": True})
+    unplaced = job("old", waiting(**tree) | {"legacy_mig": True})
     assert states(unplaced, new, nodes=[cut], run=ALLOCATE) == {
         "old": {"pending": 1},
         "new": {"bound": 1},
@@ -203,7 +203,7 @@ def test_slices_of_old_are_never_placed_and_bar_new_ones_from_their_node() -> No
 
 
 @pytest.mark.parametrize("missing", [True, 1, ["data"]])
-def test_whoever_lacks_a_volume_claim_is_not_placed(missing: object) -> None:
+def test_a_pod_without_its_volume_claim_is_not_placed(missing: object) -> None:
     asked = job("a", waiting() | {"missing_volume_claims": missing})
     assert states(asked, run=ALLOCATE)["a"] == {"pending": 1}
 
@@ -269,8 +269,8 @@ def test_a_claim_is_used_by_its_queue_alone_and_by_so_many(
     claim: dict[str, Any], *, starts: bool
 ) -> None:
     asked = job("a", waiting() | {"claims": ["c"]})
-    told = states(asked, queues=[queue("q0"), queue("q1")], run=ALLOCATE, **with_claim(**claim))
-    assert told["a"] == {"bound" if starts else "pending": 1}
+    messages = states(asked, queues=[queue("q0"), queue("q1")], run=ALLOCATE, **with_claim(**claim))
+    assert messages["a"] == {"bound" if starts else "pending": 1}
 
 
 def test_a_claim_costs_as_many_gpus_as_it_has() -> None:
@@ -310,13 +310,13 @@ def rack(name: str, zone: str, rack_: str | None, *, gpus: int = 1) -> build.Tre
         ({"topology": "t", "required": "row"}, False),
     ],
 )
-def test_domains_are_whole_paths_and_what_nobody_knows_cannot_be_met(
+def test_domains_are_whole_paths_and_unknown_levels_cannot_be_met(
     wish: dict[str, str], *, starts: bool
 ) -> None:
     nodes = [rack("a", "z1", "r"), rack("b", "z2", "r")]
     gang = job("j", waiting(gpu=1), waiting(gpu=1), groups=[group("default", 2)], topology=wish)
-    told = states(gang, nodes=nodes, topologies=RACKS, run=ALLOCATE)
-    assert told["j"] == {"bound" if starts else "pending": 2}
+    messages = states(gang, nodes=nodes, topologies=RACKS, run=ALLOCATE)
+    assert messages["j"] == {"bound" if starts else "pending": 2}
 
 
 def test_a_node_that_lacks_a_level_is_in_no_domain() -> None:
@@ -343,10 +343,10 @@ def test_what_comes_later_joins_the_domain_of_what_is_there() -> None:
 
 def test_queues_of_higher_priority_are_due_what_is_over_before_others() -> None:
     queues = [queue("q0", quota=NOTHING, priority=1), queue("q1", quota=NOTHING, priority=2)]
-    told = states(
+    messages = states(
         job("a", waiting(gpu=2)), job("b", waiting(gpu=2), queue="q1"), queues=queues, run=ALLOCATE
     )
-    assert told == {"a": {"pending": 1}, "b": {"bound": 1}}
+    assert messages == {"a": {"pending": 1}, "b": {"bound": 1}}
 
 
 def test_the_last_unit_is_for_the_older_queue() -> None:
@@ -359,25 +359,25 @@ def test_the_last_unit_is_for_the_older_queue() -> None:
             job(f"j{at}", *[runs(gpu=1)] * 3 if at else [waiting(gpu=1)] * 2, queue=f"q{at}")
             for at in (0, 1)
         ]
-        told = states(*jobs, nodes=[node("n0", gpus=3)], queues=queues, run=RECLAIM)
-        lost = told["j1"].get("terminating", 0)
-        assert lost == (2 if first == 0 else 1), (first, told)
+        messages = states(*jobs, nodes=[node("n0", gpus=3)], queues=queues, run=RECLAIM)
+        lost = messages["j1"].get("terminating", 0)
+        assert lost == (2 if first == 0 else 1), (first, messages)
 
 
 def test_in_a_queue_the_important_then_the_old_then_the_name_comes_first() -> None:
-    for one, other in (
+    for item, other in (
         ({"priority": 51, "age_s": 0}, {"priority": 50, "age_s": 99}),
         ({"priority": 50, "age_s": 60.5}, {"priority": 50, "age_s": 60.4}),
         ({"priority": 50, "age_s": 60}, {"priority": 50, "age_s": 60}),
     ):
-        told = states(
-            job("b", waiting(gpu=2), **other), job("a", waiting(gpu=2), **one), run=ALLOCATE
+        messages = states(
+            job("b", waiting(gpu=2), **other), job("a", waiting(gpu=2), **item), run=ALLOCATE
         )
-        assert told == {"a": {"bound": 1}, "b": {"pending": 1}}
-    told = states(
+        assert messages == {"a": {"bound": 1}, "b": {"pending": 1}}
+    messages = states(
         job("b", waiting(gpu=2), age_s=61), job("a", waiting(gpu=2), age_s=60), run=ALLOCATE
     )
-    assert told["b"] == {"bound": 1}
+    assert messages["b"] == {"bound": 1}
 
 
 # Preferences
@@ -402,14 +402,14 @@ def test_pods_without_gpus_keep_off_nodes_that_have_some() -> None:
 def test_room_now_is_liked_better_than_room_later() -> None:
     nodes = [node("n0", gpus=2), node("n1", gpus=4)]
     ending = job("a", build.running("n0", gpu=2, state="terminating"))
-    told = answer(ending, job("b", waiting(gpu=2)), nodes=nodes, run=ALLOCATE)
-    assert (told.jobs["b"].states, told.jobs["b"].nodes) == ({"bound": 1}, ("n1",))
+    report = answer(ending, job("b", waiting(gpu=2)), nodes=nodes, run=ALLOCATE)
+    assert (report.jobs["b"].states, report.jobs["b"].nodes) == ({"bound": 1}, ("n1",))
 
 
 def test_a_gpu_that_is_shared_already_is_liked_better_than_a_fresh_one() -> None:
     nodes = [node("n0", gpus=2), node("n1", gpus=1)]
     sharer = job("a", build.running("n0", gpu_fraction=0.5, devices=("0",)))
-    told = answer(
+    report = answer(
         sharer, job("b", waiting(gpu_fraction=0.5)), job("c", waiting(gpu=1), age_s=9), nodes=nodes
     )
-    assert told.jobs["b"].nodes == ("n0",)
+    assert report.jobs["b"].nodes == ("n0",)

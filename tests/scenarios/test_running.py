@@ -65,7 +65,7 @@ def test_between_cycles_what_is_bound_runs_and_what_ended_waits_or_stays() -> No
     assert outcome.per_cycle[0].binds == 1  # d; a waits again only from the second cycle on
 
 
-def test_what_goes_back_and_forth_is_told() -> None:
+def test_oscillation_is_reported() -> None:
     scenario = build.scenario(build.job("a", build.waiting()))
     waits = scenario_state.ScenarioState({"a-0": PodState(State.PENDING)}, {})
     runs = scenario_state.ScenarioState({"a-0": PodState(State.RUNNING, "n0")}, {})
@@ -73,7 +73,7 @@ def test_what_goes_back_and_forth_is_told() -> None:
     assert scenario_outcome.report(scenario, outcome).oscillates
 
 
-def test_changes_are_told_from_the_beginning_to_the_end() -> None:
+def test_a_change_compares_the_first_state_with_the_last() -> None:
     runs, waits = PodState(State.RUNNING, "n0"), PodState(State.PENDING)
     assert scenario_outcome.change(waits, PodState(State.BOUND, "n0")) == "starts"
     assert scenario_outcome.change(waits, PodState(State.NOMINATED, "n0")) == "nominated"
@@ -92,10 +92,10 @@ def test_an_answer_counts_pods_by_job_and_by_group_where_there_are_several() -> 
     groups = [{"name": name, "min": 0} for name in ("x", "y")]
     members = [{**build.waiting(gpu=1), "group": name} for name in ("x", "y", "y")]
     scenario = build.scenario(build.job("a", *members, groups=groups, min_groups=0))
-    told = scenario_outcome.report(scenario, run_scenario.run(scenario))
-    job = told.jobs["a"]
+    report = scenario_outcome.report(scenario, run_scenario.run(scenario))
+    job = report.jobs["a"]
     assert sum(job.states.values()) == 3
-    assert job.states.get("bound", 0) == len(job.nodes) == told.per_cycle[0].binds
+    assert job.states.get("bound", 0) == len(job.nodes) == report.per_cycle[0].binds
     assert sum(job.groups["y"].states.values()) == 2
 
 

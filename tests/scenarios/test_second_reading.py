@@ -71,18 +71,18 @@ def node(name: str, gpus: int) -> Document:
 
 
 def queues_of(chance: random.Random, gpus: int) -> list[Document]:
-    found = []
+    result = []
     for tree in range(chance.choice((1, 1, 2))):
         is_free = chance.random() < 0.6
-        found.append(
+        result.append(
             queue(
                 chance, f"d{tree}", None, tree, quota=None if is_free else chance.randint(0, gpus)
             )
         )
         for leaf in range(chance.randint(1, 3)):
             quota = chance.choice((0, 1, 1, 2, 2, 3, None))
-            found.append(queue(chance, f"d{tree}-{leaf}", f"d{tree}", leaf, quota=quota))
-    return found
+            result.append(queue(chance, f"d{tree}-{leaf}", f"d{tree}", leaf, quota=quota))
+    return result
 
 
 def queue(
@@ -143,15 +143,15 @@ def job(
 
 def seated(chance: random.Random, free: list[int], gpus: int, count: int) -> list[int] | None:
     """Nodes with room for all pods of a job, which they take."""
-    left, found = list(free), []
+    left, result = list(free), []
     for _ in range(count):
         able = [place for place, room in enumerate(left) if room >= gpus]
         if not able:
             return None
-        found.append(chance.choice(able))
-        left[found[-1]] -= gpus
+        result.append(chance.choice(able))
+        left[result[-1]] -= gpus
     free[:] = left
-    return found
+    return result
 
 
 # Comparing
@@ -159,15 +159,15 @@ def seated(chance: random.Random, free: list[int], gpus: int, count: int) -> lis
 
 def tally(document: Document, states: dict[str, str]) -> Tally:
     """Pods by state, of every job and group."""
-    found: Tally = {}
-    for one in document["jobs"]:
-        for pod in one["pods"]:
-            found.setdefault((one["name"], pod["group"]), Counter())[states[pod["name"]]] += 1
-    return found
+    counts: Tally = {}
+    for item in document["jobs"]:
+        for pod in item["pods"]:
+            counts.setdefault((item["name"], pod["group"]), Counter())[states[pod["name"]]] += 1
+    return counts
 
 
 def as_one_node(document: Document) -> Document:
-    together = node("n0", sum(one["gpu"]["count"] for one in document["nodes"]))
+    together = node("n0", sum(item["gpu"]["count"] for item in document["nodes"]))
     return document | {"nodes": [together]}
 
 
@@ -212,12 +212,14 @@ def test_the_second_reading_agrees_with_public_scenarios() -> None:
         if not second_reading.is_understood(document) or len(document["jobs"]) > 30:
             continue
         asked += 1
-        told = tally(document, second_reading.states(document))
-        for name, wanted in document["expect"]["jobs"].items():
-            if name in document["expect"].get("unchecked_jobs", ()) or not wanted.get(
+        counts = tally(document, second_reading.states(document))
+        for name, expected in document["expect"]["jobs"].items():
+            if name in document["expect"].get("unchecked_jobs", ()) or not expected.get(
                 "complete", True
             ):
                 continue
-            found = sum((one for (owner, _), one in told.items() if owner == name), Counter[str]())
-            assert dict(found) == wanted["states"], (document["id"], name)
+            count = sum(
+                (one for (owner, _), one in counts.items() if owner == name), Counter[str]()
+            )
+            assert dict(count) == expected["states"], (document["id"], name)
     assert asked > 100

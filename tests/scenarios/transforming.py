@@ -54,32 +54,32 @@ def names_beyond_labels(document: Document, chance: random.Random) -> Document |
 
 def renamed(document: Document, names: Names) -> Document:
     """The document with other names wherever one is spoken of."""
-    found = copy.deepcopy(document)
+    result = copy.deepcopy(document)
 
     def new(kind: str, name: Any) -> Any:
         return names.get(kind, {}).get(name, name) if isinstance(name, str) else name
 
     for kind in ("nodes", "queues", "topologies", "claims"):
-        for one in found.get(kind, ()):
-            one["name"] = new(kind, one["name"])
-    for queue in found["queues"]:
+        for item in result.get(kind, ()):
+            item["name"] = new(kind, item["name"])
+    for queue in result["queues"]:
         queue["parent"] = new("queues", queue.get("parent"))
-    for one in found.get("device_slices", ()):
-        one["node"] = new("nodes", one["node"])
-    for claim in found.get("claims", ()):
+    for item in result.get("device_slices", ()):
+        item["node"] = new("nodes", item["node"])
+    for claim in result.get("claims", ()):
         claim["queue"] = new("queues", claim.get("queue"))
         claim["reserved_for"] = [new("pods", pod) for pod in claim.get("reserved_for", ())]
-    for job in found["jobs"]:
+    for job in result["jobs"]:
         _rename_job(job, new)
-    found["expect"] = _renamed_expectation(found["expect"], new)
-    return found
+    result["expect"] = _renamed_expectation(result["expect"], new)
+    return result
 
 
 def _rename_job(job: Document, new: Callable[[str, Any], Any]) -> None:
     job["name"], job["queue"] = new("jobs", job["name"]), new("queues", job["queue"])
-    for one in (job, *job["groups"]):
-        if one.get("topology"):
-            one["topology"]["topology"] = new("topologies", one["topology"].get("topology"))
+    for item in (job, *job["groups"]):
+        if item.get("topology"):
+            item["topology"]["topology"] = new("topologies", item["topology"].get("topology"))
     for group in job["groups"]:
         group["name"], group["parent"] = (
             new("groups", group["name"]),
@@ -97,31 +97,33 @@ def _rename_job(job: Document, new: Callable[[str, Any], Any]) -> None:
 
 
 def _renamed_expectation(expect: Document, new: Callable[[str, Any], Any]) -> Document:
-    found = dict(expect)
-    found["jobs"] = {new("jobs", name): one for name, one in expect["jobs"].items()}
-    for one in found["jobs"].values():
-        if "groups" in one:
-            one["groups"] = {new("groups", name): states for name, states in one["groups"].items()}
-    found["unchecked_jobs"] = [new("jobs", name) for name in expect.get("unchecked_jobs", ())]
-    found["pods"] = {
+    result = dict(expect)
+    result["jobs"] = {new("jobs", name): one for name, one in expect["jobs"].items()}
+    for item in result["jobs"].values():
+        if "groups" in item:
+            item["groups"] = {
+                new("groups", name): states for name, states in item["groups"].items()
+            }
+    result["unchecked_jobs"] = [new("jobs", name) for name in expect.get("unchecked_jobs", ())]
+    result["pods"] = {
         new("pods", name): one | ({"node": new("nodes", one["node"])} if "node" in one else {})
         for name, one in expect["pods"].items()
     }
-    return found
+    return result
 
 
 def _names(document: Document) -> dict[str, list[str]]:
-    found = {
-        kind: [one["name"] for one in document.get(kind, ())]
+    result = {
+        kind: [item["name"] for item in document.get(kind, ())]
         for kind in ("nodes", "queues", "topologies")
     }
-    found["claims"] = [one["name"] for one in document.get("claims", ())]
-    found["jobs"] = [job["name"] for job in document["jobs"]]
-    found["groups"] = list(
+    result["claims"] = [item["name"] for item in document.get("claims", ())]
+    result["jobs"] = [job["name"] for job in document["jobs"]]
+    result["groups"] = list(
         dict.fromkeys(group["name"] for job in document["jobs"] for group in job["groups"])
     )
-    found["pods"] = [pod["name"] for job in document["jobs"] for pod in job["pods"]]
-    return found
+    result["pods"] = [pod["name"] for job in document["jobs"] for pod in job["pods"]]
+    return result
 
 
 def _ordered(old: Iterable[str], chance: random.Random) -> dict[str, str]:
@@ -144,7 +146,7 @@ def _word(chance: random.Random) -> str:
 
 def shuffled(document: Document, chance: random.Random) -> Document | None:
     """Lists and keys in another order, wherever the order says nothing."""
-    found = copy.deepcopy(document)
+    result = copy.deepcopy(document)
     for kind in (
         "nodes",
         "topologies",
@@ -154,11 +156,11 @@ def shuffled(document: Document, chance: random.Random) -> Document | None:
         "queues",
         "jobs",
     ):
-        chance.shuffle(found.get(kind, []))
-    for job in found["jobs"]:
+        chance.shuffle(result.get(kind, []))
+    for job in result["jobs"]:
         chance.shuffle(job["groups"])
         chance.shuffle(job["pods"])
-    written: Document = _with_keys_shuffled(found, chance)
+    written: Document = _with_keys_shuffled(result, chance)
     return written
 
 
@@ -168,7 +170,7 @@ def _with_keys_shuffled(value: Any, chance: random.Random) -> Any:
         chance.shuffle(keys)
         return {key: _with_keys_shuffled(value[key], chance) for key in keys}
     if isinstance(value, list):
-        return [_with_keys_shuffled(one, chance) for one in value]
+        return [_with_keys_shuffled(item, chance) for item in value]
     return value
 
 
@@ -182,7 +184,7 @@ def numbers_as_fractions(document: Document, chance: random.Random) -> Document 
         if isinstance(value, dict):
             return {key: told(one) for key, one in value.items()}
         if isinstance(value, list):
-            return [told(one) for one in value]
+            return [told(item) for item in value]
         return (
             float(value)
             if isinstance(value, int) and not isinstance(value, bool) and value < 2**53
@@ -194,16 +196,16 @@ def numbers_as_fractions(document: Document, chance: random.Random) -> Document 
 
 def defaults_left_out(document: Document, chance: random.Random) -> Document | None:
     """Without what is as it would be anyway."""
-    found = copy.deepcopy(document)
+    result = copy.deepcopy(document)
     _leave_out(
-        found["settings"], {"consolidation_max_victims": None, "reclaim_may_move_victims": True}
+        result["settings"], {"consolidation_max_victims": None, "reclaim_may_move_victims": True}
     )
     _leave_out(
-        found["settings"],
+        result["settings"],
         {"reclaim_saturation_multiplier": 1, "usage_weight_k": 1, "quota_enforced": True},
     )
-    _leave_out(found["settings"], {"stale_grace_s": 0, "device_strategy": "binpack"})
-    for queue in found["queues"]:
+    _leave_out(result["settings"], {"stale_grace_s": 0, "device_strategy": "binpack"})
+    for queue in result["queues"]:
         for name in ("quota", "limit"):
             _leave_out(queue[name], {"gpu": None, "cpu": None, "memory": None})
         _leave_out(queue["over_quota_weight"], {"gpu": 1, "cpu": 1, "memory": 1})
@@ -212,7 +214,7 @@ def defaults_left_out(document: Document, chance: random.Random) -> Document | N
             {"parent": None, "reclaim_min_runtime_s": 0, "preempt_min_runtime_s": 0, "quota": {}},
         )
         _leave_out(queue, {"limit": {}, "over_quota_weight": {}, "creation_order": 0})
-    for job in found["jobs"]:
+    for job in result["jobs"]:
         _leave_out(job, {"preemptible": True, "after_eviction": "requeued", "min_groups": 1})
         for group in job["groups"]:
             _leave_out(group, {"parent": None, "kind": "pods", "min": 1})
@@ -220,16 +222,16 @@ def defaults_left_out(document: Document, chance: random.Random) -> Document | N
             _leave_out(pod["request"], {"gpu": 0, "cpu": 0, "memory": 0, "gpu_devices": 1})
             _leave_out(pod, {"group": "default"})
         _leave_out(job, {"groups": [{"name": "default"}]})
-    for node in found["nodes"]:
+    for node in result["nodes"]:
         _leave_out(node["gpu"], {"count": 0, "memory_mib": 100, "mig": "none"})
         _leave_out(node, {"labels": {}, "gpu": {}})
-    return found
+    return result
 
 
 def nothings_written_out(document: Document, chance: random.Random) -> Document | None:
     """With null for whatever a pod, a job or a group may do without, and with fields nobody knows."""
-    found = copy.deepcopy(document)
-    for job in found["jobs"]:
+    result = copy.deepcopy(document)
+    for job in result["jobs"]:
         _write_out(job, ("topology", "started_s_ago", "stale_for_s", "stale_grace_s"))
         for group in job["groups"]:
             _write_out(group, ("topology",))
@@ -239,25 +241,25 @@ def nothings_written_out(document: Document, chance: random.Random) -> Document 
             )
             _write_out(pod["request"], ("gpu_fraction", "gpu_memory_mib"))
             pod["mood"] = "hopeful"
-    for node in found["nodes"]:
+    for node in result["nodes"]:
         _write_out(node, ("numa",))
         node["rack_colour"] = ["grey"]
-    return found | {"weather": {"rain": None}}
+    return result | {"weather": {"rain": None}}
 
 
-def _leave_out(one: Document, defaults: Mapping[str, Any]) -> None:
+def _leave_out(document: Document, defaults: Mapping[str, Any]) -> None:
     for key, value in defaults.items():
         if (
-            key in one
-            and one[key] == value
-            and isinstance(one[key], bool) == isinstance(value, bool)
+            key in document
+            and document[key] == value
+            and isinstance(document[key], bool) == isinstance(value, bool)
         ):
-            del one[key]
+            del document[key]
 
 
-def _write_out(one: Document, keys: Iterable[str]) -> None:
+def _write_out(document: Document, keys: Iterable[str]) -> None:
     for key in keys:
-        one.setdefault(key, None)
+        document.setdefault(key, None)
 
 
 # Things that play no part
@@ -338,31 +340,31 @@ def _inserted(listed: list[Document], added: Document, chance: random.Random) ->
 
 def priorities_stretched(document: Document, chance: random.Random) -> Document | None:
     """Other priorities of jobs and of queues, in the same order."""
-    found = copy.deepcopy(document)
+    result = copy.deepcopy(document)
     for kind in ("jobs", "queues"):
-        listed = sorted({one["priority"] for one in found[kind]})
+        listed = sorted({item["priority"] for item in result[kind]})
         start = chance.randint(-1000, 1000)
         other = {old: start + place * chance.randint(1, 1) * 37 for place, old in enumerate(listed)}
-        for one in found[kind]:
-            one["priority"] = other[one["priority"]]
-    return found
+        for item in result[kind]:
+            item["priority"] = other[item["priority"]]
+    return result
 
 
 def ages_stretched(document: Document, chance: random.Random) -> Document | None:
     """Other ages of jobs and other numbers for the order of queues, in the same order."""
     if any(job.get("may_evict_after_s") for job in document["jobs"]):
         return None
-    found = copy.deepcopy(document)
-    listed = sorted({job["age_s"] for job in found["jobs"]})
+    result = copy.deepcopy(document)
+    listed = sorted({job["age_s"] for job in result["jobs"]})
     ages = sorted(chance.uniform(0, chance.choice((1, 1000, 1e8))) for _ in listed)
     other = dict(zip(listed, ages, strict=True))
-    orders = sorted({queue["creation_order"] for queue in found["queues"]})
+    orders = sorted({queue["creation_order"] for queue in result["queues"]})
     placed = dict(zip(orders, sorted(chance.sample(range(1000), len(orders))), strict=True))
-    for job in found["jobs"]:
+    for job in result["jobs"]:
         job["age_s"] = other[job["age_s"]]
-    for queue in found["queues"]:
+    for queue in result["queues"]:
         queue["creation_order"] = placed[queue["creation_order"]]
-    return found
+    return result
 
 
 # Units
@@ -371,34 +373,34 @@ def ages_stretched(document: Document, chance: random.Random) -> Document | None
 def cpu_and_memory_scaled(document: Document, chance: random.Random) -> Document | None:
     """Three times the cpu and seven times the memory, for everybody and everywhere."""
     factors = {"cpu": 3, "memory": 7}
-    found = copy.deepcopy(document)
-    amounts = [node["allocatable"] for node in found["nodes"]]
-    amounts += [queue[name] for queue in found["queues"] for name in ("quota", "limit")]
-    pods = [pod for job in found["jobs"] for pod in job["pods"]]
+    result = copy.deepcopy(document)
+    amounts = [node["allocatable"] for node in result["nodes"]]
+    amounts += [queue[name] for queue in result["queues"] for name in ("quota", "limit")]
+    pods = [pod for job in result["jobs"] for pod in job["pods"]]
     amounts += [pod["request"] for pod in pods]
     amounts += [held for pod in pods for held in pod.get("numa_placement", {}).values()]
-    for node in found["nodes"]:
+    for node in result["nodes"]:
         for zone in (node.get("numa") or {}).get("zones", ()):
             amounts += [zone["allocatable"], zone["available"]]
-    for one in amounts:
+    for amount in amounts:
         for name, factor in factors.items():
-            if one.get(name) is not None and one[name] < 10**18:
-                one[name] *= factor
-    return found
+            if amount.get(name) is not None and amount[name] < 10**18:
+                amount[name] *= factor
+    return result
 
 
 def gpu_memory_scaled(document: Document, chance: random.Random) -> Document | None:
     """GPUs of eight times the memory everywhere, and eight times what is asked of it."""
-    found = copy.deepcopy(document)
-    pods = [pod["request"] for job in found["jobs"] for pod in job["pods"]]
-    if any(one.get("gpu_fraction") and (one["gpu_fraction"] * 100) % 1 > 1e-9 for one in pods):
+    result = copy.deepcopy(document)
+    pods = [pod["request"] for job in result["jobs"] for pod in job["pods"]]
+    if any(item.get("gpu_fraction") and (item["gpu_fraction"] * 100) % 1 > 1e-9 for item in pods):
         return None
-    for node in found["nodes"]:
+    for node in result["nodes"]:
         node["gpu"]["memory_mib"] *= 8
-    for one in pods:
-        if one.get("gpu_memory_mib"):
-            one["gpu_memory_mib"] *= 8
-    return found
+    for item in pods:
+        if item.get("gpu_memory_mib"):
+            item["gpu_memory_mib"] *= 8
+    return result
 
 
 # Runs

@@ -115,7 +115,7 @@ def pod(
     status = spec.pop("status", {})
     whole = {
         "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
-        "resourceClaims": [{"name": one, "resourceClaimName": one} for one in uses],
+        "resourceClaims": [{"name": use, "resourceClaimName": use} for use in uses],
         "priority": priority,
     } | spec
     return struct("Pod", {"metadata": metadata, "spec": whole, "status": status})  # type: ignore[no-any-return]
@@ -123,62 +123,67 @@ def pod(
 
 def world(*given: Object, nodes: int = 0, gpus: int = 8) -> World:
     """A world of so many GPU nodes, and whatever else is given."""
-    made = World()
-    put(made, gpu_class())
+    cluster = World()
+    put(cluster, gpu_class())
     for index in range(nodes):
-        put(made, node(f"n{index}"))
+        put(cluster, node(f"n{index}"))
         if gpus:
-            put(made, gpu_slice(f"n{index}", gpus))
-    put(made, *given)
-    return made
+            put(cluster, gpu_slice(f"n{index}", gpus))
+    put(cluster, *given)
+    return cluster
 
 
-def put(made: World, *given: Object) -> World:
+def put(cluster: World, *given: Object) -> World:
     """Applies events, one object each."""
-    for one in given:
-        made.apply(Changed(one))
-    return made
+    for item in given:
+        cluster.apply(Changed(item))
+    return cluster
 
 
-def carried_out(made: World, done: plan.Plan) -> World:
+def carried_out(cluster: World, done: plan.Plan) -> World:
     """The world after somebody wrote the plan to the API: claims first, then bindings."""
     for placement in done.placements:
-        carry_out(made, placement)
-    return made
+        carry_out(cluster, placement)
+    return cluster
 
 
-def carry_out(made: World, placement: plan.Placement) -> None:
+def carry_out(cluster: World, placement: plan.Placement) -> None:
     """Writes one placement to the API."""
-    claim = write_claims(made, placement)
-    found = made.pods[placement.pod.uid]
-    status = found.status
+    claim = write_claims(cluster, placement)
+    result = cluster.pods[placement.pod.uid]
+    status = result.status
     if placement.made is not None:
-        told = pods.PodExtendedResourceClaimStatus(
+        pod_extended_resource_claim_status = pods.PodExtendedResourceClaimStatus(
             request_mappings=placement.made.mappings, resource_claim_name=claim
         )
-        status = msgspec.structs.replace(status, extended_resource_claim_status=told)
-    spec = msgspec.structs.replace(found.spec, node_name=placement.node)
-    made.apply(Changed(msgspec.structs.replace(found, spec=spec, status=status)))
+        status = msgspec.structs.replace(
+            status, extended_resource_claim_status=pod_extended_resource_claim_status
+        )
+    spec = msgspec.structs.replace(result.spec, node_name=placement.node)
+    cluster.apply(Changed(msgspec.structs.replace(result, spec=spec, status=status)))
 
 
-def write_claims(made: World, placement: plan.Placement) -> str:
+def write_claims(cluster: World, placement: plan.Placement) -> str:
     """Writes the claims of a placement, but not its binding; the name of the one for extended resources."""
-    results = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
+    results = {
+        (allocation.claim.namespace, allocation.claim.name): allocation.result
+        for allocation in placement.allocations
+    }
     name = ""
     if placement.made is not None:
-        name = create_claim(made, placement.made)
+        name = create_claim(cluster, placement.made)
         results[placement.pod.namespace, name] = placement.made.result
     for key, result in results.items():
-        status = replaced(made.claims[key].status, allocation=result)
-        made.apply(Changed(msgspec.structs.replace(made.claims[key], status=status)))
+        status = replaced(cluster.claims[key].status, allocation=result)
+        cluster.apply(Changed(msgspec.structs.replace(cluster.claims[key], status=status)))
     return name
 
 
-def create_claim(made: World, wanted: plan.ExtendedResourceClaim) -> str:
+def create_claim(cluster: World, wanted: plan.ExtendedResourceClaim) -> str:
     """Writes the claim for a pod's extended resources, as yet without devices, unless it is there; its name."""
     name = made_name(wanted)
     if wanted.existing is None:
-        made.apply(
+        cluster.apply(
             Changed(replaced(wanted.claim, metadata=replaced(wanted.claim.metadata, name=name)))
         )
     return name
@@ -195,17 +200,20 @@ def replaced(struct: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(struct, **changes)
 
 
-def assume(made: World, placement: plan.Placement) -> None:
+def assume(cluster: World, placement: plan.Placement) -> None:
     """What a loop does before it writes a placement."""
-    results = {(one.claim.namespace, one.claim.name): one.result for one in placement.allocations}
+    results = {
+        (allocation.claim.namespace, allocation.claim.name): allocation.result
+        for allocation in placement.allocations
+    }
     if placement.made is not None:
         results[placement.pod.namespace, made_name(placement.made)] = placement.made.result
-    made.assume(made.pods[placement.pod.uid], placement.node, results)
+    cluster.assume(cluster.pods[placement.pod.uid], placement.node, results)
 
 
-def decided(made: World, **options: Any) -> plan.Plan:
+def decided(cluster: World, **options: Any) -> plan.Plan:
     """The plan."""
-    return decide.decide(made, **options)
+    return decide.decide(cluster, **options)
 
 
 def nodes_of(done: plan.Plan) -> dict[str, str]:
@@ -215,11 +223,15 @@ def nodes_of(done: plan.Plan) -> dict[str, str]:
 
 def devices_of(done: plan.Plan, pod_name: str) -> list[str]:
     """The devices allocated for a pod, as pool/device."""
-    placement = next(one for one in done.placements if one.pod.name == pod_name)
-    results = [result for one in placement.allocations for result in one.result.devices.results]
+    placement = next(item for item in done.placements if item.pod.name == pod_name)
+    results = [
+        result
+        for allocation in placement.allocations
+        for result in allocation.result.devices.results
+    ]
     return [f"{result.pool}/{result.device}" for result in results]
 
 
 def summary_of(done: plan.Plan, pod_name: str) -> str:
     """Why a pod waits."""
-    return next(one.summary for one in done.refusals if one.pod.name == pod_name)
+    return next(refusal.summary for refusal in done.refusals if refusal.pod.name == pod_name)

@@ -91,17 +91,17 @@ def _agreement(ours: Outcome, answer: Tree) -> tuple[bool, str, str]:
     if answer["accepted"]:
         is_agreed = ours.kind == "starts" and ours.node in answer["accepted"]
         return is_agreed, "starts", f"starts on one of {answer['accepted']}"
-    found = answer["preemption"]
-    if not found["node"]:
-        return ours.kind == "waits", "waits", f"waits: {found['why']}"
-    theirs = Outcome("preempts", found["node"], tuple(found["victims"]))
-    if found[
+    result = answer["preemption"]
+    if not result["node"]:
+        return ours.kind == "waits", "waits", f"waits: {result['why']}"
+    theirs = Outcome("preempts", result["node"], tuple(result["victims"]))
+    if result[
         "violations"
     ]:  # it would exceed a budget, as no node would do without; ours never does
         return (
             ours.kind == "waits",
             "a budget protects",
-            f"exceeds {found['violations']} budgets: {theirs}",
+            f"exceeds {result['violations']} budgets: {theirs}",
         )
     return ours == theirs, "preempts", str(theirs)
 
@@ -112,26 +112,28 @@ class Both:
     def __init__(self, oracle: Oracle, begin: Sequence[Tree]) -> None:
         self._oracle = oracle
         self._world = World()
-        self._known = {_key(one): one for one in begin}
-        self._budgets = [_struct(one) for one in begin if one["kind"] == "PodDisruptionBudget"]
-        for one in begin:
-            if one["kind"] != "PodDisruptionBudget":
-                self._world.apply(Changed(codec.decode(one).struct))
+        self._known = {_key(tree): tree for tree in begin}
+        self._budgets = [_struct(tree) for tree in begin if tree["kind"] == "PodDisruptionBudget"]
+        for tree in begin:
+            if tree["kind"] != "PodDisruptionBudget":
+                self._world.apply(Changed(codec.decode(tree).struct))
         self._asked({"op": "filters", "objects": list(begin)})
 
     def protected(self) -> set[str]:
         """Running pods that no budget lets go."""
-        shut = [one for one in self._budgets if not one.status.disruptions_allowed]
+        shut = [budget for budget in self._budgets if not budget.status.disruptions_allowed]
         return {
-            id_ for id_, pod in self._world.pods.items() if any(covers(one, pod) for one in shut)
+            id_
+            for id_, pod in self._world.pods.items()
+            if any(covers(budget, pod) for budget in shut)
         }
 
     def ours(self, waiting: Sequence[Tree], spared: Collection[str] = ()) -> dict[str, Outcome]:
         """What ours decides, by pod; whoever a budget protects is spared, as the evictor does."""
         structs = [codec.decode(pod).struct for pod in waiting]
-        for one in structs:
-            self._world.apply(Changed(one))
-        among = [pod_id(one) for one in structs]
+        for struct in structs:
+            self._world.apply(Changed(struct))
+        among = [pod_id(struct) for struct in structs]
         safe = set(spared)
         while True:
             decided = decide.decide(self._world, policy.DEFAULT, among=among, spared=safe)
@@ -139,21 +141,21 @@ class Both:
             if not refused:
                 break
             safe |= refused
-        for one in structs:
-            self._world.apply(Deleted(one))
+        for struct in structs:
+            self._world.apply(Deleted(struct))
         return dict(_outcomes(decided, among))
 
     def _refused(self, decided: plan.Plan) -> set[str]:
         limits = disruption_limits.Budgets({NAMESPACE: self._budgets})
-        found: set[str] = set()
+        names: set[str] = set()
         for evictions in evictor.by_beneficiary(decided.evictions).values():
-            going = [self._world.pods[one.pod.uid] for one in evictions]
+            going = [self._world.pods[eviction.pod.uid] for eviction in evictions]
             beyond = limits.over_limit(going)
-            found.update(pod.metadata.uid for pod in beyond)
+            names.update(pod.metadata.uid for pod in beyond)
             if not beyond:
                 for pod in going:
                     limits.record_eviction(pod)
-        return found
+        return names
 
     def theirs(self, pod: Tree) -> Tree:
         """What upstream says: the nodes that take the pod, or who would have to go."""
@@ -162,17 +164,17 @@ class Both:
     def happens(self, pod: Tree, outcome: Outcome) -> None:
         """Victims are gone, and the pod runs."""
         gone = [self._known.pop(("Pod", *name.split("/"))) for name in outcome.victims]
-        for one in gone:
-            self._world.apply(Deleted(codec.decode(one).struct))
+        for tree in gone:
+            self._world.apply(Deleted(codec.decode(tree).struct))
         there: list[Tree] = []
         if outcome.node:
             started = {"phase": "Running", "startTime": pod["metadata"]["creationTimestamp"]}
             there.append(
                 {**pod, "spec": {**pod["spec"], "nodeName": outcome.node}, "status": started}
             )
-        for one in there:
-            self._known[_key(one)] = one
-            self._world.apply(Changed(codec.decode(one).struct))
+        for tree in there:
+            self._known[_key(tree)] = tree
+            self._world.apply(Changed(codec.decode(tree).struct))
         self._asked(
             {"op": "filters", "gone": gone}
         )  # first: upstream gives up a port for all who hold it
@@ -189,16 +191,16 @@ class Both:
 
 
 def _outcomes(decided: plan.Plan, among: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
-    placed = {one.pod.uid: one.node for one in decided.placements}
-    nominated = {one.pod.uid: one for one in decided.nominations}
+    placed = {placement.pod.uid: placement.node for placement in decided.placements}
+    nominated = {nomination.pod.uid: nomination for nomination in decided.nominations}
     victims = evictor.by_beneficiary(decided.evictions)
     for uid in among:
         if uid in placed:
             yield uid, Outcome("starts", placed[uid])
         elif uid in nominated:
             gone = sorted(
-                f"{one.pod.namespace}/{one.pod.name}"
-                for one in victims.get(nominated[uid].gang, ())
+                f"{item.pod.namespace}/{item.pod.name}"
+                for item in victims.get(nominated[uid].gang, ())
             )
             yield uid, Outcome("preempts" if gone else "starts", nominated[uid].node, tuple(gone))
         else:
@@ -208,8 +210,8 @@ def _outcomes(decided: plan.Plan, among: Iterable[str]) -> Iterator[tuple[str, O
 def _ordered(waiting: Sequence[Tree]) -> list[Tree]:
     by_id = {pod["metadata"]["uid"]: pod for pod in waiting}
     return [
-        by_id[one.metadata.uid]
-        for one in pod_order.waiting(codec.decode(pod).struct for pod in waiting)
+        by_id[item.metadata.uid]
+        for item in pod_order.waiting(codec.decode(pod).struct for pod in waiting)
     ]
 
 
@@ -217,5 +219,5 @@ def _struct(tree: Tree) -> PodDisruptionBudget:
     return codec.decode_struct(PodDisruptionBudget, codec.encode_tree(tree))
 
 
-def _key(one: Tree) -> tuple[str, str, str]:
-    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+def _key(tree: Tree) -> tuple[str, str, str]:
+    return tree["kind"], tree["metadata"].get("namespace", ""), tree["metadata"]["name"]

@@ -47,10 +47,10 @@ def volume(
     if on:
         spec["nodeAffinity"] = near(HOSTNAME, on)
     status = {"phase": facts.pop("phase", "Available")}
-    found: volumes.PersistentVolume = storage(
+    result: volumes.PersistentVolume = storage(
         "PersistentVolume", {"metadata": metadata, "spec": spec | facts, "status": status}
     )
-    return found
+    return result
 
 
 def near(label: str, *values: str) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def claim(
         "storageClassName": LOCAL,
         "volumeName": volume,
     }
-    found: volumes.PersistentVolumeClaim = storage(
+    volume_claim: volumes.PersistentVolumeClaim = storage(
         "PersistentVolumeClaim", {"metadata": metadata, "spec": spec | facts, "status": status}
     )
-    return found
+    return volume_claim
 
 
 def given_to(name: str) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def csi_node(name: str, **limits: int | None) -> volumes.CSINode:
         | ({"allocatable": {"count": count}} if count is not None else {})
         for driver, count in limits.items()
     ]
-    found: volumes.CSINode = storage(
+    csinode: volumes.CSINode = storage(
         "CSINode", {"metadata": {"name": name}, "spec": {"drivers": drivers}}
     )
-    return found
+    return csinode
 
 
 def pod(name: str, *claims: str, **spec: Any) -> pods.Pod:
@@ -115,7 +115,7 @@ def pod(name: str, *claims: str, **spec: Any) -> pods.Pod:
 
 def world(*given: Any, nodes: int = 2) -> World:
     """A world of so many nodes, a class for local volumes, and whatever else is given."""
-    made = build.world(nodes=nodes, gpus=0)
-    for one in (storage_class(), *given):
-        made.apply(Changed(one))
-    return made
+    cluster = build.world(nodes=nodes, gpus=0)
+    for item in (storage_class(), *given):
+        cluster.apply(Changed(item))
+    return cluster

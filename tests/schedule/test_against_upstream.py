@@ -43,12 +43,14 @@ def test_a_pod_only_one_side_knows_is_noticed() -> None:
     story = _story(1)
     tally = upstream.Tally()
     both = upstream.Both(oracle.session(), story.objects)
-    unknown = [one for one in story.objects if one["kind"] == "Pod" and one["spec"].get("nodeName")]
+    unknown = [
+        item for item in story.objects if item["kind"] == "Pod" and item["spec"].get("nodeName")
+    ]
     assert unknown
     both.forget(unknown)
     for step in story.steps:
         upstream.compare(both, step.pod or {}, tally)
-    assert {one.why.split(",")[0] for one in tally.disagreements} >= {
+    assert {disagreement.why.split(",")[0] for disagreement in tally.disagreements} >= {
         "we accept",
         "we place where upstream refuses",
     }
@@ -59,5 +61,5 @@ def _story(seed: int) -> constraints.Story:
 
 
 def _told(seed: int, tally: upstream.Tally) -> str:
-    found = tally.disagreements[0]
-    return f"seed {seed}: {found.why}: node {found.node}: ours {found.ours}, theirs {found.theirs}: {found.pod}"
+    result = tally.disagreements[0]
+    return f"seed {seed}: {result.why}: node {result.node}: ours {result.ours}, theirs {result.theirs}: {result.pod}"

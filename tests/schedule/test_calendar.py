@@ -1,4 +1,4 @@
-"""Times beyond the calendar: whatever numbers and moments objects carry, every decision is made."""
+"""Times beyond the calendar: whatever numbers and times objects carry, every decision is made."""
 
 from __future__ import annotations
 
@@ -96,20 +96,20 @@ def odd_queue(rng: random.Random, queue: queues.Queue) -> queues.Queue:
     return msgspec.structs.replace(queue, spec=spec, status=status, metadata=metadata)
 
 
-def odd(rng: random.Random, found: Object) -> Object:
-    match found:
+def odd(rng: random.Random, result: Object) -> Object:
+    match result:
         case pods.Pod():
-            return odd_pod(rng, found)
+            return odd_pod(rng, result)
         case gangs.Gang():
-            return odd_gang(rng, found)
+            return odd_gang(rng, result)
         case queues.Queue():
-            return odd_queue(rng, found)
-    return found
+            return odd_queue(rng, result)
+    return result
 
 
 def facts_of(rng: random.Random, seed: int) -> list[Object]:
     cluster = random_clusters.seeded(seed, random_clusters.Size(nodes=3, works=8, ends=True))
-    return [odd(rng, one) for one in cluster.facts()]
+    return [odd(rng, fact) for fact in cluster.facts()]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -127,8 +127,8 @@ def test_every_decision_is_made_whatever_times_objects_carry(
     )
     policy_ = policy.Policy(batch=batch)
     world = World()
-    for one in facts:
-        world.apply(Changed(one))
+    for fact in facts:
+        world.apply(Changed(fact))
     staleness.note(world, now)
     for _ in range(2):
         done = decide.decide(world, policy_, now)
@@ -136,7 +136,9 @@ def test_every_decision_is_made_whatever_times_objects_carry(
         waiting = {
             pod.metadata.uid for pod in world.pending() if pod.metadata.deletion_timestamp is None
         }
-        spoken = {one.pod.uid for one in (*done.placements, *done.nominations, *done.refusals)}
+        spoken = {
+            placement.pod.uid for placement in (*done.placements, *done.nominations, *done.refusals)
+        }
         assert spoken == waiting
     assert isinstance(when.when(facts, policy_, now), tuple)
 

@@ -25,9 +25,9 @@ def test_a_pod_gets_a_node_and_its_claim_gets_a_device_there() -> None:
     assert plan.wake_at is None
 
 
-def test_no_device_is_given_twice_and_who_comes_too_late_is_told() -> None:
+def test_no_device_is_allocated_twice_and_a_late_pod_gets_a_reason() -> None:
     given = [(build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",))) for i in range(5)]
-    world = build.world(*(one for pair in given for one in pair), nodes=2, gpus=2)
+    world = build.world(*(item for pair in given for item in pair), nodes=2, gpus=2)
     plan = build.decided(world)
     taken = [device for name in build.nodes_of(plan) for device in build.devices_of(plan, name)]
     assert sorted(taken) == ["n0/gpu-0", "n0/gpu-1", "n1/gpu-0", "n1/gpu-1"]
@@ -53,7 +53,7 @@ def test_the_important_choose_first() -> None:
 
 def test_pods_fill_a_node_before_they_open_another() -> None:
     given = [(build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",))) for i in range(6)]
-    world = build.world(*(one for pair in given for one in pair), nodes=3, gpus=4)
+    world = build.world(*(item for pair in given for item in pair), nodes=3, gpus=4)
     where = list(build.nodes_of(build.decided(world)).values())
     assert sorted(where.count(name) for name in set(where)) == [2, 4]
 
@@ -80,7 +80,7 @@ def test_cpu_runs_out_before_gpus_do() -> None:
     given = [
         (build.claim(f"c{i}"), build.pod(f"p{i}", uses=(f"c{i}",), cpu="30")) for i in range(3)
     ]
-    world = build.world(*(one for pair in given for one in pair), nodes=1)
+    world = build.world(*(item for pair in given for item in pair), nodes=1)
     plan = build.decided(world)
     assert len(plan.placements) == 2
     assert build.summary_of(plan, "p2") == "1 node: 1 lacks cpu (needs 30, at most 4 free)"
@@ -251,8 +251,8 @@ def test_what_was_assumed_before_is_respected() -> None:
         build.claim("a"), build.claim("b"), build.pod("first", uses=("a",)), nodes=1, gpus=1
     )
     [placement] = build.decided(world).placements
-    found = {("default", "a"): placement.allocations[0].result}
-    world.assume(next(iter(world.pods.values())), placement.node, found)
+    result = {("default", "a"): placement.allocations[0].result}
+    world.assume(next(iter(world.pods.values())), placement.node, result)
     build.put(world, build.pod("second", uses=("b",)))
     plan = build.decided(world)
     assert [refusal.pod.name for refusal in plan.refusals] == ["second"]
@@ -322,8 +322,8 @@ def test_a_kind_that_is_too_hard_for_one_cycle_is_decided_by_several() -> None:
         build.put(world, build.node(f"n{index}"), build.gpu_slice(f"n{index}", index + 1))
     whole = build.decided(world)
     cut = policy.Budget(kind_steps=20)
-    told = build.summary_of(build.decided(world, budget=cut), "p")
-    assert told.startswith("6 nodes are still to be judged")
+    text = build.summary_of(build.decided(world, budget=cut), "p")
+    assert text.startswith("6 nodes are still to be judged")
     plans = [build.decided(world, budget=cut) for _ in range(3)]
     assert [plan.undecided for plan in plans] == [1, 1, 0]
     assert plans[-1] == whole
@@ -359,5 +359,5 @@ def test_an_earlier_alternative_elsewhere_beats_a_later_one_here() -> None:
 
 
 def codes(world: World, pod: str) -> list[ReasonCode]:
-    refusal = next(one for one in build.decided(world).refusals if one.pod.name == pod)
+    refusal = next(item for item in build.decided(world).refusals if item.pod.name == pod)
     return [obstacle.reason.code for obstacle in refusal.obstacles]

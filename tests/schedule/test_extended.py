@@ -21,9 +21,9 @@ BACKED = ((GPU, "gpu"), (NIC, "nic"))
 
 def container(name: str = "main", **amounts: str) -> dict[str, Any]:
     named = {"gpu": GPU, "nic": NIC}
-    wanted = {named.get(key, key): amount for key, amount in amounts.items()}
-    limits = {key: amount for key, amount in wanted.items() if "/" in key}
-    return {"name": name, "resources": {"requests": wanted, "limits": limits}}
+    expected = {named.get(key, key): amount for key, amount in amounts.items()}
+    limits = {key: amount for key, amount in expected.items() if "/" in key}
+    return {"name": name, "resources": {"requests": expected, "limits": limits}}
 
 
 def sidecar(name: str, **amounts: str) -> dict[str, Any]:
@@ -43,16 +43,21 @@ def cluster(*given: Any, nodes: int = 2, gpus: int = 4) -> World:
 
 def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
     """Requests of the claim: name -> class and count."""
-    found = extended_resources.requests_for(pod.spec, BACKED, names or (GPU, NIC)).requests
+    requests = extended_resources.requests_for(pod.spec, BACKED, names or (GPU, NIC)).requests
     return {
-        one.name: (one.exactly.device_class_name, one.exactly.count) for one in found if one.exactly
+        request.name: (request.exactly.device_class_name, request.exactly.count)
+        for request in requests
+        if request.exactly
     }
 
 
 def mapped(pod: pods.Pod) -> set[tuple[str, str, str]]:
     """Container, resource and request."""
-    found = extended_resources.requests_for(pod.spec, BACKED, (GPU, NIC)).mappings
-    return {(one.container_name, one.resource_name, one.request_name) for one in found}
+    mappings = extended_resources.requests_for(pod.spec, BACKED, (GPU, NIC)).mappings
+    return {
+        (mapping.container_name, mapping.resource_name, mapping.request_name)
+        for mapping in mappings
+    }
 
 
 # What a claim asks for: cases after those of kube-scheduler's own tests.
@@ -113,7 +118,7 @@ def test_an_init_container_uses_what_later_containers_will_use() -> None:
         initContainers=[container("i", gpu="2")],
     )
     assert asked(pod) == {"container-1-request-0": ("gpu", 1), "container-2-request-0": ("gpu", 1)}
-    assert {one for one in mapped(pod) if one[0] == "i"} == {
+    assert {item for item in mapped(pod) if item[0] == "i"} == {
         ("i", GPU, "container-1-request-0"),
         ("i", GPU, "container-2-request-0"),
     }
@@ -124,7 +129,7 @@ def test_what_later_containers_lack_an_init_container_asks_for_itself() -> None:
         "p", containers=[container("a", gpu="1")], initContainers=[container("i", gpu="3")]
     )
     assert asked(pod) == {"container-0-request-0": ("gpu", 2), "container-1-request-0": ("gpu", 1)}
-    assert {one[2] for one in mapped(pod) if one[0] == "i"} == {
+    assert {item[2] for item in mapped(pod) if item[0] == "i"} == {
         "container-0-request-0",
         "container-1-request-0",
     }
@@ -172,8 +177,8 @@ def test_the_newest_class_stands_behind_a_resource_then_the_first_by_name() -> N
 
 
 def test_every_class_stands_behind_the_resource_of_its_own_name() -> None:
-    found = extended_resources.classes_by_resource({"gpu": build.gpu_class()})
-    assert found == {"deviceclass.resource.kubernetes.io/gpu": "gpu"}
+    result = extended_resources.classes_by_resource({"gpu": build.gpu_class()})
+    assert result == {"deviceclass.resource.kubernetes.io/gpu": "gpu"}
 
 
 # Where the pod goes, and what the plan says
@@ -196,11 +201,13 @@ def test_a_pod_gets_devices_through_a_claim_made_for_it() -> None:
     assert (owner.api_version, owner.kind, owner.name, owner.uid, owner.controller) == (
         "v1", "Pod", "p", "uid-of-p", True,
     )  # fmt: skip
-    assert {(one.pool, one.request) for one in made.result.devices.results} == {
+    assert {(result.pool, result.request) for result in made.result.devices.results} == {
         ("n0", "container-0-request-1")
     }
     assert len(made.result.devices.results) == 2
-    assert [(one.container_name, one.resource_name) for one in made.mappings] == [("main", GPU)]
+    assert [(mapping.container_name, mapping.resource_name) for mapping in made.mappings] == [
+        ("main", GPU)
+    ]
 
 
 def test_a_class_is_asked_for_by_its_own_name_too() -> None:
@@ -241,17 +248,17 @@ def test_on_each_node_devices_serve_what_its_plugins_do_not() -> None:
     build.put(world, build.pod("p", containers=[container(gpu="1", nic="1")]))
     [placement] = build.decided(world).placements
     assert placement.made is not None
-    assert {one.resource_name for one in placement.made.mappings} == {GPU}
+    assert {mapping.resource_name for mapping in placement.made.mappings} == {GPU}
 
 
 def test_devices_of_made_claims_are_given_once() -> None:
     world = cluster(*(wanting(f"p{index}") for index in range(5)), nodes=2, gpus=2)
     plan_ = build.decided(world)
     taken = [
-        (one.pool, one.device)
+        (result.pool, result.device)
         for placement in plan_.placements
         if placement.made is not None
-        for one in placement.made.result.devices.results
+        for result in placement.made.result.devices.results
     ]
     assert len(taken) == len(set(taken)) == 4
     assert build.summary_of(plan_, "p4") == (
@@ -263,13 +270,13 @@ def test_a_claim_of_its_own_and_an_extended_resource_do_not_get_the_same_device(
     world = cluster(build.claim("c"), wanting(uses=("c",)), nodes=1, gpus=2)
     [placement] = build.decided(world).placements
     assert placement.made is not None
-    devices = [one.device for one in placement.made.result.devices.results]
+    devices = [result.device for result in placement.made.result.devices.results]
     assert sorted(devices + [name.partition("/")[2] for name in build.devices_of(build.decided(world), "p")]) == [
         "gpu-0", "gpu-1",
     ]  # fmt: skip
 
 
-def test_a_resource_nobody_offers_is_lacking() -> None:
+def test_a_resource_no_node_has_is_lacking() -> None:
     world = build.world(wanting(), nodes=1)
     assert (
         build.summary_of(build.decided(world), "p")
@@ -283,8 +290,8 @@ def test_shares_for_two_pods_have_ids_of_their_own() -> None:
     world = build.put(
         cluster(nodes=0), build.node("n0"), build.gpu_pool("n0", shared), wanting("a"), wanting("b")
     )
-    made = [one.made for one in build.decided(world).placements]
-    ids = [one.result.devices.results[0].share_id for one in made if one is not None]
+    mades = [placement.made for placement in build.decided(world).placements]
+    ids = [made.result.devices.results[0].share_id for made in mades if made is not None]
     assert len(set(ids)) == 2
     assert None not in ids
 
@@ -387,5 +394,5 @@ def test_devices_where_the_pod_cannot_start_are_named_as_holding_it_back() -> No
     build.put(world, build.node(placement.node, unschedulable=True))
     [refusal] = build.decided(world).refusals
     assert [ref.name for ref in refusal.holding] == [next(iter(world.claims))[1]]
-    codes = {one.reason.code for one in refusal.obstacles}
+    codes = {obstacle.reason.code for obstacle in refusal.obstacles}
     assert codes == {ReasonCode.CORDONED, ReasonCode.CLAIM_ELSEWHERE}

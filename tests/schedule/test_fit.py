@@ -14,8 +14,8 @@ TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
 def cause(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
-    found = node_fit.node_misfit(build.pod("p", **pod), build.node("n", **node))
-    return None if found is None else found.cause.value
+    misfit = node_fit.node_misfit(build.pod("p", **pod), build.node("n", **node))
+    return None if misfit is None else misfit.cause.value
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -69,9 +69,11 @@ def test_every_taint_must_be_tolerated_and_a_soft_one_never_forbids() -> None:
     only_one = {"tolerations": [{"key": "team", "operator": "Exists"}]}
     assert cause(only_one, {"taints": [TAINT, other]}) == "taint"
     assert cause({}, {"taints": [{"key": "x", "effect": "PreferNoSchedule"}]}) is None
-    found = node_fit.node_misfit(build.pod("p", **only_one), build.node("n", taints=[TAINT, other]))
-    assert found is not None
-    assert found.what == "gpu:NoExecute"
+    misfit = node_fit.node_misfit(
+        build.pod("p", **only_one), build.node("n", taints=[TAINT, other])
+    )
+    assert misfit is not None
+    assert misfit.what == "gpu:NoExecute"
 
 
 def test_the_node_selector_needs_every_label() -> None:
@@ -100,7 +102,7 @@ def test_affinity_by_field_and_by_number() -> None:
     assert cause(required(expression("gpus", "Gt", "8")), {"labels": {"gpus": "8"}}) == "labels"
 
 
-def test_a_term_nobody_can_read_does_not_hide_one_that_holds() -> None:
+def test_an_unreadable_term_does_not_hide_one_that_holds() -> None:
     broken = expression("zone", "In")
     assert cause(required(broken), {}) == "labels"
     assert cause(required(broken, expression("gpu", "Exists")), {"labels": {"gpu": "1"}}) is None
@@ -110,7 +112,7 @@ def test_every_resource_that_lacks_is_named() -> None:
     need = pod_requests.Resources(2000, 100, 0, 1, (("nvidia.com/gpu", 2),))
     left = pod_requests.Resources(1000, 50, 0, 5, (("nvidia.com/gpu", 1),))
     got = node_fit.room_misfits(need, left)
-    assert [(one.what, one.need, one.have) for one in got] == [
+    assert [(misfit.what, misfit.need, misfit.have) for misfit in got] == [
         ("cpu", 2000, 1000),
         ("memory", 100, 50),
         ("nvidia.com/gpu", 2, 1),

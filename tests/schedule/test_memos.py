@@ -110,12 +110,12 @@ def test_queues_and_gangs_are_planned_the_same_with_all_memory_off(seed: int) ->
 
 @pytest.mark.parametrize("room", PURE_ROOMS)
 def test_no_module_of_the_core_has_memory_of_its_own(room: str) -> None:
-    found = [
+    result = [
         f"{path.relative_to(ROOT)}:{line}: {what}"
         for path in sorted((ROOT / room).rglob("*.py"))
         for line, what in memory_in(ast.parse(path.read_text()))
     ]
-    assert found == []
+    assert result == []
 
 
 @pytest.mark.parametrize(

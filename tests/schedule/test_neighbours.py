@@ -65,18 +65,18 @@ def refused(done: plan.Plan, name: str) -> str:
 
 
 def test_a_pod_goes_where_the_pods_it_wants_to_be_near_are() -> None:
-    made = build.world(
+    world = build.world(
         *zoned("a0", "b0"), running("there", "b0"), wishing("new", "podAffinity", term())
     )
-    assert nodes_of(decided(made)) == {"new": "b0"}
+    assert nodes_of(decided(world)) == {"new": "b0"}
 
 
 def test_the_first_of_a_group_that_wants_to_be_together_may_go_anywhere_and_the_others_follow() -> (
     None
 ):
     pods = [wishing(f"p{i}", "podAffinity", term(), cpu="40") for i in range(3)]
-    made = build.world(*zoned("a0", "a1", "b0"), *pods)
-    placed = nodes_of(decided(made))
+    world = build.world(*zoned("a0", "a1", "b0"), *pods)
+    placed = nodes_of(decided(world))
     assert sorted(placed.values()) == [
         "a0",
         "a1",
@@ -84,8 +84,8 @@ def test_the_first_of_a_group_that_wants_to_be_together_may_go_anywhere_and_the_
 
 
 def test_a_pod_that_wants_others_who_are_nowhere_waits() -> None:
-    made = build.world(*zoned("a0"), wishing("new", "podAffinity", term(app="db")))
-    assert "pod nearby that the pod has to be near to" in refused(decided(made), "new")
+    world = build.world(*zoned("a0"), wishing("new", "podAffinity", term(app="db")))
+    assert "pod nearby that the pod has to be near to" in refused(decided(world), "new")
 
 
 def test_one_pod_has_to_meet_all_terms() -> None:
@@ -94,30 +94,30 @@ def test_one_pod_has_to_meet_all_terms() -> None:
         {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"tier": "front"}}},
     )
     apart = [running("one", "a0"), running("two", "b0", metadata={"labels": {"tier": "front"}})]
-    made = build.world(
+    world = build.world(
         *zoned("a0", "b0"), *apart, wishing("new", "podAffinity", *both, app="other")
     )
-    assert not decided(made).placements
+    assert not decided(world).placements
 
 
 def test_a_node_without_the_topology_label_is_no_place() -> None:
-    made = build.world(build.node("bare"), wishing("new", "podAffinity", term()))
-    assert not decided(made).placements
+    world = build.world(build.node("bare"), wishing("new", "podAffinity", term()))
+    assert not decided(world).placements
 
 
 def test_a_pod_stays_away_from_those_it_avoids() -> None:
-    made = build.world(
+    world = build.world(
         *zoned("a0", "a1", "b0"), running("there", "a0"), wishing("new", "podAntiAffinity", term())
     )
-    assert nodes_of(decided(made)) == {"new": "b0"}
+    assert nodes_of(decided(world)) == {"new": "b0"}
 
 
 def test_those_who_are_there_keep_others_away_who_ask_for_nothing() -> None:
     hermit = wishing("hermit", "podAntiAffinity", term(app="noisy"), app="quiet", nodeName="a0")
-    made = build.world(
+    world = build.world(
         *zoned("a0", "b0"), hermit, build.pod("new", metadata={"labels": {"app": "noisy"}})
     )
-    assert nodes_of(decided(made)) == {"new": "b0"}
+    assert nodes_of(decided(world)) == {"new": "b0"}
 
 
 def test_pods_decided_in_one_cycle_see_each_other() -> None:
@@ -133,8 +133,8 @@ def test_a_pod_that_is_being_deleted_still_keeps_others_away() -> None:
         "a0",
         metadata={"labels": {"app": "web"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
     )
-    made = build.world(*zoned("a0"), gone, wishing("new", "podAntiAffinity", term()))
-    assert not decided(made).placements
+    world = build.world(*zoned("a0"), gone, wishing("new", "podAntiAffinity", term()))
+    assert not decided(world).placements
 
 
 def test_namespaces_are_chosen_by_name_by_label_or_all() -> None:
@@ -165,10 +165,10 @@ def test_preferences_about_neighbours_outrank_packing() -> None:
 
 def test_what_those_there_would_rather_have_counts_too() -> None:
     there = preferring("there", "podAffinity", 50, term(app="new"), nodeName="b0")
-    made = build.world(
+    world = build.world(
         *zoned("a0", "b0"), there, build.pod("new", cpu="1", metadata={"labels": {"app": "new"}})
     )
-    assert nodes_of(decided(made)) == {"new": "b0"}
+    assert nodes_of(decided(world)) == {"new": "b0"}
 
 
 def test_pods_are_spread_over_zones() -> None:
@@ -232,8 +232,8 @@ def wanting_port(name: str, number: int = 80, **port: Any) -> Any:
 
 
 def test_one_port_of_a_node_is_given_once() -> None:
-    made = build.world(*[wanting_port(f"p{i}") for i in range(3)], nodes=2, gpus=0)
-    done = decided(made)
+    world = build.world(*[wanting_port(f"p{i}") for i in range(3)], nodes=2, gpus=0)
+    done = decided(world)
     assert sorted(nodes_of(done).values()) == ["n0", "n1"]
     assert "host port 80/TCP in use" in refused(done, "p2")
 
@@ -280,24 +280,24 @@ def test_a_nominated_pod_is_a_neighbour_on_its_node() -> None:
     )
     new = wishing("new", "podAntiAffinity", term(HOST), schedulerName="mine")
     mine = policy.Policy(scheduler_names=("mine",))
-    made = build.world(*zoned("a0", "b0"), kept, new)
-    before = dump.dump(made)
-    assert nodes_of(decided(made, policy=mine)) == {"new": "b0"}
-    assert dump.dump(made) == before
+    world = build.world(*zoned("a0", "b0"), kept, new)
+    before = dump.dump(world)
+    assert nodes_of(decided(world, policy=mine)) == {"new": "b0"}
+    assert dump.dump(world) == before
 
 
 def test_a_nominated_pod_goes_to_its_node_if_that_suits() -> None:
-    made = build.world(build.pod("new", status={"nominatedNodeName": "n1"}), nodes=2, gpus=0)
-    assert nodes_of(decided(made)) == {"new": "n1"}
-    made = build.world(build.pod("new", status={"nominatedNodeName": "gone"}), nodes=2, gpus=0)
-    assert nodes_of(decided(made)) == {"new": "n0"}
+    world = build.world(build.pod("new", status={"nominatedNodeName": "n1"}), nodes=2, gpus=0)
+    assert nodes_of(decided(world)) == {"new": "n1"}
+    world = build.world(build.pod("new", status={"nominatedNodeName": "gone"}), nodes=2, gpus=0)
+    assert nodes_of(decided(world)) == {"new": "n0"}
 
 
 def test_the_world_is_left_as_it_was() -> None:
     pods = [wishing(f"p{i}", "podAntiAffinity", term(HOST)) for i in range(3)]
-    made = build.world(*zoned("a0", "b0"), *pods, wanting_port("port"))
-    before = dump.dump(made)
-    first = decided(made)
-    assert dump.dump(made) == before
-    assert decided(made) == first
-    assert decided(made, policy=policy.Policy(memo=False)) == first
+    world = build.world(*zoned("a0", "b0"), *pods, wanting_port("port"))
+    before = dump.dump(world)
+    first = decided(world)
+    assert dump.dump(world) == before
+    assert decided(world) == first
+    assert decided(world, policy=policy.Policy(memo=False)) == first

@@ -17,9 +17,9 @@ def test_priority_then_age_then_uid_whatever_the_order_they_came_in() -> None:
         build.pod("unborn", metadata={"creationTimestamp": None}),
         build.pod("humble", priority=-5, created="2025-01-01T00:00:00Z"),
     ]
-    wanted = ["important", "old", "new", "new-twin", "unborn", "humble"]
+    expected = ["important", "old", "new", "new-twin", "unborn", "humble"]
     for shuffled in itertools.permutations(given):
-        assert [pod.metadata.name for pod in pod_order.waiting(shuffled)] == wanted
+        assert [pod.metadata.name for pod in pod_order.waiting(shuffled)] == expected
 
 
 def test_age_is_a_moment_not_a_text() -> None:

@@ -65,7 +65,7 @@ def test_devices_our_rules_mark_are_ours_alone() -> None:
     assert done.placements[0].allocations[0].result.devices.results[0].tolerations == ()
 
 
-def test_devices_nobody_marked_are_out_of_bounds_whatever_a_claim_tolerates() -> None:
+def test_unmarked_devices_are_not_ours_whatever_a_claim_tolerates() -> None:
     brave = {
         "name": "gpus",
         "exactly": {
@@ -84,14 +84,14 @@ def test_devices_nobody_marked_are_out_of_bounds_whatever_a_claim_tolerates() ->
     assert refusal.summary == (
         "1 node: 1 cannot serve claim c: request gpus: 4 of class gpu -> 2 of this scheduler (needs 3)"
     )
-    assert [one.reason.code for one in refusal.obstacles] == [ReasonCode.NOT_OWNED]
+    assert [obstacle.reason.code for obstacle in refusal.obstacles] == [ReasonCode.NOT_OWNED]
 
 
 def test_a_taint_from_another_rule_on_our_device_still_counts() -> None:
     world = build.world(build.claim("c"), build.pod("p", uses=("c",)), nodes=1, gpus=1)
     build.put(world, build.taint_rule("ours"), build.taint_rule("broken"))
     [refusal] = decided(world, device_rules=("ours",)).refusals
-    assert [one.reason.code for one in refusal.obstacles] == [ReasonCode.TAINT]
+    assert [obstacle.reason.code for obstacle in refusal.obstacles] == [ReasonCode.TAINT]
 
 
 def test_all_devices_cannot_be_had_where_some_are_others() -> None:

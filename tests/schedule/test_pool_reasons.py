@@ -19,9 +19,9 @@ def of_pool(pool: str, count: int, **facts: Any) -> list[nodes.Node]:
 
 
 @pytest.mark.parametrize("memo", [True, False])
-def test_pools_of_tainted_nodes_are_named_beside_the_reason(memo: bool) -> None:
-    found = [*of_pool("h100", 3, **TAINTED), *of_pool("a100", 2, **TAINTED), *of_pool("cpu", 4)]
-    world = build.world(*found, build.pod("p", cpu="100"))
+def test_pools_of_tainted_nodes_are_named_with_the_reason(memo: bool) -> None:
+    result = [*of_pool("h100", 3, **TAINTED), *of_pool("a100", 2, **TAINTED), *of_pool("cpu", 4)]
+    world = build.world(*result, build.pod("p", cpu="100"))
     refusal = build.decided(world, policy=policy.Policy(memo=memo)).refusals[0]
     assert refusal.summary == (
         "9 nodes: 5 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 3, a100 2), "
@@ -31,7 +31,7 @@ def test_pools_of_tainted_nodes_are_named_beside_the_reason(memo: bool) -> None:
     assert refusal.obstacles[0].reason.pool == ""
 
 
-def test_where_it_is_about_every_node_pools_tell_nothing() -> None:
+def test_a_reason_about_every_node_names_no_pools() -> None:
     world = build.world(*of_pool("h100", 2, **TAINTED), build.pod("p"))
     assert build.summary_of(build.decided(world), "p") == (
         "2 nodes: 2 have taint sku=gpu:NoSchedule that the pod does not tolerate"
@@ -39,8 +39,8 @@ def test_where_it_is_about_every_node_pools_tell_nothing() -> None:
 
 
 def test_nodes_of_no_pool_are_counted_without_one() -> None:
-    found = [build.node("bare", **TAINTED), *of_pool("h100", 1, **TAINTED), build.node("small")]
-    world = build.world(*found, build.pod("p", cpu="100"))
+    result = [build.node("bare", **TAINTED), *of_pool("h100", 1, **TAINTED), build.node("small")]
+    world = build.world(*result, build.pod("p", cpu="100"))
     assert (
         "2 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 1)"
         in build.summary_of(build.decided(world), "p")
@@ -48,6 +48,6 @@ def test_nodes_of_no_pool_are_counted_without_one() -> None:
 
 
 def test_many_pools_are_cut() -> None:
-    found = [one for number in range(5) for one in of_pool(f"p{number}", 1, **TAINTED)]
-    world = build.world(*found, build.node("small"), build.pod("p", cpu="100"))
+    result = [node for number in range(5) for node in of_pool(f"p{number}", 1, **TAINTED)]
+    world = build.world(*result, build.node("small"), build.pod("p", cpu="100"))
     assert "(of pool p0 1, p1 1, p2 1 and 2 more)" in build.summary_of(build.decided(world), "p")

@@ -38,11 +38,13 @@ def test_a_pod_only_one_side_may_end_is_noticed() -> None:
     for seed in SEEDS:
         case = _case(seed)
         both = preempting.Both(oracle.session(), case.objects)
-        running = [one["metadata"]["uid"] for one in case.objects if one["kind"] == "Pod"]
+        running = [item["metadata"]["uid"] for item in case.objects if item["kind"] == "Pod"]
         for pod in case.waiting[:1]:
             outcome = both.ours([pod], spared=running[::2])[pod["metadata"]["uid"]]
             preempting.compared(both, pod, outcome, tally)
-    assert len({one.ours.kind for one in tally.differences}) == 2  # waits in vain, ends others
+    assert (
+        len({difference.ours.kind for difference in tally.differences}) == 2
+    )  # waits in vain, ends others
 
 
 def _assert_that_much_was_compared(tally: preempting.Tally) -> None:
@@ -59,5 +61,5 @@ def _case(seed: int) -> preemptions.Case:
 
 
 def _told(seed: int, tally: preempting.Tally) -> str:
-    found = tally.differences[0]
-    return f"seed {seed}: pod {found.pod['metadata']['name']}: ours {found.ours}, theirs {found.theirs}"
+    result = tally.differences[0]
+    return f"seed {seed}: pod {result.pod['metadata']['name']}: ours {result.ours}, theirs {result.theirs}"

@@ -45,9 +45,9 @@ def random_world(seed: int) -> World:
             build.put(
                 world, nic_pool(name, [nic(name, place) for place in range(2)], nodeName=name)
             )
-    given = [one for index in range(rng.randint(3, 22)) for one in random_pod(rng, index)]
-    rng.shuffle(given)
-    return build.put(world, *given)
+    objects = [item for index in range(rng.randint(3, 22)) for item in random_pod(rng, index)]
+    rng.shuffle(objects)
+    return build.put(world, *objects)
 
 
 def nic_class() -> Object:
@@ -198,7 +198,9 @@ def test_nothing_is_given_twice_and_no_node_is_overfull(seed: int) -> None:
     memory: collections.Counter[tuple[str, str]] = collections.Counter()
     for placement in done.placements:
         for result in (
-            one for allocation in placement.allocations for one in allocation.result.devices.results
+            item
+            for allocation in placement.allocations
+            for item in allocation.result.devices.results
         ):
             assert result.pool in (placement.node, "fabric")
             if result.share_id is None:
@@ -210,8 +212,8 @@ def test_nothing_is_given_twice_and_no_node_is_overfull(seed: int) -> None:
     build.carried_out(world, done)
     for name, node in world.nodes.items():
         held = [pod for pod in world.pods.values() if pod.spec.node_name == name]
-        wanted = sum(pod_requests.pod_request(pod).milli_cpu for pod in held)
-        assert wanted <= node.status.allocatable["cpu"].milli_value()
+        expected = sum(pod_requests.pod_request(pod).milli_cpu for pod in held)
+        assert expected <= node.status.allocatable["cpu"].milli_value()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -231,6 +233,6 @@ def test_two_hash_seeds_give_one_plan() -> None:
         "from tests.schedule import build, test_properties as t\nfrom tests.support import hashing\n"
         "for seed in range(12): print(hashing.as_text(build.decided(t.random_world(seed))))"
     )
-    told = hashing.printed(code)
-    assert len(told) == 1
-    assert "placements" in told.pop()
+    names = hashing.printed(code)
+    assert len(names) == 1
+    assert "placements" in names.pop()

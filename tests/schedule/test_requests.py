@@ -51,7 +51,7 @@ def test_init_containers_run_one_after_the_other() -> None:
     assert got.milli_cpu == 3000
 
 
-def test_a_sidecar_runs_beside_the_containers_and_beside_later_init_containers() -> None:
+def test_a_sidecar_counts_with_the_containers_and_with_later_init_containers() -> None:
     sidecar = container("s", always=True, cpu="1")
     assert request(containers=[container(cpu="2")], initContainers=[sidecar]).milli_cpu == 3000
     late = request(
@@ -91,7 +91,7 @@ def test_pod_level_requests_replace_those_of_the_containers_and_overhead_still_a
     assert (got.milli_cpu, got.memory_bytes) == (3000, 2**30)
 
 
-def test_a_pod_level_limit_stands_in_only_where_nobody_asks() -> None:
+def test_a_pod_level_limit_counts_only_where_there_is_no_request() -> None:
     got = request(
         containers=[container(cpu="1")], resources={"limits": {"cpu": "4", "memory": "2Gi"}}
     )
@@ -193,7 +193,7 @@ def test_what_is_not_wanted_is_never_lacking() -> None:
     lacking = pod_requests.shortages(
         pod_requests.Resources(1, 0, 0, 1, (("a.b/c", 1), ("x.y/z", 4))), none_left
     )
-    assert [(one.resource, one.need, one.have) for one in lacking] == [
+    assert [(shortage.resource, shortage.need, shortage.have) for shortage in lacking] == [
         ("cpu", 1, -5),
         ("a.b/c", 1, -2),
         ("x.y/z", 4, 0),
@@ -204,7 +204,7 @@ def test_no_place_left_for_a_pod() -> None:
     lacking = pod_requests.shortages(
         pod_requests.Resources(pods=1), pod_requests.Resources(milli_cpu=1000)
     )
-    assert [(one.resource, one.have) for one in lacking] == [("pods", 0)]
+    assert [(shortage.resource, shortage.have) for shortage in lacking] == [("pods", 0)]
 
 
 @pytest.mark.parametrize(

@@ -37,25 +37,25 @@ class History:
             self.new_node(f"n{index}")
 
     def put(self, *given: Object) -> None:
-        for one in given:
-            self.facts[type(one).__name__, one.metadata.namespace, one.metadata.name] = one
-            self.world.apply(Changed(one))
+        for item in given:
+            self.facts[type(item).__name__, item.metadata.namespace, item.metadata.name] = item
+            self.world.apply(Changed(item))
 
-    def drop(self, one: Object) -> None:
-        del self.facts[type(one).__name__, one.metadata.namespace, one.metadata.name]
-        self.world.apply(Deleted(one))
+    def drop(self, item: Object) -> None:
+        del self.facts[type(item).__name__, item.metadata.namespace, item.metadata.name]
+        self.world.apply(Deleted(item))
 
     def any_of(self, kind: str) -> Any:
-        found = [one for key, one in sorted(self.facts.items()) if key[0] == kind]
-        return self.rng.choice(found) if found else None
+        result = [one for key, one in sorted(self.facts.items()) if key[0] == kind]
+        return self.rng.choice(result) if result else None
 
     def new_node(self, name: str) -> None:
-        made = properties.random_node(self.rng, name)
+        objects = properties.random_node(self.rng, name)
         if self.rng.random() < 0.2:
-            made[0] = build.node(
+            objects[0] = build.node(
                 name, allocatable={RESOURCE: "2"}, labels={"zone": self.rng.choice("ab")}
             )
-        self.put(*made)
+        self.put(*objects)
 
     def new_pods(self) -> None:
         for _ in range(self.rng.randint(1, 4)):
@@ -127,8 +127,8 @@ class History:
 
     def delete(self) -> None:
         kind = self.rng.choice(["Node", "ResourceSlice", "DeviceTaintRule", "Pod", "ResourceClaim"])
-        if (one := self.any_of(kind)) is not None:
-            self.drop(one)
+        if (item := self.any_of(kind)) is not None:
+            self.drop(item)
 
     def change_class(self) -> None:
         when = self.rng.choice(
@@ -199,8 +199,8 @@ class History:
 
     def note(self) -> None:
         for table in (self.world.pods, self.world.claims):
-            for one in table.values():  # type: ignore[attr-defined]
-                self.facts[type(one).__name__, one.metadata.namespace, one.metadata.name] = one
+            for item in table.values():  # type: ignore[attr-defined]
+                self.facts[type(item).__name__, item.metadata.namespace, item.metadata.name] = item
 
 
 def extended_pod(rng: random.Random, name: str) -> Any:
@@ -245,17 +245,21 @@ def test_histories_reach_what_they_are_meant_to_reach() -> None:
             history.new_pods()
             history.happen()
             plan = build.decided(history.world, policy=settings)
-            for one in plan.placements:
-                if one.made is not None:
-                    is_held = one.made.claim.status.allocation is not None
+            for placement in plan.placements:
+                if placement.made is not None:
+                    is_held = placement.made.claim.status.allocation is not None
                     seen.add(
                         "made"
-                        if one.made.existing is None
+                        if placement.made.existing is None
                         else "followed"
                         if is_held
                         else "adopted"
                     )
-            seen |= {str(one.reason.code) for refusal in plan.refusals for one in refusal.obstacles}
+            seen |= {
+                str(obstacle.reason.code)
+                for refusal in plan.refusals
+                for obstacle in refusal.obstacles
+            }
             seen |= {"holding" for refusal in plan.refusals if refusal.holding}
             history.carry_on(settings)
     meant = {

@@ -1,4 +1,4 @@
-"""Selectors that cost much: a pod spends a little in every decision, others never wait for it, and answers stay."""
+"""Expensive selectors: a pod spends a little in every decision, delays no other pod, and keeps its answers."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def decisions(
     world: World, budget: policy.Budget, *, forgets: bool = False, memo: bool = True
 ) -> list[plan.Plan]:
     """Decides until nothing is to be continued, as the live loop does."""
-    made: list[plan.Plan] = []
-    while not made or any(map(refusal_summary.is_to_be_continued, made[-1].refusals)):
-        assert len(made) < MOST_DECISIONS, "there is no end to it"
+    plans: list[plan.Plan] = []
+    while not plans or any(map(refusal_summary.is_to_be_continued, plans[-1].refusals)):
+        assert len(plans) < MOST_DECISIONS, "there is no end to it"
         if forgets:
             selectors.forget()
             selector_matches.forget()
-        made.append(build.decided(world, budget=budget, policy=policy.Policy(memo=memo)))
-    return made
+        plans.append(build.decided(world, budget=budget, policy=policy.Policy(memo=memo)))
+    return plans
 
 
-def code_of(made: plan.Plan, name: str) -> ReasonCode:
-    [refusal] = [one for one in made.refusals if one.pod.name == name]
+def code_of(decision: plan.Plan, name: str) -> ReasonCode:
+    [refusal] = [item for item in decision.refusals if item.pod.name == name]
     return refusal.obstacles[0].reason.code
 
 
@@ -90,7 +90,7 @@ def test_what_is_too_much_for_one_decision_is_answered_by_several_and_the_answer
     selector_matches.forget()
     cut = decisions(build.world(*given, nodes=8), SMALL, memo=memo)
     assert len(cut) > 5
-    assert {one.pod.name for one in cut[0].refusals} == {"dear", "picky"}
+    assert {refusal.pod.name for refusal in cut[0].refusals} == {"dear", "picky"}
     assert cut[0].undecided == 2
     last = {name: node for made in cut for name, node in build.nodes_of(made).items()}
     assert last == build.nodes_of(whole) == {"dear": "n0", "picky": "n7"}
@@ -98,9 +98,9 @@ def test_what_is_too_much_for_one_decision_is_answered_by_several_and_the_answer
 
 def test_a_decision_evaluates_no_more_than_its_budget() -> None:
     given = [
-        one
+        item
         for number in range(20)
-        for one in wanting(f"p{number}", [f"{UUID} != 'p{number}-{n}'" for n in range(4)])
+        for item in wanting(f"p{number}", [f"{UUID} != 'p{number}-{n}'" for n in range(4)])
     ]
     world = build.world(*given, nodes=16)
     most = (SMALL.cel_cost_total or 0) + (SMALL.cel_cost or 0)
@@ -115,21 +115,21 @@ def test_a_decision_evaluates_no_more_than_its_budget() -> None:
 
 def test_a_cheap_pod_behind_many_expensive_ones_is_placed_in_the_first_decisions() -> None:
     hostile = [
-        one
+        item
         for number in range(60)
-        for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
+        for item in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
     ]
     honest = wanting("honest", [f"{UUID} != 'me'"])
     world = build.world(*hostile, *honest, nodes=8)
     made = [build.decided(world, budget=policy.LIVE) for _ in range(4)]
-    assert any("honest" in build.nodes_of(one) for one in made)
+    assert any("honest" in build.nodes_of(item) for item in made)
 
 
 def test_a_cheap_pod_whose_selectors_are_known_is_placed_in_the_same_decision() -> None:
     hostile = [
-        one
+        item
         for number in range(60)
-        for one in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
+        for item in wanting(f"h{number}", [bomb(f"{number}")], priority=1000)
     ]
     first, second = wanting("first", [f"{UUID} != 'me'"]), wanting("second", [f"{UUID} != 'me'"])
     world = build.world(*first, nodes=8)
@@ -140,11 +140,11 @@ def test_a_cheap_pod_whose_selectors_are_known_is_placed_in_the_same_decision() 
 
 @pytest.mark.parametrize("text", [bomb("x"), free_steps("x")], ids=["cost", "free steps"])
 def test_an_evaluation_that_is_never_affordable_is_refused_with_a_reason(text: str) -> None:
-    made = decisions(build.world(*wanting("dear", [text]), nodes=2), policy.LIVE)
-    assert len(made) < 20
-    assert code_of(made[-1], "dear") is ReasonCode.SELECTOR_COST
-    assert "takes more than 100000 units" in build.summary_of(made[-1], "dear")
-    assert not made[-1].undecided
+    plans = decisions(build.world(*wanting("dear", [text]), nodes=2), policy.LIVE)
+    assert len(plans) < 20
+    assert code_of(plans[-1], "dear") is ReasonCode.SELECTOR_COST
+    assert "takes more than 100000 units" in build.summary_of(plans[-1], "dear")
+    assert not plans[-1].undecided
 
 
 def test_without_a_budget_such_an_evaluation_is_made() -> None:
@@ -164,20 +164,20 @@ def test_pods_of_the_same_text_pay_once_for_finding_out_that_it_is_too_expensive
 def test_what_costs_more_than_all_pods_ever_may_is_refused_with_the_numbers() -> None:
     texts = [looping(80, f"{number}") for number in range(8)]
     budget = policy.Budget(cel_cost=8_000, cel_cost_total=16_000, cel_cost_ever=50_000)
-    made = decisions(build.world(*wanting("dear", texts), nodes=16), budget)
-    assert code_of(made[-1], "dear") is ReasonCode.SELECTOR_COST
-    told = build.summary_of(made[-1], "dear")
-    assert "its selectors are too expensive" in told
-    assert "at most 50000 are spent" in told
+    plans = decisions(build.world(*wanting("dear", texts), nodes=16), budget)
+    assert code_of(plans[-1], "dear") is ReasonCode.SELECTOR_COST
+    text = build.summary_of(plans[-1], "dear")
+    assert "its selectors are too expensive" in text
+    assert "at most 50000 are spent" in text
     again = build.decided(build.world(*wanting("dear", texts), nodes=16))
     assert build.nodes_of(again) == {"dear": "n0"}
 
 
 def test_nodes_stay_judged_where_nothing_else_is_remembered() -> None:
     world = build.world(*wanting("dear", [looping(50, "x")]), nodes=12, gpus=2)
-    made = decisions(world, SMALL, forgets=True)
-    assert len(made) > 2
-    assert build.nodes_of(made[-1]) == {"dear": "n0"}
+    plans = decisions(world, SMALL, forgets=True)
+    assert len(plans) > 2
+    assert build.nodes_of(plans[-1]) == {"dear": "n0"}
 
 
 def test_a_claim_that_fits_into_no_memory_is_refused_in_the_end() -> None:
@@ -185,8 +185,8 @@ def test_a_claim_that_fits_into_no_memory_is_refused_in_the_end() -> None:
         looping(100, f"{number}") for number in range(40)
     ]  # one node alone is more than one decision
     budget = policy.Budget(cel_cost=8_000, cel_cost_total=16_000, cel_cost_ever=100_000)
-    made = decisions(build.world(*wanting("dear", texts), nodes=2), budget, forgets=True)
-    assert code_of(made[-1], "dear") is ReasonCode.SELECTOR_COST
+    plans = decisions(build.world(*wanting("dear", texts), nodes=2), budget, forgets=True)
+    assert code_of(plans[-1], "dear") is ReasonCode.SELECTOR_COST
 
 
 def test_long_texts_are_compiled_one_after_the_other() -> None:
@@ -196,16 +196,16 @@ def test_long_texts_are_compiled_one_after_the_other() -> None:
     world = build.world(*wanting("dear", texts), nodes=1)
     before = 0
     for _ in range(30):
-        made = build.decided(world, budget=policy.LIVE)
+        decision = build.decided(world, budget=policy.LIVE)
         compiled = selectors.remembered()[0]
         assert compiled - before <= 11
         before = compiled
-        if made.placements:
+        if decision.placements:
             break
-    assert build.nodes_of(made) == {"dear": "n0"}
+    assert build.nodes_of(decision) == {"dear": "n0"}
 
 
 def test_a_refusal_is_explained_within_bounds() -> None:
     texts = [*(looping(60, f"{number}") for number in range(20)), f"{UUID} == 'nothing'"]
-    made = decisions(build.world(*wanting("none", texts), nodes=2), SMALL)
-    assert code_of(made[-1], "none") is ReasonCode.SELECTOR
+    plans = decisions(build.world(*wanting("none", texts), nodes=2), SMALL)
+    assert code_of(plans[-1], "none") is ReasonCode.SELECTOR

@@ -21,21 +21,21 @@ from tests.schedule import storage as store
 def placed(world: World, name: str = "a") -> plan.Placement:
     """Where the pod goes."""
     decided = build.decided(world)
-    found = [one for one in decided.placements if one.pod.name == name]
-    assert found, build.summary_of(decided, name)
-    return found[0]
+    placements = [placement for placement in decided.placements if placement.pod.name == name]
+    assert placements, build.summary_of(decided, name)
+    return placements[0]
 
 
 def refused(world: World, name: str = "a") -> tuple[list[ReasonCode], str]:
     """Why the pod waits."""
     decided = build.decided(world)
-    [found] = [one for one in decided.refusals if one.pod.name == name]
-    return [one.reason.code for one in found.obstacles], found.summary
+    [result] = [refusal for refusal in decided.refusals if refusal.pod.name == name]
+    return [obstacle.reason.code for obstacle in result.obstacles], result.summary
 
 
 def steps(placement: plan.Placement) -> dict[str, str]:
     """By claim, the volume it is to get; nothing where one is to be made."""
-    return {one.claim.name: one.volume for one in placement.volumes}
+    return {volume.claim.name: volume.volume for volume in placement.volumes}
 
 
 # Volumes that are bound
@@ -46,12 +46,12 @@ def test_a_pod_follows_its_bound_volume() -> None:
         store.volume("v", on="n1", **store.given_to("data")), store.claim("data", volume="v")
     )
     build.put(world, store.pod("a", "data"))
-    found = placed(world)
-    assert found.node == "n1"
-    assert found.volumes == ()
+    placement = placed(world)
+    assert placement.node == "n1"
+    assert placement.volumes == ()
 
 
-def test_a_volume_nobody_can_reach_keeps_the_pod_waiting() -> None:
+def test_a_volume_no_node_can_reach_keeps_the_pod_pending() -> None:
     world = store.world(
         store.volume("v", on="gone", **store.given_to("data")), store.claim("data", volume="v")
     )
@@ -254,8 +254,8 @@ def test_two_claims_of_a_pod_need_two_volumes_of_one_node() -> None:
         store.claim("small", size="5Gi"),
         store.pod("a", "big", "small"),
     )
-    found = placed(world)
-    assert (found.node, steps(found)) == ("n1", {"big": "v1", "small": "v2"})
+    placement = placed(world)
+    assert (placement.node, steps(placement)) == ("n1", {"big": "v1", "small": "v2"})
 
 
 def test_two_pods_of_one_cycle_do_not_get_the_same_volume() -> None:
@@ -298,8 +298,10 @@ def test_a_volume_meant_for_an_older_claim_of_that_name_is_not_ours() -> None:
 
 
 def dynamic(**more: Any) -> volumes.StorageClass:
-    found: volumes.StorageClass = store.storage_class("dynamic", provisioner=store.DRIVER, **more)
-    return found
+    storage_class: volumes.StorageClass = store.storage_class(
+        "dynamic", provisioner=store.DRIVER, **more
+    )
+    return storage_class
 
 
 def test_a_class_with_a_provisioner_makes_the_volume_where_the_pod_goes() -> None:
@@ -322,8 +324,8 @@ def test_the_node_that_was_chosen_for_a_claim_stays_chosen() -> None:
         dynamic(), store.claim("data", storageClassName="dynamic", annotations=chosen)
     )
     build.put(world, store.pod("a", "data"))
-    found = placed(world)
-    assert (found.node, steps(found)) == ("n1", {"data": ""})
+    placement = placed(world)
+    assert (placement.node, steps(placement)) == ("n1", {"data": ""})
     world.apply(Deleted(world.nodes["n1"]))
     codes, summary = refused(world)
     assert codes == [ReasonCode.VOLUME_NODE]
@@ -529,8 +531,8 @@ def crowded(draw: st.DrawFn) -> World:
         )
         made.append(store.pod(f"p{index}", *used))
     world = build.world(nodes=2, gpus=0)
-    for one in draw(st.permutations(made)):
-        world.apply(Changed(one))
+    for item in draw(st.permutations(made)):
+        world.apply(Changed(item))
     return world
 
 
@@ -542,14 +544,17 @@ def test_deciding_leaves_the_storage_as_it_was_and_gives_no_volume_twice(world: 
     assert first == second
     assert dump.dump(world) == before
     given_away = {
-        (one.claim, one.volume) for found in first.placements for one in found.volumes if one.volume
+        (item.claim, item.volume)
+        for placement in first.placements
+        for item in placement.volumes
+        if item.volume
     }
     assert len({volume for _, volume in given_away}) == len(given_away)
-    for found in first.placements:
-        for one in found.volumes:
-            volume = world.storage.volumes.get(one.volume)
+    for placement in first.placements:
+        for item in placement.volumes:
+            volume = world.storage.volumes.get(item.volume)
             affinity = volume.spec.node_affinity if volume is not None else None
-            assert affinity is None or affinity.required is None or found.node in str(affinity)
+            assert affinity is None or affinity.required is None or placement.node in str(affinity)
 
 
 @given(crowded())
@@ -557,8 +562,8 @@ def test_deciding_leaves_the_storage_as_it_was_and_gives_no_volume_twice(world: 
 def test_what_is_assumed_and_forgotten_leaves_no_trace(world: World) -> None:
     before = dump.dump(world)
     decided = build.decided(world)
-    for one in decided.placements:
-        world.assume(world.pods[one.pod.uid], one.node, volumes=one.volumes)
-    for one in reversed(decided.placements):
-        world.forget(world.pods[one.pod.uid])
+    for placement in decided.placements:
+        world.assume(world.pods[placement.pod.uid], placement.node, volumes=placement.volumes)
+    for placement in reversed(decided.placements):
+        world.forget(world.pods[placement.pod.uid])
     assert dump.dump(world) == before

@@ -110,42 +110,52 @@ def tell(story: constraints.Story, oracle: Oracle, tally: Tally) -> None:
 
 def compare(both: Both, pod: Tree, tally: Tally) -> None:
     """Asks both about a pod, counts, and lets it run where ours puts it."""
-    said = both.judge(pod)
+    messages = both.judge(pod)
     tally.pods += 1
-    tally.nodes_asked += len(said.theirs)
-    tally.refusals.update(said.plugins.values())
+    tally.nodes_asked += len(messages.theirs)
+    tally.refusals.update(messages.plugins.values())
     kinds = constraints_pods.kinds_of(pod)
     tally.carried.update(kinds)
-    refusing = set(said.plugins.values())
+    refusing = set(messages.plugins.values())
     tally.refused.update(
         kind for kind in kinds if refusing & set(PLUGINS.get(kind.partition(":")[0], ()))
     )
-    for why, node, ours, theirs in disagreements(said):
+    for why, node, ours, theirs in disagreements(messages):
         tally.disagreements.append(Disagreement(why, node, ours, theirs, pod, both.picture()))
-    for placement in said.plan.placements:
+    for placement in messages.plan.placements:
         tally.placed += 1
         both.bind(pod, placement)
 
 
-def disagreements(said: Verdicts) -> Iterable[tuple[str, str, str, str]]:
+def disagreements(verdicts: Verdicts) -> Iterable[tuple[str, str, str, str]]:
     """Nodes only one side would use, and a choice upstream would not make."""
-    for node, theirs in said.theirs.items():
-        ours = said.ours[node]
+    for node, theirs in verdicts.theirs.items():
+        ours = verdicts.ours[node]
         if (ours is None) != (theirs is None):
             why = (
-                f"we accept, {said.plugins[node]} refuses"
+                f"we accept, {verdicts.plugins[node]} refuses"
                 if ours is None
                 else "we refuse, upstream accepts"
             )
             yield why, node, str(ours), str(theirs)
-    if said.plan != said.afresh:
-        yield "what we remember changes the plan", "", str(said.afresh), str(said.plan)
-    chosen = [one.node for one in said.plan.placements]
-    if any(said.theirs[node] is not None for node in chosen):
-        yield "we place where upstream refuses", chosen[0], "placed", str(said.theirs[chosen[0]])
-    if not chosen and any(theirs is None for theirs in said.theirs.values()):
-        fits = next(node for node, theirs in said.theirs.items() if theirs is None)
-        yield "we place nowhere, upstream could", fits, said.plan.refusals[0].summary, "accepted"
+    if verdicts.plan != verdicts.afresh:
+        yield "what we remember changes the plan", "", str(verdicts.afresh), str(verdicts.plan)
+    chosen = [placement.node for placement in verdicts.plan.placements]
+    if any(verdicts.theirs[node] is not None for node in chosen):
+        yield (
+            "we place where upstream refuses",
+            chosen[0],
+            "placed",
+            str(verdicts.theirs[chosen[0]]),
+        )
+    if not chosen and any(theirs is None for theirs in verdicts.theirs.values()):
+        fits = next(node for node, theirs in verdicts.theirs.items() if theirs is None)
+        yield (
+            "we place nowhere, upstream could",
+            fits,
+            verdicts.plan.refusals[0].summary,
+            "accepted",
+        )
 
 
 def tell_at_once(story: constraints.Story, oracle: Oracle, tally: Tally) -> None:
@@ -166,7 +176,7 @@ def compare_together(both: Both, waiting: list[Tree], tally: Tally) -> None:
     """One decision about several pods, followed by upstream in the order in which they chose."""
     by_id = {pod["metadata"]["uid"]: pod for pod in waiting}
     decided = both.decide(waiting)
-    placed = {one.pod.uid: one for one in decided.placements}
+    placed = {item.pod.uid: item for item in decided.placements}
     for struct in pod_order.waiting([_struct(pod) for pod in waiting]):
         pod, placement = by_id[struct.metadata.uid], placed.get(struct.metadata.uid)
         theirs, plugins = both.upstream(pod)
@@ -177,23 +187,25 @@ def compare_together(both: Both, waiting: list[Tree], tally: Tally) -> None:
             fits = [node for node, why in theirs.items() if why is None]
             if fits:
                 why = next(
-                    one.summary for one in decided.refusals if one.pod.uid == struct.metadata.uid
+                    refusal.summary
+                    for refusal in decided.refusals
+                    if refusal.pod.uid == struct.metadata.uid
                 )
-                found = ("we place nowhere, upstream could", fits[0], why, "accepted")
-                tally.disagreements.append(Disagreement(*found, pod, both.picture()))
+                result = ("we place nowhere, upstream could", fits[0], why, "accepted")
+                tally.disagreements.append(Disagreement(*result, pod, both.picture()))
             continue
         tally.placed += 1
         if theirs[placement.node] is not None:
-            found = (
+            result = (
                 "we place where upstream refuses",
                 placement.node,
                 "placed",
                 str(theirs[placement.node]),
             )
-            tally.disagreements.append(Disagreement(*found, pod, both.picture()))
+            tally.disagreements.append(Disagreement(*result, pod, both.picture()))
         both.assume(pod, placement)
-    for one in decided.placements:
-        both.bind(by_id[one.pod.uid], one)
+    for item in decided.placements:
+        both.bind(by_id[item.pod.uid], item)
 
 
 class Both:
@@ -203,24 +215,24 @@ class Both:
         self._oracle = oracle
         self._world = World()
         self._known: dict[Key, Tree] = {}
-        found = list(begin)
-        self._learn(found)
-        self._asked({"op": "filters", "objects": found})
+        result = list(begin)
+        self._learn(result)
+        self._asked({"op": "filters", "objects": result})
 
     def change(self, changed: Iterable[Tree], gone: Iterable[Tree] = ()) -> None:
         """Something happened. A pod that is gone already stays gone."""
         there = [
-            one
-            for one in changed
-            if one["kind"] != "Pod" or _key(one) in self._known or not _is_bound(one)
+            item
+            for item in changed
+            if item["kind"] != "Pod" or _key(item) in self._known or not _is_bound(item)
         ]
-        left = [one for one in gone if _key(one) in self._known]
+        left = [tree for tree in gone if _key(tree) in self._known]
         if not there and not left:
             return
         self._learn(there)
-        for one in left:
-            del self._known[_key(one)]
-            self._world.apply(Deleted(_struct(one)))
+        for tree in left:
+            del self._known[_key(tree)]
+            self._world.apply(Deleted(_struct(tree)))
         self._asked({"op": "filters", "changed": there, "gone": left})
 
     def judge(self, pod: Tree) -> Verdicts:
@@ -250,13 +262,15 @@ class Both:
     def decide(self, waiting: list[Tree]) -> plan.Plan:
         """Ours about several pods at once."""
         structs = [_struct(pod) for pod in waiting]
-        for one in structs:
-            self._world.apply(Changed(one))
+        for struct in structs:
+            self._world.apply(Changed(struct))
         decided = cycle.decide(
-            self._world, policy.Policy(steps=FILTERING), among=[pod_id(one) for one in structs]
+            self._world,
+            policy.Policy(steps=FILTERING),
+            among=[pod_id(struct) for struct in structs],
         )
-        for one in structs:
-            self._world.apply(Deleted(one))
+        for struct in structs:
+            self._world.apply(Deleted(struct))
         return decided
 
     def assume(self, pod: Tree, placement: plan.Placement) -> None:
@@ -274,10 +288,10 @@ class Both:
         """The pod runs on the node, whoever put it there."""
         self._happens([_running(pod, node)])
 
-    def forget(self, found: Iterable[Tree]) -> None:
+    def forget(self, trees: Iterable[Tree]) -> None:
         """Our side alone loses sight of objects."""
-        for one in found:
-            self._world.apply(Deleted(_struct(one)))
+        for tree in trees:
+            self._world.apply(Deleted(_struct(tree)))
 
     def picture(self) -> list[Tree]:
         """Everything that is there."""
@@ -297,10 +311,10 @@ class Both:
         self._learn(changed)
         self._asked({"op": "filters", "changed": changed})
 
-    def _learn(self, found: Iterable[Tree]) -> None:
-        for one in found:
-            self._known[_key(one)] = one
-            self._world.apply(Changed(_struct(one)))
+    def _learn(self, trees: Iterable[Tree]) -> None:
+        for tree in trees:
+            self._known[_key(tree)] = tree
+            self._world.apply(Changed(_struct(tree)))
 
     def _bound_volume(self, step: plan.VolumeStep, node: str) -> list[Tree]:
         claim = self._known["PersistentVolumeClaim", step.claim.namespace, step.claim.name]
@@ -336,8 +350,8 @@ def _struct(tree: Tree) -> Any:
     return codec.decode(tree).struct
 
 
-def _key(one: Tree) -> Key:
-    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+def _key(tree: Tree) -> Key:
+    return tree["kind"], tree["metadata"].get("namespace", ""), tree["metadata"]["name"]
 
 
 def _is_bound(pod: Tree) -> bool:

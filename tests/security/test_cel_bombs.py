@@ -58,7 +58,7 @@ def test_compiled_expressions_are_remembered_up_to_a_number() -> None:
     for number in range(5000):
         selectors.problem(f"device.driver == 'driver-{number}'")
     remembered = [
-        found.cache_info() for found in vars(selectors).values() if hasattr(found, "cache_info")
+        var.cache_info() for var in vars(selectors).values() if hasattr(var, "cache_info")
     ]
     assert remembered
     assert all(info.maxsize is not None and info.currsize <= info.maxsize for info in remembered)
@@ -116,7 +116,7 @@ def test_texts_that_do_not_compile_are_remembered_up_to_a_size() -> None:
 
 
 def claim_tree(name: str, texts: list[str]) -> dict[str, Any]:
-    wanted = {
+    expected = {
         "deviceClassName": "gpu.nvidia.com",
         "allocationMode": "ExactCount",
         "count": 1,
@@ -126,7 +126,7 @@ def claim_tree(name: str, texts: list[str]) -> dict[str, Any]:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": expected}]}},
     }
 
 
@@ -142,9 +142,9 @@ def test_pods_whose_claims_carry_bombs_wait_with_a_reason_and_others_start(has_q
 
     def decide(*args: Any, **options: Any) -> plan.Plan:
         before = selectors.remembered()[2]
-        made = cycle.decide(*args, **options)
+        decision = cycle.decide(*args, **options)
         evaluated.append(selectors.remembered()[2] - before)
-        return made
+        return decision
 
     async def story() -> None:
         selectors.forget()
@@ -167,12 +167,14 @@ def test_pods_whose_claims_carry_bombs_wait_with_a_reason_and_others_start(has_q
         assert stage.ended is None
         assert stage.node_of("honest-too")
         assert stage.node_of("bomb-0") == ""
-        (told,) = [
-            one for one in stage.the_pod("bomb-0").status.conditions if one.type == "PodScheduled"
+        (messages,) = [
+            condition
+            for condition in stage.the_pod("bomb-0").status.conditions
+            if condition.type == "PodScheduled"
         ]
-        assert "its selectors are too expensive" in told.message
-        assert told.message.isprintable()
-        assert len(told.message) < 5_000
+        assert "its selectors are too expensive" in messages.message
+        assert messages.message.isprintable()
+        assert len(messages.message) < 5_000
 
     play(story)
     units = policy.LIVE_CEL_COST_TOTAL + policy.LIVE_CEL_COST

@@ -21,7 +21,7 @@ def test_no_broken_file_ends_in_anything_but_words(door: str) -> None:
     doors.run(
         None, doors.cases(random.Random(11), FILES, (door,)), tally=tally, seed=11, counts=counts
     )
-    assert tally.counts == {AGREE: FILES}, [one.ours for one in tally.findings]
+    assert tally.counts == {AGREE: FILES}, [finding.ours for finding in tally.findings]
     assert counts[f"{door}: exit 0"] > 5  # some come through: the others would prove little
     assert counts[f"{door}: exit 1"] > 5
 
@@ -53,7 +53,7 @@ COMMAND = ("get", "pods")
         (doors.Ending(1, "é", "a\x9b", ""), "steers"),
         (doors.Ending(1, "", "a\rb", ""), "steers"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda item: item if isinstance(item, str) else "",
 )
 def test_the_fuzzer_takes_a_bad_ending_for_one(ending: doors.Ending, kind: str) -> None:
     judged = doors.judged(COMMAND, ending)
@@ -113,4 +113,4 @@ def test_what_ends_a_child_or_never_ends_is_a_finding(monkeypatch: pytest.Monkey
     tally, counts = Tally("doors", folder=None), Counter[str]()
     doors._round(batch, 1, tally=tally, counts=counts)
     assert tally.counts == {AGREE: 3, "ended": 1, "memory": 1, "too long": 1}
-    assert [one.kind for one in tally.findings] == ["ended", "memory", "too long"]
+    assert [finding.kind for finding in tally.findings] == ["ended", "memory", "too long"]

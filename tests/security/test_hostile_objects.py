@@ -87,8 +87,8 @@ class Wire(transport.Transport):
         if self._lines is None:
             raise fuzz.Over
         given, self._lines = self._lines, None
-        for one in given:
-            yield one
+        for item in given:
+            yield item
 
 
 class Sink:
@@ -99,14 +99,14 @@ class Sink:
         self.broke: list[str] = []
         self.unread: list[str] = []
 
-    def replaced(self, found: list[Any], resource_version: str) -> None:
-        self.objects = {one.metadata.name for one in found}
+    def replaced(self, result: list[Any], resource_version: str) -> None:
+        self.objects = {item.metadata.name for item in result}
 
-    def changed(self, found: Any) -> None:
-        self.objects.add(found.metadata.name)
+    def changed(self, result: Any) -> None:
+        self.objects.add(result.metadata.name)
 
-    def deleted(self, found: Any) -> None:
-        self.objects.discard(found.metadata.name)
+    def deleted(self, result: Any) -> None:
+        self.objects.discard(result.metadata.name)
 
     def broken(self, reason: str) -> None:
         self.broke.append(reason)
@@ -164,7 +164,7 @@ def test_a_broken_object_hides_no_other_in_a_list_or_a_watch(document: bytes) ->
 @pytest.mark.parametrize(
     "text", [b"", b"nonsense", b'{"type":"ADDED"', b'{"object":{}}', b"\xff\xfe", b"NaN"], ids=repr
 )
-def test_a_line_that_is_no_event_makes_it_list_anew(text: bytes) -> None:
+def test_a_line_that_is_not_an_event_makes_it_list_again(text: bytes) -> None:
     sink = told(page(sound("a", 5)), text, line("ADDED", sound("lost", 12)))
     assert "not an event" in sink.broke[0]
     assert sink.objects == {"a"}
@@ -183,11 +183,11 @@ def test_parameters_as_deep_as_a_server_takes_hide_nothing(any_depth: None) -> N
 
 
 def test_the_deepest_document_go_reads_is_read_and_written(any_depth: None) -> None:
-    found, problem = decode.decode_or_problem(
+    result, problem = decode.decode_or_problem(
         registry.CLAIM, deep_claim("deep", 6, decode.DEEPEST - 10)
     )
-    assert isinstance(found, claims.ResourceClaim), problem
-    assert codec.encode_tree(codec.tree_of(found)).count(b"[") > decode.DEEPEST - 20
+    assert isinstance(result, claims.ResourceClaim), problem
+    assert codec.encode_tree(codec.tree_of(result)).count(b"[") > decode.DEEPEST - 20
 
 
 def test_deeper_than_that_is_a_failure_with_a_name_and_not_a_crash() -> None:
@@ -197,7 +197,7 @@ def test_deeper_than_that_is_a_failure_with_a_name_and_not_a_crash() -> None:
     assert "not an event" in sink.broke[0]
 
 
-def test_whoever_speaks_to_a_server_reads_all_depths() -> None:
+def test_an_open_transport_can_decode_the_deepest_object() -> None:
     before = sys.getrecursionlimit()
 
     async def main() -> None:
@@ -233,7 +233,7 @@ def test_halves_of_characters_are_mended_as_go_mends_them_and_nothing_else_is_to
     whole = decode.replace_lone_surrogates(text.encode())
     assert msgspec.json.decode(whole) == json.loads(whole)
     assert json.loads(whole) == "".join(
-        one if not "\ud800" <= one <= "\udfff" else "\ufffd" for one in json.loads(text)
+        load if not "\ud800" <= load <= "\udfff" else "\ufffd" for load in json.loads(text)
     )
     plain = json.dumps(json.loads(whole)).encode()
     assert decode.replace_lone_surrogates(plain) == plain
@@ -389,18 +389,18 @@ def test_a_device_that_no_search_could_finish_leaves_time_for_others() -> None:
     "parameters", [b'{"b":1.0, "a":"<\\u00e9>"}', b'{"a":"\xff"}', b'{"a":1e999}'], ids=repr
 )
 def test_parameters_of_drivers_are_passed_on_letter_by_letter(parameters: bytes) -> None:
-    found, _ = decode.decode_or_problem(
+    outcome, _ = decode.decode_or_problem(
         registry.CLAIM, deep_claim("c", 6, 1).replace(b'{"a":[]}', parameters)
     )
-    assert found is not None
+    assert outcome is not None
     user = claims.ResourceClaimConsumerReference(resource="pods", name="p", uid="u")
     config = tuple(
-        claims.DeviceAllocationConfiguration(source="FromClaim", opaque=one.opaque)
-        for one in found.spec.devices.config
+        claims.DeviceAllocationConfiguration(source="FromClaim", opaque=item.opaque)
+        for item in outcome.spec.devices.config
     )
     result = claims.AllocationResult(devices=claims.DeviceAllocationResult(config=config))
     step = claim_patches.reserve("uid-c", result, user, expected=None)
-    first = step(found)
+    first = step(outcome)
     assert isinstance(first, write_retry.Patch)
     assert not first.adds, "a strategic patch would have the server write the parameters anew"
     protected = first.after
@@ -409,16 +409,16 @@ def test_parameters_of_drivers_are_passed_on_letter_by_letter(parameters: bytes)
     assert isinstance(second, write_retry.Patch)
     assert parameters in second.patch
     world = World()
-    world.apply(events.Changed(found))
-    assert consistency.differences(world, [found]) == ()
+    world.apply(events.Changed(outcome))
+    assert consistency.differences(world, [outcome]) == ()
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> None:
-    one = codec.encode_tree(
+    data = codec.encode_tree(
         {"metadata": {"name": "NAME", "namespace": "default"}, "spec": {"containers": []}}
     )
-    items = [msgspec.Raw(one.replace(b"NAME", b"p%d" % number)) for number in range(100_000)]
+    items = [msgspec.Raw(data.replace(b"NAME", b"p%d" % number)) for number in range(100_000)]
     turns = 0
 
     async def others() -> None:
@@ -436,8 +436,8 @@ def test_a_hundred_thousand_pods_are_read_in_portions_that_let_others_run() -> N
         finally:
             running.cancel()
 
-    found = asyncio.run(main())
-    assert len(found) == 100_000
+    result = asyncio.run(main())
+    assert len(result) == 100_000
     assert turns >= sum(map(len, map(bytes, items))) // decode.SLICE_BYTES
 
 
@@ -481,7 +481,7 @@ def test_the_fuzz_notices_a_crash_and_a_partial_apply(monkeypatch: pytest.Monkey
 
 
 def test_the_fuzz_notices_a_hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz.Told, "changed", lambda self, found: None)
+    monkeypatch.setattr(fuzz.RecordingFeed, "changed", lambda self, found: None)
     tally = findings.Tally("objects", folder=None)
     fuzz.run(None, fuzz.cases(random.Random(1), 200), tally=tally, seed=1)
-    assert any("hidden: sound-" in found.ours for found in tally.findings)
+    assert any("hidden: sound-" in finding.ours for finding in tally.findings)

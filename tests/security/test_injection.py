@@ -20,7 +20,7 @@ from dovetail.model.reasons import ReasonCode
 from dovetail.sim import virtual_clock
 from dovetail.telemetry import metrics
 from dovetail.world.world import World
-from tests.live import test_tell
+from tests.live import test_recorder
 from tests.live.live_scheduler import Stage, play
 from tests.security import hostile
 
@@ -70,27 +70,29 @@ def test_a_megabyte_in_a_message_or_a_field_is_cut(form: logging.Formatter) -> N
 
 @pytest.mark.parametrize("text", [FORGED, *STEERING], ids=ascii)
 def test_events_and_conditions_quote_what_others_wrote_without_its_power(text: str) -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}"))
+        reports.refused(
+            pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, f"needs {text} of {text}")
+        )
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert event.note.isprintable(), ascii(event.note)
-        assert test_tell.condition(stage).message.isprintable()
+        assert test_recorder.condition(stage).message.isprintable()
 
-    test_tell.told(story)
+    test_recorder.told(story)
 
 
 def test_a_megabyte_of_reasons_fits_into_an_event_and_a_condition() -> None:
-    async def story(stage: Stage, teller: recorder.Recorder) -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, test_tell.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
+        reports.refused(pod, test_recorder.refusal(pod, ReasonCode.SELECTOR, MEGABYTE))
         await stage.pass_time(1)
         (event,) = stage.events("FailedScheduling")
         assert len(event.note.encode()) <= api_events.MAX_NOTE_BYTES
-        assert len(test_tell.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
+        assert len(test_recorder.condition(stage).message.encode()) <= recorder.MAX_MESSAGE_BYTES
 
-    test_tell.told(story)
+    test_recorder.told(story)
 
 
 @pytest.mark.parametrize("document", [{"message": MEGABYTE, "reason": "Forbidden"}, MEGABYTE])
@@ -124,13 +126,13 @@ def test_names_of_objects_are_no_labels_of_metrics() -> None:
 
 
 def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
-    said: list[str] = []
-    feed = informer.Feed(_picture(), registry.POD, trouble=lambda kind, why: said.append(why))
+    names: list[str] = []
+    feed = informer.Feed(_picture(), registry.POD, trouble=lambda kind, why: names.append(why))
     for _ in range(100):
         feed.unreadable("team/a", "spec: expected a mapping")
     feed.unreadable("team/a", "metadata: expected a mapping")
     feed.unreadable("team/b", "spec: expected a mapping")
-    assert said == [
+    assert names == [
         "unreadable: team/a: spec: expected a mapping",
         "unreadable: team/a: metadata: expected a mapping",
         "unreadable: team/b: spec: expected a mapping",
@@ -140,7 +142,7 @@ def test_an_object_that_cannot_be_read_is_complained_about_once() -> None:
     assert len(feed._reported) <= informer.MAX_REMEMBERED
 
 
-def test_a_pod_with_a_hostile_name_of_everything_is_told_about_in_one_line() -> None:
+def test_a_pod_with_hostile_names_is_reported_in_one_line() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)
         stage.pod("a")
@@ -153,7 +155,7 @@ def test_a_pod_with_a_hostile_name_of_everything_is_told_about_in_one_line() -> 
             async with stage.scheduling():
                 await stage.pass_time(5)
         assert stage.node_of("a") == ""
-        assert all(one.note.isprintable() for one in stage.events("FailedScheduling"))
+        assert all(body.note.isprintable() for body in stage.events("FailedScheduling"))
         assert all(json.loads(line)["message"] for line in lines)
         assert all(line.isprintable() for line in lines)
 

@@ -44,17 +44,18 @@ class Place(NamedTuple):
 
     def asked(self) -> set[tuple[str, str]]:
         """What the scheduler's account asked for: verb, and resource with its subresource or the path."""
-        found = set()
+        result = set()
         for line in self.log.read_text(encoding="utf-8").splitlines():
             entry: dict[str, Any] = json.loads(line)
             if entry["user"]["username"] == live.SERVICE_ACCOUNT:
                 about = entry.get("objectRef", {})
                 parts = (about.get("resource", ""), about.get("subresource", ""))
                 what = (
-                    "/".join(one for one in parts if one) or entry["requestURI"].partition("?")[0]
+                    "/".join(part for part in parts if part)
+                    or entry["requestURI"].partition("?")[0]
                 )
-                found.add((entry["verb"], what))
-        return found
+                result.add((entry["verb"], what))
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def held(story: Scene) -> list[str]:
     ).split()
 
 
-def test_claims_a_server_takes_and_others_choke_on_stop_nobody(place: Place) -> None:
+def test_claims_a_server_accepts_and_others_fail_on_delay_no_pod(place: Place) -> None:
     cluster = place.cluster
     before = cluster.pid()
     with scene(cluster) as story:
@@ -131,7 +132,7 @@ def test_claims_a_server_takes_and_others_choke_on_stop_nobody(place: Place) -> 
         story.claim("plain")
         story.pod("honest", claims=["plain"])
         story.wait_running("honest")
-        story.wait("all to have a node", lambda: all(node_of(one) for one in story.pods().values()))
+        story.wait("all to have a node", lambda: all(node_of(pod) for pod in story.pods().values()))
         assert len(held(story)) == len(set(held(story))) == len(PARAMETERS) + 2
         assert cluster.pid() == before, "the same process all the time"
         assert cluster.is_running()
@@ -182,12 +183,12 @@ def test_only_what_is_needed_is_asked_for_and_secrets_never(place: Place) -> Non
     resources = {(verb, what) for verb, what in asked if not what.startswith("/")}
     assert resources <= granted, resources - granted
     assert {("list", "pods"), ("watch", "resourceclaims"), ("create", "pods/binding")} <= resources
-    assert not [one for one in asked if "secret" in one[1].lower()]
+    assert not [item for item in asked if "secret" in item[1].lower()]
     paths = {what for _, what in asked if what.startswith("/")}
     assert all(path.startswith(("/apis", "/api", "/version")) for path in paths), paths
-    said = cluster.log() + "".join(
+    messages = cluster.log() + "".join(
         cluster.ask(path) for path in ("/metrics", "/configz", "/debug/consistent")
     )
-    assert SECRET not in said
-    assert cluster.token not in said
-    assert cluster.plane.token not in said
+    assert SECRET not in messages
+    assert cluster.token not in messages
+    assert cluster.plane.token not in messages

@@ -30,7 +30,7 @@ def _trips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_trips")
 @pytest.mark.parametrize("batch_pods", [0, 1, 50])
-def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) -> None:
+def test_a_pod_the_engine_fails_on_delays_no_other_pod(batch_pods: int) -> None:
     async def story() -> None:
         stage = Stage(nodes=2, gpus=4)
         stage.template("one")
@@ -42,12 +42,15 @@ def test_a_pod_the_engine_trips_over_keeps_nobody_else_waiting(batch_pods: int) 
             await stage.pass_time(5)
             assert all(stage.node_of(f"a-{number}") for number in range(6))
             assert stage.node_of("poison-0") == stage.node_of("poison-1") == ""
-            (told,) = [
-                one
-                for one in stage.the_pod("poison-0").status.conditions
-                if one.type == "PodScheduled"
+            (messages,) = [
+                condition
+                for condition in stage.the_pod("poison-0").status.conditions
+                if condition.type == "PodScheduled"
             ]
-            assert (told.reason, told.message) == ("SchedulerError", fault_isolation.MESSAGE)
+            assert (messages.reason, messages.message) == (
+                "SchedulerError",
+                fault_isolation.MESSAGE,
+            )
             assert len(stage.events("FailedScheduling")) == 2, (
                 "each is told once, however often it is tried"
             )
@@ -70,7 +73,7 @@ def job(stage: Stage, name: str, **spec: Any) -> None:
 
 
 @pytest.mark.parametrize("has_queue", [False, True])
-def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
+def test_pending_jobs_with_a_deadline_beyond_the_calendar_delay_no_other_job(
     has_queue: bool,
 ) -> None:
     async def story() -> None:
@@ -94,16 +97,16 @@ def test_jobs_that_wait_with_a_deadline_beyond_the_calendar_keep_nobody_waiting(
             assert all(stage.node_of(f"honest-{number}") for number in range(4))
             assert all(map(stage.node_of, ("tie-0", "tie-1")))
             assert not [
-                one
-                for one in stage.events("FailedScheduling")
-                if one.note == fault_isolation.MESSAGE
+                tree
+                for tree in stage.events("FailedScheduling")
+                if tree.note == fault_isolation.MESSAGE
             ]
         assert stage.ended is None
 
     play(story)
 
 
-def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobody_waiting() -> None:
+def test_a_running_job_with_a_deadline_beyond_the_calendar_delays_no_other_job() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=2)
         stage.pod("runs", job="evil")
@@ -118,9 +121,9 @@ def test_a_running_job_whose_deadline_is_patched_beyond_the_calendar_keeps_nobod
             await stage.pass_time(5)
             assert all(stage.node_of(f"honest-{number}") for number in range(4))
             assert not [
-                one
-                for one in stage.events("FailedScheduling")
-                if one.note == fault_isolation.MESSAGE
+                tree
+                for tree in stage.events("FailedScheduling")
+                if tree.note == fault_isolation.MESSAGE
             ]
         assert stage.ended is None
 

@@ -38,13 +38,15 @@ users: [{{name: a, user: {{token: {TOKEN}, client-key-data: "{PLANTED}", passwor
 
 
 def test_the_rights_name_every_resource_and_no_secret() -> None:
-    rules = [rule for one in live.rights() for rule in one.get("rules", ())]
+    rules = [rule for right in live.rights() for rule in right.get("rules", ())]
     assert rules
     named = {resource for rule in rules for resource in rule["resources"]}
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     groups = {group for rule in rules for group in rule["apiGroups"]}
     assert not [
-        one for one in named if "*" in one or "secret" in one or "configmap" in one or "exec" in one
+        item
+        for item in named
+        if "*" in item or "secret" in item or "configmap" in item or "exec" in item
     ]
     assert "*" not in verbs | groups
     assert not verbs & {"deletecollection", "impersonate", "bind", "escalate"}
@@ -173,8 +175,8 @@ def saved(directory: Path, documents: dict[registry.Kind, list[bytes]]) -> str:
     with snapshot_files.Draft(
         directory, is_forced=False, redacts=True, say=lambda text: None
     ) as draft:
-        for kind, found in documents.items():
-            for document in found:
+        for kind, result in documents.items():
+            for document in result:
                 draft.put(kind, document)
         draft.finish(facts)
     return "".join(file.name + file.read_text() for file in directory.rglob("*") if file.is_file())
@@ -194,7 +196,7 @@ def test_a_hostile_object_does_not_keep_a_snapshot_from_being_taken(tmp_path: Pa
         b"[]",
     ]
     saved(tmp_path / "snapshot", documents)
-    assert [one.name for one in tmp_path.iterdir()] == ["snapshot"], (
+    assert [item.name for item in tmp_path.iterdir()] == ["snapshot"], (
         "names of objects make no paths"
     )
     assert len(local_snapshot.read(tmp_path / "snapshot").manifest.files) > 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.boot import http_server
-from tests.boot.test_serving import OUTSIDE, Asker, Warden, served, story
+from tests.boot.test_serving import OUTSIDE, HealthClient, Warden, served, story
 
 TRAVERSALS = (
     "/debug/snapshot/../../etc/passwd",
@@ -32,12 +32,12 @@ def test_no_path_leads_to_a_file(path: str) -> None:
         taken.append("here")
         return "snapshots/1"
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         for method in ("GET", "POST"):
-            said = await ask(path, method=method)
-            assert "root:" not in said.text
-            assert said.status in (200, 404, 405)
-        assert said.status != 200 or said.text == '{"path": "snapshots/1"}', (
+            messages = await ask(path, method=method)
+            assert "root:" not in messages.text
+            assert messages.status in (200, 404, 405)
+        assert messages.status != 200 or messages.text == '{"path": "snapshots/1"}', (
             "where it is written is not the caller's"
         )
 
@@ -57,7 +57,7 @@ def test_no_path_leads_to_a_file(path: str) -> None:
 def test_requests_larger_than_any_honest_one_are_refused(
     path: str, options: dict[str, Any]
 ) -> None:
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         assert (await ask(path, **options)).status == 400
         assert (await ask("/healthz")).status == 200
 
@@ -68,9 +68,9 @@ def test_a_body_is_neither_read_nor_kept() -> None:
     async def snapshot() -> str:
         return "x"
 
-    async def tell(ask: Asker) -> None:
-        said = await ask("/debug/snapshot", method="POST", data=b"z" * 900_000)
-        assert said.status in (200, 413)
+    async def tell(ask: HealthClient) -> None:
+        messages = await ask("/debug/snapshot", method="POST", data=b"z" * 900_000)
+        assert messages.status in (200, 413)
         assert (await ask("/healthz")).status == 200
 
     story(tell, snapshot=snapshot)
@@ -85,7 +85,7 @@ def test_strangers_beyond_this_machine_hear_nothing_but_health(path: str) -> Non
     async def consistent() -> dict[str, bool]:
         return {}
 
-    async def tell(ask: Asker) -> None:
+    async def tell(ask: HealthClient) -> None:
         for headers in (
             {},
             {"Authorization": "Basic cmVhZGVy"},

@@ -63,7 +63,7 @@ def test_a_claim_that_labels_itself_gets_no_device_that_is_not_ours() -> None:
 @pytest.mark.parametrize(
     "name", ["", "default-scheduler", "Dovetail", "dovetail ", "dovetail\n", "dоvetail"]
 )
-def test_a_pod_of_another_scheduler_is_nobodys_whatever_its_name_looks_like(name: str) -> None:
+def test_a_pod_of_another_scheduler_is_not_ours_however_similar_its_name(name: str) -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.template("one")
@@ -128,12 +128,12 @@ def test_a_claim_is_not_adopted_for_resources_on_the_word_of_its_annotation(
     assert placement.made.existing is None, "it gets a claim of its own"
 
 
-def test_a_claim_under_the_name_ours_will_have_is_left_alone_and_the_pod_told() -> None:
+def test_a_claim_that_occupies_the_name_of_ours_is_left_alone_and_reported_on_the_pod() -> None:
     async def story() -> None:
         stage = Stage(nodes=1)
         stage.pod("victim", resources={"limits": {"nvidia.com/gpu": "1"}})
         world = build.put(
-            build.world(), *(one for kind in registry.WATCHED for one in stage.api.all(kind))
+            build.world(), *(item for kind in registry.WATCHED for item in stage.api.all(kind))
         )
         (placement,) = build.decided(world).placements
         _, name = binder.extended_claim_key(placement)
@@ -144,8 +144,8 @@ def test_a_claim_under_the_name_ours_will_have_is_left_alone_and_the_pod_told() 
             assert (planted.status.allocation, planted.status.reserved_for) == (None, ())
             assert stage.node_of("victim") == ""
             assert any(
-                "belongs to another pod" in one.message
-                for one in stage.the_pod("victim").status.conditions
+                "belongs to another pod" in condition.message
+                for condition in stage.the_pod("victim").status.conditions
             )
             stage.pod("other", resources={"limits": {"nvidia.com/gpu": "1"}})
             await stage.pass_time()
@@ -164,7 +164,7 @@ def test_a_claim_reserved_for_a_pod_that_never_asked_for_it_binds_the_pod_to_not
         async with stage.scheduling():
             await stage.pass_time(5)
             assert stage.node_of("victim") == "n-0"
-            held = next(one for one in stage.claims() if one.metadata.name == "planted")
+            held = next(claim for claim in stage.claims() if claim.metadata.name == "planted")
             assert held.status.allocation is not None, (
                 "who wrote it answers for it: it is not ours to take back"
             )
@@ -174,7 +174,7 @@ def test_a_claim_reserved_for_a_pod_that_never_asked_for_it_binds_the_pod_to_not
     play(story)
 
 
-def test_a_claim_that_somebody_elses_template_made_is_not_used() -> None:
+def test_a_claim_from_another_owners_template_is_not_used() -> None:
     stolen = build.claim(
         "stolen",
         metadata={"ownerReferences": [{"kind": "Pod", "uid": "uid-of-b", "controller": True}]},

@@ -32,9 +32,9 @@ def advisory(name: str = "pyyaml", **part: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
 def test_every_locked_package_has_a_version_and_hashes(lock: Path) -> None:
-    found = sbom.packages(lock.read_text(encoding="utf-8"))
-    assert len(found) > 5
-    assert all(one.hashes for one in found)
+    result = sbom.packages(lock.read_text(encoding="utf-8"))
+    assert len(result) > 5
+    assert all(item.hashes for item in result)
     assert not re.search(r"https?://", lock.read_text(encoding="utf-8")), (
         "where packages come from is the user's choice"
     )
@@ -42,7 +42,7 @@ def test_every_locked_package_has_a_version_and_hashes(lock: Path) -> None:
 
 def test_a_package_without_a_hash_or_a_version_is_noticed() -> None:
     good = f"a==1.0 \\\n    --hash=sha256:{'0' * 64}\n    # via b\n"
-    assert [one.name for one in sbom.packages(good)] == ["a"]
+    assert [package.name for package in sbom.packages(good)] == ["a"]
     with pytest.raises(sbom.LockError, match=r"b 2\.0 has no hash"):
         sbom.packages(good + "b==2.0\n")
     with pytest.raises(sbom.LockError, match="pins no version"):
@@ -60,9 +60,9 @@ def test_installations_from_the_locks_demand_the_hashes() -> None:
 
 
 def test_every_go_tool_pins_its_modules_by_sum() -> None:
-    found = sorted(ROOT.glob("tools/**/go.mod"))
-    assert len(found) >= 4
-    for module in found:
+    result = sorted(ROOT.glob("tools/**/go.mod"))
+    assert len(result) >= 4
+    for module in result:
         sums = module.with_name("go.sum").read_text(encoding="utf-8").splitlines()
         assert sums, module
         assert all(re.fullmatch(r"\S+ \S+ h1:[A-Za-z0-9+/]{43}=", line) for line in sums), module
@@ -76,21 +76,21 @@ def test_the_bill_of_materials_names_every_package_of_the_runtime_lock() -> None
     assert (made["bomFormat"], made["specVersion"], made["version"]) == ("CycloneDX", "1.5", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", made["serialNumber"])
     locked = sbom.packages((ROOT / "requirements" / "run.lock").read_text(encoding="utf-8"))
-    assert [(one["name"], one["version"]) for one in made["components"]] == [
-        (one.name, one.version) for one in locked
+    assert [(item["name"], item["version"]) for item in made["components"]] == [
+        (item.name, item.version) for item in locked
     ]
-    refs = [one["bom-ref"] for one in made["components"]]
+    refs = [item["bom-ref"] for item in made["components"]]
     assert len(set(refs)) == len(refs)
     assert made["dependencies"][0] == {
         "ref": made["metadata"]["component"]["bom-ref"],
         "dependsOn": refs,
     }
-    for one in made["components"]:
-        assert one["purl"].startswith("pkg:pypi/")
-        assert all(re.fullmatch(r"[0-9a-f]{64}", entry["content"]) for entry in one["hashes"])
-    installed = [one for one in made["components"] if "description" in one]
+    for item in made["components"]:
+        assert item["purl"].startswith("pkg:pypi/")
+        assert all(re.fullmatch(r"[0-9a-f]{64}", entry["content"]) for entry in item["hashes"])
+    installed = [item for item in made["components"] if "description" in item]
     assert len(installed) > len(locked) // 2, "the environment of the tests is made of this lock"
-    assert all("licenses" in one for one in installed)
+    assert all("licenses" in item for item in installed)
 
 
 def test_the_same_lock_gives_the_same_bill(tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_what_concerns_others_or_was_withdrawn_is_no_hit(given: dict[str, Any]) 
 
 def test_a_hit_says_what_and_where_it_is_fixed_and_names_are_compared_as_indexes_do() -> None:
     ranges = events(("introduced", "0"), ("fixed", "6.0.10"), ("introduced", "7"), ("fixed", "7.1"))
-    told = advisory("Py.YAML", ranges=ranges, summary="bad\nthings", aliases=["CVE-0000-1"])
+    tree = advisory("Py.YAML", ranges=ranges, summary="bad\nthings", aliases=["CVE-0000-1"])
     package = PINNED._replace(name="py_yaml")
-    (hit,) = advisories.affected([package, package._replace(hashes=("1" * 64,))], [told, told])
+    (hit,) = advisories.affected([package, package._replace(hashes=("1" * 64,))], [tree, tree])
     assert str(hit) == "py_yaml 6.0.2: MADE-UP-1, CVE-0000-1: bad things (fixed in 6.0.10, 7.1)"
 
 
-def test_the_program_tells_hits_by_its_exit_code(
+def test_the_exit_code_says_whether_there_are_hits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock = tmp_path / "a.lock"
@@ -179,7 +179,7 @@ def test_data_that_is_none_is_an_error_and_not_a_clean_bill(text: str, tmp_path:
     assert advisories.main([str(tmp_path / "absent.json")]) == 2
 
 
-def test_a_range_nobody_can_read_is_an_error() -> None:
+def test_an_unreadable_range_is_an_error() -> None:
     for bad in (events(("introduced", "not a version")), events(("before", "1.0"))):
         with pytest.raises(advisories.AdvisoryError, match="MADE-UP-1"):
             advisories.affected([PINNED], [advisory(ranges=bad)])

@@ -106,7 +106,7 @@ def harmless(done: running.Run) -> None:
         ("dev", "up", "--kube-version", ARGUMENT),
         ("dev", ARGUMENT),
     ],
-    ids=lambda one: " ".join(one).encode("unicode_escape").decode()[:40],
+    ids=lambda item: " ".join(item).encode("unicode_escape").decode()[:40],
 )
 def test_an_argument_is_quoted_without_its_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -280,7 +280,7 @@ def test_a_kubeconfig_and_what_its_plugin_says_are_quoted_without_their_power(
         {"command": str(plugin), "apiVersion": EVIL, "interactiveMode": EVIL},
     ]
     given = [
-        *(kubeconfig_of({"exec": one}) for one in execs),
+        *(kubeconfig_of({"exec": item}) for item in execs),
         kubeconfig_of({"tokenFile": EVIL}),
         kubeconfig_of({"client-certificate": EVIL, "client-key": EVIL}),
         kubeconfig_of({}, server=f"http://{EVIL}/"),
@@ -321,8 +321,8 @@ def _poison(document: dict[str, Any]) -> None:
     if "nodeName" in (document.get("spec") or {}):
         document["spec"]["nodeName"] += EVIL
     for field in ("labels", "annotations"):
-        found = document["metadata"].setdefault(field, {})
-        found |= {name: f"{value}{EVIL}" for name, value in found.items()} | {EVIL: EVIL}
+        result = document["metadata"].setdefault(field, {})
+        result |= {name: f"{value}{EVIL}" for name, value in result.items()} | {EVIL: EVIL}
     for condition in (document.get("status") or {}).get("conditions") or ():
         condition |= {"message": EVIL, "reason": EVIL}
 
@@ -346,10 +346,10 @@ def test_what_is_stored_is_shown_without_its_power(tmp_path: Path, form: str) ->
         if form in ("json", "yaml"):
             read = json.loads(done.out) if form == "json" else running.yaml_tree(done.out)
             metadata = [
-                one["metadata"] for one in read["items"] if "metadata" in one
+                item["metadata"] for item in read["items"] if "metadata" in item
             ]  # pools have none
-            assert {one["name"] for one in metadata} <= names
-            assert all(one["labels"][EVIL] == EVIL for one in metadata)
+            assert {item["name"] for item in metadata} <= names
+            assert all(item["labels"][EVIL] == EVIL for item in metadata)
     harmless(running.inside(state, "up"))
     harmless(running.inside(state, "when"))
     harmless(running.inside(state, "when", "-o", "json"))

@@ -65,7 +65,7 @@ def _write(entry: dict[str, Any]) -> Write:
         user=entry["user"]["username"],
         groups=tuple(entry["user"].get("groups", ())),
         verb=entry["verb"],
-        resource="/".join(one for one in parts if one),
+        resource="/".join(part for part in parts if part),
         name=about.get("name", ""),
         received=entry["requestReceivedTimestamp"],
         status=entry.get("responseStatus", {}).get("code", 0),

@@ -38,10 +38,10 @@ def write(reporter: pytest.TerminalReporter) -> None:
 
 def absent_data(skips: Sequence[Any]) -> Mapping[str, int]:
     """How many tests skipped for want of each recorded file."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for report in skips:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         _, is_absent, name = reason.partition(shared.ABSENT)
         if is_absent:
-            found[name] = found.get(name, 0) + 1
-    return found
+            result[name] = result.get(name, 0) + 1
+    return result

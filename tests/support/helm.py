@@ -57,4 +57,4 @@ def said(*arguments: str, kubeconfig: Path | None = None) -> str:
 def template(*arguments: str) -> list[dict[str, Any]]:
     """The objects Helm makes of the chart."""
     text = said("template", "dovetail", str(CHART), "--namespace", "dovetail-system", *arguments)
-    return [one for one in yaml.safe_load_all(text) if one]
+    return [item for item in yaml.safe_load_all(text) if item]

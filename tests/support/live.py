@@ -93,14 +93,14 @@ class Live:
         """
         port = free_ports.reserve()
         self.ports[name] = port
-        given: dict[str, Any] = {
+        tree: dict[str, Any] = {
             "apiVersion": "dovetail.dev/v1alpha1",
             "kind": "SchedulerConfiguration",
             "serving": {"port": port},
             "quarantine": {"slackSeconds": 0.5},
         } | (configuration or {})
         file = self.directory / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(given), encoding="utf-8")
+        file.write_text(yaml.safe_dump(tree), encoding="utf-8")
         kubeconfig = self.plane.write_kubeconfig(name, token=token or self.token)
         if through:
             direct, detour = f"127.0.0.1:{self.plane.port}", f"127.0.0.1:{through}"
@@ -161,7 +161,7 @@ class Live:
 
     def metric(self, metric: str, *, of: str = "dovetail", **labels: str) -> float:
         """The sum of a metric's samples with these labels; 0 where there is none."""
-        wanted = [f'{name}="{value}"' for name, value in labels.items()]
+        expected = [f'{name}="{value}"' for name, value in labels.items()]
         lines = [
             line
             for line in self.ask("/metrics", of).splitlines()
@@ -170,7 +170,7 @@ class Live:
         return sum(
             float(line.rpartition(" ")[2])
             for line in lines
-            if all(label in line for label in wanted)
+            if all(label in line for label in expected)
         )
 
     def consistent(self, name: str = "dovetail") -> dict[str, Any]:
@@ -221,11 +221,11 @@ class Live:
         """Waits until so many pods of the namespace run."""
 
         def running() -> list[dict[str, Any]] | None:
-            found = [pod for pod in self.pods(namespace) if pod["status"].get("phase") == "Running"]
-            return found if len(found) >= count else None
+            pods = [pod for pod in self.pods(namespace) if pod["status"].get("phase") == "Running"]
+            return pods if len(pods) >= count else None
 
-        found: list[dict[str, Any]] = self.wait_for(f"{count} running pods in {namespace}", running)
-        return found
+        pods: list[dict[str, Any]] = self.wait_for(f"{count} running pods in {namespace}", running)
+        return pods
 
     def delete_namespace(self, namespace: str) -> None:
         """Deletes a namespace without waiting."""
@@ -241,14 +241,14 @@ def installed() -> list[dict[str, Any]]:
 
 def rights() -> list[dict[str, Any]]:
     """The service account of the chart and what it may do."""
-    return [one for one in installed() if one["kind"] in RIGHTS]
+    return [item for item in installed() if item["kind"] in RIGHTS]
 
 
 def devices_of(claim: dict[str, Any]) -> list[tuple[str, str, str]]:
     """What a claim holds: driver, pool, device."""
     allocation = claim.get("status", {}).get("allocation")
     results = allocation["devices"]["results"] if allocation else []
-    return [(one["driver"], one["pool"], one["device"]) for one in results]
+    return [(result["driver"], result["pool"], result["device"]) for result in results]
 
 
 @contextlib.contextmanager

@@ -89,13 +89,13 @@ class Rest:
 
     def read(self, plural: str, name: str, namespace: str = "") -> Tree:
         """One object. Raises RefusedError with status 404 where there is none."""
-        found: Tree = self.ask("GET", _path(plural, namespace, name))
-        return found
+        tree: Tree = self.ask("GET", _path(plural, namespace, name))
+        return tree
 
     def create(self, plural: str, tree: Tree, namespace: str = "") -> Tree:
         """The object as the server keeps it."""
-        made: Tree = self.ask("POST", _path(plural, namespace), tree)
-        return made
+        body: Tree = self.ask("POST", _path(plural, namespace), tree)
+        return body
 
     def patch(
         self, plural: str, name: str, patch: Tree, namespace: str = "", subresource: str = ""
@@ -124,15 +124,15 @@ class Rest:
                     method, path, body=sent, headers=self._headers | {"Content-Type": kind}
                 )
                 answer = connection.getresponse()
-                said = answer.read()
+                messages = answer.read()
                 break
             except (OSError, http.client.HTTPException):
                 connection.close()
                 if is_last:
                     raise
-        tree = json.loads(said) if said else {}
+        tree = json.loads(messages) if messages else {}
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise RefusedError(answer.status, str(tree.get("message", said[:200])))
+            raise RefusedError(answer.status, str(tree.get("message", messages[:200])))
         return tree
 
     def record(self, plural: str, namespace: str = "") -> Recording:
@@ -164,7 +164,7 @@ class Recording:
 
     def __init__(self, rest: Rest, path: str, listed: Tree) -> None:
         now = time.monotonic()
-        self.seen: list[Seen] = [Seen("ADDED", one, now) for one in listed["items"] or ()]
+        self.seen: list[Seen] = [Seen("ADDED", item, now) for item in listed["items"] or ()]
         version = listed["metadata"]["resourceVersion"]
         self._connection = rest.stream(
             f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600"
@@ -190,7 +190,7 @@ class Recording:
 
     def of(self, name: str) -> list[Seen]:
         """The versions of the objects of this name."""
-        return [one for one in list(self.seen) if one.object["metadata"]["name"] == name]
+        return [item for item in list(self.seen) if item.object["metadata"]["name"] == name]
 
     def _listen(self) -> None:
         try:
@@ -205,5 +205,5 @@ class Recording:
 def _path(plural: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     parts = [PREFIXES.get(plural, "api/v1")]
     parts += ["namespaces", namespace] if namespace else []
-    parts += [one for one in (plural, name, subresource) if one]
+    parts += [item for item in (plural, name, subresource) if item]
     return "/" + "/".join(parts)

@@ -58,12 +58,12 @@ def test_a_caller_that_goes_on_learns_whether_it_came_true() -> None:
 
 
 def test_no_other_module_sleeps() -> None:
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for path in TESTS.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        found[path.relative_to(TESTS).as_posix()] += sum(map(is_sleep, calls))
-    assert {name: count for name, count in found.items() if count} == ALLOWED
+        result[path.relative_to(TESTS).as_posix()] += sum(map(is_sleep, calls))
+    assert {name: count for name, count in result.items() if count} == ALLOWED
 
 
 def is_sleep(call: ast.Call) -> bool:

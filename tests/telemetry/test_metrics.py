@@ -32,12 +32,12 @@ class Hands:
 
 def samples(made: metrics.Metrics) -> dict[str, float]:
     """Everything rendered, as Prometheus would read it: `name{label=value}` to value."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for family in parser.text_string_to_metric_families(made.text().decode()):
         for sample in family.samples:
             labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
-            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
+            result[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return result
 
 
 def test_what_is_reported_comes_out() -> None:
@@ -47,27 +47,27 @@ def test_what_is_reported_comes_out() -> None:
     as_port.count("dovetail_writes_total", 2, result="done", what="binding")
     as_port.gauge("dovetail_leader", 1)
     as_port.observe("dovetail_cycle_pods", 3)
-    found = samples(made)
-    assert found["dovetail_writes_total{result=done,what=binding}"] == 3
-    assert found["dovetail_leader"] == 1
-    assert found["dovetail_cycle_pods_bucket{le=2.0}"] == 0
-    assert found["dovetail_cycle_pods_bucket{le=4.0}"] == 1
-    assert found["dovetail_cycle_pods_sum"] == 3
+    result = samples(made)
+    assert result["dovetail_writes_total{result=done,what=binding}"] == 3
+    assert result["dovetail_leader"] == 1
+    assert result["dovetail_cycle_pods_bucket{le=2.0}"] == 0
+    assert result["dovetail_cycle_pods_bucket{le=4.0}"] == 1
+    assert result["dovetail_cycle_pods_sum"] == 3
 
 
 def test_known_series_are_there_at_zero_from_the_start() -> None:
-    found = samples(metrics.Metrics())
+    result = samples(metrics.Metrics())
     assert {
-        queue: found[f"scheduler_pending_pods{{queue={queue}}}"]
+        queue: result[f"scheduler_pending_pods{{queue={queue}}}"]
         for queue in ("active", "backoff", "gated")
     } == {
         "active": 0,
         "backoff": 0,
         "gated": 0,
     }
-    assert found["scheduler_schedule_attempts_total{profile=dovetail,result=error}"] == 0
-    assert found["process_resident_memory_bytes"] > 0
-    assert not [name for name in found if "_created" in name]
+    assert result["scheduler_schedule_attempts_total{profile=dovetail,result=error}"] == 0
+    assert result["process_resident_memory_bytes"] > 0
+    assert not [name for name in result if "_created" in name]
 
 
 MISTAKES = [
@@ -95,16 +95,16 @@ def test_names_without_end_end_in_one_series() -> None:
     for number in range(metrics.MAX_SERIES + 50):
         made.count("dovetail_fields_dropped_total", field=f"spec.f{number}")
     made.count("dovetail_fields_dropped_total", field="spec.f0")
-    found = samples(made)
+    result = samples(made)
     mine = {
         name: value
-        for name, value in found.items()
+        for name, value in result.items()
         if name.startswith("dovetail_fields_dropped_total")
     }
     assert len(mine) == metrics.MAX_SERIES + 1
     assert mine["dovetail_fields_dropped_total{field=other}"] == 50
     assert mine["dovetail_fields_dropped_total{field=spec.f0}"] == 2
-    assert found[f"{metrics.ERRORS}{{reason=too many}}"] == 50
+    assert result[f"{metrics.ERRORS}{{reason=too many}}"] == 50
 
 
 def test_text_is_made_once_a_second() -> None:
@@ -136,7 +136,7 @@ def test_every_metric_reported_in_the_code_is_declared_with_its_kind_and_labels(
 
 def reports(path: Path) -> list[tuple[str, str, set[str]]]:
     """Names of metrics in a file; with kind and labels where the meter itself is called."""
-    found: list[tuple[str, str, set[str]]] = []
+    result: list[tuple[str, str, set[str]]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if (
             not isinstance(node, ast.Call)
@@ -151,8 +151,8 @@ def reports(path: Path) -> list[tuple[str, str, set[str]]]:
             continue
         labels = {keyword.arg or "**" for keyword in node.keywords} - {"amount", "value"}
         if "count" in node.func.attr or node.func.attr in KINDS:
-            found.append((str(first.value), KINDS.get(node.func.attr, ""), labels))
-    return found
+            result.append((str(first.value), KINDS.get(node.func.attr, ""), labels))
+    return result
 
 
 def test_every_metric_is_on_the_metrics_page() -> None:
@@ -196,15 +196,15 @@ def upstream_metrics(version: str) -> dict[str, tuple[str, tuple[str, ...], tupl
         re.DOTALL,
     )
     return {
-        f"scheduler_{found['name']}": (
-            found["kind"].lower(),
-            tuple(re.findall(r'"(\w+)"', found["labels"] or "")),
-            buckets(found[0]),
+        f"scheduler_{result['name']}": (
+            result["kind"].lower(),
+            tuple(re.findall(r'"(\w+)"', result["labels"] or "")),
+            buckets(result[0]),
         )
-        for found in made.finditer(source.read_text(encoding="utf-8"))
+        for result in made.finditer(source.read_text(encoding="utf-8"))
     }
 
 
 def buckets(source: str) -> tuple[float, ...]:
-    found = re.search(r"ExponentialBuckets\(([\d.]+), 2, (\d+)\)", source)
-    return metrics.doubling_buckets(float(found[1]), int(found[2])) if found else ()
+    result = re.search(r"ExponentialBuckets\(([\d.]+), 2, (\d+)\)", source)
+    return metrics.doubling_buckets(float(result[1]), int(result[2])) if result else ()

@@ -20,7 +20,7 @@ from dovetail.telemetry import traces
 SECOND = 10**9
 
 
-class Shelf:
+class SpanList:
     """Keeps spans."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Ticking:
         return self.now
 
 
-def traced(**options: Any) -> tuple[traces.Traces, Shelf, Ticking]:
-    shelf, clock = Shelf(), Ticking()
+def traced(**options: Any) -> tuple[traces.Traces, SpanList, Ticking]:
+    shelf, clock = SpanList(), Ticking()
     return traces.Traces(shelf, now=clock, **options), shelf, clock
 
 
@@ -212,28 +212,32 @@ def test_a_receiver_gets_the_spans_with_ids_times_and_attributes() -> None:
         return receiver.received
 
     received = asyncio.run(main())
-    resources = [one for request in received for one in request.resource_spans]
-    names = {a.key: a.value.string_value for one in resources for a in one.resource.attributes}
+    resources = [item for request in received for item in request.resource_spans]
+    names = {
+        a.key: a.value.string_value for resource in resources for a in resource.resource.attributes
+    }
     assert names["service.name"] == "dovetail-scheduler"
-    spans = [span for one in resources for scope in one.scope_spans for span in scope.spans]
+    spans = [
+        span for resource in resources for scope in resource.scope_spans for span in scope.spans
+    ]
     mine = [span for span in spans if span.trace_id == traces.trace_id("u").to_bytes(16, "big")]
     assert [span.name for span in mine] == ["queued", "decided", "written", "bound", "pod"]
     root = mine[-1]
     assert not root.parent_span_id
     assert all(span.parent_span_id == root.span_id for span in mine[:-1])
     assert (root.start_time_unix_nano, root.end_time_unix_nano) == (0, 4 * SECOND)
-    told = {a.key: a.value for a in mine[1].attributes}
-    assert told["dovetail.pod"].string_value == "a/p"
-    assert told["dovetail.node"].string_value == "n1"
-    assert told["dovetail.cycle"].string_value == "t-7"
-    assert told["dovetail.refusals"].int_value == 0
+    messages = {a.key: a.value for a in mine[1].attributes}
+    assert messages["dovetail.pod"].string_value == "a/p"
+    assert messages["dovetail.node"].string_value == "n1"
+    assert messages["dovetail.cycle"].string_value == "t-7"
+    assert messages["dovetail.refusals"].int_value == 0
     ended = next(span for span in spans if span.name == "pod" and span not in mine)
     assert ended.status.message == "gone before it was bound"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answers", [None, 503])
-def test_a_receiver_that_takes_nothing_holds_nobody_up(
+def test_a_receiver_that_accepts_nothing_delays_no_pod(
     answers: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None: it accepts connections and is silent. Either way old spans go, it is said once, and closing ends."""
@@ -259,5 +263,5 @@ def test_a_receiver_that_takes_nothing_holds_nobody_up(
     with caplog.at_level("INFO", logger="dovetail.traces"):
         endpoint = asyncio.run(main())
     # Of this receiver: a thread that waited for another one when its story ended speaks up whenever that fails.
-    said = [one for one in caplog.records if getattr(one, "endpoint", "") == endpoint]
-    assert len([one for one in said if one.message.startswith("traces.rejected")]) <= 1
+    records = [record for record in caplog.records if getattr(record, "endpoint", "") == endpoint]
+    assert len([record for record in records if record.message.startswith("traces.rejected")]) <= 1

@@ -94,8 +94,8 @@ def condition(tree: dict[str, str]) -> nodes.NodeCondition:
     return msgspec.convert(tree, nodes.NodeCondition)
 
 
-def replaced(found: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(found, **changes)
+def replaced(result: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(result, **changes)
 
 
 def claim(
@@ -142,10 +142,10 @@ def pod(
     return struct(tree)
 
 
-def world(*found: Any) -> World:
+def world(*result: Any) -> World:
     made = World()
-    for one in found:
-        made.apply(Changed(one))
+    for item in result:
+        made.apply(Changed(item))
     return made
 
 

@@ -30,28 +30,28 @@ def job_pod(name: str, **annotations: str) -> pods.Pod:
 
 
 def test_an_owner_ties_pods_that_say_nothing_and_lets_them_go_again() -> None:
-    found = GangIndex()
+    index = GangIndex()
     for name in ("a", "b"):
-        found.put_pod(name, job_pod(name))
-    assert found.is_trivial
-    assert [*found.keys()] == [("ml", "pod/a"), ("ml", "pod/b")]
-    found.put(LOOSE, told(LOOSE, groups=(gangs.Group(name="default", min=2),)))
-    assert [*found.keys()] == [LOOSE]
-    assert found.members(LOOSE) == {"a": "default", "b": "default"}
-    assert (found.tied, found.is_trivial, found.definition(LOOSE).groups[0].min) == (1, False, 2)
-    assert found.definition(LOOSE).metadata.creation_timestamp == "2026-05-01T12:00:00Z"
-    found.put(LOOSE, None)
-    assert (found.tied, found.is_trivial) == (0, True)
+        index.put_pod(name, job_pod(name))
+    assert index.is_trivial
+    assert [*index.keys()] == [("ml", "pod/a"), ("ml", "pod/b")]
+    index.put(LOOSE, told(LOOSE, groups=(gangs.Group(name="default", min=2),)))
+    assert [*index.keys()] == [LOOSE]
+    assert index.members(LOOSE) == {"a": "default", "b": "default"}
+    assert (index.tied, index.is_trivial, index.definition(LOOSE).groups[0].min) == (1, False, 2)
+    assert index.definition(LOOSE).metadata.creation_timestamp == "2026-05-01T12:00:00Z"
+    index.put(LOOSE, None)
+    assert (index.tied, index.is_trivial) == (0, True)
 
 
 def test_pods_of_a_loose_owner_stay_alone_and_know_what_it_says() -> None:
-    found = GangIndex()
-    found.put_pod("a", job_pod("a"))
-    found.put(
+    index = GangIndex()
+    index.put_pod("a", job_pod("a"))
+    index.put(
         LOOSE, told(LOOSE, is_loose=True, queue="research", counts_failures=True, max_runtime=60)
     )
-    assert found.is_trivial
-    known = found.definition(("ml", "pod/a"))
+    assert index.is_trivial
+    known = index.definition(("ml", "pod/a"))
     assert (known.queue, known.counts_failures, known.max_runtime) == ("research", True, 60)
     assert (known.metadata.name, known.metadata.creation_timestamp, known.groups) == (
         "pod/a",
@@ -62,50 +62,50 @@ def test_pods_of_a_loose_owner_stay_alone_and_know_what_it_says() -> None:
 
 
 def test_a_pod_whose_owner_is_not_seen_is_not_alone() -> None:
-    found = GangIndex()
-    found.put_pod("a", pod("a", owner=(*JOB, "llama-workers-1"), labels=JOBSET))
-    assert not found.is_trivial
-    assert not found.definition(TIED).is_known
-    found.put(TIED, told(TIED, groups=(gangs.Group(name="workers/1", min=4),)))
-    assert found.definition(TIED).is_known
+    index = GangIndex()
+    index.put_pod("a", pod("a", owner=(*JOB, "llama-workers-1"), labels=JOBSET))
+    assert not index.is_trivial
+    assert not index.definition(TIED).is_known
+    index.put(TIED, told(TIED, groups=(gangs.Group(name="workers/1", min=4),)))
+    assert index.definition(TIED).is_known
 
 
-def test_every_replica_of_a_family_is_told_by_its_owner() -> None:
-    found = GangIndex()
-    found.put_pod("a", pod("a", owner=(*SET, "serve"), labels=LEADER))
-    found.put_pod("b", pod("b", owner=(*SET, "serve-2"), labels=WORKER))
+def test_every_replica_of_a_family_takes_its_groups_from_the_owner() -> None:
+    gang_index = GangIndex()
+    gang_index.put_pod("a", pod("a", owner=(*SET, "serve"), labels=LEADER))
+    gang_index.put_pod("b", pod("b", owner=(*SET, "serve-2"), labels=WORKER))
     other = LEADER | {"leaderworkerset.sigs.k8s.io/group-index": "3"}
-    found.put_pod("c", pod("c", owner=(*SET, "serve"), labels=other))
+    gang_index.put_pod("c", pod("c", owner=(*SET, "serve"), labels=other))
     family = ("ml", "leaderworkerset/serve")
-    assert not found.definition(("ml", "leaderworkerset/serve/2")).is_known
-    found.put(family, told(family, groups=gangs.leader_and_workers(4), min_groups=2))
+    assert not gang_index.definition(("ml", "leaderworkerset/serve/2")).is_known
+    gang_index.put(family, told(family, groups=gangs.leader_and_workers(4), min_groups=2))
     for index in "23":
-        known = found.definition(("ml", f"leaderworkerset/serve/{index}"))
+        known = gang_index.definition(("ml", f"leaderworkerset/serve/{index}"))
         assert (known.metadata.name, known.is_known) == (f"leaderworkerset/serve/{index}", True)
         assert [group.min for group in known.groups] == [1, 3]
-    assert sorted(found.owned(family)) == ["a", "b", "c"]
+    assert sorted(gang_index.owned(family)) == ["a", "b", "c"]
 
 
-def test_pods_complete_what_was_told() -> None:
-    found = GangIndex()
+def test_pods_complete_what_their_owner_declared() -> None:
+    index = GangIndex()
     key = ("ml", "podgroup/pg")
     group = {"podGroupName": "pg"}
     notes = {"dovetail.dev/queue": "research", "dovetail.dev/max-runtime": "1h"}
-    found.put_pod("a", pod("a", schedulingGroup=group, annotations=notes))
-    found.put(key, told(key, max_runtime=60))
-    known = found.definition(key)
+    index.put_pod("a", pod("a", schedulingGroup=group, annotations=notes))
+    index.put(key, told(key, max_runtime=60))
+    known = index.definition(key)
     assert (known.queue, known.max_runtime, known.is_recreated) == ("research", 60, False)
-    found.put_pod(
+    index.put_pod(
         "a", pod("a", schedulingGroup=group, annotations=notes | {"dovetail.dev/queue": "other"})
     )
-    assert found.definition(key).queue == "other"
+    assert index.definition(key).queue == "other"
 
 
-def test_groups_nobody_told_of_add_to_a_gang_without_being_needed() -> None:
-    found = GangIndex()
-    found.put(TIED, told(TIED, groups=(gangs.Group(name="driver/0"),)))
-    found.put_pod("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))
-    known = found.definition(TIED)
+def test_undeclared_groups_join_a_gang_without_being_required() -> None:
+    index = GangIndex()
+    index.put(TIED, told(TIED, groups=(gangs.Group(name="driver/0"),)))
+    index.put_pod("a", pod("a", owner=(*JOB, "x"), labels=JOBSET))
+    known = index.definition(TIED)
     assert [(group.name, group.min) for group in known.groups] == [
         ("driver/0", 1),
         ("workers/1", 0),
@@ -114,27 +114,27 @@ def test_groups_nobody_told_of_add_to_a_gang_without_being_needed() -> None:
 
 
 def test_groups_of_a_labelled_gang_are_what_their_pods_say() -> None:
-    found = GangIndex()
+    index = GangIndex()
     for name, group, least in (("a", "ps", "1"), ("b", "worker", "3"), ("c", "worker", "3")):
         labels = {
             "dovetail.dev/gang": "g",
             "dovetail.dev/gang-group": group,
             "dovetail.dev/gang-min": least,
         }
-        found.put_pod(name, pod(name, labels=labels))
-    known = found.definition(("ml", "gang/g"))
+        index.put_pod(name, pod(name, labels=labels))
+    known = index.definition(("ml", "gang/g"))
     assert [(group.name, group.min) for group in known.groups] == [("ps", 1), ("worker", 3)]
     assert known.min_groups == 2
 
 
 def test_problems_are_the_owners_and_the_pods() -> None:
-    found = GangIndex()
-    found.put(LOOSE, told(LOOSE, is_loose=True, problems=("owner",)))
-    found.put_pod("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
-    owner, own = found.problems("a")
+    index = GangIndex()
+    index.put(LOOSE, told(LOOSE, is_loose=True, problems=("owner",)))
+    index.put_pod("a", job_pod("a", **{"dovetail.dev/max-runtime": "soon"}))
+    owner, own = index.problems("a")
     assert owner == "owner"
     assert own.startswith("dovetail.dev/max-runtime")
-    assert found.problems("nobody") == ()
+    assert index.problems("nobody") == ()
 
 
 PODS = st.sampled_from("abc")
@@ -158,34 +158,34 @@ def made(name: str, kind: str) -> pods.Pod | None:
     return None
 
 
-def shown(found: GangIndex) -> dict[gangs.GangKey, Any]:
+def shown(index: GangIndex) -> dict[gangs.GangKey, Any]:
     """Every gang with its members and all that is known about it."""
-    return {key: (dict(found.members(key)), found.definition(key)) for key in [*found.keys()]}
+    return {key: (dict(index.members(key)), index.definition(key)) for key in [*index.keys()]}
 
 
 @given(STEPS)
 def test_whatever_the_order_it_is_what_a_fresh_one_would_be(steps: list[Any]) -> None:
     live = GangIndex()
     there: dict[str, pods.Pod] = {}
-    said: dict[gangs.GangKey, gangs.Gang] = {}
+    messages: dict[gangs.GangKey, gangs.Gang] = {}
     for subject, what in steps:
         if isinstance(subject, str):
-            one = made(subject, what)
-            live.put_pod(subject, one)
+            item = made(subject, what)
+            live.put_pod(subject, item)
             there.pop(subject, None)
-            if one is not None:
-                there[subject] = one
+            if item is not None:
+                there[subject] = item
         else:
             gang = None if what == "gone" else told(subject, is_loose=what == "loose", queue=what)
             live.put(subject, gang)
-            said.pop(subject, None)
+            messages.pop(subject, None)
             if gang is not None:
-                said[subject] = gang
+                messages[subject] = gang
         shown(live)  # answers are remembered from now on
     fresh = GangIndex()
-    for id_, one in there.items():
-        fresh.put_pod(id_, one)
-    for key, gang in said.items():
+    for id_, item in there.items():
+        fresh.put_pod(id_, item)
+    for key, gang in messages.items():
         fresh.put(key, gang)
     assert shown(live) == shown(fresh)
     assert (live.tied, live.is_trivial) == (fresh.tied, fresh.is_trivial)

@@ -52,8 +52,8 @@ def view(
         for index, part in enumerate(parts)
     ]
     in_use = device_usage.Usage()
-    for one in held:
-        in_use.change(one, 1)
+    for item in held:
+        in_use.change(item, 1)
     node = decoded("Node", {"metadata": {"name": "n"}})
     return static_views.node_views([node], published, in_use=in_use)["n"].pools[0]
 
@@ -182,7 +182,7 @@ def test_administrative_access_is_free_and_other_devices_are_no_gpus() -> None:
     assert gpu_ledger.Ledger().device_cost(nics, 0) == 0
 
 
-def test_a_device_nobody_publishes_any_more_is_charged_as_whole() -> None:
+def test_a_device_that_is_no_longer_published_is_charged_as_whole() -> None:
     assert cost(allocation({"device": "gone"}), pool({"name": "gpu-0"})) == 1000
     assert gpu_ledger.Ledger().allocation_cost(allocation({"device": "gpu-0"}), {}) == 1000
 
@@ -234,8 +234,8 @@ def sample_node(gpu: str) -> NodeView:
         name="f", pools=(fleet_spec.Pool(name="p", count=1, gpu=gpu, gpus_per_node=2, mig=True),)
     )
     stored = [codec.decode(tree).struct for tree in fleet_objects.objects_of(fleet)]
-    nodes = [one for one in stored if type(one).__name__ == "Node"]
-    published = [one for one in stored if type(one).__name__ == "ResourceSlice"]
+    nodes = [item for item in stored if type(item).__name__ == "Node"]
+    published = [item for item in stored if type(item).__name__ == "ResourceSlice"]
     return static_views.node_views(nodes, published)["p-0"]  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The World as a live scheduler uses it: devices kept back, who holds what, overlaps, a last look before a binding."""
+"""The World as a live scheduler uses it: reserved devices, holders, overlaps, the recheck before a binding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ DRIVER = build.DRIVER
 
 def holds(*devices: str, pool: str = "node-0", **more: Any) -> claims.AllocationResult:
     results = [
-        {"request": "gpu", "driver": DRIVER, "pool": pool, "device": one, **more} for one in devices
+        {"request": "gpu", "driver": DRIVER, "pool": pool, "device": device, **more}
+        for device in devices
     ]
     return allocated("x", *results).status.allocation  # type: ignore[return-value]
 
@@ -48,16 +49,16 @@ def used(world: World) -> int:
     return world.view("node-0").pools[0].used
 
 
-def put(world: World, *found: Any) -> World:
-    for one in found:
-        world.apply(Changed(one))
+def put(world: World, *outcome: Any) -> World:
+    for item in outcome:
+        world.apply(Changed(item))
     return world
 
 
 # The journal
 
 
-def test_a_reader_is_told_what_changed_since_and_when_it_fell_behind() -> None:
+def test_a_reader_gets_what_changed_since_and_whether_it_fell_behind() -> None:
     journal = ChangeLog()
     assert journal.since(-1) is None
     place = journal.end
@@ -193,7 +194,7 @@ def test_a_device_two_claims_hold_is_an_overlap_until_one_lets_go() -> None:
     assert world.overlaps() == ()
 
 
-def test_an_assumption_that_meets_somebody_elses_claim_is_an_overlap() -> None:
+def test_an_assumption_that_meets_another_schedulers_claim_is_an_overlap() -> None:
     world = put(build.cluster(1), build.pod("p"))
     world.assume(build.pod("p"), "node-0", {("default", "ours"): holds("gpu-0")})
     put(world, build.claim("theirs", devices=(("node-0", "gpu-0"),)))
@@ -203,7 +204,7 @@ def test_an_assumption_that_meets_somebody_elses_claim_is_an_overlap() -> None:
     assert world.overlaps() == ()
 
 
-def test_administrators_overlap_with_nobody() -> None:
+def test_admin_access_overlaps_with_no_claim() -> None:
     world = put(build.cluster(1), build.claim("a", devices=(("node-0", "gpu-0"),)))
     put(world, allocated("monitor", *(result(f"gpu-{i}", adminAccess=True) for i in range(8))))
     assert world.overlaps() == ()
@@ -283,7 +284,7 @@ def test_a_node_that_is_gone_or_overfull_is_not_sound() -> None:
     assert world.binding_problem("node-9", {}) == "node node-9 is gone"
 
 
-def test_a_device_somebody_else_got_meanwhile_is_not_sound() -> None:
+def test_a_device_another_pod_got_meanwhile_fails_the_recheck() -> None:
     world = put(build.cluster(1), build.pod("p"))
     given = {("default", "c"): holds("gpu-0")}
     world.assume(build.pod("p"), "node-0", given)

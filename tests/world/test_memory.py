@@ -23,7 +23,7 @@ def test_a_fleet_of_identical_nodes_costs_little_a_node() -> None:
         text=True,
         check=True,
     )
-    found = msgspec.json.decode(done.stdout)
-    assert found["devices"] == 500 * 8 * 26
-    assert found["classes"] == 1
-    assert found["growthKiBPerNode"] * NODES < LIMIT_KIB
+    result = msgspec.json.decode(done.stdout)
+    assert result["devices"] == 500 * 8 * 26
+    assert result["classes"] == 1
+    assert result["growthKiBPerNode"] * NODES < LIMIT_KIB

@@ -174,8 +174,8 @@ def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
     world = build.cluster(2, gpus=4)
     facts: dict[tuple[str, str], Any] = {}
     for i in range(2):
-        for one in (build.node(f"node-{i}"), build.gpu_slice(f"node-{i}", gpus=4)):
-            facts[type(one).__name__, one.metadata.name] = one
+        for item in (build.node(f"node-{i}"), build.gpu_slice(f"node-{i}", gpus=4)):
+            facts[type(item).__name__, item.metadata.name] = item
     for what, a, b in steps:
         pod = build.pod(f"p{b}")
         known = ("Pod", f"p{b}") in facts
@@ -202,19 +202,19 @@ def play(steps: list[tuple[str, int, int]]) -> tuple[World, list[Any]]:
             "bind": build.pod(f"p{b}", node_name=f"node-{a}"),
             "node": build.node(f"node-{a}", cpu=str(8 + b)),
         }
-        one = (
+        item = (
             made.get(what)
             or made[
                 {"unslice": "slice", "unclaim": "claim", "unpod": "pod", "unnode": "node"}[what]
             ]
         )
-        key = (type(one).__name__, one.metadata.name)
+        key = (type(item).__name__, item.metadata.name)
         if what.startswith("un"):
             if key in facts:
                 world.apply(Deleted(facts.pop(key)))
         else:
-            facts[key] = one
-            world.apply(Changed(one))
+            facts[key] = item
+            world.apply(Changed(item))
     return world, list(facts.values())
 
 

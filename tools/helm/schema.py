@@ -1,4 +1,4 @@
-"""Writes the chart's values.schema.json anew from the structs it is made of."""
+"""Generates the chart's values.schema.json from the structs of its values and configuration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-{{/* The templates keep to what both Helm and `dovetail install` understand: no variables, no loops with two names,
-     only the functions that src/dovetail/boot/chart_functions.py lists. */}}
+{{/* The templates use only what both Helm and `dovetail install` implement: no variables, no two-variable ranges,
+     only the functions listed in src/dovetail/install/chart_functions.py. */}}
 
 {{- define "dovetail.scheduler" -}}
 {{ .Release.Name }}-scheduler
@@ -30,7 +30,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* What the chart decides about the configuration file, whatever the values say. */}}
+{{/* The fields of the configuration file that the chart sets, whatever the values say. */}}
 {{- define "dovetail.decided" -}}
 apiVersion: dovetail.dev/v1alpha1
 kind: SchedulerConfiguration

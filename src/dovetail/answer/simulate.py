@@ -60,9 +60,9 @@ class Simulation:
         *,
         seconds: Seconds = expected,
         promises: Iterable[plan.Promise] = (),
-        told: Callable[[plan.Plan, plan.Instant], None] | None = None,
+        decided: Callable[[plan.Plan, plan.Instant], None] | None = None,
     ) -> None:
-        self._told = told
+        self._decided = decided
         self.world = World()
         self.now = now
         self.plan = plan.Plan()
@@ -116,8 +116,8 @@ class Simulation:
         staleness.note(self.world, self.now)
         self.plan = decide.decide(self.world, self._policy, self.now)
         self.world.set_promises(self.plan.promises)
-        if self._told is not None:
-            self._told(self.plan, self.now)
+        if self._decided is not None:
+            self._decided(self.plan, self.now)
         self.evicted += self.plan.evictions
         recreated = [(self._evict(eviction), eviction) for eviction in self.plan.evictions]
         # Only once all victims are gone: pods that move may take each other's place.

@@ -33,18 +33,18 @@ from dovetail.ports import api as apis
 from dovetail.ports import failures
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 
-LOG = logging.getLogger("dovetail.player")
-SAY_SECONDS: Final = 2.0  # between two log lines about progress
+LOG = logging.getLogger("dovetail.hollow")
+PROGRESS_SECONDS: Final = 2.0  # between two log lines about progress
 BOUND: Final = {"fieldSelector": "spec.nodeName!="}  # kubelets see only pods bound to a node
 
-Tell = Callable[[dict[str, Any]], None]
+PrintLine = Callable[[dict[str, Any]], None]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What is published and how its nodes behave."""
 
     fleet: fleet_spec.Fleet | None = None  # None publishes nothing
-    walk: pod_stages.Stages = pod_stages.DEFAULT
+    stages: pod_stages.Stages = pod_stages.DEFAULT
     renew_seconds: float | None = None
     concurrency: int = 32
     plays_all: bool = False
@@ -58,7 +58,9 @@ def default_fleet(count: int) -> fleet_spec.Fleet:
     return fleet_spec.Fleet(name="hollow", pools=(pool,))
 
 
-async def run(connection: client_config.Connection, settings: Settings, *, tell: Tell) -> None:
+async def run(
+    connection: client_config.Connection, settings: Settings, *, print_line: PrintLine
+) -> None:
     """Publishes, then runs the kubelets until cancelled."""
     clock = clocks.SystemClock()
     opened = transport.Transport(
@@ -70,17 +72,17 @@ async def run(connection: client_config.Connection, settings: Settings, *, tell:
         if settings.fleet is not None:
             publisher = publish_nodes.Publisher(api, clock, concurrency=settings.concurrency)
             published = await publisher.publish(
-                fleet_objects.objects_of(settings.fleet), say=_sayer(clock)
+                fleet_objects.objects_of(settings.fleet), say=_progress_logger(clock)
             )
         player = hollow_kubelets.HollowKubelets(
             api,
             clock,
             let_go=pod_deleter(opened),
-            walk=settings.walk,
+            stages=settings.stages,
             plays=_any_node if settings.plays_all else node_marks.is_hollow,
             renew_seconds=settings.renew_seconds,
             concurrency=settings.concurrency,
-            on_violation=lambda violation: tell({"violation": violation._asdict()}),
+            on_violation=lambda violation: print_line({"violation": violation._asdict()}),
         )
         async with asyncio.TaskGroup() as group:
             feeds = {kind: player.feed(kind) for kind in hollow_kubelets.WATCHED}
@@ -92,7 +94,7 @@ async def run(connection: client_config.Connection, settings: Settings, *, tell:
             gc.collect()
             gc.freeze()
             group.create_task(player.run())
-            tell({"ready": True, "nodes": published.nodes, "slices": published.slices})
+            print_line({"ready": True, "nodes": published.nodes, "slices": published.slices})
 
 
 def pod_deleter(opened: transport.Transport) -> hollow_kubelets.DeletePod:
@@ -130,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.set_up("text", arguments.log_level)
     code = 0
     try:
-        asyncio.run(_until_stopped(run(connection, settings, tell=_tell)))
+        asyncio.run(_until_stopped(run(connection, settings, print_line=_print_line)))
     except* failures.ApiFailure as group:
         code = 1
         print(f"dovetail player: {_first(group)}", file=sys.stderr)
@@ -154,12 +156,12 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     elif not arguments.no_publish:
         fleet = default_fleet(arguments.nodes)
 
-    walk = pod_stages.DEFAULT
+    stages = pod_stages.DEFAULT
     if arguments.stages:
-        walk = pod_stages.read(_text(arguments.stages), file=arguments.stages)
+        stages = pod_stages.read(_text(arguments.stages), file=arguments.stages)
     return Settings(
         fleet=fleet,
-        walk=walk,
+        stages=stages,
         renew_seconds=arguments.renew_seconds,
         concurrency=arguments.concurrency,
         plays_all=arguments.all_nodes,
@@ -235,20 +237,20 @@ def _any_node(node: nodes.Node) -> bool:
     return bool(node.metadata.name)
 
 
-def _sayer(clock: clocks.SystemClock) -> Callable[[publish_nodes.Progress], None]:
+def _progress_logger(clock: clocks.SystemClock) -> Callable[[publish_nodes.Progress], None]:
     logged_at = clock.monotonic()
 
     def say(progress: publish_nodes.Progress) -> None:
         nonlocal logged_at
         is_done = progress.nodes == progress.nodes_wanted
-        if is_done or clock.monotonic() - logged_at >= SAY_SECONDS:
+        if is_done or clock.monotonic() - logged_at >= PROGRESS_SECONDS:
             logged_at = clock.monotonic()
             LOG.info("hollow.published", extra=progress._asdict())
 
     return say
 
 
-def _tell(message: dict[str, Any]) -> None:
+def _print_line(message: dict[str, Any]) -> None:
     print(msgspec.json.encode(message).decode(), flush=True)
 
 

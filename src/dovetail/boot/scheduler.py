@@ -229,7 +229,7 @@ class Process:
                 informer_.world,
                 self.utilisation,
                 clock=self.clock,
-                tell=self.scheduler.recorder.record_pod_event,
+                record_event=self.scheduler.recorder.record_pod_event,
                 changed=self.scheduler.retry_all,
             )
             tasks = {"queue status": statuses.run, "idleness": idle.run}
@@ -464,7 +464,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         quarantine_most_seconds=configuration.quarantine.max_seconds,
         is_quarantining=configuration.quarantine.enabled,
         audit_seconds=configuration.audit.interval_seconds if configuration.audit.enabled else 0.0,
-        tells_scheduled=configuration.events.scheduled,
+        records_scheduled=configuration.events.scheduled,
         events_per_second=configuration.events.rate_per_second,
         controller=configuration.scheduler_names[0],
         owner_seconds=OWNER_SECONDS,

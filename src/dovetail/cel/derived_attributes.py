@@ -9,7 +9,7 @@ from dovetail.quantity.semver import Semver
 
 
 def attribute_of(value: Value) -> DeviceAttribute:
-    """The attribute a value becomes; lists must hold one kind. Raises CelError for values that fit none."""
+    """The attribute made from a value; lists must hold one kind. Raises CelError for other values."""
     while value.__class__ is values.Optional and value.has_value:
         value = value.value
     match value:

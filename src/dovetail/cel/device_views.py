@@ -1,4 +1,4 @@
-"""Devices as expressions see them: attributes and capacities filed by domain, versions parsed."""
+"""Devices as expressions see them: attributes and capacities by domain, versions parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.quantity import semver
 
 
 def view(driver: str, device: slices.Device) -> DeviceView:
-    """The device for evaluation. An attribute without a usable value makes every evaluation an error."""
+    """The view of a device. If an attribute has no usable value, every evaluation is an error."""
     attributes = DomainMap()
     own = TextMap()
     problem: str | None = None
@@ -56,7 +56,7 @@ class _Unusable:
 
 
 def _holds_more(attribute: slices.DeviceAttribute) -> bool:
-    """Whether a value that goes before a string is there too; no valid attribute has one."""
+    """Whether a value that takes precedence over a string is set too; no valid attribute has one."""
     return (
         attribute.int_value is not None
         or attribute.bool_value is not None

@@ -1,4 +1,4 @@
-"""The two environments of device selectors and what compiling in them means.
+"""The two environments of device selectors, and compiling in them.
 
 `stored()` is what evaluation uses: every feature. `new()` is what validation of new objects uses: one version behind.
 """
@@ -48,7 +48,7 @@ class Environment:
         self._messages = Messages(fields)
 
     def check(self, expression: str) -> Checked:
-        """The typed tree. Raises ExpressionError with every place that is wrong."""
+        """The typed tree. Raises ExpressionError with every issue and its place."""
         if len(expression.encode("utf-8", "surrogatepass")) > MAX_LENGTH:
             raise ExpressionError(f"expression is longer than {MAX_LENGTH} bytes")
         parsed = parser.parse(expression)
@@ -67,14 +67,14 @@ class Environment:
         return checked
 
     def check_result(self, expression: str, checked: Checked) -> None:
-        """Refuses an expression whose value can be neither true nor false."""
+        """Refuses an expression whose value cannot be a bool."""
         result_type = checked.type_of(checked.root)
         if result_type.kind != types.Kind.BOOL and result_type != self.leaf:
             issue = Issue(0, f"must evaluate to bool or an attribute's value, not {result_type}")
             raise ExpressionError(source.describe(expression, [issue]))
 
     def check_derived(self, expression: str, checked: Checked) -> None:
-        """Refuses an expression whose value can be no attribute (alpha: derived attributes)."""
+        """Refuses an expression whose value cannot be an attribute (alpha: derived attributes)."""
         result_type = checked.type_of(checked.root)
         inner = (
             result_type.params[0]
@@ -90,14 +90,14 @@ class Environment:
             raise ExpressionError(source.describe(expression, [issue]))
 
     def plan(self, checked: Checked, *, tracked: bool) -> compiler.Plan:
-        """Closures for a checked tree. Raises ExpressionError where the program can never run."""
+        """The closures of a checked tree. Raises ExpressionError if the program can never run."""
         try:
             return compiler.plan(checked, self.library, tracked=tracked)
         except compiler.PlanError as error:
             raise ExpressionError(str(error)) from None
 
     def estimated_cost(self, checked: Checked) -> int:
-        """The most an evaluation may cost, as validation reckons it."""
+        """The most an evaluation may cost, as validation estimates it."""
         return estimate.estimate(checked, attribute_max=ATTRIBUTE_MAX).max
 
 

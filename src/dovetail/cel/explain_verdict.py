@@ -22,7 +22,7 @@ PLANNING_UNITS_PER_NODE: Final = 10
 
 
 class Read(NamedTuple):
-    """Something an expression looked at: `gpu.nvidia.com/memory`, and what was there."""
+    """What an expression read: `gpu.nvidia.com/memory`, and its value."""
 
     name: str
     value: str
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def explain(program: Program, device: DeviceView, effort: Effort = UNBOUNDED) -> list[Part]:
-    """The parts joined by && and || (also inside cel.bind), in order of the text. Raises Unfinished."""
+    """The parts joined by && and || (also inside cel.bind), in text order. Raises Unfinished."""
     if device.problem is not None:
         return [Part(program.expression, "error", device.problem, ())]
     planning_units = program.size * PLANNING_UNITS_PER_NODE
@@ -130,7 +130,7 @@ def _read(path: Path, device: DeviceView) -> Read:
 
 
 def shown(value: Value) -> str:
-    """A value as people read it."""
+    """A value as messages show it."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, bool):

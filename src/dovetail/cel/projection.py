@@ -1,4 +1,4 @@
-"""A device reduced to what an expression reads: the key under which its verdict is remembered.
+"""A device reduced to what an expression reads: the key under which its verdict is cached.
 
 Keys are type-tagged, so that `true`, `1`, `1.0` and `"1"` differ, and absence differs from every value.
 """
@@ -76,7 +76,7 @@ def _leaves_projector(domain: str, names: tuple[str, ...]) -> Project:
 
 
 def tagged(value: Value) -> Hashable:
-    """A hashable stand-in that differs wherever an expression could tell values apart."""
+    """A hashable stand-in: two values share it only if no expression can distinguish them."""
     kind = value.__class__
     if kind is str:
         return str(value)

@@ -1,4 +1,4 @@
-"""Static analysis: which parts of a device an expression can read. Sound: what is not named is never looked at.
+"""Static analysis: which parts of a device an expression can read. Sound: parts that are not listed are never read.
 
 Constant keys are read exactly. Computed keys, iteration and whole-map uses read the whole map.
 """
@@ -14,7 +14,7 @@ from dovetail.cel.language.macros import UNUSED
 OWN_DOMAIN: Final = (
     "\0driver"  # device.attributes[device.driver]: the domain named like the device's driver
 )
-_ANY: Final = "\0any"  # a key that is only known when the expression runs
+_ANY: Final = "\0any"  # a key known only at run time
 Path = tuple[str, ...]
 # A path is ("driver",), ("allowMultipleAllocations",), or ("attributes" | "capacity"[, domain[, id]]);
 # the empty path is the whole device.
@@ -50,12 +50,12 @@ class _Walker:
             self.visit(child)
 
     def add(self, path: Path) -> None:
-        """Records a read: up to the first key that is not known, and no deeper than one value."""
+        """Records a read: up to the first unknown key, and no deeper than one value."""
         static_length = path.index(_ANY) if _ANY in path else len(path)
         self.found.add(path[: min(static_length, 3)])
 
     def path(self, node: ast.Node) -> Path | None:
-        """The path a chain of constant reads from `device` or an alias names; None for anything else."""
+        """The path of a chain of constant reads from `device` or an alias; None for anything else."""
         match node:
             case ast.Ident():
                 alias_path = self.aliases.get(node.name)

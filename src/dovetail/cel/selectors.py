@@ -1,6 +1,6 @@
-"""Device selectors as the rest of Dovetail uses them: compiled once, verdicts remembered by what was read.
+"""Device selectors as the rest of Dovetail uses them: compiled once, verdicts cached by what was read.
 
-All of them together are kept within bounds: nodes of compiled expressions, and verdicts. Those used last stay.
+The cache is bounded in nodes of compiled expressions and in verdicts; the most recently used stay.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from dovetail.kubetypes.field_errors import ExpressionFault
 MOST_TEXTS: Final = 4_096
 MOST_NODES: Final = 40_000  # in the trees of all texts; a node takes 1.2 to 2 KB, plans included
 MOST_VERDICTS: Final = 65_536  # of all texts; one takes about 200 bytes
-MOST_BROKEN_CHARACTERS: Final = (
-    1_000_000  # of texts that do not compile, and of what is wrong with them
-)
+MOST_BROKEN_CHARACTERS: Final = 1_000_000  # of invalid texts and their errors
 _WIDE: Final = (
     32  # as many as the attributes of a device: what a verdict weighs where whole maps are read
 )
 
 
 class Selector:
-    """One selector expression. `match` costs a lookup for a device like one seen before."""
+    """One selector expression. `match` costs a lookup for a device like an earlier one."""
 
     __slots__ = ("_beyond", "_memo", "expression", "program", "project", "reads", "weight")
 
@@ -44,11 +42,11 @@ class Selector:
         self._beyond: dict[Hashable, int] = {}  # units that did not suffice
 
     def __len__(self) -> int:
-        """How many verdicts are remembered, wide ones counted as several."""
+        """How many verdicts are cached; wide ones count as several."""
         return (len(self._memo) + len(self._beyond)) * self.weight
 
     def match(self, device: DeviceView, effort: Effort = UNBOUNDED) -> Outcome:
-        """Whether the device matches; an error is an outcome of its own. Raises Unfinished or TooExpensive."""
+        """Whether the device matches; an error is a separate outcome. Raises Unfinished or TooExpensive."""
         if device.problem is not None:
             return Outcome.ERROR
         key = self.project(device)
@@ -104,7 +102,7 @@ def _weight(path: Path) -> int:
 
 
 class _Table:
-    """The compiled selectors, those used last at the end."""
+    """The compiled selectors, most recently used last."""
 
     def __init__(self) -> None:
         self._selectors = cache.Memo[str, Selector](MOST_NODES, most_entries=MOST_TEXTS)
@@ -115,7 +113,7 @@ class _Table:
         return len(self._selectors)
 
     def get(self, expression: str, effort: Effort) -> Selector:
-        """The selector, compiled if need be."""
+        """The selector, compiled if necessary."""
         selector_ = self._selectors.get(expression)
         if selector_ is not None:
             return selector_
@@ -128,14 +126,14 @@ class _Table:
         try:
             compiled = Selector(expression)
         except ExpressionError as error:
-            # Messages quote the text, so both weigh.
+            # Messages quote the text, so both count.
             self._broken.put(expression, error, weight=len(expression) + len(str(error)))
             raise
         self._selectors.put(expression, compiled, weight=compiled.program.size)
         return compiled
 
     def grows(self, selector: Selector) -> None:
-        """A verdict is about to be remembered: if they are too many, those of texts used least lately are forgotten."""
+        """Makes room for one more verdict: if there are too many, drops those of the least recently used texts."""
         self._verdicts += selector.weight
         if self._verdicts <= MOST_VERDICTS:
             return
@@ -150,15 +148,15 @@ class _Table:
                 selector_.forget()
 
     def verdicts(self) -> int:
-        """How many verdicts are remembered, wide ones counted as several."""
+        """How many verdicts are cached; wide ones count as several."""
         return sum(len(one) for _, one in self._selectors.items())
 
     def nodes(self) -> int:
-        """How many nodes the trees have."""
+        """How many nodes the trees have together."""
         return self._selectors.weight
 
     def broken_characters(self) -> int:
-        """How many characters the texts that do not compile have, with their messages."""
+        """How many characters invalid texts and their messages have together."""
         return self._broken.weight
 
     def clear(self) -> None:
@@ -172,17 +170,17 @@ _TABLE: Final = _Table()
 
 
 def selector(expression: str, effort: Effort = UNBOUNDED) -> Selector:
-    """The compiled selector. Raises ExpressionError when the expression is wrong, Unfinished when there is no time."""
+    """The compiled selector. Raises ExpressionError if the expression is invalid, Unfinished if no units are left."""
     return _TABLE.get(expression, effort)
 
 
 def remembered() -> tuple[int, int, int]:
-    """Texts, nodes of their trees, and verdicts that are kept now."""
+    """How many texts, tree nodes and verdicts are cached."""
     return len(_TABLE), _TABLE.nodes(), _TABLE.verdicts()
 
 
 def remembered_errors() -> int:
-    """How many characters are kept of texts that do not compile, and of what is wrong with them."""
+    """How many characters of invalid texts and their errors are cached."""
     return _TABLE.broken_characters()
 
 
@@ -193,7 +191,7 @@ def forget() -> None:
 
 @cache.remembered(4096)
 def problem(expression: str, *, is_stored: bool = False) -> ExpressionFault | None:
-    """Why an API server would refuse the expression, or None. Stored expressions enjoy every feature."""
+    """Why an API server would refuse the expression, or None. Stored expressions may use every feature."""
     env = environment.stored() if is_stored else environment.new()
     try:
         checked = env.check(expression)

@@ -32,13 +32,13 @@ def read(text: str, *, file: str) -> SchedulerConfiguration:
     if misfits := configuration.misfits(tree):
         raise _refused(file, misfits)
     whole = untyped.without_nulls(SchedulerConfiguration, tree)
-    unsaid = [
+    missing = [
         untyped.Misfit(name, f'is required; write "{name}: {value}"')
         for name, value in (("apiVersion", configuration.API_VERSION), ("kind", configuration.KIND))
         if name not in whole
     ]
     read_ = msgspec.convert(whole, SchedulerConfiguration)
-    if wrong := unsaid + list(configuration.problems(read_)):
+    if wrong := missing + list(configuration.problems(read_)):
         raise _refused(file, wrong)
     return read_
 

@@ -26,7 +26,7 @@ from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter
 from dovetail.world.events import ObjectKey, key_of
 
-LOG = logging.getLogger("dovetail.play")
+LOG = logging.getLogger("dovetail.hollow")
 WATCHED: Final = (registry.NODE, registry.CLAIM, registry.POD)  # listed in this order
 RENEW_SECONDS: Final = 10.0  # between two renewals of a lease, as a kubelet does
 LARGE_FLEET: Final = 500  # nodes from which leases are renewed half as often by default
@@ -59,7 +59,7 @@ class HollowKubelets:
         clock: clocks.Clock,
         *,
         let_go: DeletePod,
-        walk: pod_stages.Stages = pod_stages.DEFAULT,
+        stages: pod_stages.Stages = pod_stages.DEFAULT,
         plays: Callable[[nodes.Node], bool] = node_marks.is_hollow,
         renew_seconds: float | None = None,
         concurrency: int = 32,
@@ -69,7 +69,7 @@ class HollowKubelets:
         self._api = api
         self._clock = clock
         self._let_go = let_go
-        self._walk = walk
+        self._stages = stages
         self._plays = plays
         self._renew_seconds = renew_seconds
         self._on_violation = on_violation
@@ -217,7 +217,7 @@ class HollowKubelets:
 
         now = self._clock.now()
         self._remember(pod)
-        step = pod_stages.next_step(pod, self._walk, since=self._entered(pod, now), now=now)
+        step = pod_stages.next_step(pod, self._stages, since=self._entered(pod, now), now=now)
         if step is None or step.wait_seconds > 0:
             await self._restore(pod, now=now)
             return None if step is None else step.wait_seconds

@@ -34,12 +34,12 @@ _is_digest: Final = re.compile(DIGEST).fullmatch
 class Image(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The image the scheduler runs from."""
 
-    repository: Annotated[str, Meta(description="where the image is, without tag; required")] = ""
-    tag: Annotated[str, Meta(description="its tag; empty: the chart's appVersion")] = ""
+    repository: Annotated[str, Meta(description="image repository, without a tag; required")] = ""
+    tag: Annotated[str, Meta(description="image tag; empty: the chart's appVersion")] = ""
     digest: Annotated[
         str,
         Meta(
-            description="its digest, instead of a tag: `sha256:...`",
+            description="image digest instead of a tag: `sha256:...`",
             extra_json_schema={"pattern": DIGEST},
         ),
     ] = ""
@@ -55,43 +55,48 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 class ServiceAccount(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Who the scheduler is to the API server."""
+    """The scheduler's identity at the API server."""
 
-    create: Annotated[bool, Meta(description="make the account; off: it is there already")] = True
-    name: Annotated[str, Meta(description="its name; empty: that of the deployment")] = ""
-    annotations: Annotated[dict[str, str], Meta(description="annotations of the account")] = {}
+    create: Annotated[
+        bool, Meta(description="create the service account; false: it exists already")
+    ] = True
+    name: Annotated[
+        str, Meta(description="name of the service account; empty: the name of the deployment")
+    ] = ""
+    annotations: Annotated[
+        dict[str, str], Meta(description="annotations of the service account")
+    ] = {}
 
 
 class Disruption(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How many replicas a drain may take at once."""
+    """How many replicas a drain may take down at once."""
 
-    enabled: Annotated[bool, Meta(description="make a PodDisruptionBudget")] = True
+    enabled: Annotated[bool, Meta(description="create a PodDisruptionBudget")] = True
     max_unavailable: Annotated[
-        int, Meta(ge=0, le=100, description="replicas that may be away on purpose")
+        int,
+        Meta(ge=0, le=100, description="replicas that voluntary disruptions may take down at once"),
     ] = 1
 
 
 class Network(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """What the scheduler's pods may be reached by, and reach."""
+    """Which peers may reach the scheduler's pods, and which the pods may reach."""
 
-    enabled: Annotated[bool, Meta(description="make a NetworkPolicy")] = True
+    enabled: Annotated[bool, Meta(description="create a NetworkPolicy")] = True
     from_: Annotated[
         tuple[dict[str, Any], ...],
-        Meta(description="NetworkPolicy peers that may reach the port; empty: everybody"),
+        Meta(description="NetworkPolicy peers that may reach the port; empty: all peers"),
     ] = msgspec.field(name="from", default=())
     api_server_ports: Annotated[
         tuple[int, ...],
-        Meta(
-            description="ports the API server listens on, of the service and of the machine behind it"
-        ),
+        Meta(description="ports of the API server: its service's and its host's"),
     ] = (443, 6443)
     extra_egress: Annotated[
         tuple[dict[str, Any], ...],
-        Meta(description="more NetworkPolicy egress rules, such as to a trace collector"),
+        Meta(description="additional NetworkPolicy egress rules, such as to a trace collector"),
     ] = ()
 
 
@@ -105,24 +110,25 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 class ServiceMonitor(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How a Prometheus operator finds the metrics."""
+    """How the Prometheus operator finds the metrics."""
 
     enabled: Annotated[
-        bool, Meta(description="make a ServiceMonitor; the cluster must know the kind")
+        bool, Meta(description="create a ServiceMonitor; the cluster must serve the kind")
     ] = False
-    interval: Annotated[str, Meta(description="between two scrapes")] = "30s"
+    interval: Annotated[str, Meta(description="scrape interval")] = "30s"
     labels: Annotated[
-        dict[str, str], Meta(description="labels by which the operator selects it")
+        dict[str, str], Meta(description="labels by which the Prometheus operator selects it")
     ] = {}
 
 
 class Metrics(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Who reads the metrics."""
+    """Access to the metrics."""
 
     readers: Annotated[
-        tuple[Reader, ...], Meta(description="service accounts that may: `{namespace, name}`")
+        tuple[Reader, ...],
+        Meta(description="service accounts that may read metrics: `{namespace, name}`"),
     ] = ()
     service_monitor: ServiceMonitor = ServiceMonitor()
 
@@ -130,31 +136,34 @@ class Metrics(
 class Defaulting(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Pods that become Dovetail's without naming it, in namespaces labelled for it."""
+    """In labelled namespaces, pods that request GPUs and name no scheduler get Dovetail's name."""
 
     enabled: Annotated[
-        bool, Meta(description="make the MutatingAdmissionPolicy, where the server has the kind")
+        bool,
+        Meta(description="create the MutatingAdmissionPolicy if the API server serves the kind"),
     ] = True
     resource_prefixes: Annotated[
         tuple[str, ...],
-        Meta(description="a container that limits a resource whose name begins so asks for GPUs"),
+        Meta(
+            description="a container with a limit for a resource that begins with one of these requests GPUs"
+        ),
     ] = ("nvidia.com/",)
-    claims: Annotated[bool, Meta(description="a pod with resource claims asks for GPUs too")] = True
+    claims: Annotated[bool, Meta(description="a pod with resource claims requests GPUs too")] = True
 
 
 class KeepOff(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Pods without GPUs kept off nodes tainted for GPUs."""
+    """Keeps pods that request no GPU off nodes tainted for GPUs."""
 
     enabled: Annotated[
         bool,
         Meta(
-            description="[refuse](../how-to/keep-general-pods-off-gpu-nodes.md) pods that ask for no GPU on GPU nodes"
+            description="[keep](../how-to/keep-general-pods-off-gpu-nodes.md) pods that request no GPU off GPU nodes"
         ),
     ] = False
     exempt_namespaces: Annotated[
-        tuple[str, ...], Meta(description="namespaces whose pods are not looked at")
+        tuple[str, ...], Meta(description="namespaces that the policy skips")
     ] = (
         "kube-system",
         "gpu-operator",
@@ -167,39 +176,40 @@ class Definitions(
     """The kinds Dovetail adds to the cluster."""
 
     enabled: Annotated[
-        bool, Meta(description="define `queues.dovetail.dev` and the other kinds of our own")
+        bool,
+        Meta(
+            description="create the CustomResourceDefinitions of Dovetail, such as `queues.dovetail.dev`"
+        ),
     ] = True
     keep: Annotated[
-        bool, Meta(description="`helm uninstall` leaves the definitions, and so every queue")
+        bool, Meta(description="`helm uninstall` keeps the definitions, and so every queue")
     ] = True
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Everything that can be said about an installation."""
+    """The values of an installation."""
 
     image: Image = Image()
     image_pull_secrets: Annotated[
-        tuple[str, ...], Meta(description="names of secrets to pull the image with")
+        tuple[str, ...], Meta(description="names of the secrets for pulling the image")
     ] = ()
     scheduler_names: Annotated[
         tuple[str, ...],
         Meta(
-            description="pods whose `schedulerName` is one of these are ours; the first is what policies set",
+            description="Dovetail schedules pods whose `schedulerName` is one of these; policies set the first",
             extra_json_schema={"minItems": 1},
         ),
     ] = ("dovetail",)
     configuration: Annotated[
         dict[str, Any],
         Meta(
-            description="sections of the [configuration file](configuration.md) but what the chart decides"
+            description="sections of the [configuration file](configuration.md), without the fields that the chart sets"
         ),
     ] = msgspec.field(default_factory=lambda: {"logging": {"format": "json"}})
     replicas: Annotated[
-        int, Meta(ge=0, le=100, description="how many; one leads, the others stand by")
+        int, Meta(ge=0, le=100, description="number of replicas; one leads, the others stand by")
     ] = 2
-    port: Annotated[
-        int, Meta(ge=1, le=65535, description="where health and metrics are served")
-    ] = 10351
+    port: Annotated[int, Meta(ge=1, le=65535, description="port for health and metrics")] = 10351
     service_account: ServiceAccount = ServiceAccount()
     priority_class_name: Annotated[
         str, Meta(description="PriorityClass of the pods; empty: none")
@@ -213,11 +223,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         }
     )
     env: Annotated[
-        tuple[dict[str, Any], ...], Meta(description="more environment variables of the container")
+        tuple[dict[str, Any], ...],
+        Meta(description="additional environment variables of the container"),
     ] = ()
-    pod_labels: Annotated[dict[str, str], Meta(description="more labels of the pods")] = {}
+    pod_labels: Annotated[dict[str, str], Meta(description="additional labels of the pods")] = {}
     pod_annotations: Annotated[
-        dict[str, str], Meta(description="more annotations of the pods")
+        dict[str, str], Meta(description="additional annotations of the pods")
     ] = {}
     node_selector: Annotated[
         dict[str, str], Meta(description="labels of the nodes the pods may run on")
@@ -226,7 +237,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         tuple[dict[str, Any], ...], Meta(description="taints the pods tolerate")
     ] = ()
     affinity: Annotated[
-        dict[str, Any], Meta(description="affinity of the pods, beside the built-in spreading")
+        dict[str, Any],
+        Meta(description="affinity of the pods, in addition to the built-in spreading"),
     ] = {}
     pod_disruption_budget: Disruption = Disruption()
     network_policy: Network = Network()
@@ -252,7 +264,7 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
     if not values.scheduler_names:
         yield untyped.Misfit(
             "schedulerNames",
-            "is empty, so no pod would be ours; name at least one, such as dovetail",
+            "is empty, so Dovetail would schedule no pod; name at least one, such as dovetail",
         )
     for index, name in enumerate(values.scheduler_names):
         if not names.is_dns_subdomain(name):
@@ -271,9 +283,7 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
 
     for path in DECIDED:
         if _is_set(values.configuration, path):
-            yield untyped.Misfit(
-                f"configuration.{path}", "is decided by the installation; leave it out"
-            )
+            yield untyped.Misfit(f"configuration.{path}", "is set by the chart; remove it")
 
 
 def _is_set(configuration: dict[str, Any], path: str) -> bool:

@@ -183,7 +183,7 @@ def _decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
 
 
 def _decode_slowly(kind: type[S], document: bytes, error: Exception) -> S:
-    """Tells nulls, which Kubernetes reads as absent, from values that are wrong."""
+    """Separates nulls, which Kubernetes reads as absent, from wrong values."""
     tree = _parsed(document)
     misfits = untyped.misfits(kind, tree)
     wrong = tuple(misfit for misfit in misfits if not misfit.is_unknown_field)

@@ -26,7 +26,7 @@ class _Absent(tuple[()]):
         return "NO_ITEMS"
 
 
-NO_ITEMS: Final = _Absent()  # compares and iterates like (); tell it apart with `is`
+NO_ITEMS: Final = _Absent()  # compares and iterates like (); distinguish it with `is`
 NO_RAW: Final = msgspec.Raw()  # a free-form JSON value that was not written
 
 

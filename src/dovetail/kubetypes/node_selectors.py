@@ -23,6 +23,9 @@ MAX_PREFIX_LENGTH = 253  # DNS subdomain in front of a label key
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 
+_PRESENCE_TESTS = ("Exists", "DoesNotExist")
+_COMPARISONS = ("Gt", "Lt")
+_OPERATORS = ("In", "NotIn", *_PRESENCE_TESTS, *_COMPARISONS)
 _LABEL_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _DECIMAL = re.compile(r"([+-]?)0*([0-9]+)")
@@ -212,29 +215,42 @@ def _term_problems(term: NodeSelectorTerm, path: str) -> list[str]:
 
 def _label_problems(requirement: NodeSelectorRequirement, path: str) -> list[str]:
     operator, values = requirement.operator, requirement.values
-    match operator:
-        case "In" | "NotIn":
-            needs = "" if values else "needs at least one value"
-        case "Exists" | "DoesNotExist":
-            needs = f"takes no values, has {len(values)}" if values else ""
-        case "Gt" | "Lt":
-            needs = f"needs exactly one value, has {len(values)}" if len(values) != 1 else ""
-        case unknown:
-            operators = "In, NotIn, Exists, DoesNotExist, Gt, Lt"
-            return [f"{path}.operator: {unknown!r} is unknown; known: {operators}"]
+    if operator not in _OPERATORS:
+        known = ", ".join(_OPERATORS)
+        return [f"{path}.operator: {operator!r} is unknown; known: {known}"]
 
     faults = [f"{path}.key: {reason}" for reason in _key_problems(requirement.key)]
-    if needs:
-        faults.append(f"{path}.values: {operator} {needs}")
-    if operator in ("Gt", "Lt"):
+    count_problem = _count_problem(operator, len(values))
+    if count_problem:
+        faults.append(f"{path}.values: {operator} {count_problem}")
+
+    if operator in _COMPARISONS:
         for index, value in enumerate(values):
             if _int64(value) is None:
                 faults.append(f"{path}.values[{index}]: {value!r} is not a 64-bit integer")
+
     # Label rules apply to bounds, too: a negative bound is refused although it is an integer.
     for index, value in enumerate(values):
-        if len(value) > MAX_LABEL_LENGTH or (value and not _LABEL_NAME.fullmatch(value)):
+        if not _can_be_label_value(value):
             faults.append(f"{path}.values[{index}]: {value!r} cannot be a label value")
     return faults
+
+
+def _count_problem(operator: str, count: int) -> str:
+    """What is wrong with the number of values for a known operator; empty if nothing is."""
+    if operator in _COMPARISONS:
+        return "" if count == 1 else f"needs exactly one value, has {count}"
+    if operator in _PRESENCE_TESTS:
+        return f"takes no values, has {count}" if count else ""
+    return "" if count else "needs at least one value"
+
+
+def _can_be_label_value(value: str) -> bool:
+    if not value:
+        return True
+    if len(value) > MAX_LABEL_LENGTH:
+        return False
+    return _LABEL_NAME.fullmatch(value) is not None
 
 
 def _field_problems(requirement: NodeSelectorRequirement, path: str) -> list[str]:

@@ -23,7 +23,7 @@ from dovetail.quantity import quantity
 MAX_PROBLEMS: Final = 50  # per object; a wrong indentation can make thousands
 
 _UNMODELLED: Final = meta.UNMODELLED | nodes.UNMODELLED | pods.UNMODELLED | volumes.UNMODELLED
-# Fields that tell one list item from another, best first; items are matched by the first their type has.
+# Fields that identify a list item, best first; items are matched by the first that their type has.
 _ITEM_KEYS: Final = (
     ("driver", "pool", "device", "shareID"),
     ("name",),
@@ -126,20 +126,29 @@ def _misfits_of_value(expected: inspect.Type, value: object, *, path: str) -> It
         case inspect.StructType(cls=cls):
             yield from _misfits_of_struct(cls, value, path=path)
         case inspect.VarTupleType(item_type=item_type):
-            if not isinstance(value, list):
-                yield Misfit(path, f"expected a list, got {shown(value)}")
-                return
-            for index, item in enumerate(value):
-                yield from _misfits_of_value(item_type, item, path=f"{path}[{index}]")
+            yield from _misfits_of_list(item_type, value, path=path)
         case inspect.DictType(value_type=value_type):
-            if not isinstance(value, dict):
-                yield Misfit(path, f"expected a mapping, got {shown(value)}")
-                return
-            for key, item in value.items():
-                yield from _misfits_of_value(value_type, item, path=f"{path}[{key}]")
+            yield from _misfits_of_map(value_type, value, path=path)
         case scalar:
-            if message := _scalar_misfit(scalar, value):
+            message = _scalar_misfit(scalar, value)
+            if message:
                 yield Misfit(path, message)
+
+
+def _misfits_of_list(expected: inspect.Type, value: object, *, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, list):
+        yield Misfit(path, f"expected a list, got {shown(value)}")
+        return
+    for index, item in enumerate(value):
+        yield from _misfits_of_value(expected, item, path=f"{path}[{index}]")
+
+
+def _misfits_of_map(expected: inspect.Type, value: object, *, path: str) -> Iterator[Misfit]:
+    if not isinstance(value, dict):
+        yield Misfit(path, f"expected a mapping, got {shown(value)}")
+        return
+    for key, item in value.items():
+        yield from _misfits_of_value(expected, item, path=f"{path}[{key}]")
 
 
 def _scalar_misfit(expected: inspect.Type, value: object) -> str | None:
@@ -254,7 +263,7 @@ def _overlaid_items(item_type: inspect.Type, changed: list[Any], original: list[
         return changed
     names = _item_key(item_type.cls)
     if names is None:
-        # Nothing tells the items apart. With another length an unknown field could land on the wrong item, which is
+        # No field identifies the items. With another length an unknown field could land on the wrong item, which is
         # worse than losing it.
         if len(changed) != len(original):
             return changed
@@ -274,7 +283,7 @@ def _overlaid_items(item_type: inspect.Type, changed: list[Any], original: list[
 
 
 def _item_key(kind: type[msgspec.Struct]) -> tuple[str, ...] | None:
-    """The fields that tell items of this type apart."""
+    """The fields that identify items of this type."""
     fields = _fields(kind)
     for names in _ITEM_KEYS:
         if all(name in fields for name in names):

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
 
-LOG = logging.getLogger("dovetail.duties")
+LOG = logging.getLogger("dovetail.workqueue")
 FIRST_DELAY: Final = 0.5
 LONGEST_DELAY: Final = 10.0
 

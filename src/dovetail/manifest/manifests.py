@@ -148,15 +148,20 @@ class _Reader:
     def _type_problem(self, tree: dict[str, Any]) -> tuple[str, str] | None:
         """The field and message where apiVersion and kind name nothing this package can read."""
         for name in ("apiVersion", "kind"):
-            if not isinstance(tree.get(name), str) or not tree[name]:
-                return name, f"expected text, got {untyped.shown(tree.get(name))}"
+            value = tree.get(name)
+            if not isinstance(value, str) or not value:
+                return name, f"expected text, got {untyped.shown(value)}"
         version, kind = tree["apiVersion"], tree["kind"]
-        if version in _OLD_VERSIONS and (registry.RESOURCE_V1, kind) in codec.KINDS:
+
+        is_old = version in _OLD_VERSIONS
+        if is_old and (registry.RESOURCE_V1, kind) in codec.KINDS:
             message = f"{version} is not supported; write it as {registry.RESOURCE_V1}"
             return "apiVersion", message
+
         is_ours = version.partition("/")[0] == _OUR_GROUP
         if self.strict and is_ours and kind not in _OUR_KINDS:
-            return "kind", f'"{kind}" is no kind of {_OUR_GROUP}; it has {", ".join(_OUR_KINDS)}'
+            kinds = ", ".join(_OUR_KINDS)
+            return "kind", f'"{kind}" is no kind of {_OUR_GROUP}; it has {kinds}'
         return None
 
     def _misfits(self, kind: type[codec.Object], tree: dict[str, Any]) -> list[untyped.Misfit]:

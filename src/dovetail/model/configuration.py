@@ -41,47 +41,59 @@ _BATCH: Final = policy.Batch()
 class LeaderElection(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """One writer among replicas, by a Lease."""
+    """Election of the one replica that writes, by a Lease."""
 
     enabled: Annotated[
-        bool, Meta(description="one of several replicas writes; off: this process always does")
+        bool,
+        Meta(
+            description="replicas elect one leader, which alone writes; false: this process always writes"
+        ),
     ] = True
     namespace: Annotated[str, Meta(description="namespace of the Lease")] = "kube-system"
     name: Annotated[str, Meta(description="name of the Lease")] = "dovetail-scheduler"
     lease_duration_seconds: Annotated[
         int,
         Meta(
-            ge=1, le=3600, description="a leader that was not seen to renew for so long is replaced"
+            ge=1,
+            le=3600,
+            description="seconds without a renewal after which another replica takes over",
         ),
     ] = 15
     renew_deadline_seconds: Annotated[
         float,
         _POSITIVE,
-        Meta(description="a leader that could not renew for so long stops writing"),
+        Meta(
+            description="seconds without a successful renewal after which the leader stops writing"
+        ),
     ] = 10.0
     retry_period_seconds: Annotated[
-        float, _POSITIVE, Meta(description="between two attempts to renew or to lead")
+        float,
+        _POSITIVE,
+        Meta(description="seconds between two attempts to renew or acquire the Lease"),
     ] = 2.0
 
 
 class Ownership(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Which nodes and devices are ours to give away. Two schedulers on one device can both give it away."""
+    """The nodes and devices of this scheduler. Two schedulers that share a device can both allocate it."""
 
     node_labels: Annotated[
-        dict[str, str], Meta(description="labels all our nodes carry; empty: every node is ours")
+        dict[str, str],
+        Meta(description="labels that every node of this scheduler has; empty: any node"),
     ] = {}
     node_taint: Annotated[
         str,
         Meta(
-            description="key of a taint all our nodes carry, which pods still must tolerate; empty: none is needed"
+            description="key of a taint that every node of this scheduler has, and that pods must still "
+            "tolerate; empty: no taint required"
         ),
     ] = ""
     device_taint_rules: Annotated[
         tuple[str, ...],
         Meta(
-            description="rules that mark our devices: taints to others, none to us; devices no rule marks are not ours"
+            description="DeviceTaintRules that mark the devices of this scheduler, which ignores "
+            "their taints; it then uses no unmarked device; empty: any device"
         ),
     ] = ()
 
@@ -89,102 +101,110 @@ class Ownership(
 class ClientConnection(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How the API server is talked to."""
+    """The connection to the API server."""
 
-    concurrency: Annotated[int, Meta(ge=1, le=1024, description="requests under way at once")] = 64
+    concurrency: Annotated[
+        int, Meta(ge=1, le=1024, description="most requests in flight at once")
+    ] = 64
     request_timeout_seconds: Annotated[
-        float, _POSITIVE, Meta(description="a request without an answer is given up")
+        float,
+        _POSITIVE,
+        Meta(description="seconds after which a request without a response is abandoned"),
     ] = 10.0
 
 
 class Serving(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Where metrics and health are served."""
+    """Where the process serves metrics and health."""
 
     address: Annotated[
-        str, Meta(description="IP address to listen on; 0.0.0.0 or :: means all")
+        str, Meta(description="IP address to listen on; `0.0.0.0` or `::` means all")
     ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="port to listen on; 0: any free one")] = (
-        10351
-    )
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="port to listen on; 0: any free port")
+    ] = 10351
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How decisions are made."""
+    """Scheduling cycles and the score of nodes."""
 
     batch_pods: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000_000,
-            description="pods decided at once; 0: as many as keep within the bound below",
+            description="pods per scheduling cycle; 0: as many as fit into `loopBoundMilliseconds`",
         ),
     ] = 0
     loop_bound_milliseconds: Annotated[
-        int, Meta(ge=1, le=60_000, description="how long deciding may keep everything else waiting")
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="milliseconds for which a scheduling cycle may hold up event handling",
+        ),
     ] = 50
     search_steps: Annotated[
         int,
-        Meta(ge=1, le=2**31 - 1, description="steps per pod and node, in the search for devices"),
+        Meta(
+            ge=1, le=2**31 - 1, description="most steps in the search for devices, per pod and node"
+        ),
     ] = policy.LIVE_SEARCH_STEPS
     net_seconds: Annotated[
         int,
         Meta(
             ge=0,
             le=DAY_SECONDS,
-            description="waiting pods are asked about after so long in any case; 0: only on news",
+            description="seconds after which every parked pod is tried again, whatever has changed; "
+            "0: only after events that may help",
         ),
     ] = 300
     scales_from_zero: Annotated[
         bool,
         Meta(
-            description="an autoscaler may have kinds of nodes of which none is there: pods may fit those"
+            description="whether an autoscaler may add nodes of a kind that the cluster does not have now"
         ),
     ] = True
     weights: policy.Weights = policy.Weights()
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How queues share, and who yields to whom: `policy.Batch` as the file writes it."""
+    """How queues share capacity, and which work may be evicted for which: the operator's part of `policy.Batch`."""
 
     preemptible_below: Annotated[
         int,
         Meta(
             ge=-(2**31),
             le=2**31 - 1,
-            description="work of a lower priority may be made to yield by default",
+            description="workloads of a lower priority are preemptible unless they say otherwise",
         ),
     ] = _BATCH.preemptible_below
     consolidation_victims: Annotated[
         int,
-        Meta(
-            ge=0, le=10_000, description="at most so many pods move so that one gang fits; 0: none"
-        ),
+        Meta(ge=0, le=10_000, description="most pods moved to make room for one gang; 0: none"),
     ] = _BATCH.consolidation_victims or 0
     reclaim_may_move: Annotated[
         bool,
-        Meta(
-            description="work that has to yield to another queue moves instead, where it fits elsewhere"
-        ),
+        Meta(description="move a reclaimed pod that fits elsewhere instead of ending it"),
     ] = _BATCH.reclaim_may_move
     usage_weight: Annotated[
         float,
         Meta(
             ge=0,
             le=100,
-            description="how much use in the past lowers a queue's part; 0: not at all",
+            description="how much past usage lowers a queue's fair share; 0: not at all",
         ),
     ] = _BATCH.usage_weight
     usage_half_life_seconds: Annotated[
-        int, Meta(ge=60, le=366 * DAY_SECONDS, description="after so long past use counts half")
+        int, Meta(ge=60, le=366 * DAY_SECONDS, description="half-life of past usage, in seconds")
     ] = _BATCH.usage_half_life_seconds
     age_saturation_seconds: Annotated[
         int,
         Meta(
             ge=0,
             le=366 * DAY_SECONDS,
-            description="gangs older than this are equally old; 0: age has no end",
+            description="seconds after which a gang's age stops counting for its order; 0: never",
         ),
     ] = _BATCH.age_saturation_seconds
     promises: Annotated[
@@ -192,13 +212,15 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         Meta(
             ge=0,
             le=1000,
-            description="so many gangs without room, first in line, are promised a start",
+            description="how many gangs without room, first in line, are promised a start time",
         ),
     ] = _BATCH.promises
     stale_grace_seconds: Annotated[
         int,
         Meta(
-            ge=0, le=DAY_SECONDS, description="a gang below its minimum for so long is taken back"
+            ge=0,
+            le=DAY_SECONDS,
+            description="seconds below its minimum after which a gang is evicted",
         ),
     ] = _BATCH.stale_grace_seconds
     lost_work_cap_seconds: Annotated[
@@ -206,57 +228,64 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         Meta(
             ge=0,
             le=366 * DAY_SECONDS,
-            description="work since a checkpoint counts no more than so much",
+            description="most seconds of work since the last checkpoint that count as lost by an eviction",
         ),
     ] = _BATCH.lost_work_cap_seconds
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How plans are carried out."""
+    """How the scheduler writes its plans to the API server."""
 
     in_flight_pods: Annotated[
-        int, Meta(ge=1, le=10_000, description="pods being written at once")
+        int, Meta(ge=1, le=10_000, description="most pods being bound at once")
     ] = 64
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is told about pods as Kubernetes events."""
+    """Kubernetes events about pods."""
 
     scheduled: Annotated[
-        bool, Meta(description="also tell about pods that were placed, not only those that wait")
+        bool, Meta(description="record an event for scheduled pods too, not only for pending ones")
     ] = True
     rate_per_second: Annotated[
-        float, Meta(gt=0, le=10_000, description="at most so many, the rest is dropped")
+        float, Meta(gt=0, le=10_000, description="most events per second; the rest are dropped")
     ] = 50.0
 
 
 class Quarantine(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Holding devices of pods that were removed by force and may still run."""
+    """Keeping devices out of use whose pods were removed by force and may still run."""
 
     enabled: Annotated[
-        bool, Meta(description="hold devices of pods removed by force until their node lets go")
+        bool,
+        Meta(
+            description="keep the devices of a pod that was removed by force out of use while it may still run"
+        ),
     ] = True
     slack_seconds: Annotated[
         float,
-        Meta(ge=0, le=DAY_SECONDS, description="held so much longer than the pod may take to stop"),
+        Meta(ge=0, le=DAY_SECONDS, description="seconds added to the grace period of the pod"),
     ] = 5.0
     max_seconds: Annotated[
         float,
         Meta(
             ge=0,
             le=DAY_SECONDS,
-            description="held no longer than this, whatever grace period the pod chose",
+            description="longest quarantine in seconds, whatever the grace period of the pod",
         ),
     ] = 300.0
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Looking for devices that two claims hold."""
+    """The search for devices that are allocated to two claims."""
 
-    enabled: Annotated[bool, Meta(description="look for devices given to two claims")] = True
-    interval_seconds: Annotated[float, _POSITIVE, Meta(description="between two looks")] = 2.0
+    enabled: Annotated[
+        bool, Meta(description="look for devices that are allocated to two claims")
+    ] = True
+    interval_seconds: Annotated[
+        float, _POSITIVE, Meta(description="seconds between two audits")
+    ] = 2.0
 
 
 class Logging(
@@ -287,28 +316,28 @@ class Tracing(
 
     endpoint: Annotated[
         str,
-        Meta(
-            description="an OTLP/HTTP receiver such as `http://localhost:4318`; empty: nothing is traced"
-        ),
+        Meta(description="OTLP/HTTP receiver such as `http://localhost:4318`; empty: no tracing"),
     ] = ""
     sample_ratio: Annotated[
-        float, Meta(ge=0, le=1, description="which share of pods is traced")
+        float, Meta(ge=0, le=1, description="fraction of pods that are traced")
     ] = 1.0
 
 
 class SchedulerConfiguration(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Everything an operator can set about the scheduler."""
+    """The settings of the scheduler."""
 
     api_version: Annotated[
-        str, Meta(description="always this", extra_json_schema={"const": API_VERSION})
+        str, Meta(description="must be this value", extra_json_schema={"const": API_VERSION})
     ] = API_VERSION
-    kind: Annotated[str, Meta(description="always this", extra_json_schema={"const": KIND})] = KIND
+    kind: Annotated[
+        str, Meta(description="must be this value", extra_json_schema={"const": KIND})
+    ] = KIND
     scheduler_names: Annotated[
         tuple[str, ...],
         Meta(
-            description="pods whose `schedulerName` is one of these are ours",
+            description="Dovetail schedules pods whose `schedulerName` is one of these",
             extra_json_schema={"minItems": 1},
         ),
     ] = ("dovetail",)
@@ -323,17 +352,21 @@ class SchedulerConfiguration(
     binding_conditions_timeout_seconds: Annotated[
         float,
         _POSITIVE,
-        Meta(description="devices that are not ready for so long after allocation are given back"),
+        Meta(
+            description="seconds after allocation within which devices must be ready; otherwise they are released"
+        ),
     ] = 600.0
     volume_binding_timeout_seconds: Annotated[
         float,
         _POSITIVE,
-        Meta(description="a pod whose volumes are not bound for so long is decided about anew"),
+        Meta(
+            description="seconds within which the volumes of a pod must be bound; otherwise the pod is scheduled again"
+        ),
     ] = 600.0
     quarantine: Quarantine = Quarantine()
     audit: Audit = Audit()
     snapshot_directory: Annotated[
-        str, Meta(description="where snapshots are written on demand; empty: they are not")
+        str, Meta(description="directory for snapshots on demand; empty: none are written")
     ] = ""
     logging: Logging = Logging()
     tracing: Tracing = Tracing()
@@ -396,12 +429,12 @@ def problems(configuration: SchedulerConfiguration) -> Iterator[untyped.Misfit]:
     if not configuration.scheduler_names:
         yield untyped.Misfit(
             "schedulerNames",
-            "is empty, so no pod would be ours; name at least one, such as dovetail",
+            "is empty, so Dovetail would schedule no pod; name at least one, such as dovetail",
         )
     for index, name in enumerate(configuration.scheduler_names):
         if name in configuration.scheduler_names[:index]:
             yield untyped.Misfit(
-                f"schedulerNames[{index}]", f'"{name}" is there already; delete one'
+                f"schedulerNames[{index}]", f'"{name}" is listed twice; delete one'
             )
         elif not names.is_dns_subdomain(name):
             yield untyped.Misfit(

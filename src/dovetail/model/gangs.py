@@ -141,7 +141,7 @@ class Membership(NamedTuple):
 
 
 class GangCandidate(NamedTuple):
-    """The gang a pod can belong to, and whether it does so without a request of its owner."""
+    """The gang a pod can belong to, and whether it does so without its owner's request."""
 
     membership: Membership | None
     is_member: bool
@@ -356,7 +356,7 @@ def _implied_groups(
 def _implied_minimum(
     pod: pods.Pod, source: str, options: workload_annotations.WorkloadOptions
 ) -> int | None:
-    """How many pods the gang needs, where its pod can tell."""
+    """How many pods the gang needs, if its pod states it."""
     if source == _KUEUE:
         return _number(pod.metadata.annotations.get(KUEUE_TOTAL, ""))
     if source != _LABELLED and source not in _ONE_BY_ONE:

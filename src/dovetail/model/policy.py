@@ -35,43 +35,50 @@ _WEIGHT: Final = Meta(ge=0, le=MAX_WEIGHT)
 class Weights(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How much each term of a node's score counts: `policy.Weights` as the file writes it."""
+    """The weights of a node's score terms, in thousandths of a GPU; the lowest score wins."""
 
     # Thousandths of a GPU, as the score itself. The docstring and the descriptions are part of the chart's schema.
     tight_fit_per_gpu: Annotated[
-        int, _WEIGHT, Meta(description="for each whole GPU that stays free on the chosen node")
+        int, _WEIGHT, Meta(description="cost of each whole GPU left free on the chosen node")
     ] = 10
     stranding: Annotated[
         int,
         _WEIGHT,
-        Meta(description="for each GPU that stays free but lost the cpu or memory it would need"),
+        Meta(description="cost of each GPU left free without the CPU or memory to use it"),
     ] = 1000
     # What people ordered outranks packing.
     second_choice: Annotated[
-        int, _WEIGHT, Meta(description="for each step down a `firstAvailable` list")
+        int, _WEIGHT, Meta(description="cost of each step down a `firstAvailable` list")
     ] = 100_000
     gpu_node: Annotated[
-        int, _WEIGHT, Meta(description="for a node with free GPUs, where the pod uses none")
+        int, _WEIGHT, Meta(description="cost of a node with free GPUs for a pod that uses none")
     ] = 300
     # Research: decides near-ties only, prefers nodes with little cpu left.
     cpu_fit_per_128_cores: Annotated[
-        int, _WEIGHT, Meta(description="for cpu that stays free, so that near-ties fill nodes up")
+        int,
+        _WEIGHT,
+        Meta(description="cost of 128 cores left free, so that near-ties go to fuller nodes"),
     ] = 10
     preference: Annotated[
         int,
         _WEIGHT,
-        Meta(description="for each point of weight of a missed preference for nodes or neighbours"),
+        Meta(description="cost per point of weight of each unmet node or pod affinity preference"),
     ] = 100
     soft_taint: Annotated[
-        int, _WEIGHT, Meta(description="for each `PreferNoSchedule` taint not tolerated")
+        int,
+        _WEIGHT,
+        Meta(description="cost of each `PreferNoSchedule` taint that the pod does not tolerate"),
     ] = 5000
     soft_spread: Annotated[
         int,
         _WEIGHT,
-        Meta(description="from the most even to the most uneven node, by `ScheduleAnyway`"),
+        Meta(
+            description="cost of the node that spreads a `ScheduleAnyway` constraint least evenly; "
+            "the most even node costs nothing"
+        ),
     ] = 5000
     image: Annotated[
-        int, _WEIGHT, Meta(description="less, where all images of the pod are on the node")
+        int, _WEIGHT, Meta(description="discount for a node that has every image of the pod")
     ] = 500
 
 

@@ -51,7 +51,7 @@ _BINARY_SUFFIX = ("", *_BINARY)
 
 
 class Reading(NamedTuple):
-    """What a text says. `exponent` and `is_big` tell how upstream would hold it, which CEL can see."""
+    """The number in a text. `exponent` and `is_big` are how upstream would hold it, which CEL can observe."""
 
     nanos: int
     format: Format

@@ -37,7 +37,7 @@ MOMENT: Final = 1e-6  # seconds; absorbs rounding of wake-up times
 
 Decided = Callable[[World, plan.Plan, datetime.datetime], None]
 # Builds further loops that run next to the scheduler.
-Beside = Callable[[scheduler_loop.Scheduler], Iterable[Coroutine[Any, Any, None]]]
+MoreLoops = Callable[[scheduler_loop.Scheduler], Iterable[Coroutine[Any, Any, None]]]
 Tree = dict[str, Any]
 
 
@@ -94,7 +94,7 @@ class VirtualRun:
         policy_: policy.Policy = policy.DEFAULT,
         decided: Decided | None = None,
         grace_seconds: int = 30,
-        beside: Beside | None = None,
+        more_loops: MoreLoops | None = None,
     ) -> None:
         self.clock = virtual_clock.VirtualClock()
         self.api = SimApi(self.clock)
@@ -107,10 +107,10 @@ class VirtualRun:
         self.evictions: list[tuple[float, plan.Eviction]] = []
         self._policy = policy_
         self._decided = decided
-        self._beside = beside
+        self._more_loops = more_loops
         # Receives the queues' statuses after every decision.
         self.numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = _ignore
-        self._drowsy = LazyClock(self.clock)
+        self._lazy_clock = LazyClock(self.clock)
         self._settled = 0
         self.scheduler: scheduler_loop.Scheduler | None = None
 
@@ -120,7 +120,7 @@ class VirtualRun:
         return self.works
 
     async def _run(self, works: list[Work], until: float | None) -> None:
-        picture = informer.Informer(World(), self._drowsy, FOLLOWED)
+        picture = informer.Informer(World(), self._lazy_clock, FOLLOWED)
         player = hollow_kubelets.HollowKubelets(
             self.api,
             self.clock,
@@ -137,20 +137,20 @@ class VirtualRun:
         self.scheduler = scheduler_loop.Scheduler(
             picture,
             self.api,
-            clock=self._drowsy,
+            clock=self._lazy_clock,
             meter_=meter.NoMeter(),
             settings=scheduler_loop.Settings(
                 policy=_for_us(self._policy),
                 audit_seconds=0.0,
-                tells_scheduled=False,
+                records_scheduled=False,
                 controller=SCHEDULER,
             ),
             list_intents=self._begun,
             decide=self._decide,
             numbers=lambda statuses: self.numbers(statuses),
         )
-        beside = self._beside(self.scheduler) if self._beside is not None else ()
-        running = (picture.pump(), player.run(), self.scheduler.run(), *beside)
+        more_loops = self._more_loops(self.scheduler) if self._more_loops is not None else ()
+        running = (picture.pump(), player.run(), self.scheduler.run(), *more_loops)
         tasks = [asyncio.create_task(coroutine) for coroutine in running]
         try:
             await self._advance(works, until)
@@ -177,7 +177,7 @@ class VirtualRun:
                 return  # nothing is due any more
 
             await self.clock.advance(max(wake_at - self.clock.monotonic(), 0.0))
-            await self._drowsy.wake()
+            await self._lazy_clock.wake()
             if until is not None and self.clock.monotonic() >= until:
                 return
 
@@ -198,7 +198,7 @@ class VirtualRun:
         quiet = self.scheduler.quiet_until
         if quiet > self.clock.monotonic():
             return quiet
-        return self._drowsy.next_wake_up()
+        return self._lazy_clock.next_wake_up()
 
     async def _come_to_rest(self) -> None:
         """Runs tasks and controllers until none has anything left to do."""

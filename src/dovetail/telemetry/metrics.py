@@ -125,7 +125,7 @@ DECLARED: Final = (
             ("housekeeping",),
             ("noticing",),
             ("picture",),
-            ("telling",),
+            ("reporting",),
             ("evicting",),
             ("audit",),
             ("queue status",),

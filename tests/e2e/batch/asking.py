@@ -27,7 +27,7 @@ class Seat(NamedTuple):
     owner: tuple[str, str]  # plural and name
 
 
-class Told(NamedTuple):
+class JobObjects(NamedTuple):
     """A job as objects, the first of which carries its age."""
 
     source: str
@@ -53,7 +53,7 @@ def _is_above(queue: scenario_format.Queue, resource: str) -> bool:
     return limit is not None and (quota is None or quota > limit)
 
 
-def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def told(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     """The objects that say what the job is."""
     match _kind(job):
         case gangs.JOB:
@@ -77,7 +77,7 @@ def _kind(job: scenario_format.Job) -> str | None:
 def _is_replicated(group: scenario_format.Group, job: scenario_format.Job) -> bool:
     """Whether its children are all alike and all needed."""
     below = _children(group, job)
-    alike = {(one.kind, one.min, one.topology) for one in below}
+    alike = {(item.kind, item.min, item.topology) for item in below}
     return (
         group.kind == "groups"
         and group.min == len(below)
@@ -88,18 +88,18 @@ def _is_replicated(group: scenario_format.Group, job: scenario_format.Job) -> bo
 def _children(
     group: scenario_format.Group, job: scenario_format.Job
 ) -> list[scenario_format.Group]:
-    return [one for one in job.groups if one.parent == group.name]
+    return [item for item in job.groups if item.parent == group.name]
 
 
-def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _job(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     (group,) = job.groups
     tree = _batch(job.name, pods=max(group.min, len(job.pods)))
     tree["metadata"] |= _whole(job, scenario)
     tree["metadata"]["annotations"][workload_annotations.MIN] = str(group.min)
-    return Told(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
+    return JobObjects(gangs.JOB, [("jobs", tree)], {group.name: Seat({}, ("jobs", job.name))})
 
 
-def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     counts = Counter(pod.group for pod in job.pods)
     roles = {
         group.name: {
@@ -121,14 +121,14 @@ def _training(job: scenario_format.Job, scenario: scenario_format.Scenario) -> T
     }
     owner = ("pytorchjobs", job.name)
     seats = {group.name: Seat({ROLE: group.name}, owner) for group in job.groups}
-    return Told(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
+    return JobObjects(gangs.KUBEFLOW["PyTorchJob"], [("pytorchjobs", tree)], seats)
 
 
-def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> Told:
+def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> JobObjects:
     seats: dict[str, Seat] = {}
     made: list[tuple[str, Tree]] = []
     replicated = []
-    for group in (one for one in job.groups if one.parent is None):
+    for group in (item for item in job.groups if item.parent is None):
         below = _children(group, job)
         notes = {workload_annotations.MIN: str(below[0].min)}
         template = {
@@ -151,7 +151,7 @@ def _job_set(job: scenario_format.Job, scenario: scenario_format.Scenario) -> To
         "metadata": {"name": job.name} | _whole(job, scenario),
         "spec": {"replicatedJobs": replicated},
     }
-    return Told(gangs.JOBSET, [("jobsets", tree), *made], seats)
+    return JobObjects(gangs.JOBSET, [("jobsets", tree), *made], seats)
 
 
 def _batch(name: str, *, pods: int) -> Tree:

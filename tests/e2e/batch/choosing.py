@@ -50,14 +50,16 @@ def choice(documents: list[Document]) -> Choice:
     """The same among given ones."""
     areas: dict[str, list[Document]] = {}
     for document in sorted(
-        documents, key=lambda one: hashlib.sha256(one["id"].encode()).hexdigest()
+        documents, key=lambda item: hashlib.sha256(item["id"].encode()).hexdigest()
     ):
         areas.setdefault(document["area"], []).append(document)
-    stories = [told(one) for area in sorted(areas) for one in areas[area][::EVERY]]
+    stories = [told(item) for area in sorted(areas) for item in areas[area][::EVERY]]
     problems = {
-        one.scenario.id: problem for one in stories if (problem := asking.problem(one.scenario))
+        story.scenario.id: problem
+        for story in stories
+        if (problem := asking.problem(story.scenario))
     }
-    return Choice([one for one in stories if one.scenario.id not in problems], problems)
+    return Choice([story for story in stories if story.scenario.id not in problems], problems)
 
 
 def told(document: Document) -> Story:
@@ -71,19 +73,19 @@ def told(document: Document) -> Story:
     for part in ("queues", "jobs", "claims", "expect"):
         document[part] = _said(document.get(part, []), words)
     document["claims"] = [
-        one | {"device_class": _fit(one["device_class"])} for one in document["claims"]
+        item | {"device_class": _fit(item["device_class"])} for item in document["claims"]
     ]
     document["device_classes"] = [
-        one | {"name": _fit(one["name"])} for one in document.get("device_classes", ())
+        item | {"name": _fit(item["name"])} for item in document.get("device_classes", ())
     ]
     scenario = scenario_format.read(msgspec.json.encode(document), place=document["id"])
     return Story(scenario, document)
 
 
 def _names(names: list[str]) -> dict[str, str]:
-    found = {name: _fit(name) for name in names}
-    assert len(set(found.values())) == len(found), f"two of these become one: {sorted(found)}"
-    return found
+    result = {name: _fit(name) for name in names}
+    assert len(set(result.values())) == len(result), f"two of these become one: {sorted(result)}"
+    return result
 
 
 def _fit(name: str) -> str:
@@ -95,7 +97,7 @@ def _said(tree: Any, words: dict[str, str]) -> Any:
         case dict():
             return {_said(key, words): _said(value, words) for key, value in tree.items()}
         case list():
-            return [_said(one, words) for one in tree]
+            return [_said(item, words) for item in tree]
         case str():
             return words.get(tree, tree)
         case _:

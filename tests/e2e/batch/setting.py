@@ -78,24 +78,24 @@ class Setting:
     def put(self) -> None:
         """Everything as the scenario begins."""
         began = scenario_state.begin(self.scenario)
-        made = list(build_scenario.objects(self.scenario, began))
-        for one in made:
-            tree = codec.tree_of(one) if not isinstance(one, gangs.Gang) else {}
+        objects = list(build_scenario.objects(self.scenario, began))
+        for item in objects:
+            tree = codec.tree_of(item) if not isinstance(item, gangs.Gang) else {}
             if (plural := PLURALS.get(tree.get("kind", ""))) is not None:
                 self.rest.create(plural, _published(tree))
         self._in_order(
-            [(_queue(one), one.spec.parent) for one in made if isinstance(one, queues.Queue)]
+            [(_queue(item), item.spec.parent) for item in objects if isinstance(item, queues.Queue)]
         )
         self._put_jobs()
-        found = [one for one in made if isinstance(one, claims.ResourceClaim)]
-        for one in found:
-            self._put_claim(one)
-        for one in made:
-            if isinstance(one, pods.Pod):
-                self._put_pod(one)
+        result = [item for item in objects if isinstance(item, claims.ResourceClaim)]
+        for item in result:
+            self._put_claim(item)
+        for item in objects:
+            if isinstance(item, pods.Pod):
+                self._put_pod(item)
         uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.all_pods()}
         self._wait_for_claims(uids)
-        self._give(found, uids)
+        self._give(result, uids)
         for name, where in began.pods.items():
             self._stand(name, where)
 
@@ -120,9 +120,9 @@ class Setting:
         for name in lost:
             self._times[name] += 1
             tree = self._pods[name]
-            made = f"{name}-{self._times[name]}"
+            text = f"{name}-{self._times[name]}"
             self.rest.create(
-                "pods", tree | {"metadata": tree["metadata"] | {"name": made}}, NAMESPACE
+                "pods", tree | {"metadata": tree["metadata"] | {"name": text}}, NAMESPACE
             )
         return bool(lost)
 
@@ -131,16 +131,16 @@ class Setting:
         is_ending = bool(pod["metadata"].get("deletionTimestamp"))
         return not is_ending or self.is_staying(pod) or not self._is_prompt
 
-    def has_claims(self, pod: Tree, found: list[Tree]) -> bool:
+    def has_claims(self, pod: Tree, trees: list[Tree]) -> bool:
         """Whether every claim the pod is to have of its own is there."""
-        wanted = {
-            one["name"]
-            for one in pod["spec"].get("resourceClaims", ())
-            if "resourceClaimTemplateName" in one
+        expected = {
+            item["name"]
+            for item in pod["spec"].get("resourceClaims", ())
+            if "resourceClaimTemplateName" in item
         }
-        known = {one["name"] for one in pod["status"].get("resourceClaimStatuses", ())}
-        mine = {role_of(one) for one in found if owner_of(one) == pod["metadata"]["uid"]}
-        return wanted <= known and wanted <= mine
+        known = {item["name"] for item in pod["status"].get("resourceClaimStatuses", ())}
+        mine = {role_of(tree) for tree in trees if owner_of(tree) == pod["metadata"]["uid"]}
+        return expected <= known and expected <= mine
 
     # Putting it there
 
@@ -149,9 +149,9 @@ class Setting:
         jobs = sorted(self.scenario.jobs, key=lambda job: (-job.age_s, job.name))
         firsts = []
         for job in jobs:
-            told = self._told[job.name]
-            (plural, tree), *others = told.objects
-            firsts.append((_Owned(plural, tree, f"{told.source}/{job.name}"), job.queue))
+            messages = self._told[job.name]
+            (plural, tree), *others = messages.objects
+            firsts.append((_Owned(plural, tree, f"{messages.source}/{job.name}"), job.queue))
             for other, below in others:
                 self._own(other, below)
             self._classed(job.priority)
@@ -162,12 +162,12 @@ class Setting:
         last: dict[
             str, tuple[str, str]
         ] = {}  # by whom they are compared with: age and name of the last
-        for one, circle in wanted:
+        for item, circle in wanted:
             before = last.get(circle)
-            if before is not None and one.key <= before[1]:
+            if before is not None and item.key <= before[1]:
                 _until_after(before[0])
-            made = self._own(one.plural, one.tree)
-            last[circle] = (made["metadata"]["creationTimestamp"], one.key)
+            made = self._own(item.plural, item.tree)
+            last[circle] = (made["metadata"]["creationTimestamp"], item.key)
 
     def _own(self, plural: str, tree: Tree) -> Tree:
         namespace = "" if plural == "queues" else NAMESPACE
@@ -201,8 +201,8 @@ class Setting:
 
     def _put_pod(self, pod: pods.Pod) -> None:
         name = pod.metadata.name
-        job = next(job for job in self.scenario.jobs if any(one.name == name for one in job.pods))
-        stated = next(one for one in job.pods if one.name == name)
+        job = next(job for job in self.scenario.jobs if any(item.name == name for item in job.pods))
+        stated = next(item for item in job.pods if item.name == name)
         seat = self._told[job.name].seats[stated.group]
         unused = (gangs.GANG_LABEL, gangs.GROUP_LABEL)  # its owner says what they would
         labels = {key: word for key, word in pod.metadata.labels.items() if key not in unused}
@@ -235,25 +235,25 @@ class Setting:
 
     def _wait_for_claims(self, uids: dict[str, str]) -> None:
         def there() -> bool:
-            found = self.all_claims()
-            return all(self.has_claims(pod, found) for pod in self.all_pods())
+            trees = self.all_claims()
+            return all(self.has_claims(pod, trees) for pod in self.all_pods())
 
         wait_until(there, "claims of templates")
 
-    def _give(self, made: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
+    def _give(self, resource_claims: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
         """Devices to claims, as a scheduler would have written them."""
-        found = {
-            (owner_of(one), role_of(one)): one["metadata"]["name"] for one in self.all_claims()
+        outcome = {
+            (owner_of(body), role_of(body)): body["metadata"]["name"] for body in self.all_claims()
         }
-        for one in made:
-            tree = codec.tree_of(one)
+        for resource_claim in resource_claims:
+            tree = codec.tree_of(resource_claim)
             status = tree.get("status", {})
             if "allocation" not in status and "reservedFor" not in status:
                 continue
-            name = one.metadata.name
-            if one.metadata.owner_references:
-                pod = one.metadata.owner_references[0].name
-                name = found[uids[pod], name.removeprefix(f"own.{pod}.")]
+            name = resource_claim.metadata.name
+            if resource_claim.metadata.owner_references:
+                pod = resource_claim.metadata.owner_references[0].name
+                name = outcome[uids[pod], name.removeprefix(f"own.{pod}.")]
             for result in status.get("allocation", {}).get("devices", {}).get("results", ()):
                 if "shareID" in result:
                     result["shareID"] = str(uuid.uuid4())
@@ -297,10 +297,10 @@ def _spec(pod: pods.Pod, *, priority: int) -> Tree:
     """The pod's spec as a user would write it."""
     spec: Tree = codec.tree_of(pod)["spec"]
     del spec["priority"]  # the server's to say, by the class
-    for one in spec.get("resourceClaims", ()):
-        if "resourceClaimTemplateName" in one:
-            one["resourceClaimTemplateName"] = scenario_claims.own_name(
-                pod.metadata.name, one["name"]
+    for item in spec.get("resourceClaims", ()):
+        if "resourceClaimTemplateName" in item:
+            item["resourceClaimTemplateName"] = scenario_claims.own_name(
+                pod.metadata.name, item["name"]
             )
     (container,) = spec["containers"]
     container["image"] = "example"
@@ -324,11 +324,13 @@ def wipe(asked: rest.Rest) -> None:
             asked.patch("pods", name, {"metadata": {"finalizers": None}}, NAMESPACE)
         asked.delete("pods", name, NAMESPACE, gracePeriodSeconds=0)
     for plural in WIPED:
-        for one in asked.list(plural, NAMESPACE):
-            asked.delete(plural, one["metadata"]["name"], NAMESPACE, propagationPolicy="Background")
+        for item in asked.list(plural, NAMESPACE):
+            asked.delete(
+                plural, item["metadata"]["name"], NAMESPACE, propagationPolicy="Background"
+            )
     for plural in CLUSTER_WIPED:
-        for one in asked.list(plural):
-            asked.delete(plural, one["metadata"]["name"])
+        for item in asked.list(plural):
+            asked.delete(plural, item["metadata"]["name"])
     wait_until(lambda: _is_empty(asked), "an empty server")
 
 
@@ -357,7 +359,7 @@ def stands_for(pod: Tree) -> str:
 
 def owner_of(claim: Tree) -> str:
     """The uid of the pod a claim was made for; nothing where users name it."""
-    return next((str(one["uid"]) for one in claim["metadata"].get("ownerReferences", ())), "")
+    return next((str(item["uid"]) for item in claim["metadata"].get("ownerReferences", ())), "")
 
 
 def role_of(claim: Tree) -> str:
@@ -386,5 +388,5 @@ def _queue(queue: queues.Queue) -> _Owned:
 
 def _until_after(moment: str) -> None:
     """Waits for the next second: objects tell their ages in whole ones."""
-    wanted = datetime.datetime.fromisoformat(moment).timestamp() + 1
-    wait_until(lambda: time.time() >= wanted, "the next second")
+    expected = datetime.datetime.fromisoformat(moment).timestamp() + 1
+    wait_until(lambda: time.time() >= expected, "the next second")

@@ -75,11 +75,11 @@ def policy_of(scenario: scenario_format.Scenario) -> policy.Policy:
 async def _played(
     made: setting.Setting, scheduling: client_config.Connection, playing: client_config.Connection
 ) -> End:
-    given = configuration.SchedulerConfiguration(
+    settings = configuration.SchedulerConfiguration(
         leader_election=configuration.LeaderElection(enabled=False),
         serving=configuration.Serving(port=0),
     )
-    process = scheduler.Process(scheduling, given)
+    process = scheduler.Process(scheduling, settings)
     process.settings = process.settings._replace(policy=policy_of(made.scenario))
     async with _running(process):
         # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
@@ -88,7 +88,7 @@ async def _played(
         async with _nodes(made, playing) as nodes:
             calm = await _until(lambda: _unrest(made, process))
             pods = await asyncio.to_thread(made.all_pods)
-        violations = [f"{one.pod}: {one.message}" for one in nodes.violations]
+        violations = [f"{violation.pod}: {violation.message}" for violation in nodes.violations]
     return End(situation_of(pods), violations, calm)
 
 
@@ -139,7 +139,7 @@ async def _nodes(
             client.KubeApi(opened),
             clock,
             let_go=hollow_nodes.pod_deleter(opened),
-            walk=pod_stages.Stages(terminate_seconds=ENDING_SECONDS),
+            stages=pod_stages.Stages(terminate_seconds=ENDING_SECONDS),
         )
         feeds = {kind: nodes.feed(kind) for kind in hollow_kubelets.WATCHED}
         tasks = [
@@ -164,15 +164,17 @@ class _Sparing:
         self._made = made
         self._feed = feed
 
-    def replaced(self, found: list[Any], resource_version: str) -> None:
-        self._feed.replaced([one for one in found if not self._is_spared(one)], resource_version)
+    def replaced(self, result: list[Any], resource_version: str) -> None:
+        self._feed.replaced(
+            [item for item in result if not self._is_spared(item)], resource_version
+        )
 
-    def changed(self, found: Any) -> None:
-        if not self._is_spared(found):
-            self._feed.changed(found)
+    def changed(self, result: Any) -> None:
+        if not self._is_spared(result):
+            self._feed.changed(result)
 
-    def deleted(self, found: Any) -> None:
-        self._feed.deleted(found)
+    def deleted(self, result: Any) -> None:
+        self._feed.deleted(result)
 
     def broken(self, reason: str) -> None:
         self._feed.broken(reason)
@@ -180,9 +182,9 @@ class _Sparing:
     def unreadable(self, name: str, problem: str) -> None:
         self._feed.unreadable(name, problem)
 
-    def _is_spared(self, found: Any) -> bool:
-        is_ending = isinstance(found, pods.Pod) and found.metadata.deletion_timestamp is not None
-        return is_ending and self._made.is_staying({"metadata": {"labels": found.metadata.labels}})
+    def _is_spared(self, result: Any) -> bool:
+        is_ending = isinstance(result, pods.Pod) and result.metadata.deletion_timestamp is not None
+        return is_ending and self._made.is_staying({"metadata": {"labels": result.metadata.labels}})
 
 
 async def _fed(
@@ -197,8 +199,8 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     pods = await asyncio.to_thread(made.all_pods)
     if await asyncio.to_thread(made.renew, pods):
         return "pods were made anew"
-    found = await asyncio.to_thread(made.all_claims)
-    if restless := unrest_of(made, pods, found):
+    result = await asyncio.to_thread(made.all_claims)
+    if restless := unrest_of(made, pods, result):
         return restless
     seen, loop = process.informer, process.scheduler
     if seen is None or loop is None or not seen.synced.is_set():
@@ -212,7 +214,7 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
         claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()
     }
     if claims != {
-        claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in found
+        claim["metadata"]["uid"]: claim["metadata"]["resourceVersion"] for claim in result
     }:
         return "the scheduler does not know all claims as they are"
     if unseen := [
@@ -250,7 +252,7 @@ def unrest_of(made: setting.Setting, pods: list[Tree], claims: list[Tree]) -> st
         if pod["status"]["phase"] == "Pending" and not made.has_claims(pod, claims):
             return f"pod {name} waits for its claims"
     for claim in claims:
-        users = [one["uid"] for one in claim.get("status", {}).get("reservedFor", ())]
+        users = [item["uid"] for item in claim.get("status", {}).get("reservedFor", ())]
         owner = setting.owner_of(claim)
         if (owner and owner not in uids) or not uids.issuperset(users):
             return f"claim {claim['metadata']['name']} is of a pod that is gone"
@@ -264,13 +266,13 @@ def situation_of(pods: list[Tree]) -> scenario_state.ScenarioState:
     last = sorted(
         pods, key=lambda pod: not pod["metadata"].get("deletionTimestamp")
     )  # what is ending counts least
-    found = {
+    result = {
         setting.stands_for(pod): scenario_state.PodState(
             _state(pod), pod["spec"].get("nodeName", "")
         )
         for pod in last
     }
-    return scenario_state.ScenarioState(found, {})
+    return scenario_state.ScenarioState(result, {})
 
 
 def _state(pod: Tree) -> State:

@@ -1,4 +1,4 @@
-"""Gives every node a type and every call its overloads, or says what does not fit. Rewrites qualified names."""
+"""Gives every node a type and every call its overloads, or reports what does not fit. Rewrites qualified names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Checked:
 def check(
     root: ast.Node, *, variables: dict[str, Type], library: Library, messages: Messages
 ) -> tuple[Checked, list[Issue]]:
-    """Types for the whole tree and every complaint. Issues leave the result unusable."""
+    """The types of the whole tree and every issue. With issues the result is unusable."""
     checker = _Checker(variables, library, messages)
     checker.visit(root)
     resolved = {
@@ -73,29 +73,29 @@ class _Checker:
     def visit(self, node: ast.Node) -> Type:
         match node:
             case ast.Literal():
-                constant_type = TYPE_OF_CLASS[node.value.__class__]
+                node_type = TYPE_OF_CLASS[node.value.__class__]
             case ast.Ident():
-                constant_type = self.ident(node)
+                node_type = self.ident(node)
             case ast.Select():
-                constant_type = self.select(node)
+                node_type = self.select(node)
             case ast.Call():
-                constant_type = self.call(node)
+                node_type = self.call(node)
             case ast.ListExpr():
-                constant_type = self.list_literal(node)
+                node_type = self.list_literal(node)
             case ast.MapExpr():
-                constant_type = self.map_literal(node)
+                node_type = self.map_literal(node)
             case ast.StructExpr():
-                constant_type = self.message(node)
+                node_type = self.message(node)
             case ast.Comprehension():
-                constant_type = self.comprehension(node)
+                node_type = self.comprehension(node)
             case _:
                 raise AssertionError(f"unknown node {node!r}")
         old = self.types.get(node.id)
-        if old is not None and old != constant_type:
+        if old is not None and old != node_type:
             # A macro may place one node twice (the variable of filter); its two types must agree.
-            self.complain(node, f"expression has two types, '{old}' and '{constant_type}'")
-        self.types[node.id] = constant_type
-        return constant_type
+            self.complain(node, f"expression has two types, '{old}' and '{node_type}'")
+        self.types[node.id] = node_type
+        return node_type
 
     # Names
 
@@ -146,22 +146,36 @@ class _Checker:
     def field(self, node: ast.Node, operand: ast.Node, name: str, *, is_optional: bool) -> Type:
         outer = self.bindings.resolve(self.visit(operand))
         inner = outer.params[0] if types.is_optional(outer) else outer
+        result = self.field_of(node, inner, name)
+
+        if is_optional or types.is_optional(outer):
+            return types.optional_of(result)
+        return result
+
+    def field_of(self, node: ast.Node, inner: Type, name: str) -> Type:
+        """The type of a field of a value that is not wrapped in an optional."""
         if inner.kind == Kind.MAP:
-            result = inner.params[1]
-        elif inner.kind == Kind.STRUCT:
-            field_type = self.messages.field(inner.name, name)
-            if field_type is None:
-                field_names = self.messages.field_names(inner.name)
-                hint = f"; known: {', '.join(field_names)}" if field_names else ""
-                self.complain(node, f"undefined field '{name}' of {inner}{hint}")
-            result = field_type or types.ERROR
-        else:
-            if inner.kind == Kind.PARAM:
-                self.bindings.agree(types.DYN, inner)
-            elif not types.is_dyn(inner) and inner.kind != Kind.ERROR:
-                self.complain(node, f"type '{inner}' has no fields")
-            result = types.DYN
-        return types.optional_of(result) if is_optional or types.is_optional(outer) else result
+            return inner.params[1]
+        if inner.kind == Kind.STRUCT:
+            return self.message_field(node, inner, name)
+        if inner.kind == Kind.PARAM:
+            self.bindings.agree(types.DYN, inner)
+            return types.DYN
+
+        is_unchecked = types.is_dyn(inner) or inner.kind == Kind.ERROR
+        if not is_unchecked:
+            self.complain(node, f"type '{inner}' has no fields")
+        return types.DYN
+
+    def message_field(self, node: ast.Node, message: Type, name: str) -> Type:
+        field_type = self.messages.field(message.name, name)
+        if field_type is not None:
+            return field_type
+
+        field_names = self.messages.field_names(message.name)
+        hint = f"; known: {', '.join(field_names)}" if field_names else ""
+        self.complain(node, f"undefined field '{name}' of {message}{hint}")
+        return types.ERROR
 
     # Calls
 
@@ -332,7 +346,7 @@ class _Checker:
 
 
 def qualified_name(node: ast.Node) -> str | None:
-    """`a.b.c` as text when the expression is nothing but names."""
+    """`a.b.c` as text if the expression consists of names only."""
     if isinstance(node, ast.Ident):
         return node.name
     if isinstance(node, ast.Select) and not node.test_only:

@@ -50,7 +50,7 @@ class Overload:
         self.guards = tuple(_guard(arg) for arg in self.args)
 
     def accepts(self, values: tuple[Value, ...]) -> bool:
-        """Whether run-time values fit; of lists and maps only the first entry is looked at, as upstream does."""
+        """Whether run-time values fit; of lists and maps only the first entry is checked, as upstream does."""
         return len(values) == len(self.guards) and all(
             guard is None or guard(value) for guard, value in zip(self.guards, values, strict=True)
         )
@@ -65,7 +65,7 @@ class Library:
             self.functions.setdefault(overload.function, []).append(overload)
 
     def merged(self, *libraries: Library) -> Library:
-        """One library with everyone's overloads, in order."""
+        """One library with the overloads of all, in order."""
         every = [self, *libraries]
         return Library(
             o for library in every for group in library.functions.values() for o in group

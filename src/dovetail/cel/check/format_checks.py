@@ -29,7 +29,7 @@ _TAKES: Final = {
 
 
 def issues(checked: Checked, call: ast.Call) -> Iterator[Issue]:
-    """What is wrong with one call of format; nothing when format or arguments are not literal."""
+    """The issues of one call of format; none if the format or the arguments are not literals."""
     target, args = call.target, call.args
     if not (isinstance(target, ast.Literal) and target.value.__class__ is str and len(args) == 1):
         return
@@ -58,13 +58,14 @@ def issues(checked: Checked, call: ast.Call) -> Iterator[Issue]:
 
 def _misfit(checked: Checked, verb: str, argument: ast.Node) -> ast.Node | None:
     kind = checked.type_of(argument).kind
-    if verb != "s":
-        return None if kind == Kind.DYN or kind in _TAKES[verb] else argument
-    if kind != Kind.DYN and kind not in _SHOWABLE:
+    allowed_kinds = _SHOWABLE if verb == "s" else _TAKES[verb]
+    if kind != Kind.DYN and kind not in allowed_kinds:
         return argument
-    if isinstance(argument, ast.ListExpr | ast.MapExpr):
-        parts = ast.children(argument)
-        return next(
-            (bad for part in parts if (bad := _misfit(checked, "s", part)) is not None), None
-        )
+    if verb != "s" or not isinstance(argument, ast.ListExpr | ast.MapExpr):
+        return None
+
+    for part in ast.children(argument):
+        misfit = _misfit(checked, "s", part)
+        if misfit is not None:
+            return misfit
     return None

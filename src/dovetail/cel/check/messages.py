@@ -1,6 +1,6 @@
 """The message types an expression can name: `device` and protobuf's well-known types, with their fields.
 
-Also the names of types as values (`int`, `net.IP`) and the one enum constant there is.
+Also the names of types as values (`int`, `net.IP`) and the only enum constant.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Messages:
         self._device = device_fields
 
     def message_type(self, name: str) -> Type | None:
-        """What `name{...}` yields."""
+        """The type of `name{...}`."""
         return _RESULTS.get(name)
 
     def initial_field(self, message: str, name: str) -> Type | None:
@@ -100,7 +100,7 @@ class Messages:
         return self._device.get(name) if message == types.DEVICE.name else None
 
     def field_names(self, message: str) -> list[str]:
-        """The fields people may have meant."""
+        """The known fields, for suggestions."""
         return sorted(self._device) if message == types.DEVICE.name else []
 
     def constant(self, name: str) -> tuple[Type, Value] | None:
@@ -129,13 +129,10 @@ def build(name: str, fields: dict[str, Value]) -> Value:
     short = name.removeprefix(_PROTO)
     if short in _WRAPPED:
         return _wrapped(short, fields)
-    if short in ("Duration", "Timestamp"):
-        nanos = fields.get("seconds", 0) * 10**9 + fields.get("nanos", 0)
-        if short == "Timestamp":
-            return Timestamp(nanos)
-        if not INT_MIN <= nanos <= INT_MAX:
-            raise CelError("duration out of range")
-        return Duration(nanos)
+    if short == "Timestamp":
+        return Timestamp(_nanoseconds(fields))
+    if short == "Duration":
+        return _duration(fields)
     if short == "Empty":
         return Empty()
     if short == "Struct":
@@ -147,6 +144,19 @@ def build(name: str, fields: dict[str, Value]) -> Value:
             return None
         return next(reversed(fields.values()))
     raise CelError(f"values of type {name} cannot be used here")
+
+
+def _nanoseconds(fields: dict[str, Value]) -> int:
+    seconds: int = fields.get("seconds", 0)
+    nanos: int = fields.get("nanos", 0)
+    return seconds * 10**9 + nanos
+
+
+def _duration(fields: dict[str, Value]) -> Duration:
+    nanoseconds = _nanoseconds(fields)
+    if not INT_MIN <= nanoseconds <= INT_MAX:
+        raise CelError("duration out of range")
+    return Duration(nanoseconds)
 
 
 def _wrapped(short: str, fields: dict[str, Value]) -> Value:

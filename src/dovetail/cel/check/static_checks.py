@@ -1,4 +1,4 @@
-"""Checks that types cannot make: constant patterns and times are valid, aggregate literals hold one type."""
+"""Checks beyond types: constant patterns and times are valid, aggregate literals hold one type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.cel.library import regex
 
 
 def issues(checked: Checked) -> list[Issue]:
-    """What upstream's validators would refuse in a tree that checks."""
+    """What upstream's validators refuse in a tree that passed the type check."""
     return [
         *_bad_patterns(checked.root),
         *_bad_formats(checked),
@@ -32,15 +32,17 @@ def _walk(node: ast.Node) -> Iterator[ast.Node]:
 
 
 def _bad_patterns(root: ast.Node) -> Iterator[Issue]:
-    # The first argument is looked at even in matches(text, pattern), where it is the text: upstream does so too.
+    # The first argument is checked even in matches(text, pattern), where it is the text, as upstream does.
     for node in _walk(root):
-        if not (isinstance(node, ast.Call) and node.function == "matches" and node.args):
+        if not isinstance(node, ast.Call) or node.function != "matches":
             continue
-        argument = node.args[0]
-        if isinstance(argument, ast.Literal) and argument.value.__class__ is str:
-            problem = _problem(argument.value)
-            if problem:
-                yield Issue(argument.offset, f"invalid pattern: {problem}")
+        argument = node.args[0] if node.args else None
+        if not isinstance(argument, ast.Literal) or argument.value.__class__ is not str:
+            continue
+
+        problem = _problem(argument.value)
+        if problem:
+            yield Issue(argument.offset, f"invalid pattern: {problem}")
 
 
 def _bad_formats(checked: Checked) -> Iterator[Issue]:
@@ -59,36 +61,51 @@ def _problem(pattern: str) -> str | None:
 
 def _unclear_optionals(checked: Checked, root: ast.Node) -> Iterator[Issue]:
     # Upstream panics on these while checking, so an API server refuses them too.
+    message = "the type of an optional element must be known to be optional"
     for node in _walk(root):
-        marked: list[ast.Node] = []
-        if isinstance(node, ast.ListExpr):
-            marked = [node.elements[index] for index in sorted(node.optional)]
-        elif isinstance(node, ast.MapExpr):
-            marked = [entry.value for entry in node.entries if entry.optional]
-        for part in marked:
+        for part in _optional_parts(node):
             if not types.is_optional(checked.type_of(part)):
-                yield Issue(
-                    part.offset, "the type of an optional element must be known to be optional"
-                )
+                yield Issue(part.offset, message)
+
+
+def _optional_parts(node: ast.Node) -> list[ast.Node]:
+    """The elements of a list or map literal that are marked with a question mark."""
+    if isinstance(node, ast.ListExpr):
+        return [node.elements[index] for index in sorted(node.optional)]
+    if isinstance(node, ast.MapExpr):
+        return [entry.value for entry in node.entries if entry.optional]
+    return []
 
 
 def _mixed_literals(checked: Checked, node: ast.Node, *, is_exempt: bool) -> Iterator[Issue]:
     if isinstance(node, ast.Call) and node.function == "format":
         is_exempt = True  # the arguments of string.format may be of any types
-    if not is_exempt and isinstance(node, ast.ListExpr):
-        typed_elements = [
-            (element, _inner(checked.type_of(element), index in node.optional))
-            for index, element in enumerate(node.elements)
-        ]
-        yield from _first_difference(typed_elements)
-    if not is_exempt and isinstance(node, ast.MapExpr):
-        entries = [(e.key, e) for e in node.entries if e.key is not None]
-        yield from _first_difference([(key, checked.type_of(key)) for key, _ in entries])
-        yield from _first_difference(
-            [(e.value, _inner(checked.type_of(e.value), e.optional)) for _, e in entries]
-        )
+    if not is_exempt:
+        yield from _mixed_parts(checked, node)
     for child in ast.children(node):
         yield from _mixed_literals(checked, child, is_exempt=is_exempt)
+
+
+def _mixed_parts(checked: Checked, node: ast.Node) -> Iterator[Issue]:
+    """The first element, key and value of a literal whose type differs from those before it."""
+    if isinstance(node, ast.ListExpr):
+        typed_elements: list[tuple[ast.Node, Type]] = []
+        for index, element in enumerate(node.elements):
+            element_type = _inner(checked.type_of(element), index in node.optional)
+            typed_elements.append((element, element_type))
+        yield from _first_difference(typed_elements)
+
+    if isinstance(node, ast.MapExpr):
+        typed_keys: list[tuple[ast.Node, Type]] = []
+        typed_values: list[tuple[ast.Node, Type]] = []
+        for entry in node.entries:
+            if entry.key is None:
+                continue
+            value_type = _inner(checked.type_of(entry.value), entry.optional)
+            typed_keys.append((entry.key, checked.type_of(entry.key)))
+            typed_values.append((entry.value, value_type))
+        yield from _first_difference(typed_keys)
+        yield from _first_difference(typed_values)
 
 
 def _inner(type_: Type, is_optional: bool) -> Type:

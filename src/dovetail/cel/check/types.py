@@ -1,4 +1,4 @@
-"""The static types of expressions and the text they are written in. Immutable; compared by structure."""
+"""The static types of expressions and their notation as text. Immutable; compared by structure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dovetail import cache
 
 
 class Kind(IntEnum):
-    """What sort of type it is; parameters refine lists, maps, opaque types and type values."""
+    """The kind of a type; parameters refine lists, maps, opaque types and type values."""
 
     DYN = 1
     ANY = 2
@@ -31,7 +31,7 @@ class Kind(IntEnum):
 
 
 class Type:
-    """One type: a kind, the name it is known by at run time, and its parameters."""
+    """One type: a kind, its name at run time, and its parameters."""
 
     __slots__ = ("_hash", "kind", "name", "nullable", "params")
 

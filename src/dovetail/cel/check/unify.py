@@ -1,4 +1,4 @@
-"""Decides whether types agree, binding type variables as it goes. Bindings of a failed try are undone."""
+"""Decides whether types agree, and binds type variables. Bindings of a failed attempt are undone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bindings:
         return types.param(f"_var{self._fresh - 1}")
 
     def agree(self, first: Type, second: Type) -> bool:
-        """Whether a value of the first type may stand where the second is wanted; keeps bindings if so."""
+        """Whether a value of the first type is allowed where the second is expected; keeps bindings if so."""
         return self.agree_all((first,), (second,))
 
     def agree_all(self, firsts: tuple[Type, ...], seconds: tuple[Type, ...]) -> bool:
@@ -87,13 +87,20 @@ class Bindings:
             return _accepts_null(second)
         if second.kind == Kind.NULL:
             return _accepts_null(first)
-        if first.kind in _SCALARS:
-            return first.kind == second.kind and first.name == second.name
+        return self._agree_concrete(first, second)
+
+    def _agree_concrete(self, first: Type, second: Type) -> bool:
+        """For types that are neither variables nor open nor null."""
         if first.kind == Kind.TYPE:
             return second.kind == Kind.TYPE
+
+        has_same_name = first.kind == second.kind and first.name == second.name
+        if not has_same_name:
+            return False
+        if first.kind in _SCALARS:
+            return True
         if first.kind in _COMPOUND:
-            same = first.kind == second.kind and first.name == second.name
-            return same and self._agree_each(first.params, second.params)
+            return self._agree_each(first.params, second.params)
         return False
 
     def _substitutes(self, type_: Type, variable: Type) -> tuple[bool, bool]:
@@ -125,22 +132,35 @@ class Bindings:
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """The wider of two types that agree."""
+    """The more general of two types that agree."""
     return first if _is_wider_or_equal(first, second) else second
 
 
 def _is_wider_or_equal(first: Type, second: Type) -> bool:
-    if types.is_dyn(first) or first.kind == Kind.PARAM:
+    if _stands_for_any(first):
         return True
-    if types.is_dyn(second) or second.kind == Kind.PARAM or first.kind != second.kind:
+    if _stands_for_any(second):
+        return False
+    if first.kind != second.kind:
         return False
     if first.kind in _COMPOUND:
-        if first.name != second.name or len(first.params) != len(second.params):
-            return False
-        return all(
-            _is_wider_or_equal(a, b) for a, b in zip(first.params, second.params, strict=True)
-        )
-    return first.kind == Kind.TYPE or first.name == second.name
+        return _has_wider_or_equal_parameters(first, second)
+    if first.kind == Kind.TYPE:
+        return True
+    return first.name == second.name
+
+
+def _stands_for_any(type_: Type) -> bool:
+    return types.is_dyn(type_) or type_.kind == Kind.PARAM
+
+
+def _has_wider_or_equal_parameters(first: Type, second: Type) -> bool:
+    if first.name != second.name:
+        return False
+    if len(first.params) != len(second.params):
+        return False
+    pairs = zip(first.params, second.params, strict=True)
+    return all(_is_wider_or_equal(a, b) for a, b in pairs)
 
 
 def _is_open(type_: Type) -> bool:

@@ -1,1 +1,1 @@
-"""What evaluating costs, estimated before and charged during evaluation, as Kubernetes does it."""
+"""What evaluation costs: estimated before it, charged during it, as Kubernetes does."""

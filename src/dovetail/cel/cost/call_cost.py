@@ -1,7 +1,7 @@
 """Prices one function call at run time, from its arguments and its result, exactly as Kubernetes 1.37 does.
 
-Looked at in this order: the list and set extensions by overload, the Kubernetes library by function, the
-language's own operations by overload, and 1 for the rest. Adds nothing up and knows no limit.
+The order of lookup: the list and set extensions by overload, the Kubernetes library by function, the
+language's own operations by overload, and 1 for the rest. Never sums costs, never checks a limit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["FRAGILE", "Price", "TrackerFailure", "call_cost", "price"]
 
 
 def call_cost(function: str, overload: str, args: Sequence[Value], result: Value | CelError) -> int:
-    """The cost of one call. `overload` is "" when several were left open; errors may stand in for values."""
+    """The cost of one call. `overload` is "" if several are possible; values may be errors."""
     pricing = price(function, overload)
     return pricing if isinstance(pricing, int) else pricing(args, result)
 
 
 @cache.remembered()
 def price(function: str, overload: str) -> int | Price:
-    """What calls of this function cost: a fixed number, or how to compute it. For planning ahead."""
+    """The cost of calls of this function: a fixed number, or a function that computes it. For the compiler."""
     for by_overload in (cost_lists.PRICES, cost_library.PRICES_BY_OVERLOAD):
         if overload in by_overload:
             return by_overload[overload]

@@ -1,4 +1,4 @@
-"""Wraps steps so that each reports its cost when tracking is on; leaves them as they are when it is off.
+"""Wraps steps so that each charges its cost if tracking is on; returns them unchanged if it is off.
 
 Follows cel-go's observer: which steps are charged, when the value stack is cut back, what a failed step costs.
 """
@@ -18,7 +18,7 @@ CHAIN: Final = 1
 
 
 class Watch:
-    """The wrappers; with `tracked` False every one of them returns the closure it was given."""
+    """The wrappers; with `tracked` False each returns its closure unchanged."""
 
     def __init__(self, tracked: bool) -> None:
         self.tracked = tracked
@@ -35,11 +35,11 @@ class Watch:
         return run
 
     def plain(self, node_id: int, run: Run) -> Run:
-        """A step without a charge of its own."""
+        """A step that charges nothing itself."""
         return self.dropping(node_id, run, ())
 
     def dropping(self, node_id: int, run: Run, ids: tuple[int, ...]) -> Run:
-        """A step without a charge that forgets the values of its parts."""
+        """A step without a charge that drops the values of its parts."""
         if not self.tracked:
             return run
 
@@ -49,7 +49,7 @@ class Watch:
         return _observed(node_id, run, settle)
 
     def attribute(self, attribute: Attribute, run: Run, *, is_test: bool, node_id: int) -> Run:
-        """A finished chain of reads: one, nothing for a conditional or a presence test."""
+        """A finished chain of reads: costs one, or nothing for a conditional or a presence test."""
         if not self.tracked:
             return _as_test(run) if is_test else run
         last_id = attribute.current_id
@@ -70,7 +70,7 @@ class Watch:
     def call(
         self, node_id: int, run: Run, function: str, overload: str, ids: tuple[int, ...]
     ) -> Run:
-        """A call: charged by what its arguments and result weigh, if all arguments were evaluated."""
+        """A call: charged by the sizes of its arguments and result, if all arguments were evaluated."""
         if not self.tracked:
             return run
 

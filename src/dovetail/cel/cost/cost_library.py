@@ -1,4 +1,4 @@
-"""Prices of the Kubernetes library, by function name, and which of its functions are priced alike."""
+"""Prices of the Kubernetes library, by function name, and which of its functions share a price."""
 
 from __future__ import annotations
 

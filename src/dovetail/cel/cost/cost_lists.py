@@ -1,6 +1,6 @@
 """Prices of the list extension (version 3) and the set extension, by overload.
 
-The string extension has prices of its own only from version 5 on; Kubernetes uses version 2.
+The string extension has its own prices only from version 5 on; Kubernetes uses version 2.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ FRAGILE: Final = frozenset(
     id for id, price in PRICES.items() if price in (_flatten_deep, _compare_list, _compare_keys)
 )
 
-# How upstream names the values its bookkeeping trips over.
+# Upstream's names for the values that make its cost tracker fail.
 _GO_NAMES: Final[Mapping[type, str]] = {
     bool: "types.Bool",
     int: "types.Int",

@@ -1,7 +1,7 @@
-"""Arithmetic of cost: ranges of unsigned 64-bit numbers that saturate, and the prices everything is built of.
+"""Arithmetic of cost: saturating ranges of unsigned 64-bit numbers, and the basic prices.
 
-The cost charged at run time and the static estimate both use these. Fractions are doubles on purpose: how
-0.1 rounds decides whether 30 characters cost 3 or 4, and clusters refuse expressions by that number.
+Used by the cost at run time and by the static estimate. Fractions are doubles on purpose: how 0.1
+rounds decides whether 30 characters cost 3 or 4, and clusters refuse expressions by that number.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ def exactly(value: int) -> Range:
 
 
 def wrapped(value: int) -> int:
-    """What 64 bits keep of a number that left them; a few upstream formulas wrap instead of saturating."""
+    """A number modulo 2**64; a few upstream formulas wrap instead of saturating."""
     return value & MAX
 
 
 def to_unsigned(value: float) -> int:
-    """A number cut down to 64 bits as Go on amd64 cuts a double: whatever is too large becomes 2**63."""
+    """A number as 64 bits, as Go on amd64 converts a double: one that is too large becomes 2**63."""
     return int(value) if value < 2.0**64 else 2**63
 
 
 def selector_cost(length: Range) -> Range:
-    """Parsing a field or label selector: walking it, and one requirement for every two characters."""
+    """Parsing a field or label selector: one traversal, and one requirement for every two characters."""
     requirements = length.scaled(REQUIREMENTS_PER_CHARACTER).scaled(REQUIREMENT_COST)
     return exactly(LIST_COST).plus(length.scaled(TRAVERSAL)).plus(requirements)
 

@@ -1,4 +1,4 @@
-"""How large values are in cost arithmetic, and what walking them costs. Never asks what a call means."""
+"""The sizes of values in cost arithmetic, and the cost of traversing them. Knows nothing about calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.cel.evaluate.values import Panic, Value
 
 Price = Callable[
     [Sequence[Value], Value], int
-]  # the cost of a call, given its arguments and its result
+]  # the cost of a call, from its arguments and its result
 
 _SIZED: Final = frozenset(
     (
@@ -29,11 +29,11 @@ _SIZED: Final = frozenset(
 
 
 class TrackerFailure(Panic):
-    """Upstream's bookkeeping breaks down on a call. The whole evaluation ends in error; no || absorbs it."""
+    """Upstream's cost tracker fails on a call. The whole evaluation ends in an error; no || absorbs it."""
 
 
 def size(value: Value) -> int:
-    """The size the libraries see: an optional weighs 1, whatever is inside."""
+    """The size that the libraries use: an optional counts 1, whatever it holds."""
     kind = value.__class__
     if kind in _SIZED:
         return len(value)
@@ -41,12 +41,12 @@ def size(value: Value) -> int:
 
 
 def inner_size(value: Value) -> int:
-    """The size the language's own operations see: an optional weighs as much as what is inside."""
+    """The size that the language's own operations use: an optional counts as much as its value."""
     return len(value) if value.__class__ in _SIZED else values.size(value)
 
 
 def walk(characters: float) -> int:
-    """The cost of going over so many characters once."""
+    """The cost of one traversal of so many characters."""
     return math.ceil(characters * TRAVERSAL)
 
 

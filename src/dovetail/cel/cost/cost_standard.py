@@ -16,7 +16,7 @@ TEXT_COMPARISONS: Final = tuple(
 
 
 def shorter(args: Sequence[Value], result: Value) -> int:
-    """The cost of comparing two values: as far as the smaller one goes."""
+    """The cost of comparing two values: one traversal of the smaller."""
     return walk(min(inner_size(args[0]), inner_size(args[1])))
 
 

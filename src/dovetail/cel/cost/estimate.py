@@ -1,7 +1,7 @@
 """Estimates, before anything is evaluated, the least and the most a checked expression can cost.
 
-Walks the tree once and carries along what is known of sizes: of literals, of the device's declared parts, of
-what calls and loops produce. By the upper end an API server accepts or refuses. Never evaluates.
+Visits the tree once and tracks known sizes: of literals, of the device's declared parts, of the results of
+calls and loops. An API server accepts or refuses by the upper bound. Never evaluates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dovetail.cel.language import ast
 
 CostRange = Range
 
-# A visit yields the children it wants costed and returns the cost of its own node: deep trees cost no stack.
+# A visit yields the children whose cost it needs and returns the cost of its node: deep trees use no stack.
 Visit = Generator[ast.Node, Range, Range]
 
 _SELECT_PAYS: Final = frozenset((Kind.MAP, Kind.STRUCT, Kind.PARAM))
@@ -44,7 +44,7 @@ _MERGED_OPERANDS: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def estimate(checked: Checked, *, attribute_max: int) -> CostRange:
-    """The cost range, when an attribute value has at most `attribute_max` characters or elements."""
+    """The cost range for attribute values of at most `attribute_max` characters or elements."""
     walk = _Walk(checked, attribute_max)
     visits = [walk.visit(checked.root)]
     cost = ZERO
@@ -150,7 +150,9 @@ class _Walk:
         if reference is None or not reference.overloads:
             return ZERO
         target_cost, target = ZERO, None
-        if node.target is not None:  # after the arguments: visiting notes things, so order shows
+        if (
+            node.target is not None
+        ):  # after the arguments: a visit records facts, so the order matters
             target_cost = yield node.target
             target = self.known.operand(node.target)
         sites = [
@@ -159,7 +161,7 @@ class _Walk:
         return target_cost.plus(self.overloads(node, sites, costs))
 
     def overloads(self, node: ast.Call, sites: list[Site], costs: list[Range]) -> Range:
-        """The range that covers every overload a call may take."""
+        """The range that covers every overload a call may resolve to."""
         cost, size = NOTHING, None
         for site in sites:
             estimated = self.overload(node, site, costs)
@@ -174,7 +176,7 @@ class _Walk:
         return cost
 
     def indexed(self, node: ast.Call, step: str) -> Range | None:
-        """Notes where an element comes from; its size if the container is known."""
+        """Records the origin of an element; returns its size if the container is known."""
         container = node.args[0]
         entries = self.known.entries(container)
         self.known.note_path(node, self.known.path(container).plus(step))
@@ -189,7 +191,7 @@ class _Walk:
             if site.overload in ("logical_and", "logical_or"):
                 return Estimate(
                     Range(costs[0].min, costs[0].plus(costs[1]).max)
-                )  # the left side may decide
+                )  # the left side alone may decide
             if site.overload == "conditional":
                 size = site.args[1].size_from_text.union(site.args[2].size_from_text)
                 return Estimate(costs[0].plus(costs[1].union(costs[2])), size)
@@ -229,7 +231,7 @@ class _Walk:
         return total.plus(count.times(turn))
 
     def note_product(self, node: ast.Comprehension, count: Range) -> None:
-        """What is known of a loop's result: a scalar stays one; a list or map gets one entry a turn."""
+        """Records a loop's result: a scalar stays a scalar; a list or map gains one entry per iteration."""
         if isinstance(node.accu_init, ast.Literal):
             self.known.note_size(node, self.known.size(node.accu_init))
         elif isinstance(node.accu_init, ast.ListExpr | ast.MapExpr):
@@ -253,7 +255,7 @@ def _from_libraries(site: Site) -> Estimate | None:
 
 
 def _is_binding(node: ast.Comprehension) -> bool:
-    """Whether a loop is what `cel.bind` turns into: it runs over nothing and never goes on."""
+    """Whether a loop is an expanded `cel.bind`: it iterates over an empty list and never continues."""
     return (
         isinstance(node.iter_range, ast.ListExpr)
         and not node.iter_range.elements

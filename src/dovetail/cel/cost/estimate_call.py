@@ -1,4 +1,4 @@
-"""What is known of one call before evaluation: its operands, their types and sizes. Data only."""
+"""What is known about one call before evaluation: its operands, their types and sizes. Data only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dovetail.cel.language import ast
 
 
 class Operand(NamedTuple):
-    """A target or an argument; `size` is what the expression itself tells."""
+    """A target or an argument; `size` is known from the expression itself."""
 
     type: types.Type
     path: Path
@@ -20,7 +20,7 @@ class Operand(NamedTuple):
 
     @property
     def size_from_text(self) -> Range:
-        """The size the expression tells, or anything."""
+        """The size known from the expression, or any size."""
         return self.size or UNKNOWN
 
     def literal_int(self) -> int | None:
@@ -31,7 +31,7 @@ class Operand(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The cost of a call without its operands, and how large the result is when that is known."""
+    """The cost of a call without its operands, and the size of the result if known."""
 
     cost: Range
     result: Range | None = None
@@ -47,7 +47,7 @@ class Site(NamedTuple):
     sizes: DeviceSizes
 
     def size(self, operand: Operand) -> Range:
-        """The size of an operand: from the text, else from the device's declaration, else anything."""
+        """The size of an operand: from the text, else from the device's declaration, else any size."""
         return operand.size or self.sizes.of(operand.path) or UNKNOWN
 
     def receiver_size(self) -> Range | None:

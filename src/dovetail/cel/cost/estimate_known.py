@@ -1,6 +1,6 @@
-"""What the estimate has learned on its way through a tree: paths, sizes and contents of nodes, and variables.
+"""What the estimate knows about a tree so far: paths, sizes and contents of nodes, and variables.
 
-Answers from what was written, declared or noted. Never visits a node itself.
+Answers from literals, declarations and recorded facts. Never visits a node itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCALARS: Final = frozenset(
 
 
 class Entries(NamedTuple):
-    """The sizes of what a list or map holds; the keys of a list are its indices."""
+    """The sizes of the entries of a list or map; the keys of a list are its indices."""
 
     kind: Kind
     key: Range
@@ -40,7 +40,7 @@ class Entries(NamedTuple):
 
 
 class Local(NamedTuple):
-    """A variable of a loop or a binding: where its value comes from and how large it is."""
+    """A variable of a loop or a binding: the origin and size of its value."""
 
     path: Path
     size: Range | None
@@ -58,19 +58,19 @@ class Knowledge:
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, Entries] = {}
 
-    # Noting
+    # Recording
 
     def note_path(self, node: ast.Node, path: Path) -> None:
         """Where the value of a node comes from."""
         self._paths[node.id] = path
 
     def note_size(self, node: ast.Node, size: Range | None) -> None:
-        """How large the value of a node is; None leaves things as they are."""
+        """Records the size of a node's value; None changes nothing."""
         if size is not None:
             self._sizes[node.id] = size
 
     def note_entries(self, node: ast.Node, entries: Entries | None) -> None:
-        """What the value of a node holds; None leaves things as they are."""
+        """Records the entries of a node's value; None changes nothing."""
         if entries is not None:
             self._entries[node.id] = entries
 
@@ -87,7 +87,7 @@ class Knowledge:
         """Closes the innermost scope of a variable."""
         self._locals[name].pop()
 
-    # Asking
+    # Lookup
 
     def type(self, node: ast.Node) -> types.Type:
         """The static type of a node."""
@@ -104,7 +104,7 @@ class Knowledge:
         return self._paths.get(node.id, NOWHERE) if local is None else local.path
 
     def size(self, node: ast.Node) -> Range | None:
-        """As noted, written, declared for the device, given by the type, or the variable's: the first."""
+        """The first known size: recorded, literal, declared for the device, of the type, or of the variable."""
         if node.id in self._sizes:
             return self._sizes[node.id]
         written = _written_size(node)
@@ -124,24 +124,24 @@ class Knowledge:
         return self.size(node) or UNKNOWN
 
     def entries(self, node: ast.Node) -> Entries | None:
-        """What the value of a node holds, as far as it was noted."""
+        """The recorded entries of a node's value."""
         if node.id in self._entries:
             return self._entries[node.id]
         local = self.local(node)
         return None if local is None else local.entries
 
     def operand(self, node: ast.Node) -> Operand:
-        """All there is to know about a target or argument."""
+        """Everything known about a target or argument."""
         return Operand(self.type(node), self.path(node), node, self.size(node))
 
-    # Variables to be
+    # New variables
 
     def bound(self, init: ast.Node) -> Local:
         """A variable holding the value of a node."""
         return Local(self.path(init), self.size(init), self.entries(init))
 
     def iterated(self, container: ast.Node, *, is_key: bool) -> Local:
-        """A variable going over the keys or the values of a node's value."""
+        """A variable that iterates over the keys or values of a node's value."""
         entries = self.entries(container)
         if self.is_list(container):
             step = INDICES if is_key else ITEMS

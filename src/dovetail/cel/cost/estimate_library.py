@@ -1,6 +1,6 @@
-"""Estimates for the Kubernetes library, by function name. None leaves a call to the language's own estimates.
+"""Estimates for the Kubernetes library, by function name. None means that the language's own estimate applies.
 
-Changing any formula changes which expressions a cluster accepts; they are those of Kubernetes 1.37.
+The formulas are those of Kubernetes 1.37; changing one changes which expressions a cluster accepts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _selector(site: Site) -> Estimate | None:
 
 
 def _elements(site: Site) -> Estimate | None:
-    """Each element once; strings and bytes also by their length. Text itself is walked once."""
+    """Each element once; strings and bytes also by their length. A text is traversed once."""
     target = site.target
     if target is None:
         return None
@@ -71,7 +71,7 @@ def _replace(site: Site) -> Estimate | None:
 
 
 def _replaced(size: int, old: int, new: int, *, keeps: bool) -> int:
-    """The length of a text of `size` after every `old` characters gave way to `new`."""
+    """The length of a text of `size` after replacing every `old` characters with `new`."""
     if old == 0:  # an empty pattern puts the replacement around every character
         return min(min(size + 1, MAX) * new + size, MAX)
     if keeps:
@@ -104,7 +104,7 @@ def _find(site: Site) -> Estimate | None:
     size = site.receiver_size()
     if size is None or not site.args:
         return None
-    # One more character than there are, so that an empty text still pays for its pattern.
+    # One character more than the text has, so that an empty text still pays for its pattern.
     pattern = site.size(site.args[0]).scaled(REGEX)
     return Estimate(size.plus(ONE).scaled(TRAVERSAL).times(pattern), Range(0, size.max))
 
@@ -146,7 +146,7 @@ def _validate(site: Site) -> Estimate | None:
 
 
 def _equal(site: Site) -> Estimate | None:
-    """Kubernetes' own types compare at a price of their own when both sides have the same one."""
+    """Two values of the same Kubernetes type have their own comparison price."""
     left, right = site.args
     if left.type.name != right.type.name:
         return None
@@ -155,7 +155,7 @@ def _equal(site: Site) -> Estimate | None:
     if left.type == types.FORMAT:
         return Estimate(Range(1, FORMAT_NAME_LENGTH).scaled(TRAVERSAL))
     if left.type == types.URL:
-        # Only the right side counts: upstream asks it twice.
+        # Only the right side counts: upstream measures it twice.
         return Estimate(Range(1, (right.size or ONE).max).scaled(TRAVERSAL))
     return None
 
@@ -173,7 +173,7 @@ _UNIT_EQUALITY: Final = frozenset(
 
 
 def _element(container: Operand) -> Operand | None:
-    """What a list holds (for a map: its key); None for what holds nothing."""
+    """The element type of a list (of a map: its key type); None for other types."""
     if not container.type.params:
         return None
     path = container.path.fork(ITEMS) if container.path else NOWHERE

@@ -1,6 +1,6 @@
-"""How large the parts of a device can be, found by the path an expression takes from `device` to them.
+"""The largest sizes of the parts of a device, by their path from `device`.
 
-Given a path of names, answers with a size range or nothing. Knows the limits of the API, but no device.
+Given a path of names, returns a size range or None. Uses the limits of the API, never a device.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ENTRIES_PER_DEVICE: Final = 32  # attributes and capacities together
 
 
 class Path:
-    """The names from a variable to a part of it; the empty path leads nowhere.
+    """The names from a variable to a part of it; the empty path names no part.
 
     Storage is shared and grows by doubling; a path extended twice loses the first extension while there is
-    room. Upstream's paths behave so, and it shows: in `device.attributes["d"].exists(k, v, ...)` the key `k`
+    room. Upstream's paths do the same, with a visible effect: in `device.attributes["d"].exists(k, v, ...)` the key `k`
     is taken to be as long as an attribute value.
     """
 
@@ -51,7 +51,7 @@ class Path:
         return Path(room, self._length + 1)
 
     def fork(self, name: str) -> Path:
-        """One step further in storage of its own."""
+        """One step further, in separate storage."""
         return Path([*self.names(), name], self._length + 1)
 
     def names(self) -> list[str]:
@@ -66,7 +66,7 @@ NOWHERE: Final = Path([], 0)
 
 
 class Shape:
-    """A declared part of the device: the most it can hold, and what is inside."""
+    """A declared part of the device: its largest size, and its parts."""
 
     __slots__ = ("element", "fields", "key", "most")
 
@@ -100,7 +100,7 @@ class DeviceSizes:
         )
 
     def of(self, path: Path) -> Range | None:
-        """The size of what a path leads to; None when nothing is declared there."""
+        """The size of the part at a path; None if none is declared there."""
         names = path.names()
         if not names or names[0] != DEVICE:
             return None

@@ -1,6 +1,6 @@
 """Estimates for the language's own operations, by overload. Whatever is missing here costs 1.
 
-`&&`, `||` and `?:` are not here: they weigh the costs of their operands, which only the walk knows.
+`&&`, `||` and `?:` are not here: they depend on the costs of their operands, which only `estimate` knows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _in_list(site: Site) -> Estimate:
 
 def _matches(site: Site) -> Estimate:
     text, pattern = _text_and_argument(site)
-    # One more character than there are, so that an empty text still pays for its pattern.
+    # One character more than the text has, so that an empty text still pays for its pattern.
     walk = text.size_from_text.plus(ONE).scaled(TRAVERSAL)
     return Estimate(walk.times(pattern.size_from_text.scaled(REGEX)))
 

@@ -1,4 +1,4 @@
-"""Plans chains of field and index reads: a variable or operand, then qualifiers, resolved in one go.
+"""Compiles chains of field and index reads: a variable or operand, then qualifiers, resolved together.
 
 A chain is one step for cost: each qualifier costs one, the chain itself one. Chains that start at `device` and use
 constant keys become direct dictionary reads.
@@ -57,7 +57,7 @@ class Attribute:
     ) -> None:
         self.id = node_id
         self.is_unwatched = (
-            is_unwatched  # upstream loses sight of reads through a name that a local variable hides
+            is_unwatched  # upstream does not track reads through a name that a local variable hides
         )
         self.base = base
         self.variable = variable
@@ -82,7 +82,7 @@ class Attribute:
         return self.qualifiers[-1].id if self.qualifiers else self.id
 
     def resolver(self, *, tracked: bool) -> Run:
-        """The function that yields the chain's value. Build it when no more qualifiers will come."""
+        """The function that returns the chain's value. Call it once the chain is complete."""
         if self.branches is not None:
             return _conditional(self.base, self.branches, tracked=tracked)
         if not tracked and self.variable == "device" and self.qualifiers:
@@ -152,7 +152,7 @@ def _tracked_apply(frame: Frame, holder: Value, qualifier: Qualifier, is_optiona
         if not is_optional:
             _charge(tracker, qualifier, error)
         raise
-    if value is not MISSING:  # what an optional chain does not find is not recorded
+    if value is not MISSING:  # a missing value of an optional chain is not recorded
         _charge(tracker, qualifier, value)
     return value
 

@@ -1,7 +1,7 @@
 """Turns a checked tree into nested Python closures. With `tracked` every step also reports its cost.
 
 The plan mirrors cel-go's: constants are folded, `in` over constant lists is a set test, constant patterns are compiled
-once, chains of reads are one step. What cannot be planned (a constant conversion that fails) is a compile error.
+once, chains of reads are one step. What cannot be compiled (a constant conversion that fails) is a compile error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRIMITIVE: Final = frozenset((bool, int, values.UInt, float, str))
 
 
 class PlanError(Exception):
-    """The expression checks but can never run."""
+    """The expression passes the check but can never run."""
 
 
 class Step:
@@ -144,7 +144,7 @@ class _Planner:
             if self.checked.types[node_id].kind == types.Kind.TYPE:
                 raise PlanError(
                     f"reference to undefined type: {name}"
-                )  # upstream takes it for a type's name
+                )  # upstream treats it as a type's name
             return Step(node_id, attribute=Attribute(node_id, self.locals[name][-1]))
         if name.removeprefix(".") != "device":
             raise PlanError(f"reference to undefined type: {name}")
@@ -164,7 +164,7 @@ class _Planner:
         return Step(node.id, attribute=attribute, is_test=node.test_only)
 
     def chain(self, node: ast.Node) -> Attribute:
-        """The chain an operand is, or a new chain that starts from the operand's value."""
+        """The operand if it is a chain, else a new chain that starts from its value."""
         operand = self.visit(node)
         if operand.attribute is not None and not operand.is_test:
             return operand.attribute
@@ -237,7 +237,7 @@ class _Planner:
         return Step(node.id, self.watch.call(node.id, run, node.function, overload, ids))
 
     def computed_now(self, run: Run, args: list[Step]) -> Run:
-        """A library call on constants, such as quantity("80Gi"), evaluated once; its failure stays for run time."""
+        """A library call on constants, such as quantity("80Gi"), evaluated once; a failure is raised at run time."""
         if any(isinstance(arg.constant, list | dict) for arg in args):
             return run
         try:
@@ -280,7 +280,7 @@ class _Planner:
         return Step(node.id, self.watch.plain(node.id, run))
 
     def pattern(self, node: ast.Call, args: list[Step]) -> Step:
-        """A search with a constant pattern: a wrong pattern is a compile error."""
+        """A search with a constant pattern: an invalid pattern is a compile error."""
         try:
             regex.check(args[1].constant)
         except CelError as error:
@@ -459,7 +459,7 @@ _SPECIAL: Final[dict[str, _Special]] = {
 
 
 def _named(run: Run) -> Run:
-    """With a constant pattern upstream searches a type's name, and what is in an optional, as if they were text."""
+    """With a constant pattern upstream searches a type's name, and the value of an optional, like text."""
 
     def text(frame: Frame) -> Value:
         value = run(frame)

@@ -24,7 +24,7 @@ class Fold(NamedTuple):
 
 
 def plan_fold(fold: Fold) -> Run:
-    """Runs the loop: condition, step, and at the end the result."""
+    """Runs the loop: condition and step, then the result."""
 
     def run(frame: Frame) -> Value:
         slots = frame.slots
@@ -46,7 +46,7 @@ def plan_fold(fold: Fold) -> Run:
 
 
 def initial(frame: Frame, index: int, init: Run) -> Value:
-    """An accumulator's first value, put in its slot. Empty lists and maps become ones that grow in place."""
+    """Puts an accumulator's first value into its slot. Empty lists and maps become growable."""
     try:
         value = init(frame)
     except CelError as error:

@@ -12,7 +12,7 @@ KEY_CLASSES: Final = frozenset((str, int, UInt, bool, float))
 
 
 def read(holder: Value, key: Value) -> Value:
-    """The value at a key, field or index; an error when there is none."""
+    """The value at a key, field or index; an error if it is missing."""
     kind = holder.__class__
     if (kind is dict or kind is TextMap) and key.__class__ is str:
         try:
@@ -40,7 +40,7 @@ def look_up(holder: Value, key: Value) -> Value:
 
 
 def _fresh(holder: Value, value: Value) -> Value:
-    """Upstream wraps a device's inner maps and lists anew for each read, which shows when they are map keys."""
+    """Upstream wraps a device's inner maps and lists again for each read, which shows when they are map keys."""
     if holder.__class__ is DomainMap:
         return TextMap(value)
     return list(value) if holder.__class__ is TextMap and value.__class__ is list else value
@@ -56,7 +56,7 @@ def list_index(key: Value) -> int:
 
 
 def missing_key(key: Any) -> CelError:
-    """The error of reading what is not there."""
+    """The error for a missing key, field or element."""
     return CelError(f"no such key: {shown(key)}")
 
 

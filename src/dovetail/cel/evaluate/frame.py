@@ -1,4 +1,4 @@
-"""What an evaluation works on: the device as expressions see it, local variables, and the cost so far."""
+"""The state of an evaluation: the view of the device, local variables, and the cost so far."""
 
 from __future__ import annotations
 

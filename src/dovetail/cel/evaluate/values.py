@@ -146,7 +146,7 @@ class Key:
 
 
 class Identity:
-    """Stands for a key that upstream tells apart by memory address: lists, maps, quantities and URLs."""
+    """Stands for a key that upstream compares by memory address: a list, map, quantity or URL."""
 
     __slots__ = ("value",)
 

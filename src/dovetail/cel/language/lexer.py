@@ -57,7 +57,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token] | Issue:
-    """All tokens with an END at the end, or the place where no token begins. Linear."""
+    """All tokens and a final END, or the offset at which no token begins. Linear."""
     tokens_: list[Token] = []
     position = 0
     while position < len(text):

@@ -1,6 +1,6 @@
-"""Calls that are really syntax: has, all, exists, map, filter, cel.bind and their kin become folds and tests.
+"""Macros: has, all, exists, map, filter, cel.bind and the like become folds and presence tests.
 
-Given a call as the parser read it, returns the tree that takes its place, or None for an ordinary call.
+Given a parsed call, returns the tree that replaces it, or None for an ordinary call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def expand(
     target: ast.Node | None,
     args: list[ast.Node],
 ) -> ast.Node | None:
-    """The tree a macro call stands for; None when the call is no macro. Malformed macros leave an issue."""
+    """The tree a macro call expands to; None if the call is not a macro. A malformed macro adds an issue."""
     maker = _MACROS.get((function, len(args), target is not None))
     if maker is None:
         return None
@@ -45,7 +45,7 @@ def expand(
 
 
 class _Builder:
-    """Makes nodes with fresh ids at the macro's place."""
+    """Creates nodes with new ids at the macro's offset."""
 
     def __init__(self, parser: _Parser, offset: int, macro: str) -> None:
         self.parser = parser
@@ -105,7 +105,7 @@ class _Builder:
         )
 
     def copy(self, node: ast.Node) -> ast.Node:
-        """The same expression with fresh ids."""
+        """The same expression with new ids."""
         new = self.parser.next_id()
         at = node.offset
         match node:

@@ -47,7 +47,7 @@ class SyntaxProblem(Exception):
 
 
 class Parsed(NamedTuple):
-    """A tree, what is wrong with the text, and where the parts of && and || stand in it."""
+    """A tree, the issues of the text, and the offsets of the parts of && and ||."""
 
     root: ast.Node | None
     issues: list[Issue]
@@ -55,7 +55,7 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """The tree, or None and what is wrong. Never raises on bad text."""
+    """The tree, or None and the issues. Never raises on bad text."""
     if len(text) > MAX_CHARACTERS:
         issue = Issue(
             0, f"expression has {len(text)} characters, at most {MAX_CHARACTERS} are allowed"
@@ -83,9 +83,7 @@ class _Parser:
         self.issues: list[Issue] = []
         self.last_id = 0
         self.open = dict.fromkeys(("expr", "relation", "calc", "member"), 0)
-        self.spans: dict[
-            int, tuple[int, int]
-        ] = {}  # where the parts of && and || stand in the text
+        self.spans: dict[int, tuple[int, int]] = {}  # offsets of the parts of && and ||
         self.depths: dict[int, int] = {}  # nesting of the nodes that upstream's visitor counts
 
     # Tokens
@@ -326,7 +324,7 @@ class _Parser:
         return False
 
     def items(self, closing: str, read: Callable[[], None]) -> None:
-        """Items with commas between them and at most one behind the last, up to the closing sign."""
+        """Items separated by commas, with at most one trailing comma, up to the closing bracket."""
         if self.token.kind not in (closing, ","):
             read()
             while self.token.kind == "," and self.tokens[self.position + 1].kind != closing:

@@ -1,4 +1,4 @@
-"""Places in an expression's text and what is wrong there."""
+"""Places in an expression's text, and issues at them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 
 class Issue(NamedTuple):
-    """Something wrong at an offset (in characters) of the text."""
+    """An error at an offset (in characters) of the text."""
 
     offset: int
     message: str
 
 
 def place(text: str, offset: int) -> tuple[int, int]:
-    """Line and column of an offset, both from 1."""
+    """The line and column of an offset, both counted from 1."""
     before = text[:offset]
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
 def describe(text: str, issues: list[Issue]) -> str:
-    """The issues for people, one paragraph each: where, what, and the line with a mark under the place."""
+    """The issues as text, a paragraph each: the place, the message, and the line with a marker."""
     parts = []
     for issue in issues:
         line, column = place(text, issue.offset)

@@ -22,7 +22,7 @@ _SHORTEST_EXPONENT = 6  # %g without a precision: from here on, scientific
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, as %q writes it: what cannot be printed is escaped."""
+    """The text in double quotes, as %q writes it: unprintable characters are escaped."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_escaped, text))}"'
@@ -36,13 +36,13 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < 0x20 or code == 0x7F:
         return f"\\x{code:02x}"
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shortest(number: float) -> str:
-    """A double with as few digits as tell it apart, as %g: 1, 0.5, 1e+06, +Inf, NaN."""
+    """A double with the fewest digits that identify it, as %g: 1, 0.5, 1e+06, +Inf, NaN."""
     if not math.isfinite(number):
         return _special(number)
     sign, digits, point = _decimal(number)
@@ -54,7 +54,7 @@ def shortest(number: float) -> str:
 
 
 def positional(number: float) -> str:
-    """A double with as few digits as tell it apart, never in scientific notation."""
+    """A double with the fewest digits that identify it, never in scientific notation."""
     if not math.isfinite(number):
         return _special(number)
     sign, digits, point = _decimal(number)

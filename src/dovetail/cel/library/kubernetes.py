@@ -1,7 +1,7 @@
-"""Kubernetes' own values in expressions: quantities, semantic versions, an authorizer that is never there.
+"""Kubernetes' own values in expressions: quantities, semantic versions, an authorizer that never exists.
 
-Given values of the model; returns values or raises CelError. The authorization functions can be compiled, for
-upstream declares them, but no value they apply to exists in a device selector.
+Given values of the model; returns values or raises CelError. The authorization functions compile, because
+upstream declares them, but a device selector has no value to call them on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dovetail.quantity.semver import Semver
 
 
 def to_quantity(text: str) -> Quantity:
-    """The quantity a text spells; a value of its own each time, for as map keys upstream tells them apart."""
+    """The quantity in a text; a new value each time, because upstream treats two of them as different map keys."""
     try:
         parsed = quantity.parse(text)
     except errors.QuantityError as error:
@@ -39,7 +39,7 @@ def as_integer(amount: Quantity) -> int:
 
 
 def to_semver(text: str, normalize: bool = False) -> Semver:
-    """The version a text spells; with `normalize`, also `v1.2` and `01.2.3`."""
+    """The version in a text; with `normalize`, also `v1.2` and `01.2.3`."""
     try:
         return semver.parse(text, normalize=normalize)
     except errors.SemverError as error:

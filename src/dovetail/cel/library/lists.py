@@ -30,7 +30,7 @@ _HASHABLE: Final = frozenset(
 
 
 def is_sorted(elements: list[Value]) -> bool:
-    """Whether no element is greater than the next. Elements that cannot be compared with each other pass."""
+    """Whether no element is greater than the next. Elements that cannot be compared are ignored."""
     _check_ordered(elements)
     return not any(_compared(a, b) == 1 for a, b in itertools.pairwise(elements))
 
@@ -63,7 +63,7 @@ def _check_ordered(elements: list[Value]) -> None:
 
 
 def _compared(left: Value, right: Value) -> int | None:
-    """-1, 0 or 1; None where the two have no order, which upstream passes over in silence."""
+    """-1, 0 or 1; None if the two have no order, which upstream ignores."""
     try:
         return values.compare(left, right)
     except CelError:
@@ -81,14 +81,14 @@ def _sum_of(zero: Value) -> Callable[[list[Value]], Value]:
 
 
 def index_of(elements: list[Value], sought: Value) -> int:
-    """Where the first element equal to a value is; -1 if nowhere."""
+    """The index of the first element equal to a value; -1 if absent."""
     return next(
         (at for at, element in enumerate(elements) if values.equal(element, sought) is True), -1
     )
 
 
 def last_index_of(elements: list[Value], sought: Value) -> int:
-    """Where the last element equal to a value is; -1 if nowhere."""
+    """The index of the last element equal to a value; -1 if absent."""
     backwards = range(len(elements) - 1, -1, -1)
     return next((at for at in backwards if values.equal(elements[at], sought) is True), -1)
 
@@ -113,7 +113,7 @@ def distinct(elements: list[Value]) -> list[Value]:
 
 
 def _plain_kind(elements: list[Value]) -> type | None:
-    """The one class of all elements, when equality is Python's."""
+    """The common class of all elements, if Python's equality applies to it."""
     kinds = {element.__class__ for element in elements}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= _HASHABLE else None
 
@@ -205,7 +205,7 @@ def last(elements: list[Value]) -> Optional:
 
 
 def map_insert(entries: dict[object, Value], key: Value, value: Value) -> dict[object, Value]:
-    """The map with one more entry; a key that is there already is an error."""
+    """The map with one more entry; an existing key is an error."""
     is_present, _ = values.find(entries, key)
     if is_present:
         raise CelError(f"insert failed: key {key} already exists")
@@ -220,14 +220,14 @@ def map_insert(entries: dict[object, Value], key: Value, value: Value) -> dict[o
 def map_insert_all(
     entries: dict[object, Value], additions: dict[object, Value]
 ) -> dict[object, Value]:
-    """The map with the entries of another; none of its keys may be there already."""
+    """The map with the entries of another; an existing key is an error."""
     for key, value in additions.items():
         entries = map_insert(entries, values.key_value(key), value)
     return entries
 
 
 def _unguarded(overload: Overload) -> Overload:
-    """An overload that takes any value at run time and judges for itself, as upstream declares `flatten`."""
+    """An overload that accepts any value at run time and checks it itself, as upstream declares `flatten`."""
     overload.guards = (None,) * len(overload.guards)
     return overload
 

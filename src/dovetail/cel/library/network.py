@@ -43,7 +43,7 @@ def parse_cidr(text: str) -> Cidr:
 
 
 def unpack(text: str) -> tuple[bytes, str] | None:
-    """The bytes and the zone of an address, or None when the text is none."""
+    """The bytes and the zone of an address, or None if the text is not an address."""
     colon, dot = text.find(":"), text.find(".")
     if colon < 0 or 0 <= dot < colon:
         packed = _ipv4(text)
@@ -106,7 +106,7 @@ def _groups(text: str, *, may_be_empty: bool, may_end_in_ipv4: bool = True) -> b
 
 
 def ip_text(address: Ip) -> str:
-    """The canonical spelling: lower case, the longest run of zero groups cut."""
+    """The canonical form: lower case, the longest run of zero groups compressed."""
     if len(address.packed) == 4:
         return ".".join(map(str, address.packed))
     groups = [int.from_bytes(address.packed[at : at + 2], "big") for at in range(0, 16, 2)]
@@ -152,7 +152,7 @@ def is_cidr(text: str) -> bool:
 
 
 def is_canonical(text: str) -> bool:
-    """Whether an address is in its canonical spelling; an error when it is no address."""
+    """Whether an address is in its canonical form; an error if it is not an address."""
     return ip_text(parse_ip(text)) == text
 
 

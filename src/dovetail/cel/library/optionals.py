@@ -1,4 +1,4 @@
-"""Values that may be absent: making them, asking them, unwrapping lists of them.
+"""Values that may be absent: creating, testing and unwrapping them.
 
 Given values; returns values. `or` and `orValue` look at their argument only when needed: the planner
 runs them.
@@ -41,12 +41,12 @@ def is_zero(value: Value) -> bool:
         return bool(value.nanos == 0)
     if kind is Timestamp:
         return bool(value.nanos == _ZERO_MOMENT)
-    # Attributes by domain count as something even when there are none: upstream's map type cannot tell.
+    # Attributes by domain count as non-zero even when empty: upstream's map type cannot check.
     return isinstance(value, list | dict) and kind is not DomainMap and not value
 
 
 def value_of(optional: Optional) -> Value:
-    """The value inside; an error when there is none."""
+    """The value inside; an error if it is absent."""
     return optional.value
 
 

@@ -1,8 +1,8 @@
 """The order a list of keys sorts into, ties included.
 
 Given keys of one type; returns their positions from least to greatest. Upstream's sort is not stable, and expressions
-can tell: where keys tie, or are NaN, the order is what pattern-defeating quicksort leaves behind. So this is that
-algorithm, with upstream's thresholds and its way of choosing pivots.
+can observe it: where keys tie, or are NaN, the order is the one pattern-defeating quicksort produces. So this is that
+algorithm, with upstream's thresholds and choice of pivots.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Sorting:
             self.sink(at, start)
 
     def sink(self, at: int, floor: int) -> None:
-        """Moves one element down past all greater ones, not below the floor."""
+        """Sifts one element down past all greater ones, not below the floor."""
         while at > floor and self.is_less(at, at - 1):
             self.swap(at, at - 1)
             at -= 1
@@ -114,7 +114,7 @@ class _Sorting:
             self.swap(at, start + (partner - length if partner >= length else partner))
 
     def pivot(self, start: int, end: int) -> tuple[int, int]:
-        """Where the pivot is, and how many pairs looked at were in the wrong order."""
+        """The position of the pivot, and how many of the compared pairs were in the wrong order."""
         quarter = (end - start) // 4
         candidates = [start + quarter, start + 2 * quarter, start + 3 * quarter]
         swaps = 0
@@ -136,7 +136,7 @@ class _Sorting:
         return middle, swaps
 
     def repair(self, start: int, end: int) -> bool:
-        """Puts a few strays of a nearly sorted run in their place; says whether the run is sorted now."""
+        """Moves a few misplaced elements of a nearly sorted run; returns whether the run is sorted now."""
         at = start + 1
         for _ in range(_REPAIRS):
             while at < end and not self.is_less(at, at - 1):
@@ -158,7 +158,7 @@ class _Sorting:
             at += 1
 
     def part(self, start: int, end: int, pivot: int) -> tuple[int, bool]:
-        """Lesser elements before the pivot, the others after it; says whether they stood so already."""
+        """Moves lesser elements before the pivot, the others after it; returns whether they were so already."""
         self.swap(start, pivot)
         low, high = start + 1, end - 1
         exchanges = 0

@@ -1,6 +1,6 @@
-"""Rewrites a pattern of upstream's regular expressions into one RE2 reads the same way.
+"""Rewrites a pattern for upstream's regular expressions into an equivalent one for RE2.
 
-Given a pattern; returns RE2's spelling or raises CelError where upstream refuses what RE2 would take: `\\C`,
+Given a pattern; returns RE2's form or raises CelError where upstream refuses what RE2 would accept: `\\C`,
 names of groups outside ASCII. Upstream knows more names in `\\p{…}` and lets groups share a name. What is
 invalid for both passes unchanged, for RE2 to refuse. The two may know different versions of Unicode.
 """
@@ -79,7 +79,7 @@ _ALIASES: Final = {
     "Unassigned": "Cn",
     "Uppercaseletter": "Lu",
 }
-_LACKING: Final = {  # groups RE2 has not got, as the categories they are made of
+_LACKING: Final = {  # groups that RE2 lacks, as the categories they consist of
     "Lc": frozenset(("Lu", "Ll", "Lt")),
     "Cn": frozenset(("Cn",)),
     "C": frozenset(("Cc", "Cf", "Cn", "Co", "Cs")),
@@ -122,7 +122,7 @@ def for_re2(pattern: str) -> str:
 
 
 def _group_depth(pattern: str) -> int:
-    """How deep capturing groups are nested; escapes and classes are not looked into, which can only overcount."""
+    """How deeply capturing groups are nested; escapes and classes are ignored, which can only overcount."""
     depth = deepest = 0
     opened: list[bool] = []
     for position, character in enumerate(pattern):
@@ -177,7 +177,7 @@ def _unicode_group(part: str, *, in_class: bool) -> str:
 
 @cache.remembered(8)
 def _ranges(categories: frozenset[str], *, negated: bool) -> str:
-    """The members of some categories as ranges of a class. Looks at every character once, then remembers."""
+    """The members of some categories as ranges of a class. Scans all characters once, then caches the result."""
     import unicodedata
 
     ranges: list[str] = []

@@ -1,7 +1,7 @@
 """Regular expressions: `matches`, `find`, `findAll`. Search is unanchored and takes linear time.
 
 Given a text and a pattern; returns what was found or raises CelError for a pattern upstream would refuse. RE2
-runs them; `patterns` bridges where RE2 and upstream's engine read one differently. Remembers recent answers.
+runs them; `patterns` rewrites those that RE2 and upstream's engine read differently. Caches recent results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _remembered = cache.remembered(_MEMO_ANSWERS)(_search)
 
 
 def find(text: str, pattern: str) -> str:
-    """The first match; empty when there is none."""
+    """The first match; the empty string if there is none."""
     data = strings.to_bytes(text)
     span = _span(_compiled(pattern), data, 0)
     return _text(data[slice(*span)]) if span else ""

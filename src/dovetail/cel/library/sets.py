@@ -44,7 +44,7 @@ def _holds(elements: list[Value], sought: Value) -> bool:
 
 
 def _are_alike(left: list[Value], right: list[Value]) -> bool:
-    """Whether all elements are of one type that Python compares as CEL does."""
+    """Whether all elements have one type that Python compares as CEL does."""
     return frozenset(element.__class__ for element in (*left, *right)) in _PLAIN
 
 

@@ -26,7 +26,7 @@ def char_at(text: str, index: int) -> str:
 
 
 def index_of(text: str, part: str, start: int = 0) -> int:
-    """Where a substring first begins, from an index on; -1 if nowhere. The empty string is found at once."""
+    """The first index of a substring, from an index on; -1 if absent. The empty string matches at once."""
     if start < 0:
         raise _out_of_range(start)
     if not part:
@@ -35,12 +35,12 @@ def index_of(text: str, part: str, start: int = 0) -> int:
 
 
 def last_index_of(text: str, part: str) -> int:
-    """Where a substring last begins; -1 if nowhere."""
+    """The last index of a substring; -1 if absent."""
     return text.rfind(part)
 
 
 def last_index_of_before(text: str, part: str, start: int) -> int:
-    """Where a substring last begins, at or before an index. -1 if nowhere, or for an index past the end."""
+    """The last index of a substring, at or before an index; -1 if absent, or for an index past the end."""
     if start < 0:
         raise _out_of_range(start)
     if not part:

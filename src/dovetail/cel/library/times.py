@@ -1,6 +1,6 @@
-"""Durations and timestamps: reading and writing their text, and the parts of a moment in a time zone.
+"""Durations and timestamps: parsing and printing them, and the parts of a time in a time zone.
 
-Given nanoseconds and text; returns numbers or raises CelError. Never asks what time it is. Named time zones
+Given nanoseconds and text; returns numbers or raises CelError. Never reads the clock. Named time zones
 come from the machine's zone data; "Local" is UTC, as in a container.
 """
 
@@ -101,7 +101,7 @@ def duration_text(duration: Duration) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """The moment an RFC 3339 text names, between the years 1 and 9999."""
+    """The time in an RFC 3339 text, between the years 1 and 9999."""
     return Timestamp(*read_timestamp(text))
 
 
@@ -127,13 +127,13 @@ def read_timestamp(text: str) -> tuple[int, int]:
 
 
 def check_second(seconds: int) -> None:
-    """Refuses moments outside the years 1 to 9999."""
+    """Refuses times outside the years 1 to 9999."""
     if not FIRST_SECOND <= seconds <= LAST_SECOND:
         raise CelError("timestamp overflow")
 
 
 def timestamp_text(nanos: int, offset: int = 0) -> str:
-    """RFC 3339 with as many digits of a second as it takes."""
+    """RFC 3339 with as many fractional digits as needed."""
     seconds, remainder = divmod(nanos, SECOND)
     days, of_day = divmod(seconds + offset, 86_400)
     year, month, day = civil(days)
@@ -149,7 +149,7 @@ def timestamp_text(nanos: int, offset: int = 0) -> str:
 
 
 def days_since_1970(year: int, month: int, day: int) -> int:
-    """Days from 1970-01-01 to a date of any year; raises CelError when there is no such day."""
+    """Days from 1970-01-01 to a date of any year; raises CelError if the date does not exist."""
     cycles, in_cycle = divmod(year, 400)
     try:
         ordinal = datetime.date(in_cycle + 400, month, day).toordinal()
@@ -166,7 +166,7 @@ def civil(days: int) -> tuple[int, int, int]:
 
 
 def zone_offset(zone: str, seconds: int) -> int:
-    """Seconds east of UTC in a zone at a moment: `Europe/Paris`, `-08:00`, `` for UTC."""
+    """Seconds east of UTC in a zone at a time: `Europe/Paris`, `-08:00`, `` for UTC."""
     hours, colon, minutes = zone.partition(":")
     if colon:
         return _fixed_offset(_integer(hours), _integer(minutes), is_west=zone[0] == "-")

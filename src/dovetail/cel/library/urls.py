@@ -1,7 +1,7 @@
-"""URLs: what is one, and its parts.
+"""URLs: which texts are URLs, and their parts.
 
 Given text; returns a Url or raises CelError. Accepts what upstream accepts: absolute URLs and absolute paths.
-Works on UTF-8 bytes, each held as one character, so that escapes can be taken apart and put together again.
+Works on UTF-8 bytes, each held as one character, so that escapes can be decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEX: Final = frozenset(string.hexdigits)
 
 
 class UrlError(ValueError):
-    """Why a text is no URL, in upstream's words."""
+    """Why a text is not a URL, in upstream's words."""
 
 
 class _Parts(NamedTuple):
@@ -69,7 +69,7 @@ def is_url(text: str) -> bool:
 
 
 def problem(text: str) -> str | None:
-    """What upstream says is wrong with a text as a URL; None when nothing is."""
+    """Upstream's error for a text as a URL; None if it is valid."""
     try:
         _parse(_to_bytes(text), is_request=True)
     except UrlError as error:
@@ -78,7 +78,7 @@ def problem(text: str) -> str | None:
 
 
 def check(text: str) -> None:
-    """Raises CelError when a text is no absolute URL or path."""
+    """Raises CelError if a text is not an absolute URL or path."""
     wrong = problem(text)
     if wrong is not None:
         raise CelError(f"URL parse error during conversion from string: {wrong}")
@@ -225,7 +225,7 @@ def _escape(raw: str, unescaped_signs: frozenset[str]) -> str:
 
 
 def _escaped_as_written(written: str, unescaped: str, unescaped_signs: frozenset[str]) -> str:
-    """As written, where that is a valid encoding; otherwise encoded afresh."""
+    """As written if that is a valid encoding, otherwise encoded again."""
     if (unescaped_signs | _ENCODED_EXTRAS).issuperset(written):
         return written
     return _escape(unescaped, unescaped_signs)

@@ -47,7 +47,7 @@ def covers(budget: PodDisruptionBudget, pod: pods.Pod) -> bool:
 
 
 def is_counted(pod: pods.Pod) -> bool:
-    """Whether the pod's end counts against its budget: a ready one's does, of others only the server can tell."""
+    """Whether the pod's end counts against its budget: a ready pod's does; for others only the server knows."""
     return any(
         condition.type == "Ready" and condition.status == "True"
         for condition in pod.status.conditions

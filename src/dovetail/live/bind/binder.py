@@ -425,7 +425,7 @@ class Binder:
                 is_last = self._writer.is_futile(attempts, failure)
             if is_last:
                 await self._writer.pause(write_retry.QUIET_SECONDS)
-            # The write may have happened although the answer got lost: only a read can tell.
+            # The write may have happened although its response was lost: only a read can show it.
             ending = await self._read_ending(placement)
             if ending is not None:
                 return ending

@@ -223,7 +223,7 @@ class Writer:
                 if current is None or before is None or current.metadata.uid == before.metadata.uid:
                     raise
             except (failures.Conflict, failures.Unavailable, failures.Unauthorised) as failure:
-                current = None  # only a read can tell whether the write happened
+                current = None  # only a read can show whether the write happened
                 reason = type(failure).__name__.lower()
                 self._meter.count("dovetail_write_retries_total", reason=reason)
                 is_last = self.is_futile(attempts, failure)

@@ -240,7 +240,9 @@ class Scheduler:
             await supervised_tasks.cancel_all(self._background.tasks)
             raise
         recording = asyncio.create_task(
-            supervised_tasks.run_supervised("telling", self.recorder.run, self._clock, self._meter)
+            supervised_tasks.run_supervised(
+                "reporting", self.recorder.run, self._clock, self._meter
+            )
         )
         workers = self._started_workers()
         try:
@@ -323,7 +325,7 @@ def _recorder(
         controller=settings.controller,
         instance=settings.instance,
         rate_per_second=settings.events_per_second,
-        tells_scheduled=settings.tells_scheduled,
+        records_scheduled=settings.records_scheduled,
         reason_of=reasons.reason_of,
     )
 

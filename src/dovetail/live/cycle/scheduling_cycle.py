@@ -166,11 +166,11 @@ class SchedulingCycles:
         pod_ids = (*self._in_hand, *self._queue.parked())
         latest = self._world.pods
         waiting = {pod_id: latest[pod_id] for pod_id in pod_ids if pod_id in latest}
-        resting = self._resting_gangs(waiting.values())
-        self._leave_resting(waiting, resting)
+        backing_off = self._gangs_backing_off(waiting.values())
+        self._leave_backing_off(waiting, backing_off)
         if len(self._slots):
             self._fill_slots(waiting, spared)
-        decided = self._decide([*waiting] if resting else None, waiting, spared, began)
+        decided = self._decide([*waiting] if backing_off else None, waiting, spared, began)
         placed = [placement.pod.uid for placement in decided.placements]
         refused = [refusal.pod.uid for refusal in decided.refusals if not refusal.is_undecided]
         mentioned = [*placed, *(refusal.pod.uid for refusal in decided.refusals)]
@@ -193,17 +193,17 @@ class SchedulingCycles:
             if pod_id in waiting:
                 self._stay(pod_id, waiting[pod_id])
 
-    def _leave_resting(
-        self, waiting: dict[str, pods.Pod], resting: Collection[gangs.GangKey]
+    def _leave_backing_off(
+        self, waiting: dict[str, pods.Pod], backing_off: Collection[gangs.GangKey]
     ) -> None:
         """Pods of gangs that back off stay parked."""
-        if not resting:
+        if not backing_off:
             return
-        resting_ids = [pod_id for pod_id, pod in waiting.items() if self._gang_of(pod) in resting]
-        for pod_id in resting_ids:
+        pod_ids = [pod_id for pod_id, pod in waiting.items() if self._gang_of(pod) in backing_off]
+        for pod_id in pod_ids:
             self._stay(pod_id, waiting.pop(pod_id))
 
-    def _resting_gangs(self, waiting: Iterable[pods.Pod]) -> set[gangs.GangKey]:
+    def _gangs_backing_off(self, waiting: Iterable[pods.Pod]) -> set[gangs.GangKey]:
         """Gangs one of whose pods backs off, or is releasing something."""
         unwinding: list[pods.Pod] = []
         if self._binding_cycles.is_undoing_any:

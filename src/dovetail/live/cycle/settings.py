@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     quarantine_most_seconds: float = 300.0
     is_quarantining: bool = True
     audit_seconds: float = 2.0  # 0: no audit
-    tells_scheduled: bool = True
+    records_scheduled: bool = True
     scales_from_zero: bool = True  # an autoscaler may add kinds of nodes of which none exists now
     events_per_second: float = 50.0
     controller: str = "dovetail"

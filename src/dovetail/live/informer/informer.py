@@ -21,7 +21,7 @@ from dovetail.ports import clock as clocks
 from dovetail.world import events
 from dovetail.world.world import World
 
-LOG = logging.getLogger("dovetail.picture")
+LOG = logging.getLogger("dovetail.informer")
 PORTION_SECONDS: Final = 0.01
 TOMBSTONES: Final = 50_000
 # Of a resourceVersion, an unsigned 64-bit number; Python refuses to parse very long numbers.

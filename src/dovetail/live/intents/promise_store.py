@@ -36,7 +36,7 @@ class PromiseStore:
         self._written: dict[plan.GangRef, intents.Intent] = {}
         self._over: list[intents.Intent] = []
         # Could not be stored: refused, or the server has no Intent CRD.
-        self._unsaid: dict[plan.GangRef, intents.Promise] = {}
+        self._unstored: dict[plan.GangRef, intents.Promise] = {}
         self.is_busy = False
 
     def restore(self, note: intents.Intent) -> plan.Promise | None:
@@ -99,7 +99,7 @@ class PromiseStore:
     def _next(self) -> plan.GangRef | None:
         """A gang whose stored promise differs from the one in force."""
         for gang, promise in self._wanted.items():
-            if promise not in (self._stored(gang), self._unsaid.get(gang)):
+            if promise not in (self._stored(gang), self._unstored.get(gang)):
                 return gang
         for gang in self._written:
             if gang not in self._wanted:
@@ -126,7 +126,7 @@ class PromiseStore:
 
     async def _renew(self, gang: plan.GangRef) -> None:
         before, promise = self._written.pop(gang, None), self._wanted.get(gang)
-        self._unsaid.pop(gang, None)
+        self._unstored.pop(gang, None)
 
         if promise is not None:
             attempt = 1 if before is None else before.spec.attempt + 1
@@ -135,7 +135,7 @@ class PromiseStore:
             if await self._intents.try_persist(intent):
                 self._written[gang] = intent
             else:
-                self._unsaid[gang] = promise
+                self._unstored[gang] = promise
 
         await self._intents.remove(before)
 

@@ -37,7 +37,7 @@ class TakeoverParts(NamedTuple):
     binding_cycles: binding_cycle.BindingCycles
     slots: slot_reservations.SlotReservations
     promises: promise_store.PromiseStore
-    teller: recorder.Recorder
+    reports: recorder.Recorder
     crash_backoffs: crash_backoff.CrashBackoff
     quarantine: quarantine_store.QuarantineStore
 
@@ -127,7 +127,7 @@ class Takeover:
                 "the scheduler cannot act upon this intent and deletes it after its deadline: "
                 f"{error}"
             )
-            self._parts.teller.record_event(
+            self._parts.reports.record_event(
                 registry.INTENT, key, metadata.uid, reason="Unusable", note=message
             )
 

@@ -14,7 +14,7 @@ from dovetail.world import pod_index
 from dovetail.world.events import ObjectKey
 
 # The names of groups. No object has an empty namespace here, so none can be confused with them.
-ALL_PODS: Final[ObjectKey] = ("", "anybody")  # every parked pod
+ALL_PODS: Final[ObjectKey] = ("", "*")  # every parked pod
 VOLUMES: Final[ObjectKey] = ("", "volumes")  # pods that use volumes
 NEIGHBOURS: Final[ObjectKey] = ("", "neighbours")  # pods held back by where other pods are
 TOGETHER: Final[ObjectKey] = ("", "together")  # every pod, while one cycle decides about all

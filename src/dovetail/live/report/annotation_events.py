@@ -20,9 +20,9 @@ MAX_REMEMBERED: Final = 1_000
 class AnnotationEvents:
     """Remembers the problems that were reported."""
 
-    def __init__(self, world: World, teller: recorder.Recorder) -> None:
+    def __init__(self, world: World, reports: recorder.Recorder) -> None:
         self._world = world
-        self._recorder = teller
+        self._recorder = reports
         self._reported: set[tuple[str, tuple[str, ...]]] = set()
 
     def report(self, pod: pods.Pod) -> None:

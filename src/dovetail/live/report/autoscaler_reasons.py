@@ -1,4 +1,4 @@
-"""Chooses the reason of a pending pod's condition, which tells autoscalers whether a new node would help.
+"""Chooses the reason of a pending pod's condition, by which autoscalers decide whether a new node would help.
 
 Given refusals that are about to be reported. Most reasons follow from the refusal; for the others the engine simulates
 more nodes. That costs milliseconds, so only a few new simulations run per second and the rest wait. Never writes.
@@ -15,7 +15,7 @@ from dovetail.model import condition_reasons, plan, policy
 from dovetail.ports import clock as clocks
 from dovetail.world.world import World
 
-LOG = logging.getLogger("dovetail.tell")
+LOG = logging.getLogger("dovetail.report")
 SIMULATIONS_PER_SECOND: Final = 10
 
 

@@ -1,8 +1,8 @@
 """Measures how busy the GPUs of running pods are, in queues with an idle policy, and marks idle pods in the World.
 
 Given the World and a source of device metrics. A pod whose GPUs stay below the queue's threshold for the policy's
-window is warned and, after a grace period, marked as evictable; an event tells its owner each time, also when it is
-busy again. Without metrics no pod is idle. Never chooses victims, never evicts.
+window is warned and, after a grace period, marked as evictable; an event on the pod reports each step, and when
+it is busy again. Without metrics no pod is idle. Never chooses victims, never evicts.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class IdleWatch:
         measured: device_metrics.Metrics,
         *,
         clock: clocks.Clock,
-        tell: RecordEvent,
+        record_event: RecordEvent,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._metrics = measured
         self._clock = clock
-        self._tell = tell
+        self._record_event = record_event
         self._changed = changed  # called when a pod became evictable, or no longer is
         self._tracks: dict[tuple[Device, float], Track] = {}
 
@@ -203,7 +203,7 @@ class IdleWatch:
         pod, policy = watched_pod.pod, watched_pod.policy
         if after is None:
             note = "its GPUs are in use again; the idle warning no longer applies"
-            self._tell(pod, reason=BUSY, note=note)
+            self._record_event(pod, reason=BUSY, note=note)
             return
 
         minutes = (now - after.since).total_seconds() / 60
@@ -215,10 +215,10 @@ class IdleWatch:
             grace = policy.grace_seconds / 60
             note += f"; in {grace:.0f} min it may be evicted if other pods wait for them"
             note += f" (queue {watched_pod.queue})"
-            self._tell(pod, reason=IDLE, note=note, kind=WARNING)
+            self._record_event(pod, reason=IDLE, note=note, kind=WARNING)
         else:
             note += "; it is evicted first if other pods wait for them"
-            self._tell(pod, reason=YIELDS, note=note, kind=WARNING)
+            self._record_event(pod, reason=YIELDS, note=note, kind=WARNING)
 
 
 def _has_claims(pod: pods.Pod) -> bool:

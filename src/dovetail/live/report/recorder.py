@@ -30,7 +30,7 @@ from dovetail.ports import clock as clocks
 from dovetail.ports import failures, meter, tracing
 from dovetail.world.events import ObjectKey
 
-LOG = logging.getLogger("dovetail.tell")
+LOG = logging.getLogger("dovetail.report")
 SCHEDULED: Final = "PodScheduled"
 FAILED: Final = "FailedScheduling"
 MAX_QUEUED: Final = 20_000
@@ -93,7 +93,7 @@ class Recorder:
         controller: str = "dovetail",
         instance: str = "dovetail",
         rate_per_second: float = 50.0,
-        tells_scheduled: bool = True,
+        records_scheduled: bool = True,
         reason_of: ReasonOf = plain_reason,
     ) -> None:
         self._api = api
@@ -103,15 +103,15 @@ class Recorder:
         self._controller = controller
         self._instance = instance
         self._pause = 1.0 / rate_per_second
-        self._tells_scheduled = tells_scheduled
+        self._records_scheduled = records_scheduled
         self._reason_of = reason_of
-        self._told: dict[str, LastReport] = {}
+        self._last_reports: dict[str, LastReport] = {}
         self._reasons: dict[str, str] = {}  # the last reason of each condition
-        self._unsaid: dict[str, _Message] = {}  # came too soon after the previous report
+        self._deferred: dict[str, _Message] = {}  # came too soon after the previous report
         self._sent: dict[str, str] = {}  # the note of the last event about a pending pod
         self._later: dict[str, float] = {}  # usually transient: when to report them after all
         self._waiting: OrderedDict[str, _Message] = OrderedDict()
-        self._resting: dict[str, _Message] = {}  # failed, in backoff
+        self._backing_off: dict[str, _Message] = {}  # failed, to be retried when due
         self._arrived = asyncio.Event()
         self.is_busy = False  # set while the scheduler has more urgent writes
         self._is_over = False
@@ -149,10 +149,10 @@ class Recorder:
 
     def bound(self, pod: pods.Pod, node: str) -> None:
         """The pod is bound."""
-        self._told.pop(pod.metadata.uid, None)
-        self._unsaid.pop(pod.metadata.uid, None)
+        self._last_reports.pop(pod.metadata.uid, None)
+        self._deferred.pop(pod.metadata.uid, None)
         self._later.pop(pod.metadata.uid, None)
-        if self._tells_scheduled:
+        if self._records_scheduled:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             event = self._event(
                 pod, "Normal", "Scheduled", f"Successfully assigned {name} to {node}"
@@ -191,45 +191,45 @@ class Recorder:
         """Pods whose transient reason did not pass: worth deciding again."""
         now = self._clock.monotonic()
         return tuple(
-            uid for uid, due in self._later.items() if due <= now and uid not in self._told
+            uid for uid, due in self._later.items() if due <= now and uid not in self._last_reports
         )
 
     def report_deferred(self) -> None:
         """Reports messages that came too soon, if the condition's reason differs by now. A few per call."""
         now = self._clock.monotonic()
-        for uid in [*itertools.islice(self._unsaid, AT_ONCE)]:
-            last = self._told.get(uid)
+        for uid in [*itertools.islice(self._deferred, AT_ONCE)]:
+            last = self._last_reports.get(uid)
             if last is not None and now - last.at < REFRESH_SECONDS:
                 continue
 
-            message = self._unsaid[uid]
+            message = self._deferred[uid]
             assert message.refusal is not None
             pod = self._latest(uid)
             reason = self._reason_of(pod, message.refusal) if pod is not None else ""
             if reason is None:
                 return  # this second's simulations are used up
 
-            del self._unsaid[uid]
+            del self._deferred[uid]
             if last is None or message.condition is None or reason == self._reasons.get(uid):
                 continue
-            self._told[uid] = LastReport(last.reason, message.condition.message, now)
+            self._last_reports[uid] = LastReport(last.reason, message.condition.message, now)
             self._put(message.pod, message)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self._told.pop(uid, None)
+        self._last_reports.pop(uid, None)
         self._sent.pop(uid, None)
         self._reasons.pop(uid, None)
-        self._unsaid.pop(uid, None)
+        self._deferred.pop(uid, None)
         self._later.pop(uid, None)
         self._waiting.pop(uid, None)
-        self._resting.pop(uid, None)
+        self._backing_off.pop(uid, None)
 
     def end(self) -> None:
         """Reports nothing more; writes under way are still completed."""
         self._is_over = True
         self._waiting.clear()
-        self._resting.clear()
+        self._backing_off.clear()
         self._arrived.set()
 
     async def run(self) -> None:
@@ -246,7 +246,7 @@ class Recorder:
             self._end_backoff()
             if self._waiting:
                 await self._send_portion()
-            elif self._resting:
+            elif self._backing_off:
                 await self._clock.sleep(RETRY_SECONDS)
             else:
                 self._arrived.clear()
@@ -275,8 +275,8 @@ class Recorder:
     def _end_backoff(self) -> None:
         """Queues failed reports again whose backoff is over."""
         now = self._clock.monotonic()
-        for uid in [uid for uid, message in self._resting.items() if message.due <= now]:
-            self._waiting[uid] = self._resting.pop(uid)
+        for uid in [uid for uid, message in self._backing_off.items() if message.due <= now]:
+            self._waiting[uid] = self._backing_off.pop(uid)
 
     def _report(
         self,
@@ -290,26 +290,26 @@ class Recorder:
         # Escaped, as it may quote text of other writers.
         message = shortened(plaintext.escaped(message), MAX_MESSAGE_BYTES)
         uid, now = pod.metadata.uid, self._clock.monotonic()
-        last = self._told.get(uid) or _reported_before(pod)
+        last = self._last_reports.get(uid) or _reported_before(pod)
         is_new = last is None or _is_news(last, reason, message)
         condition = _condition(pod, kind, message, self._clock.now())
-        self._unsaid.pop(uid, None)
+        self._deferred.pop(uid, None)
 
         if last is not None and not is_new:
             if last.message == message:
                 return
             if now - last.at < REFRESH_SECONDS:
                 if refusal is not None:
-                    self._unsaid[uid] = _Message(pod, None, condition, refusal=refusal)
+                    self._deferred[uid] = _Message(pod, None, condition, refusal=refusal)
                 return
 
-        self._told[uid] = LastReport(reason, message, now)
+        self._last_reports[uid] = LastReport(reason, message, now)
         event = None
         note = shortened(message, api_events.MAX_NOTE_BYTES)
         if is_new and self._last_note(pod) != note:
             event = self._event(pod, "Warning", FAILED, message)
 
-        unsent = self._waiting.get(uid) or self._resting.get(uid)
+        unsent = self._waiting.get(uid) or self._backing_off.get(uid)
         if not is_new and unsent is not None:  # only its numbers changed: keep the unsent event
             event = unsent.event
         self._put(pod, _Message(pod, event, condition, refusal=refusal))
@@ -321,7 +321,7 @@ class Recorder:
 
     def _put(self, pod: pods.Pod, message: _Message) -> None:
         self._waiting.pop(pod.metadata.uid, None)  # a newer report replaces one not sent yet
-        self._resting.pop(pod.metadata.uid, None)
+        self._backing_off.pop(pod.metadata.uid, None)
         self._waiting[pod.metadata.uid] = message
         if len(self._waiting) > MAX_QUEUED:
             self._waiting.popitem(last=False)
@@ -368,7 +368,7 @@ class Recorder:
         newer = self._waiting.get(uid)
         if newer is not None and newer.event is None:
             self._waiting[uid] = newer._replace(event=message.event)
-        if message.condition is None or newer is not None or uid in self._resting:
+        if message.condition is None or newer is not None or uid in self._backing_off:
             return
 
         if tries >= MAX_TRIES and _is_about_pod(failure):
@@ -379,7 +379,7 @@ class Recorder:
 
         seconds = min(RETRY_SECONDS * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
         due = self._clock.monotonic() + max(seconds, failure.retry_after or 0.0)
-        self._resting[uid] = message._replace(tries=tries, due=due)
+        self._backing_off[uid] = message._replace(tries=tries, due=due)
 
     async def _attempt(self, message: _Message, write: Awaitable[object]) -> None:
         """A write that is refused for good is counted and dropped: the other half of the report may still succeed."""

@@ -89,9 +89,12 @@ def _job_set(owner: owners.JobSet, above: meta.ObjectMeta | None) -> Gang | None
     problems = [*options.problems, *inner.problems]
     if options.min is not None:
         problems.append(
-            f"{workload_annotations.MIN} is ignored: on a JobSet it belongs on the pod template of a replicated job"
+            f"{workload_annotations.MIN} is ignored: "
+            "on a JobSet it belongs on the pod template of a replicated job"
         )
-    is_loose = sum(_count(job.replicas, 1) for job in jobs) > MOST_JOBS
+
+    job_count = sum(_count(job.replicas, 1) for job in jobs)
+    is_loose = job_count > MOST_JOBS
     if is_loose:
         problems.append(
             f"the gang is ignored: a JobSet of more than {MOST_JOBS} Jobs starts pod by pod"
@@ -106,13 +109,16 @@ def _job_set(owner: owners.JobSet, above: meta.ObjectMeta | None) -> Gang | None
     startup = owner.spec.startup_policy
     in_order = startup is not None and startup.startup_policy_order == IN_ORDER
     # A job that is created after others must not be waited for: it starts together once it exists.
-    first_jobs = 1 if in_order else sum(not job.depends_on for job in jobs)
+    independent_jobs = [job for job in jobs if not job.depends_on]
+    first_jobs = 1 if in_order else len(independent_jobs)
+    job_specs = [job.template.spec for job in jobs]
+    deadlines = [spec.active_deadline_seconds for spec in job_specs]
     gang = Gang(
         metadata=_named(owner.metadata, gangs.JOBSET),
         groups=tuple(groups) or (gangs.LONE_GROUP,),
         min_groups=max(1, first_jobs),
-        max_runtime=_shortest(*(job.template.spec.active_deadline_seconds for job in jobs)),
-        counts_failures=any(_counts_failures(job.template.spec) for job in jobs),
+        max_runtime=_shortest(*deadlines),
+        counts_failures=any(_counts_failures(spec) for spec in job_specs),
         is_loose=is_loose,
     )
     return _finished(gang, options, inner=inner, problems=problems)

@@ -1,7 +1,7 @@
 """Decides which gangs are promised a start, and keeps other pods from taking what is promised: backfill.
 
 The first gangs in order that find no room are promised the time at which they will, with nodes and devices. Other
-pods may start ahead of a promise if they end before it, or if what is promised still fits beside them. A promise is
+pods may start ahead of a promise if they end before it, or if what is promised still fits next to them. A promise is
 kept once it is made: it moves later only for work of higher priority, for a queue within its quota, or because
 nodes or stated runtimes did not hold; then it says why. Given a transaction and the promises of the decision
 before. Never starts a pod.
@@ -146,17 +146,22 @@ class Promises:
             on_node = [self._reserved[reservation.job.id] for reservation in on_node]
 
         for reservation in on_node:
-            if reservation.job is job or not _is_open(reservation):
+            ends_before = end is not None and end <= reservation.start
+            if ends_before or not self._is_protected(reservation, job):
                 continue
-            if self._comes_before(job, reservation.job):
-                continue
-            if end is None or end > reservation.start:
-                with self._trying():
-                    if not self._survives(reservation, pod, choice):
-                        return False
+            with self._trying():
+                survives = self._survives(reservation, pod, choice)
+            if not survives:
+                return False
 
         self._note_ahead(job, pod)
         return True
+
+    def _is_protected(self, reservation: Reservation, job: Job) -> bool:
+        """Whether the job must leave this promise in place: it is another's, open, and comes first."""
+        if reservation.job is job:
+            return False
+        return _is_open(reservation) and not self._comes_before(job, reservation.job)
 
     def kept_for(self, job: Job, node: str) -> Reason:
         """The gangs that were promised a start on the node."""
@@ -196,13 +201,14 @@ class Promises:
 
         protected = [
             reservation
-            for reservation in self._open()
-            if reservation.job is not job and not self._comes_before(job, reservation.job)
+            for reservation in self._reserved.values()
+            if self._is_protected(reservation, job)
+        ]
+        affected = [
+            reservation for reservation in protected if not touched.isdisjoint(reservation.nodes())
         ]
         with self._trying():
-            for reservation in protected:
-                if touched.isdisjoint(reservation.nodes()):
-                    continue
+            for reservation in affected:
                 rivals = [rival for rival in protected if rival is not reservation]
                 if self._reserve_again(reservation, rivals) is None:
                     return False
@@ -221,7 +227,7 @@ class Promises:
     def _refresh(self, nodes: Iterable[str]) -> None:
         """Finds other devices, at the same start, for reservations on nodes where the placed pods changed.
 
-        Also where a placement was undone since: devices found beside a pod that did not come are not kept.
+        Also where a placement was undone since: devices chosen next to a pod that never came are not kept.
         """
         placed: dict[str, list[str]] = {node: [] for node in nodes}
         for pod_id, placement in self._transaction.placements.items():
@@ -249,12 +255,12 @@ class Promises:
     def _reserve_again(
         self, reservation: Reservation, rivals: Sequence[Reservation]
     ) -> Reservation | None:
-        """The same pods, nodes and start, on whichever devices are free beside the others."""
+        """The same pods, nodes and start, on any devices that the others leave free."""
         node_by_pod = {pod_id: choice.node for pod_id, choice in reservation.seats.items()}
         return self._profile.seats_at(reservation.job, reservation.start, node_by_pod, rivals)
 
     def _survives(self, reservation: Reservation, pod: pods.Pod, choice: NodePlacement) -> bool:
-        """Whether the promised pods of a node still fit there beside this pod, on their devices or on others."""
+        """Whether the promised pods of a node still fit there next to this pod, on their devices or on others."""
         transaction, world, node = self._transaction, self._transaction.world, choice.node
         promised_ids = reservation.on(node)
         with self._profile.at(reservation.start, on=(node,), promised=reservation.job):
@@ -306,12 +312,7 @@ class Promises:
             if is_last or self._is_kept(reservation.job, job, has_lost_own=former is None)
         ]
         before = None if former is None else former.start
-        with self._trying():
-            outcome = self._profile.first_start(job, pod_ids, respected, before=before)
-            if isinstance(outcome, Unknown) and self._profile.ahead.pop(job.id, set()):
-                # The promise is lost for another cause, and the pods that started since have no enforced end. Their
-                # expected runtime is all there is.
-                outcome = self._profile.first_start(job, pod_ids, respected)
+        outcome = self._first_start(job, pod_ids, respected, before)
         if isinstance(outcome, Unknown):
             self._unknown[job.id] = outcome
             return
@@ -322,11 +323,27 @@ class Promises:
             outcome = former
         self._reserved[job.id] = outcome
 
-        overruled = [
-            reservation
-            for reservation in self._open()
-            if reservation is not outcome and reservation not in respected
-        ]
+        self._move_overruled([outcome, *respected])
+
+    def _first_start(
+        self,
+        job: Job,
+        pod_ids: Sequence[str],
+        respected: Sequence[Reservation],
+        before: datetime.datetime | None,
+    ) -> Reservation | Unknown | None:
+        """The first start next to the respected promises; None where none is earlier than `before`."""
+        with self._trying():
+            outcome = self._profile.first_start(job, pod_ids, respected, before=before)
+            if isinstance(outcome, Unknown) and self._profile.ahead.pop(job.id, set()):
+                # The promise is lost for another cause, and the pods that started since have no enforced end. Their
+                # expected runtime is all there is.
+                outcome = self._profile.first_start(job, pod_ids, respected)
+        return outcome
+
+    def _move_overruled(self, kept: Sequence[Reservation]) -> None:
+        """Promises another start to the gangs whose promise no longer fits next to the kept ones."""
+        overruled = [reservation for reservation in self._open() if reservation not in kept]
         for reservation in overruled:
             is_current = self._reserved.get(reservation.job.id) is reservation
             if is_current and not self._still_holds(reservation):
@@ -346,7 +363,7 @@ class Promises:
         return True
 
     def _still_holds(self, reservation: Reservation) -> bool:
-        """Whether a promise can be kept beside all others; reserves other devices where its own are taken."""
+        """Whether a promise can be kept together with all others; reserves other devices where its own are taken."""
         rivals = [rival for rival in self._open() if rival is not reservation]
         with self._trying():
             renewed = self._reserve_again(reservation, rivals)
@@ -475,13 +492,21 @@ class Promises:
         """The next promised start; now, where a promise is found due too late for this decision."""
         times: list[datetime.datetime] = []
         for job_id, reservation in self._reserved.items():
-            before = self._before.get(job_id)
-            was_due = before is not None and before.start is not None and before.start <= self._now
-            if reservation.start <= self._now and not was_due:
+            is_due = reservation.start <= self._now
+            if is_due and not self._was_due(job_id):
                 return self._now  # only once: in the next decision it was due before
             times.append(reservation.start)
             times.append(durations.later(reservation.start, LATE_SECONDS))
-        return min((time for time in times if time > self._now), default=None)
+
+        later_times = [time for time in times if time > self._now]
+        return min(later_times, default=None)
+
+    def _was_due(self, job_id: str) -> bool:
+        """Whether the promise of the decision before was due already."""
+        before = self._before.get(job_id)
+        if before is None or before.start is None:
+            return False
+        return before.start <= self._now
 
     def _ahead_of(self, job: Job) -> tuple[str, ...]:
         """The pods that run ahead of a promise, without those that ended or were not placed after all."""
@@ -515,11 +540,10 @@ class Promises:
         if job.id in self._closed:
             return f"queue {job.queue} takes no more"
 
-        world, nodes = self._transaction.world, set(before.nodes)
-        if gone := sorted(nodes - world.nodes.keys()):
-            return f"node {gone[0]} is gone"
-        if cordoned := sorted(node for node in nodes if world.nodes[node].spec.unschedulable):
-            return f"node {cordoned[0]} takes no more pods"
+        nodes = set(before.nodes)
+        node_cause = self._node_cause(nodes)
+        if node_cause is not None:
+            return node_cause
         if any(seat.pod.uid not in job.pods for seat in before.seats):
             return "its pods were recreated"
 
@@ -534,13 +558,32 @@ class Promises:
             cause = self._cause(older.job, self._before[older.job.id])
             return f"{older.job.id}, promised before it, moved: {cause}"
 
+        late = self._overdue_on(nodes)
+        if late is not None:
+            return f"{late.id} runs longer than it stated"
+        return "less is free on its nodes than was stated"
+
+    def _node_cause(self, nodes: set[str]) -> str | None:
+        """Why promised nodes take no pods now; None if all of them do."""
+        known_nodes = self._transaction.world.nodes
+        gone = sorted(nodes - known_nodes.keys())
+        if gone:
+            return f"node {gone[0]} is gone"
+
+        cordoned = sorted(node for node in nodes if known_nodes[node].spec.unschedulable)
+        if cordoned:
+            return f"node {cordoned[0]} takes no more pods"
+        return None
+
+    def _overdue_on(self, nodes: set[str]) -> Job | None:
+        """The first job on these nodes that ran past the end it stated."""
         for node in sorted(nodes):
             for pod_id in self._profile.on_node(node):
-                running = self._transaction.job_of(pod_id)
-                end = self._times.end_of(running, pod_id)
+                job = self._transaction.job_of(pod_id)
+                end = self._times.end_of(job, pod_id)
                 if end is not None and end.is_unsure:
-                    return f"{running.id} runs longer than it stated"
-        return "less is free on its nodes than was stated"
+                    return job
+        return None
 
     def _older_promise_moved(self, job: Job, nodes: set[str]) -> Reservation | None:
         """An older promise that now has some of these nodes, and that is later or on other nodes than before."""

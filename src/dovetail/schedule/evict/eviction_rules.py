@@ -296,25 +296,27 @@ class Reclaim:
 
         Else the sibling could reclaim the same capacity in the next cycle, and the two would evict each other forever.
         """
-        losing = {
-            account.name
-            for loss in losses
-            for account in self._accounts.by_name[loss.job.queue].lineage()
-        }
+        losing: set[str] = set()
         involved = _names_of(request)
         for loss in losses:
+            victim_account = self._accounts.by_name[loss.job.queue]
+            losing |= {account.name for account in victim_account.lineage()}
             involved |= _names_of(loss.cost)
         involved &= set(self._accounts.resources)
 
         for account in self._accounts.by_name[job.queue].lineage():
-            parent = account.parent
-            siblings = parent.children if parent is not None else self._accounts.roots
-            for sibling in siblings:
-                if sibling is account or sibling.name not in losing:
+            for sibling in self._siblings(account):
+                if sibling.name not in losing:
                     continue
                 if any(self._overtakes(account, sibling, name) for name in involved):
                     return False
         return True
+
+    def _siblings(self, account: Account) -> list[Account]:
+        """The other queues of the same parent, or the other top-level queues."""
+        parent = account.parent
+        siblings = parent.children if parent is not None else self._accounts.roots
+        return [sibling for sibling in siblings if sibling is not account]
 
     def _overtakes(self, account: Account, sibling: Account, name: str) -> bool:
         if sibling.fair[name] <= 0:

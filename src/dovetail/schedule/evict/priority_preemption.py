@@ -294,8 +294,12 @@ class Preemptor:
         if kind not in outlooks:
             outlooks[kind] = self._outlook(job, node, bounds)
         outlook = outlooks[kind]
-        if outlook is None or (best is not None and outlook.least > best.rank[0]):
+        if outlook is None:
             return None
+        is_worse = best is not None and outlook.least > best.rank[0]
+        if is_worse:
+            return None
+
         if not outlook.is_tried:
             outlook.candidate = self._tried(job, pod_id, outlook, bounds, is_tied=is_tied)
             outlook.is_tried = True
@@ -324,9 +328,10 @@ class Preemptor:
         units, node = outlook.units, outlook.node
         if not is_tied:
             # A shortcut, exact for pods without affinities, whom fewer neighbours never hinder. The counts say which
-            # units certainly have to go. If the pod fits without them, it fits beside each of the others, and
+            # units certainly have to go. If the pod fits without them, it fits next to each of the others, and
             # restoring one after the other would end with the same victims.
-            indexes = bounds.must_go(node, [unit.groups for unit in units]) or ()
+            groups_by_unit = [unit.groups for unit in units]
+            indexes = bounds.must_go(node, groups_by_unit) or ()
             must_go = tuple(units[index] for index in indexes)
             if must_go and self._fits_without(job, pod_id, node, must_go):
                 return Candidate(node, must_go)
@@ -343,7 +348,9 @@ class Preemptor:
                         attempt.commit()
                         continue
                 victims.append(unit)
-        return Candidate(node, tuple(victims)) if victims else None
+        if not victims:
+            return None
+        return Candidate(node, tuple(victims))
 
     def _fits_without(self, job: Job, pod_id: str, node: str, victims: Sequence[Unit]) -> bool:
         with self._transaction.attempt():

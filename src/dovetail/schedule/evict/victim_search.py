@@ -303,13 +303,10 @@ class VictimSearch:
             self._transaction.steps.spend(1 + len(chosen) // 4)
             victim_ids = [pod_id for victim in chosen for pod_id in victim.pod_ids]
             key = frozenset(victim_ids)
-            is_too_many = self._rules.most is not None and len(victim_ids) > self._rules.most
-            if key in tried or is_too_many:
+            if key in tried or self._is_too_many(victim_ids):
                 continue
-            if (
-                is_final and not victim_ids
-            ):  # another action hands out capacity that is free already
-                continue
+            if is_final and not victim_ids:
+                continue  # another action hands out capacity that is free already
 
             tried.add(key)
             if not bounds.could_fit(len(pod_ids), victim_ids):
@@ -327,6 +324,9 @@ class VictimSearch:
             if self._is_settled(job, pod_ids, outcome):
                 return self._carry_out(job, pod_ids, chosen, outcome)
         return None
+
+    def _is_too_many(self, victim_ids: Sequence[str]) -> bool:
+        return self._rules.most is not None and len(victim_ids) > self._rules.most
 
     def _carry_out(
         self,
@@ -484,14 +484,8 @@ class VictimSearch:
         self, job: Job, pod_ids: Sequence[str], leaving: Sequence[VictimGroup]
     ) -> bool:
         """Whether the job is placed where all pending jobs of the queues involved take their turns first."""
-        queues = {job.queue, *(victim.job.queue for victim in leaving)}
         victims = {victim.job.id: victim.job for victim in leaving}
-        competitors = [
-            pending
-            for queue in queues
-            for pending in self._pending.get(queue, ())
-            if pending.id not in victims
-        ]
+        competitors = self._competitors(job, victims)
         self._transaction.steps.spend(len(competitors))
         if not any(pending is not job and pending.next_pods() for pending in competitors):
             return True
@@ -499,9 +493,8 @@ class VictimSearch:
         with self._transaction.attempt(), self._transaction.after_evictions():
             self._evict(job, leaving)
             with _refilling(victims.values()):
-                jobs_by_id = {
-                    contender.id: contender for contender in (job, *victims.values(), *competitors)
-                }
+                contenders = (job, *victims.values(), *competitors)
+                jobs_by_id = {contender.id: contender for contender in contenders}
                 line = JobQueue(self._transaction.accounts, jobs_by_id.values())
                 for next_job in line:
                     if next_job is job:
@@ -510,6 +503,15 @@ class VictimSearch:
                     if next_ids and self._place(next_job, next_ids) and next_job.next_pods():
                         line.put_back(next_job)
         return False
+
+    def _competitors(self, job: Job, victims: Mapping[str, Job]) -> list[Job]:
+        """The pending jobs of the queues involved, without the victims themselves."""
+        queues = {job.queue, *(victim.queue for victim in victims.values())}
+        competitors: list[Job] = []
+        for queue in queues:
+            pending_jobs = self._pending.get(queue, ())
+            competitors += [pending for pending in pending_jobs if pending.id not in victims]
+        return competitors
 
     def _place(self, job: Job, pod_ids: Sequence[str]) -> bool:
         least = amounts.total(self._transaction.price_of_pending(pod_id)[0] for pod_id in pod_ids)

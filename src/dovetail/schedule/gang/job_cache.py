@@ -132,7 +132,7 @@ class JobCache:
     def unseen_demand(self) -> Iterator[tuple[str, Amounts, int]]:
         """By queue, the costs of jobs that were seen before and are not now, each with its number."""
         if not self._sees_all:
-            yield from self._demand.beside(self._seen)
+            yield from self._demand.unseen(self._seen)
 
     def _window(self, world: World, among: Collection[str] | None) -> dict[str, Job]:
         """All gangs and running pods, the pods that have to be seen, and some of those that wait alone."""

@@ -107,8 +107,8 @@ class PendingDemand:
             queue, cost = demand
             self._counts[queue, id(cost)] -= 1
 
-    def beside(self, seen: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
-        """By queue, what the jobs that are not seen cost, and how many of them cost that."""
+    def unseen(self, seen: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
+        """The demand of the jobs that are not among `seen`: queue, cost, and how many jobs have that cost."""
         counts = Counter(self._counts)
         for job_id in seen:
             demand = self._by_job.get(job_id)

@@ -1,7 +1,7 @@
 """Decides which pods and which nodes are alike, so that one answer serves them all.
 
 Pods are alike when scheduling reads the same of them. Nodes are alike for such pods when the same resources are free
-and their devices look the same as far as the claims read them: unique values, such as uuids, stay out unless a selector
+and their devices look the same to the claims: unique values, such as uuids, stay out unless a selector
 reads them, and of an attribute that a constraint compares only the pattern of equality counts. Exact: nodes with equal
 keys give equal answers. Never evaluates a node.
 """
@@ -224,7 +224,7 @@ class NodeKeys:
 
 
 def pattern(column: Sequence[slices.DeviceAttribute | None]) -> Key:
-    """Which devices share a value, and of which type: all a constraint can tell. Lists may overlap: they stay whole."""
+    """Which devices share a value, and its type: all a constraint can distinguish. Lists may overlap and stay whole."""
     places: dict[Hashable, int] = {}
     entries: list[Key] = []
     for value in column:
