@@ -87,7 +87,7 @@ def test_cpu_runs_out_before_gpus_do() -> None:
     assert plan.refusals[0].obstacles[0].reason.code is ReasonCode.ROOM
 
 
-def test_obstacles_are_counted_over_nodes_the_most_common_first() -> None:
+def test_obstacles_are_counted_over_nodes_the_nearest_first() -> None:
     world = build.world(build.pod("picky", cpu="500", nodeSelector={"disk": "ssd"}))
     for index in range(4):
         build.put(world, build.node(f"slow-{index}"))
@@ -100,8 +100,8 @@ def test_obstacles_are_counted_over_nodes_the_most_common_first() -> None:
     )
     build.put(world, build.node("closed", unschedulable=True, labels={"disk": "ssd"}))
     assert build.summary_of(build.decided(world), "picky") == (
-        "7 nodes: 4 lack the labels the pod asks for, 1 has taint x:NoSchedule that the pod does not tolerate, "
-        "1 is cordoned, 1 lacks cpu (needs 500, at most 64 free)"
+        "7 nodes: 1 lacks cpu (needs 500, at most 64 free), 4 lack the labels the pod asks for: disk=ssd, "
+        "1 has taint x:NoSchedule that the pod does not tolerate, 1 is cordoned"
     )
 
 
@@ -131,7 +131,7 @@ def test_the_follower_of_a_shared_claim_waits_where_its_node_is_full() -> None:
         nodes=3,
     )
     assert build.summary_of(build.decided(world), "second") == (
-        "3 nodes: 2 cannot reach the devices of claim default/shared, 1 lacks cpu (needs 60, at most 4 free)"
+        "3 nodes: 1 lacks cpu (needs 60, at most 4 free), 2 cannot reach the devices of claim default/shared"
     )
 
 
