@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
+import pytest
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import api_events, pods
@@ -115,16 +116,26 @@ def test_a_condition_that_is_never_taken_ends_as_an_event_and_delays_nobody() ->
     told(story)
 
 
-def test_claims_that_are_about_to_be_made_are_told_only_if_that_takes_long() -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReasonCode.CLAIM_NOT_MADE,
+        ReasonCode.CLAIM_RETURNING,
+        ReasonCode.GANG_INCOMPLETE,
+        ReasonCode.VOLUME_MISSING,
+        ReasonCode.VOLUME_UNBOUND,
+    ],
+)
+def test_what_others_are_about_to_make_is_told_only_if_that_takes_long(code: ReasonCode) -> None:
     async def story(stage: Stage, teller: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        teller.refused(pod, refusal(pod, code, "not yet"))
         await stage.clock.advance(recorder.TRANSIENT_SECONDS - 1)
         assert stage.events("FailedScheduling") == []
         assert teller.overdue() == ()
         await stage.clock.advance(2)
         assert teller.overdue() == (pod.metadata.uid,)
-        teller.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        teller.refused(pod, refusal(pod, code, "not yet"))
         await stage.clock.advance(1)
         assert len(stage.events("FailedScheduling")) == 1
         assert teller.overdue() == ()

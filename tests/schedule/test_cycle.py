@@ -184,6 +184,20 @@ def test_what_keeps_a_pod_from_its_claims_is_said_claim_by_claim() -> None:
     ]
 
 
+def test_a_template_that_does_not_exist_is_told_from_one_whose_claim_is_to_come() -> None:
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
+    world = build.world(build.pod("p", resourceClaims=entries), nodes=1)
+    assert build.summary_of(build.decided(world), "p") == (
+        "resourceClaims gpu: template two does not exist in namespace default; "
+        "create it, or correct its name"
+    )
+    build.put(world, build.template("two"))
+    assert build.summary_of(build.decided(world), "p") == (
+        "resourceClaims gpu: no claim was made from template two yet; "
+        "where that lasts, the pod's events say why"
+    )
+
+
 def test_an_entry_whose_status_names_no_claim_needs_none() -> None:
     entry = [{"name": "gpu", "resourceClaimTemplateName": "mould"}]
     status = {"resourceClaimStatuses": [{"name": "gpu"}]}

@@ -15,7 +15,7 @@ from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary
 from dovetail.schedule.evict import blocked_quota
-from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.gang.jobs import Job, State, Team
 from dovetail.schedule.gang.transaction import Transaction
 
 CUT_SHORT: Final = Reason(
@@ -52,19 +52,43 @@ _CLAIMS_TO_COME: Final = {
 def of_job(
     transaction: Transaction, job: Job, reason: Reason, *, keeps_known: bool = False
 ) -> None:
-    """All pods of the job wait for this reason; pods that have one already may keep theirs."""
+    """All pods of the job wait for this reason; pods that have one already may keep theirs.
+
+    Gated pods wait for their gates, whatever the job waits for: `session_plan` says so.
+    """
     for pod_id, state in job.state.items():
-        if state in (State.WAITING, State.GATED) and not (
-            keeps_known and pod_id in transaction.refusals
-        ):
+        if state is State.WAITING and not (keeps_known and pod_id in transaction.refusals):
             transaction.refusals[pod_id] = refusal_summary.of_pod(job.pods[pod_id], (reason,))
 
 
 def too_few(transaction: Transaction, job: Job) -> None:
     """The job waits for pods that do not exist, or that may not start."""
-    startable_count = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
-    detail = f"only {startable_count} of its pods are there and free to start; its minimum cannot be reached"
+    states = list(job.state.values())
+    startable = sum(state in (State.WAITING, State.ACTIVE) for state in states)
+    gated = states.count(State.GATED)
+    needed = _least_pods(job.root)
+
+    have = f"{startable} of its pods {_be(startable)} there and free to start"
+    held_back = f", {gated} {_be(gated)} gated" if gated else ""
+    if needed > startable:
+        missing = needed - startable
+        need = f"its minimum is {needed}: {missing} more {_be(missing)} needed"
+    else:  # enough pods in all, but not in each of its groups
+        need = "one of its groups cannot reach its minimum"
+    detail = f"{have}{held_back}; {need}"
     of_job(transaction, job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=detail))
+
+
+def _least_pods(team: Team) -> int:
+    """The fewest pods with which a group has its minimum."""
+    if not team.holds_groups:
+        return team.min
+    fewest_first = sorted(map(_least_pods, team.teams))
+    return sum(fewest_first[: team.min])
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def put_off(transaction: Transaction, job: Job) -> None:
