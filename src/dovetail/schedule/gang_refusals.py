@@ -6,7 +6,7 @@ Never decides whether a job starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -14,9 +14,10 @@ import msgspec
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary
-from dovetail.schedule.evict import blocked_quota
+from dovetail.schedule.evict import blocked_quota, eviction_rules
 from dovetail.schedule.gang.jobs import Job, State, Team
 from dovetail.schedule.gang.transaction import Transaction
+from dovetail.schedule.queue.accounts import NO_QUEUE
 
 CUT_SHORT: Final = Reason(
     code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn"
@@ -150,15 +151,33 @@ def explained(
     waits_behind: blocked_quota.BlockedQuota,
     *,
     unplaceable: Collection[str],
+    may_not_evict: Mapping[str, Reason],
 ) -> plan.Refusal:
-    """The refusal, with the job that a pod below its queue's quota waits behind, or that it fits no node."""
-    if not transaction.world.queues or not transaction.includes(refusal.pod.uid):
+    """The refusal, with why no other pod makes room for the pod: what it waits behind, or why it evicts nothing."""
+    if not transaction.includes(refusal.pod.uid):
         return refusal
     if refusal.pod.uid in unplaceable:
         return refusal_summary.with_reason(refusal, UNPLACEABLE)
     job = transaction.job_of(refusal.pod.uid)
-    is_own = any(obstacle.reason.code in _OWN_OBSTACLES for obstacle in refusal.obstacles)
-    if is_own or refusal.is_undecided or not job.next_pods():
+    codes = {obstacle.reason.code for obstacle in refusal.obstacles}
+    if codes & _OWN_OBSTACLES or refusal.is_undecided or not job.next_pods():
         return refusal
-    reason = waits_behind.of(job)
-    return refusal if reason is None else refusal_summary.with_reason(refusal, reason)
+
+    reasons = [may_not_evict.get(job.id)]
+    if transaction.world.queues:
+        reasons = [waits_behind.of(job), *reasons]
+        if _has_priority_without_queue(transaction, job):
+            reasons.append(eviction_rules.OF_NO_QUEUE)
+    for reason in reasons:
+        if reason is not None and reason.code not in codes:
+            refusal = refusal_summary.with_reason(refusal, reason)
+            codes.add(reason.code)
+    return refusal
+
+
+def _has_priority_without_queue(transaction: Transaction, job: Job) -> bool:
+    """Whether a job would preempt running pods if no queue existed, and belongs to none."""
+    if job.queue != NO_QUEUE:
+        return False
+    lowest = transaction.world.lowest_priority(transaction.policy.scheduler_names)
+    return lowest is not None and lowest < job.priority

@@ -195,7 +195,11 @@ def _explained(
     if is_refused and pod_id not in session.unplaceable:
         return refusal
     return gang_refusals.explained(
-        transaction, refusal, waits_behind, unplaceable=session.unplaceable
+        transaction,
+        refusal,
+        waits_behind,
+        unplaceable=session.unplaceable,
+        may_not_evict=session.may_not_evict,
     )
 
 
