@@ -59,7 +59,8 @@ def test_the_nearest_miss_comes_first_however_many_nodes_share_another_reason(me
     first = refusal.obstacles[0]
     assert (first.nodes, first.reason.code) == (1, ReasonCode.SELECTOR)
     assert refusal.summary.startswith(
-        "7 nodes: 1 cannot serve claim g: request r0: 8 of class gpu -> 0 with"
+        f"7 nodes: 1 cannot serve claim g: request r0: 8 of class gpu -> 0 with {model} "
+        '(needs 1; nearest: gpu.example.com/model is "A100" (8 devices)), 1 cannot serve'
     )
     assert refusal.summary.endswith("4 more reasons")
 
@@ -82,6 +83,15 @@ def test_right_devices_in_use_come_before_room_and_room_before_other_devices() -
         ReasonCode.NO_DEVICES,
         ReasonCode.CORDONED,
     ]
+
+
+def test_many_devices_of_other_classes_bring_a_node_no_nearer() -> None:
+    world = build.world(*gpu_node("four", 4), build.node("none"), channels("none", 100))
+    build.put(world, build.claim("g", 16), build.pod("p", uses=("g",)))
+    assert build.summary_of(build.decided(world), "p") == (
+        "2 nodes: 1 cannot serve claim g: request gpus: 4 of class gpu (needs 16), "
+        "1 cannot serve claim g: request gpus: 0 of class gpu (needs 16)"
+    )
 
 
 def test_of_one_filter_the_smaller_shortfall_comes_first_then_the_larger_count() -> None:

@@ -24,7 +24,6 @@ _FILTERS: Final = (
     ReasonCode.NODE_FEATURES,
     ReasonCode.CLAIM_ELSEWHERE,
     # What devices it has, in use or not.
-    ReasonCode.NO_DEVICES,
     ReasonCode.INVALID_POOL,
     ReasonCode.INCOMPLETE_POOL,
     ReasonCode.CLASS,
@@ -58,12 +57,15 @@ _FILTERS: Final = (
     ReasonCode.NOMINATED,
     ReasonCode.PROMISED,
 )
+# Filters that people would not tell apart. A node with few devices of all classes has no fewer of the one that is
+# needed than a node with many.
+_SAME: Final = {ReasonCode.NO_DEVICES: ReasonCode.CLASS}
 _RANKS: Final = {code: rank for rank, code in enumerate(_FILTERS, start=1)}
 
 
 def nearness(reason: Reason) -> tuple[int, float]:
     """Higher is nearer: the filter that ruled nodes out, then which part of what is needed they have."""
-    code = reason.code
+    code = _SAME.get(reason.code, reason.code)
     if code is ReasonCode.NOT_OWNED and reason.subject:
         code = ReasonCode.TAINT  # about single devices of another scheduler, not about the node
     return _RANKS.get(code, 0), _part_had(reason)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.allocate.explain import stage_notes
+from dovetail.allocate.explain import nearest_devices, stage_notes
 from dovetail.kubetypes.core import pods
 from dovetail.model import plan, pod_requests
 from dovetail.model.reasons import Reason, ReasonCode
@@ -19,6 +19,7 @@ from dovetail.schedule import nearness
 
 SHOWN: Final = 4  # obstacles in the summary; all of them are in the refusal
 SHOWN_POOLS: Final = 3  # node pools named with an obstacle
+MAX_VALUES_LENGTH: Final = 200  # characters of the values that came nearest
 
 # Reasons that are counted together: by code, subject, and how many devices of the class their nodes have. So nodes of
 # four GPUs and nodes of eight are counted apart.
@@ -99,7 +100,10 @@ def over_nodes(
         return of_pod(pod, (Reason(code=ReasonCode.NO_NODES, detail="the cluster has no nodes"),))
     obstacles = tuple(_renamed(obstacle, names) for obstacle in tally.obstacles())
     shown = _shown(obstacles)
-    parts = [_phrase(obstacle) + _in_pools(obstacle, of=tally.nodes) for obstacle in shown]
+    parts = [
+        _phrase(obstacle, is_nearest=place == 0) + _in_pools(obstacle, of=tally.nodes)
+        for place, obstacle in enumerate(shown)
+    ]
     unnamed = len(obstacles) - len(shown)
     if unnamed:
         parts.append(f"{unnamed} more {'reason' if unnamed == 1 else 'reasons'}")
@@ -186,8 +190,11 @@ def _in_pools(obstacle: plan.Obstacle, *, of: int) -> str:
     return f" (of pool {', '.join(shown)}{f' and {unnamed} more' if unnamed else ''})"
 
 
-def _phrase(obstacle: plan.Obstacle) -> str:
-    """The obstacle as a verb phrase whose subject is its number of nodes: `3 lack label zone`."""
+def _phrase(obstacle: plan.Obstacle, *, is_nearest: bool = False) -> str:
+    """The obstacle as a verb phrase whose subject is its number of nodes: `3 lack label zone`.
+
+    That of the nearest nodes also says which values a selector read there: they are what the pod missed it by.
+    """
     reason, count = obstacle.reason, obstacle.nodes
     is_many = count != 1
     be, has, lack, belong = _PLURAL if is_many else _SINGULAR
@@ -225,7 +232,7 @@ def _phrase(obstacle: plan.Obstacle) -> str:
         case code if code in _VOLUME_CODES:
             return f"{count} {_volume_phrase(reason, is_many=is_many)}"
         case _ if reason.subject:
-            return f"{count} cannot serve {reason.subject}: {_brief(reason, is_many=is_many)}"
+            return f"{count} cannot serve {reason.subject}: {_brief(reason, is_many=is_many, is_nearest=is_nearest)}"
         case _:
             return f"{count} {reason}"
 
@@ -267,21 +274,28 @@ def _volume_phrase(reason: Reason, *, is_many: bool) -> str:
             )
 
 
-def _brief(reason: Reason, *, is_many: bool) -> str:
-    """The end of the chain from all devices to too few, without the values that came nearest.
+def _brief(reason: Reason, *, is_many: bool, is_nearest: bool) -> str:
+    """The end of the chain from all devices to too few, with taints and values that are in the way.
 
     How many devices of all types a node has is left out: it says nothing about those that could serve the request.
     """
     text, _, tainted = reason.detail.rpartition(stage_notes.TAINTED)
-    chain = (text or reason.detail).partition("; nearest")[0].split(" -> ")
+    rules, _, values = (text or reason.detail).partition(nearest_devices.NEAREST)
+    chain = rules.split(" -> ")
     ending = chain[1:][-2:] or chain
     if is_many and reason.have and reason.code in _VARYING:
         ending = [*ending[:-1], f"at most {ending[-1]}"]  # of several nodes, that of the nearest
 
     needs = [f"needs {reason.need}"] if reason.need is not None else []
     notes = [f"tainted: {tainted}"] if text else []
+    if is_nearest and values and reason.code is ReasonCode.SELECTOR:
+        notes.append(f"nearest: {_cut(values)}")
     amounts = "; ".join(needs + notes)
     return " ".join(" -> ".join(ending).split()) + (f" ({amounts})" if amounts else "")
+
+
+def _cut(values: str) -> str:
+    return values if len(values) <= MAX_VALUES_LENGTH else f"{values[: MAX_VALUES_LENGTH - 3]}..."
 
 
 # What nodes with the same devices differ in, from one moment to the next.

@@ -115,9 +115,7 @@ def _stage_reason(
     )
     if stage.expression:
         refused = stages[number - 1].mask & ~stage.mask
-        nearest = nearest_devices.nearest_text(context.node, refused, stage.expression, effort)
-        if nearest:
-            detail = f"{detail}; {nearest}"
+        detail += nearest_devices.nearest_text(context.node, refused, stage.expression, effort)
     detail += _taint_note(context, option, stages[: number + 1])
 
     # A request for all devices fails on what is in the way of some of them, not on the rule that counts them.
