@@ -83,7 +83,11 @@ def board(gpu: int) -> Tree:
 
 
 def node(
-    devices: Sequence[Tree], *, counters: Sequence[Tree] = (), in_use: Sequence[str] = ()
+    devices: Sequence[Tree],
+    *,
+    counters: Sequence[Tree] = (),
+    in_use: Sequence[str] = (),
+    driver: str = DRIVER,
 ) -> NodeView:
     """A node with one pool; devices in use by name."""
     parts: list[Tree] = [{"devices": list(devices)}]
@@ -95,7 +99,7 @@ def node(
             {
                 "metadata": {"name": f"slice-{number}"},
                 "spec": {
-                    "driver": DRIVER,
+                    "driver": driver,
                     "pool": {"name": "pool", "generation": 1, "resourceSliceCount": len(parts)},
                     "nodeName": NODE,
                     **part,
@@ -104,7 +108,7 @@ def node(
         )
         for number, part in enumerate(parts)
     ]
-    taken = device_usage.of_listing([f"{DRIVER}/pool/{name}" for name in in_use], (), {})
+    taken = device_usage.of_listing([f"{driver}/pool/{name}" for name in in_use], (), {})
     return static_views.node_views(
         [made(nodes.Node, {"metadata": {"name": NODE}})], published, in_use=taken
     )[NODE]

@@ -43,6 +43,41 @@ def test_taints_are_named() -> None:
     devices = build.gpus(2, taints=[{"key": "broken", "effect": "NoSchedule"}])
     reason = _only(build.node(devices), claim(exactly()))
     assert (reason.code, reason.have) == (ReasonCode.TAINT, 0)
+    assert reason.detail == (
+        "2 devices -> 2 of class gpu -> 0 tolerated; "
+        "tainted: 2 with broken:NoSchedule, 2 of them free"
+    )
+
+
+def test_where_the_only_free_devices_are_tainted_the_reason_says_so() -> None:
+    taint = {"key": "broken", "value": "ecc", "effect": "NoSchedule"}
+    spoiled = [device | {"taints": [taint]} for device in build.gpus(1)]
+    spoiled[0]["name"] = "spoiled"
+    devices = [*build.gpus(2), *spoiled]
+    reason = _only(build.node(devices, in_use=["gpu-0", "gpu-1"]), claim(exactly()))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.IN_USE, 1, 0)
+    assert reason.detail == (
+        "3 devices -> 3 of class gpu -> 2 tolerated -> 0 free; "
+        "tainted: 1 with broken=ecc:NoSchedule, 1 of them free"
+    )
+
+
+def test_taints_of_devices_in_use_are_no_part_of_a_refusal_for_use() -> None:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    spoiled = [device | {"name": "spoiled", "taints": [taint]} for device in build.gpus(1)]
+    view = build.node([*build.gpus(1), *spoiled], in_use=["gpu-0", "spoiled"])
+    assert "tainted" not in _only(view, claim(exactly())).detail
+
+
+def test_devices_of_other_classes_are_not_counted_as_what_the_node_has() -> None:
+    """A node of four GPUs and two IMEX channels has four devices for a request for GPUs."""
+    channels = [{"name": f"channel-{number}"} for number in range(2)]
+    view = build.node(build.gpus(4))
+    beside = build.node(channels, driver="compute-domain.example.com")
+    both = view._replace(pools=(*view.pools, *beside.pools))
+    reason = _only(both, claim(exactly(8)))
+    assert (reason.code, reason.need, reason.have) == (ReasonCode.NO_DEVICES, 8, 4)
+    assert (reason.detail, reason.offered) == ("6 devices -> 4 of class gpu", 4)
 
 
 def test_the_reason_for_counters_says_how_many_partitions_fit_together() -> None:
@@ -59,6 +94,9 @@ def test_capacity_no_device_has_differs_from_capacity_in_use() -> None:
     view = build.node(build.shareable(1))
     reason = _only(view, claim(exactly(capacity={"requests": {"memory": "100Gi"}})))
     assert reason.code is ReasonCode.CAPACITY_POLICY
+    assert reason.detail.endswith("-> 0 offer memory of 100Gi (largest 80Gi)")
+    reason = _only(view, claim(exactly(capacity={"requests": {"lanes": "3", "memory": "8Gi"}})))
+    assert reason.detail.endswith("-> 0 offer lanes of 3 (no device has it) and memory of 8Gi")
     pool = view.pools[0]._replace(shared={0: {"memory": 75 * 2**30 * 10**9}})
     reason = _only(
         view._replace(pools=(pool,)), claim(exactly(capacity={"requests": {"memory": "10Gi"}}))

@@ -149,6 +149,27 @@ def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
     assert held.column("RESERVED FOR") == ["one-gpu"]
 
 
+def test_a_pod_that_names_a_node_which_does_not_exist_reads_its_name(state: Path) -> None:
+    manifest = """
+apiVersion: v1
+kind: Pod
+metadata: {name: lost}
+spec:
+  nodeName: nonode
+  containers: [{name: main, image: x}]
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=manifest).code == 0
+    shown = running.inside(state, "get", "pods", "lost")
+    assert (shown.column("STATUS"), shown.column("NODE")) == (["Pending"], ["nonode"])
+    assert shown.column("WHY NOT") == [
+        "node nonode does not exist; a pod that names its node is placed on no other"
+    ]
+    (node,) = running.inside(state, "get", "nodes", "-o", "name").out.splitlines()[:1]
+    manifest = manifest.replace("lost", "found").replace("nonode", node.removeprefix("node/"))
+    assert running.inside(state, "apply", "-f", "-", stdin=manifest).code == 0
+    assert running.inside(state, "get", "pods", "found").column("WHY NOT") == ["-"]
+
+
 def test_a_promised_start_is_not_cut_off(empty: Path) -> None:
     fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
     assert running.inside(empty, "up", "--fleet", fleet).code == 0

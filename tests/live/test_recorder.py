@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
+import pytest
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import api_events, pods
@@ -121,16 +122,26 @@ def test_a_condition_that_is_always_refused_ends_as_an_event_and_delays_no_repor
     told(story)
 
 
-def test_claims_about_to_be_created_are_reported_only_if_that_takes_long() -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReasonCode.CLAIM_NOT_MADE,
+        ReasonCode.CLAIM_RETURNING,
+        ReasonCode.GANG_INCOMPLETE,
+        ReasonCode.VOLUME_MISSING,
+        ReasonCode.VOLUME_UNBOUND,
+    ],
+)
+def test_what_is_about_to_be_created_is_reported_only_if_that_takes_long(code: ReasonCode) -> None:
     async def story(stage: Stage, reports: recorder.Recorder) -> None:
         pod = stage.the_pod("a")
-        reports.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        reports.refused(pod, refusal(pod, code, "not yet"))
         await stage.clock.advance(recorder.TRANSIENT_SECONDS - 1)
         assert stage.events("FailedScheduling") == []
         assert reports.overdue() == ()
         await stage.clock.advance(2)
         assert reports.overdue() == (pod.metadata.uid,)
-        reports.refused(pod, refusal(pod, ReasonCode.CLAIM_NOT_MADE, "no claim yet"))
+        reports.refused(pod, refusal(pod, code, "not yet"))
         await stage.clock.advance(1)
         assert len(stage.events("FailedScheduling")) == 1
         assert reports.overdue() == ()

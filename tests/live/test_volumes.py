@@ -10,6 +10,7 @@ import pytest
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.storage import volumes
 from dovetail.live.bind import volume_provisioning
+from dovetail.live.report import recorder
 from dovetail.model import plan
 from dovetail.ports import failures
 from dovetail.ports.api import Target
@@ -363,7 +364,7 @@ def test_a_refused_pod_is_asked_about_again_when_its_volume_appears() -> None:
         stage.user("a", "data")
         stage.user("other", "elsewhere")
         async with stage.scheduling() as scheduler:
-            await stage.pass_time(2)
+            await stage.pass_time(recorder.TRANSIENT_SECONDS + 2)
             assert "volume claim data: does not exist" in str(stage.the_pod("a").status.conditions)
             stage.volume_claim("data", "local")
             await stage.pass_time(2)

@@ -102,6 +102,13 @@ def claim(name: str, count: int = 1, *, when: str = "", **facts: Any) -> claims.
     return struct("ResourceClaim", tree)  # type: ignore[no-any-return]
 
 
+def template(name: str) -> claims.ResourceClaimTemplate:
+    """A template for claims of one GPU."""
+    metadata = {"name": name, "namespace": "default"}
+    spec = codec.tree_of(claim(name).spec)
+    return struct("ResourceClaimTemplate", {"metadata": metadata, "spec": {"spec": spec}})  # type: ignore[no-any-return]
+
+
 def pod(
     name: str, *, uses: tuple[str, ...] = (), cpu: str = "1", priority: int = 0, **spec: Any
 ) -> pods.Pod:

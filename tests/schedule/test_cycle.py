@@ -87,7 +87,7 @@ def test_cpu_runs_out_before_gpus_do() -> None:
     assert plan.refusals[0].obstacles[0].reason.code is ReasonCode.ROOM
 
 
-def test_obstacles_are_counted_over_nodes_the_most_common_first() -> None:
+def test_obstacles_are_counted_over_nodes_the_nearest_first() -> None:
     world = build.world(build.pod("picky", cpu="500", nodeSelector={"disk": "ssd"}))
     for index in range(4):
         build.put(world, build.node(f"slow-{index}"))
@@ -100,8 +100,8 @@ def test_obstacles_are_counted_over_nodes_the_most_common_first() -> None:
     )
     build.put(world, build.node("closed", unschedulable=True, labels={"disk": "ssd"}))
     assert build.summary_of(build.decided(world), "picky") == (
-        "7 nodes: 4 lack the labels the pod asks for, 1 has taint x:NoSchedule that the pod does not tolerate, "
-        "1 is cordoned, 1 lacks cpu (needs 500, at most 64 free)"
+        "7 nodes: 1 lacks cpu (needs 500, at most 64 free), 4 lack the labels the pod asks for: disk=ssd, "
+        "1 has taint x:NoSchedule that the pod does not tolerate, 1 is cordoned"
     )
 
 
@@ -131,7 +131,7 @@ def test_the_follower_of_a_shared_claim_waits_where_its_node_is_full() -> None:
         nodes=3,
     )
     assert build.summary_of(build.decided(world), "second") == (
-        "3 nodes: 2 cannot reach the devices of claim default/shared, 1 lacks cpu (needs 60, at most 4 free)"
+        "3 nodes: 1 lacks cpu (needs 60, at most 4 free), 2 cannot reach the devices of claim default/shared"
     )
 
 
@@ -182,6 +182,20 @@ def test_what_keeps_a_pod_from_its_claims_is_said_claim_by_claim() -> None:
         ReasonCode.CLAIM_DELETING,
         ReasonCode.CLAIM_NOT_MADE,
     ]
+
+
+def test_a_template_that_does_not_exist_is_told_from_one_whose_claim_is_to_come() -> None:
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
+    world = build.world(build.pod("p", resourceClaims=entries), nodes=1)
+    assert build.summary_of(build.decided(world), "p") == (
+        "resourceClaims gpu: template two does not exist in namespace default; "
+        "create it, or correct its name"
+    )
+    build.put(world, build.template("two"))
+    assert build.summary_of(build.decided(world), "p") == (
+        "resourceClaims gpu: no claim was made from template two yet; "
+        "where that lasts, the pod's events say why"
+    )
 
 
 def test_an_entry_whose_status_names_no_claim_needs_none() -> None:

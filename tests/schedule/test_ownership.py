@@ -24,9 +24,9 @@ def test_nodes_without_our_labels_are_left_to_others() -> None:
     done = decided(world, node_labels=OURS)
     assert build.nodes_of(done) == {"a": "n2"}
     assert build.summary_of(done, "b") == (
-        "3 nodes: 2 belong to another scheduler, 1 lacks cpu (needs 60, at most 4 free)"
+        "3 nodes: 1 lacks cpu (needs 60, at most 4 free), 2 belong to another scheduler"
     )
-    assert done.refusals[0].obstacles[0].reason.code is ReasonCode.NOT_OWNED
+    assert done.refusals[0].obstacles[1].reason.code is ReasonCode.NOT_OWNED
 
 
 def test_every_label_counts() -> None:

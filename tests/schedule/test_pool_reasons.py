@@ -24,11 +24,11 @@ def test_pools_of_tainted_nodes_are_named_with_the_reason(memo: bool) -> None:
     world = build.world(*result, build.pod("p", cpu="100"))
     refusal = build.decided(world, policy=policy.Policy(memo=memo)).refusals[0]
     assert refusal.summary == (
-        "9 nodes: 5 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 3, a100 2), "
-        "4 lack cpu (needs 100, at most 64 free)"
+        "9 nodes: 4 lack cpu (needs 100, at most 64 free), "
+        "5 have taint sku=gpu:NoSchedule that the pod does not tolerate (of pool h100 3, a100 2)"
     )
-    assert refusal.obstacles[0].pools == (("h100", 3), ("a100", 2))
-    assert refusal.obstacles[0].reason.pool == ""
+    assert refusal.obstacles[1].pools == (("h100", 3), ("a100", 2))
+    assert refusal.obstacles[1].reason.pool == ""
 
 
 def test_a_reason_about_every_node_names_no_pools() -> None:

@@ -112,6 +112,23 @@ def picks_node_leniently(
     return False
 
 
+def failing_requirements(
+    term: NodeSelectorTerm, labels: Mapping[str, str], *, node_name: str
+) -> tuple[NodeSelectorRequirement, ...]:
+    """The tests of a sound term that do not hold for the node."""
+    failing = [
+        requirement
+        for requirement in term.match_expressions
+        if not _label_holds(requirement, labels)
+    ]
+    failing += [
+        requirement
+        for requirement in term.match_fields
+        if node_name and not _field_holds(requirement, node_name)
+    ]
+    return tuple(failing)
+
+
 @cache.remembered(4096)
 def problems(selector: NodeSelector) -> tuple[str, ...]:
     """Everything that makes the selector unreadable, with paths below it; empty when it is sound."""

@@ -28,16 +28,13 @@ class Role(enum.Enum):
 
     WATCHED = "part of the World; every cluster serves it"
     INSTALLED = "part of the World; served where our resource definitions are installed"
-    LOCAL = (
-        "part of the World of a local cluster or a snapshot; the live scheduler does not read it"
-    )
     OWNER = "owns pods; gangs are derived from it"
     PARENT = "creates owners; its annotations apply to the owners it creates"
     RECORD = "written by the scheduler for itself or for people"
     ON_DEMAND = "listed when a decision needs it"
 
 
-_WORLD_ROLES: Final = frozenset({Role.WATCHED, Role.INSTALLED, Role.LOCAL})
+_WORLD_ROLES: Final = frozenset({Role.WATCHED, Role.INSTALLED})
 
 
 class Kind(NamedTuple):
@@ -195,7 +192,7 @@ TEMPLATE: Final = Kind(
     "resourceclaimtemplates",
     True,
     claims.ResourceClaimTemplate,
-    Role.LOCAL,
+    Role.WATCHED,
     has_generation=False,
     redacted_as="template",
 )

@@ -28,7 +28,6 @@ _NO_NODE_HELPS: Final[Mapping[ReasonCode, str]] = {  # what no node changes
     ReasonCode.GATED: GATED,
     ReasonCode.QUEUE_LIMIT: OVER_QUOTA,
     ReasonCode.QUEUE_QUOTA: OVER_QUOTA,
-    ReasonCode.QUEUE_SHARE: OVER_QUOTA,
     ReasonCode.QUEUE_UNUSABLE: QUEUE_UNUSABLE,
     ReasonCode.CLAIM_QUEUE: QUEUE_UNUSABLE,
     ReasonCode.GANG_INCOMPLETE: INCOMPLETE,

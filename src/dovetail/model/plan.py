@@ -174,7 +174,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending pod and its obstacles, those that rule out most nodes first."""
+    """A pending pod and its obstacles, those of the nodes that came nearest first."""
 
     pod: PodRef
     summary: str

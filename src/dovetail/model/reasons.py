@@ -133,6 +133,7 @@ class Reason(
     have: int | None = None
     detail: str = ""
     pool: str = ""  # the node's, where something about the node itself stood in the way
+    offered: int | None = None  # devices of the request's class that the node has, in use or not
 
     def __str__(self) -> str:
         where = f"{self.subject}: " if self.subject else ""

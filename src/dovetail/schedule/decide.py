@@ -83,6 +83,10 @@ def _pods_alone(
             if isinstance(placement, plans.Refusal):
                 if not placement.is_undecided and preemption.might_help(pod):
                     return None  # 4. else eviction, which the other path decides
+                if preemption.never_preempts(pod):
+                    placement = refusal_summary.with_reason(
+                        placement, eviction_rules.NEVER_PREEMPTS
+                    )
                 draft.wait(placement)  # 5. else a reason
                 continue
 

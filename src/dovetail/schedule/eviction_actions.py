@@ -145,6 +145,8 @@ def _record_start(session: Session, job: Job, pod_ids: Sequence[str], line: JobQ
 
 
 def _record_failure(session: Session, job: Job, failure: Reason) -> None:
+    if failure.code in eviction_rules.ABOUT_JOB:
+        session.may_not_evict[job.id] = failure
     if failure is gang_refusals.CUT_SHORT:
         gang_refusals.undecided(session.transaction, job, failure)
     else:

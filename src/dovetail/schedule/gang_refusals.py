@@ -6,7 +6,7 @@ Never decides whether a job starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -14,9 +14,10 @@ import msgspec
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary
-from dovetail.schedule.evict import blocked_quota
-from dovetail.schedule.gang.jobs import Job, State
+from dovetail.schedule.evict import blocked_quota, eviction_rules
+from dovetail.schedule.gang.jobs import Job, State, Team
 from dovetail.schedule.gang.transaction import Transaction
+from dovetail.schedule.queue.accounts import NO_QUEUE
 
 CUT_SHORT: Final = Reason(
     code=ReasonCode.BUDGET, detail="the search for room was cut short after the steps of a turn"
@@ -52,19 +53,43 @@ _CLAIMS_TO_COME: Final = {
 def of_job(
     transaction: Transaction, job: Job, reason: Reason, *, keeps_known: bool = False
 ) -> None:
-    """All pods of the job wait for this reason; pods that have one already may keep theirs."""
+    """All pods of the job wait for this reason; pods that have one already may keep theirs.
+
+    Gated pods wait for their gates, whatever the job waits for: `session_plan` says so.
+    """
     for pod_id, state in job.state.items():
-        if state in (State.WAITING, State.GATED) and not (
-            keeps_known and pod_id in transaction.refusals
-        ):
+        if state is State.WAITING and not (keeps_known and pod_id in transaction.refusals):
             transaction.refusals[pod_id] = refusal_summary.of_pod(job.pods[pod_id], (reason,))
 
 
 def too_few(transaction: Transaction, job: Job) -> None:
     """The job waits for pods that do not exist, or that may not start."""
-    startable_count = sum(state in (State.WAITING, State.ACTIVE) for state in job.state.values())
-    detail = f"only {startable_count} of its pods are there and free to start; its minimum cannot be reached"
+    states = list(job.state.values())
+    startable = sum(state in (State.WAITING, State.ACTIVE) for state in states)
+    gated = states.count(State.GATED)
+    needed = _least_pods(job.root)
+
+    have = f"{startable} of its pods {_be(startable)} there and free to start"
+    held_back = f", {gated} {_be(gated)} gated" if gated else ""
+    if needed > startable:
+        missing = needed - startable
+        need = f"its minimum is {needed}: {missing} more {_be(missing)} needed"
+    else:  # enough pods in all, but not in each of its groups
+        need = "one of its groups cannot reach its minimum"
+    detail = f"{have}{held_back}; {need}"
     of_job(transaction, job, Reason(code=ReasonCode.GANG_INCOMPLETE, detail=detail))
+
+
+def _least_pods(team: Team) -> int:
+    """The fewest pods with which a group has its minimum."""
+    if not team.holds_groups:
+        return team.min
+    fewest_first = sorted(map(_least_pods, team.teams))
+    return sum(fewest_first[: team.min])
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def put_off(transaction: Transaction, job: Job) -> None:
@@ -126,15 +151,33 @@ def explained(
     waits_behind: blocked_quota.BlockedQuota,
     *,
     unplaceable: Collection[str],
+    may_not_evict: Mapping[str, Reason],
 ) -> plan.Refusal:
-    """The refusal, with the job that a pod below its queue's quota waits behind, or that it fits no node."""
-    if not transaction.world.queues or not transaction.includes(refusal.pod.uid):
+    """The refusal, with why no other pod makes room for the pod: what it waits behind, or why it evicts nothing."""
+    if not transaction.includes(refusal.pod.uid):
         return refusal
     if refusal.pod.uid in unplaceable:
         return refusal_summary.with_reason(refusal, UNPLACEABLE)
     job = transaction.job_of(refusal.pod.uid)
-    is_own = any(obstacle.reason.code in _OWN_OBSTACLES for obstacle in refusal.obstacles)
-    if is_own or refusal.is_undecided or not job.next_pods():
+    codes = {obstacle.reason.code for obstacle in refusal.obstacles}
+    if codes & _OWN_OBSTACLES or refusal.is_undecided or not job.next_pods():
         return refusal
-    reason = waits_behind.of(job)
-    return refusal if reason is None else refusal_summary.with_reason(refusal, reason)
+
+    reasons = [may_not_evict.get(job.id)]
+    if transaction.world.queues:
+        reasons = [waits_behind.of(job), *reasons]
+        if _has_priority_without_queue(transaction, job):
+            reasons.append(eviction_rules.OF_NO_QUEUE)
+    for reason in reasons:
+        if reason is not None and reason.code not in codes:
+            refusal = refusal_summary.with_reason(refusal, reason)
+            codes.add(reason.code)
+    return refusal
+
+
+def _has_priority_without_queue(transaction: Transaction, job: Job) -> bool:
+    """Whether a job would preempt running pods if no queue existed, and belongs to none."""
+    if job.queue != NO_QUEUE:
+        return False
+    lowest = transaction.world.lowest_priority(transaction.policy.scheduler_names)
+    return lowest is not None and lowest < job.priority

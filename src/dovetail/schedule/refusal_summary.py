@@ -1,4 +1,4 @@
-"""Summarizes why a pod cannot start: obstacles counted over nodes, the most common first.
+"""Summarizes why a pod cannot start: obstacles counted over nodes, those of the nearest nodes first.
 
 Given reasons as they came up; states need, have and numbers in one line. Never leaves out a reason silently.
 """
@@ -11,12 +11,19 @@ from typing import Final
 
 import msgspec
 
+from dovetail.allocate.explain import nearest_devices, stage_notes
 from dovetail.kubetypes.core import pods
 from dovetail.model import plan, pod_requests
 from dovetail.model.reasons import Reason, ReasonCode
+from dovetail.schedule import nearness
 
 SHOWN: Final = 4  # obstacles in the summary; all of them are in the refusal
 SHOWN_POOLS: Final = 3  # node pools named with an obstacle
+MAX_VALUES_LENGTH: Final = 200  # characters of the values that came nearest
+
+# Reasons that are counted together: by code, subject, and how many devices of the class their nodes have. So nodes of
+# four GPUs and nodes of eight are counted apart.
+_Key = tuple[ReasonCode, str, int]
 
 
 class Tally:
@@ -25,21 +32,21 @@ class Tally:
     def __init__(self) -> None:
         self.nodes = 0
         self.is_undecided = False
-        self._found: dict[tuple[ReasonCode, str], tuple[int, Reason]] = {}
-        self._pools: dict[tuple[ReasonCode, str], Counter[str]] = {}
+        self._found: dict[_Key, tuple[int, Reason]] = {}
+        self._pools: dict[_Key, Counter[str]] = {}
 
     def add(self, reasons: Iterable[Reason], *, is_undecided: bool = False, nodes: int = 1) -> None:
         """One more node is out, or several, for these reasons."""
         self.nodes += nodes
         self.is_undecided |= is_undecided
         # Of equal reasons the first counts: it overwrites the later ones.
-        distinct = {(reason.code, reason.subject): reason for reason in reversed(tuple(reasons))}
+        distinct = {_key(reason): reason for reason in reversed(tuple(reasons))}
         for key, reason in distinct.items():
             if reason.pool:
                 self._pools.setdefault(key, Counter())[reason.pool] += nodes
                 reason = msgspec.structs.replace(reason, pool="")  # counted apart
             count, nearest = self._found.get(key, (0, reason))
-            self._found[key] = (count + nodes, max(nearest, reason, key=_nearness))
+            self._found[key] = (count + nodes, max(nearest, reason, key=_shortage_key))
 
     def plus(self, addend: Tally) -> Tally:
         """Both counts together; no node is in both."""
@@ -49,19 +56,30 @@ class Tally:
         both._found = {**self._found}
         for key, (count, reason) in addend._found.items():
             own_count, nearest = both._found.get(key, (0, reason))
-            both._found[key] = (own_count + count, max(nearest, reason, key=_nearness))
+            both._found[key] = (own_count + count, max(nearest, reason, key=_shortage_key))
         for pools in (self._pools, addend._pools):
             for key, counts in pools.items():
                 both._pools.setdefault(key, Counter()).update(counts)
         return both
 
     def obstacles(self) -> tuple[plan.Obstacle, ...]:
-        """By count, then by name."""
-        ranked = sorted(self._found.items(), key=lambda item: (-item[1][0], item[0]))
-        return tuple(
-            plan.Obstacle(reason=reason, nodes=count, pools=_ranked(self._pools.get(key)))
-            for key, (count, reason) in ranked
-        )
+        """Those of the nearest nodes first, then by count, then by name."""
+        obstacles = {
+            key: plan.Obstacle(reason=reason, nodes=count, pools=_ranked(self._pools.get(key)))
+            for key, (count, reason) in self._found.items()
+        }
+        ranked = sorted(obstacles.items(), key=lambda item: _rank(item[0], item[1]))
+        return tuple(obstacle for _, obstacle in ranked)
+
+
+def _key(reason: Reason) -> _Key:
+    return reason.code, reason.subject, -1 if reason.offered is None else reason.offered
+
+
+def _rank(key: _Key, obstacle: plan.Obstacle) -> tuple[int, float, int, _Key]:
+    """Lower comes first."""
+    filter_rank, part_had = nearness.nearness(obstacle.reason)
+    return -filter_rank, -part_had, -obstacle.nodes, key
 
 
 def is_to_be_continued(refusal: plan.Refusal) -> bool:
@@ -81,11 +99,14 @@ def over_nodes(
     if not tally.nodes:
         return of_pod(pod, (Reason(code=ReasonCode.NO_NODES, detail="the cluster has no nodes"),))
     obstacles = tuple(_renamed(obstacle, names) for obstacle in tally.obstacles())
+    shown = _shown(obstacles)
     parts = [
-        _phrase(obstacle) + _in_pools(obstacle, of=tally.nodes) for obstacle in obstacles[:SHOWN]
+        _phrase(obstacle, is_nearest=place == 0) + _in_pools(obstacle, of=tally.nodes)
+        for place, obstacle in enumerate(shown)
     ]
-    if len(obstacles) > SHOWN:
-        parts.append(f"{len(obstacles) - SHOWN} more reasons")
+    unnamed = len(obstacles) - len(shown)
+    if unnamed:
+        parts.append(f"{unnamed} more {'reason' if unnamed == 1 else 'reasons'}")
     counted = "1 node" if tally.nodes == 1 else f"{tally.nodes} nodes"
     return plan.Refusal(
         pod=plan.pod_ref(pod),
@@ -146,6 +167,15 @@ def of_pod(
     )
 
 
+def _shown(obstacles: tuple[plan.Obstacle, ...]) -> list[plan.Obstacle]:
+    """The nearest; and the most common taint of nodes, since the only free devices may be behind it."""
+    shown = list(obstacles[:SHOWN])
+    taints = [obstacle for obstacle in obstacles if obstacle.reason.code is ReasonCode.NODE_TAINT]
+    if taints and taints[0] not in shown:
+        shown.append(taints[0])
+    return shown
+
+
 def _ranked(counts: Counter[str] | None) -> tuple[tuple[str, int], ...]:
     """By count, then by name."""
     return tuple(sorted((counts or {}).items(), key=lambda item: (-item[1], item[0])))
@@ -160,8 +190,11 @@ def _in_pools(obstacle: plan.Obstacle, *, of: int) -> str:
     return f" (of pool {', '.join(shown)}{f' and {unnamed} more' if unnamed else ''})"
 
 
-def _phrase(obstacle: plan.Obstacle) -> str:
-    """The obstacle as a verb phrase whose subject is its number of nodes: `3 lack label zone`."""
+def _phrase(obstacle: plan.Obstacle, *, is_nearest: bool = False) -> str:
+    """The obstacle as a verb phrase whose subject is its number of nodes: `3 lack label zone`.
+
+    That of the nearest nodes also says which values a selector read there: they are what the pod missed it by.
+    """
     reason, count = obstacle.reason, obstacle.nodes
     is_many = count != 1
     be, has, lack, belong = _PLURAL if is_many else _SINGULAR
@@ -179,7 +212,7 @@ def _phrase(obstacle: plan.Obstacle) -> str:
         case ReasonCode.NODE_TAINT:
             return f"{count} {has} taint {reason.subject} that the pod does not tolerate"
         case ReasonCode.NODE_LABELS:
-            return f"{count} {lack} the labels the pod asks for"
+            return f"{count} {lack} the labels the pod asks for: {reason.subject}"
         case ReasonCode.NODE_FEATURES:
             return f"{count} {lack} feature {reason.subject}"
         case ReasonCode.POD_AFFINITY | ReasonCode.POD_ANTI_AFFINITY if not reason.subject:
@@ -199,7 +232,7 @@ def _phrase(obstacle: plan.Obstacle) -> str:
         case code if code in _VOLUME_CODES:
             return f"{count} {_volume_phrase(reason, is_many=is_many)}"
         case _ if reason.subject:
-            return f"{count} cannot serve {reason.subject}: {_brief(reason)}"
+            return f"{count} cannot serve {reason.subject}: {_brief(reason, is_many=is_many, is_nearest=is_nearest)}"
         case _:
             return f"{count} {reason}"
 
@@ -241,11 +274,40 @@ def _volume_phrase(reason: Reason, *, is_many: bool) -> str:
             )
 
 
-def _brief(reason: Reason) -> str:
-    """The end of the chain from all devices to too few, without the values that came nearest."""
-    chain = reason.detail.partition("; nearest")[0].split(" -> ")
-    amounts = f" (needs {reason.need})" if reason.need is not None else ""
-    return " ".join(" -> ".join(chain[-2:]).split()) + amounts
+def _brief(reason: Reason, *, is_many: bool, is_nearest: bool) -> str:
+    """The end of the chain from all devices to too few, with taints and values that are in the way.
+
+    How many devices of all types a node has is left out: it says nothing about those that could serve the request.
+    """
+    text, _, tainted = reason.detail.rpartition(stage_notes.TAINTED)
+    rules, _, values = (text or reason.detail).partition(nearest_devices.NEAREST)
+    chain = rules.split(" -> ")
+    ending = chain[1:][-2:] or chain
+    if is_many and reason.have and reason.code in _VARYING:
+        ending = [*ending[:-1], f"at most {ending[-1]}"]  # of several nodes, that of the nearest
+
+    needs = [f"needs {reason.need}"] if reason.need is not None else []
+    notes = [f"tainted: {tainted}"] if text else []
+    if is_nearest and values and reason.code is ReasonCode.SELECTOR:
+        notes.append(f"nearest: {_cut(values)}")
+    amounts = "; ".join(needs + notes)
+    return " ".join(" -> ".join(ending).split()) + (f" ({amounts})" if amounts else "")
+
+
+def _cut(values: str) -> str:
+    return values if len(values) <= MAX_VALUES_LENGTH else f"{values[: MAX_VALUES_LENGTH - 3]}..."
+
+
+# What nodes with the same devices differ in, from one moment to the next.
+_VARYING: Final = frozenset(
+    {
+        ReasonCode.TAINT,
+        ReasonCode.IN_USE,
+        ReasonCode.ALL_DEVICES,
+        ReasonCode.CAPACITY,
+        ReasonCode.COUNTERS,
+    }
+)
 
 
 def _renamed(obstacle: plan.Obstacle, names: Mapping[str, str]) -> plan.Obstacle:
@@ -260,7 +322,7 @@ def _renamed(obstacle: plan.Obstacle, names: Mapping[str, str]) -> plan.Obstacle
     return plan.Obstacle(reason=renamed, nodes=obstacle.nodes, pools=obstacle.pools)
 
 
-def _nearness(reason: Reason) -> tuple[int, str, int, int]:
+def _shortage_key(reason: Reason) -> tuple[int, str, int, int]:
     """How near to enough it came; then by text and amounts, so that the order of nodes does not show."""
     need, have = reason.need or 0, reason.have or 0
     short = need - have if reason.need is not None and reason.have is not None else 0

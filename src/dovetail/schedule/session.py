@@ -70,6 +70,7 @@ class Session:
         self._mark_nominated()
         self._begin_round(budget, has_reservations=bool(scope.toward))
         self.unplaceable: set[str] = set()  # waiting pods that would fit no node if all were empty
+        self.may_not_evict: dict[str, Reason] = {}  # by job, why it evicts nothing to make room
         self._record_demand()
         self.wake_at: datetime.datetime | None = None
         self.promises: promises.Promises | None = None
@@ -231,7 +232,11 @@ class Session:
             transaction.guards.append(self.promises)
         if not transaction.world.queues and policy.Step.PREEMPT in transaction.policy.steps:
             self.place_or_preempt = PlaceOrPreempt(
-                transaction, self.placer, spared=self.spared, likeness=self.equivalence_key
+                transaction,
+                self.placer,
+                spared=self.spared,
+                likeness=self.equivalence_key,
+                may_not_evict=self.may_not_evict,
             )
 
     @property

@@ -152,6 +152,9 @@ def _refusals(session: Session) -> list[plan.Refusal]:
 def _refusal(session: Session, job: Job, pod_id: str) -> plan.Refusal | None:
     """Why a pod waits; None where an earlier decision of this round gave the reason."""
     pod = job.pods[pod_id]
+    if job.state[pod_id] is State.GATED:
+        return _never_tried(session, pod)  # its gates come before anything its job waits for
+
     reason = session.refused.get(job.id)
     if reason is not None:
         refusal: plan.Refusal | None = refusal_summary.of_pod(pod, (reason,))
@@ -192,7 +195,11 @@ def _explained(
     if is_refused and pod_id not in session.unplaceable:
         return refusal
     return gang_refusals.explained(
-        transaction, refusal, waits_behind, unplaceable=session.unplaceable
+        transaction,
+        refusal,
+        waits_behind,
+        unplaceable=session.unplaceable,
+        may_not_evict=session.may_not_evict,
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from dovetail.allocate.index.device_bits import NodeDevices
 from dovetail.allocate.index.pool_index import bits
 from dovetail.cel import explain_verdict, selectors
 from dovetail.cel.effort import Effort, Unfinished
 
+NEAREST: Final = "; nearest: "  # begins the note, after the chain of rules
 _LOOKED_AT = 32  # refused devices explained at most; more would repeat the same
 _SHOWN = 3
 
@@ -29,7 +31,9 @@ def nearest_text(node: NodeDevices, refused: int, expression: str, effort: Effor
             parts = explain_verdict.explain(program, node.pools[pool].devices.view(index), effort)
         except Unfinished:
             break
-        failing = tuple(_described_part(part) for part in parts if part.verdict != "true")
+        failing = tuple(
+            _described_part(part, expression) for part in parts if part.verdict != "true"
+        )
         if fewest is None or len(failing) < fewest:
             fewest = len(failing)
             nearest.clear()
@@ -40,11 +44,14 @@ def nearest_text(node: NodeDevices, refused: int, expression: str, effort: Effor
         for failing, times in nearest.most_common(_SHOWN)
         if failing
     ]
-    return f"nearest: {'; '.join(descriptions)}" if descriptions else ""
+    return NEAREST + "; ".join(descriptions) if descriptions else ""
 
 
-def _described_part(part: explain_verdict.Part) -> str:
+def _described_part(part: explain_verdict.Part, expression: str) -> str:
+    """What was false, and the values it read; those alone where it is all of the expression."""
     values = ", ".join(f"{read.name} is {read.value}" for read in part.reads)
+    if values and part.verdict == "false" and part.text == expression:
+        return values
     reason = f": {part.reason}" if part.reason else ""
     where = f" where {values}" if values else ""
     return f"`{part.text}` is {part.verdict}{reason}{where}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from dovetail.allocate.ask.device_requests import InvalidRequest, Option, Request
-from dovetail.allocate.explain import nearest_devices
+from dovetail.allocate.explain import nearest_devices, stage_notes
 from dovetail.allocate.index import selector_matches
 from dovetail.allocate.index.candidates import offering, tainted, with_room
 from dovetail.allocate.index.pool_index import bits
@@ -89,7 +89,7 @@ def _option_reasons(context: SearchContext, option: Option, nearest_effort: Effo
     for number, stage in enumerate(stages):
         if stage.mask.bit_count() < need:
             listed.append(
-                _stage_reason(context, option, stages[: number + 1], need, nearest_effort)
+                _stage_reason(context, option, stages, need, number=number, effort=nearest_effort)
             )
             return listed
     if (reason := _alone(context, option, need, stages)) is not None:
@@ -98,23 +98,59 @@ def _option_reasons(context: SearchContext, option: Option, nearest_effort: Effo
 
 
 def _stage_reason(
-    context: SearchContext, option: Option, stages: list[Stage], need: int, nearest_effort: Effort
+    context: SearchContext,
+    option: Option,
+    stages: list[Stage],
+    need: int,
+    *,
+    number: int,
+    effort: Effort,
 ) -> Reason:
-    """The last of these stages leaves too few devices: how many passed each, and what the refused ones lack."""
-    stage = stages[-1]
-    detail = " -> ".join(f"{passed.mask.bit_count()} {passed.name}" for passed in stages)
+    """The stage of this number leaves too few devices: how many passed each, and what the refused ones lack."""
+    stage = stages[number]
+    # Devices of other types are no part of what the node has for the request, however few devices there are in all.
+    last = max(number, option.class_selectors)
+    detail = " -> ".join(
+        f"{passed.mask.bit_count()} {passed.name}" for passed in stages[: last + 1]
+    )
     if stage.expression:
-        refused = stages[-2].mask & ~stage.mask
-        nearest = nearest_devices.nearest_text(
-            context.node, refused, stage.expression, nearest_effort
-        )
-        if nearest:
-            detail = f"{detail}; {nearest}"
+        refused = stages[number - 1].mask & ~stage.mask
+        detail += nearest_devices.nearest_text(context.node, refused, stage.expression, effort)
+    detail += _taint_note(context, option, stages[: number + 1])
+
     # A request for all devices fails on what is in the way of some of them, not on the rule that counts them.
-    is_after_class = len(stages) - 1 > option.class_selectors
+    is_after_class = number > option.class_selectors
     code = ReasonCode.ALL_DEVICES if option.count is None and is_after_class else stage.code
-    have = stage.mask.bit_count()
-    return Reason(code=code, subject=option.subject, need=need, have=have, detail=detail)
+    return Reason(
+        code=code,
+        subject=option.subject,
+        need=need,
+        have=stages[last].mask.bit_count(),
+        detail=detail,
+        offered=stages[option.class_selectors].mask.bit_count(),
+    )
+
+
+def _taint_note(context: SearchContext, option: Option, stages: list[Stage]) -> str:
+    """The taints that are in the way: if too few devices are tolerated, or tainted ones would do otherwise."""
+    place = next((at for at, stage in enumerate(stages) if stage.code is ReasonCode.TAINT), None)
+    if place is None:
+        return ""
+    kept_out = stages[place - 1].mask & ~stages[place].mask
+    free = _available(context, option, kept_out)
+    is_cause = stages[-1].code is ReasonCode.TAINT or free
+    if not kept_out or not is_cause:
+        return ""
+    return stage_notes.taint_text(context.node, option, kept_out, free=free)
+
+
+def _available(context: SearchContext, option: Option, mask: int) -> int:
+    """The devices among these that are free, with room and counters left."""
+    unused = mask if option.is_admin else mask & ~context.node.used
+    roomy = _filtered(context, option, unused, "", ReasonCode.CAPACITY).mask
+    if option.is_admin:
+        return roomy
+    return sum(1 << device for device in bits(roomy) if _counters_fit(context, device))
 
 
 def _stages(context: SearchContext, option: Option) -> list[Stage]:
@@ -127,9 +163,8 @@ def _stages(context: SearchContext, option: Option) -> list[Stage]:
     stages = [Stage(ReasonCode.NO_DEVICES, "devices", usable)]
     _add_selectors(stages, context, option)
 
-    offered = _filtered(
-        context, option, stages[-1].mask, "offer the capacity", ReasonCode.CAPACITY_POLICY
-    )
+    capacity_text = stage_notes.capacity_text(node, option, stages[-1].mask)
+    offered = _filtered(context, option, stages[-1].mask, capacity_text, ReasonCode.CAPACITY_POLICY)
     if option.capacity or offered.mask != stages[-1].mask:
         stages.append(offered)
     if barred:

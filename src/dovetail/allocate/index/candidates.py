@@ -106,13 +106,16 @@ def tainted(pool: PoolView, facts: PoolIndex, tolerations: tuple[DeviceToleratio
     """The devices with a taint that keeps this request away."""
     mask = 0
     for taints, devices in facts.taints:
-        if not _tolerated(taints, tolerations):
+        if not is_tolerated(taints, tolerations):
             mask |= devices
     for index, taints in pool.extra_taints.items():
-        if not _tolerated(blocking_taints(taints), tolerations):
+        if not is_tolerated(blocking_taints(taints), tolerations):
             mask |= 1 << index
     return mask
 
 
-def _tolerated(taints: tuple[DeviceTaint, ...], tolerations: tuple[DeviceToleration, ...]) -> bool:
+def is_tolerated(
+    taints: tuple[DeviceTaint, ...], tolerations: tuple[DeviceToleration, ...]
+) -> bool:
+    """Whether some toleration covers each of the taints."""
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)

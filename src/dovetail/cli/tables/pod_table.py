@@ -30,7 +30,7 @@ def rows(query: listing.Query) -> listing.Listing:
             ",".join(_claim_names(pod)),
             query.age(stored),
         )
-        reason = _why_not(pod)
+        reason = _why_not(pod, query.cluster)
         last_cells = (_cut(reason),) if belonging is None else (*belonging.of(pod), reason)
         return listing.Row(f"pod/{pod.metadata.name}", (*cells, *last_cells))
 
@@ -66,10 +66,13 @@ def _cut(reason: str) -> str:
     return reason[: WHY_WIDTH - len("...") - len(ending)].rstrip() + "..." + ending
 
 
-def _why_not(pod: pods.Pod) -> str:
-    """The scheduler's message about a pending pod."""
-    if pod.spec.node_name:
-        return ""
+def _why_not(pod: pods.Pod, cluster: local_cluster.Cluster) -> str:
+    """The scheduler's message about a pending pod; no scheduler decides about one that names its node."""
+    if node := pod.spec.node_name:
+        has_ended = pod.status.phase in pods.TERMINAL_PHASES
+        if has_ended or local_cluster.Key("Node", "", node) in cluster.records:
+            return ""
+        return f"node {node} does not exist; a pod that names its node is placed on no other"
     messages = {condition.type: condition.message for condition in reversed(pod.status.conditions)}
     return messages.get("PodScheduled", "")
 

@@ -165,7 +165,9 @@ class Shadow:
     def _compare(self, pod: pods.Pod) -> None:
         opinion = self._opinions.pop(events.pod_id(pod), None)
         if isinstance(opinion, plan.Refusal) and recorder.is_transient(opinion):
-            opinion = None  # its claims were not made yet: that says nothing about its node
+            opinion = (
+                None  # its claims or its gang were not there yet: that says nothing about its node
+            )
         comparison = compared(pod, opinion, self._devices(pod))
         self.totals[comparison.result] = self.totals.get(comparison.result, 0) + 1
         self._meter.count("dovetail_shadow_comparisons_total", result=comparison.result)

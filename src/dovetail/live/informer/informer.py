@@ -31,6 +31,7 @@ MAX_REMEMBERED: Final = 1_000  # unreadable objects, so that none is reported tw
 # Where the World keeps the objects of a kind. Volumes are in its storage; slices are not kept whole.
 _TABLES: Final[dict[str, Callable[[World], Mapping[Any, Any]]]] = {
     registry.CLAIM.name: lambda world: world.claims,
+    registry.TEMPLATE.name: lambda world: world.templates,
     registry.NODE.name: lambda world: world.nodes,
     registry.DEVICE_CLASS.name: lambda world: world.classes,
     registry.TAINT_RULE.name: lambda world: world.rules,

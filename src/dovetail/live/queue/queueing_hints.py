@@ -137,6 +137,8 @@ def of_object(kind: registry.Kind, before: Any, after: Any, *, is_there: bool) -
                 yield News.NODE_CHANGED
         case gangs.Gang():
             yield News.GANG_CHANGED
+        case claims.ResourceClaimTemplate():
+            pass  # no pod can start because of it: the claim that is made from it is the news
         case _ if kind is registry.VOLUME_CLAIM:
             yield News.VOLUME_CLAIM_CHANGED
         case _ if kind in registry.STORAGE:

@@ -34,7 +34,18 @@ LOG = logging.getLogger("dovetail.report")
 SCHEDULED: Final = "PodScheduled"
 FAILED: Final = "FailedScheduling"
 MAX_QUEUED: Final = 20_000
-TRANSIENT: Final = (ReasonCode.CLAIM_NOT_MADE, ReasonCode.CLAIM_MISSING, ReasonCode.CLAIM_RETURNING)
+# What other controllers are about to do when a workload is created: they make its claims and volumes, and its pods one
+# after the other. Watches of two kinds lag behind each other, too.
+TRANSIENT: Final = frozenset(
+    {
+        ReasonCode.CLAIM_NOT_MADE,
+        ReasonCode.CLAIM_MISSING,
+        ReasonCode.CLAIM_RETURNING,
+        ReasonCode.GANG_INCOMPLETE,
+        ReasonCode.VOLUME_MISSING,
+        ReasonCode.VOLUME_UNBOUND,
+    }
+)
 TRANSIENT_SECONDS: Final = 5.0
 # Failures that are worth another try.
 RETRIABLE: Final = (
@@ -118,7 +129,7 @@ class Recorder:
         self._logged: set[str] = set()
 
     def refused(self, pod: pods.Pod, refusal: plan.Refusal) -> None:
-        """The pod waits for these reasons. Claims that are being created are reported only if that takes long."""
+        """The pod waits for these reasons. Obstacles that usually pass are reported only if they last."""
         uid = pod.metadata.uid
         if unreadable.problem_of(pod) is not None:
             return  # its owner knows already; this gate cannot be removed
@@ -457,7 +468,7 @@ def _is_about_pod(failure: failures.ApiFailure) -> bool:
 
 
 def is_transient(refusal: plan.Refusal) -> bool:
-    """Whether a pod only waits for claims that are being created."""
+    """Whether a pod only waits for what other controllers are about to create."""
     return all(obstacle.reason.code in TRANSIENT for obstacle in refusal.obstacles)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from dovetail.model import plan
+from dovetail.model import gangs, plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.quantity import durations
 from dovetail.schedule import pod_order
@@ -21,6 +21,18 @@ from dovetail.schedule.gang.transaction import Transaction
 from dovetail.schedule.queue import amounts, quota_check
 from dovetail.schedule.queue.accounts import Account, display_name
 from dovetail.schedule.queue.amounts import ENDLESS, Amounts
+
+NEVER_PREEMPTS: Final = Reason(
+    code=ReasonCode.TOO_YOUNG, detail="its preemptionPolicy is Never: it waits for free room"
+)
+OF_NO_QUEUE: Final = Reason(
+    code=ReasonCode.TOO_YOUNG,
+    detail="belongs to no queue, so it evicts only work of lower priority that belongs to none; "
+    f"label {gangs.QUEUE_LABEL} names one",
+)
+# Why a job may evict nothing, or nothing more, as its owner should know; other failures of a search say less than the
+# nodes do.
+ABOUT_JOB: Final = frozenset({ReasonCode.TOO_YOUNG, ReasonCode.QUEUE_SHARE})
 
 
 class Loss(NamedTuple):
@@ -57,10 +69,7 @@ class Rules(Protocol):
 def may_evict(transaction: Transaction, job: Job) -> Reason | None:
     """Why a job may evict nothing yet."""
     if _never_preempts(job):
-        return Reason(
-            code=ReasonCode.TOO_YOUNG,
-            detail="its preemptionPolicy is Never: it waits for free room",
-        )
+        return NEVER_PREEMPTS
     wait_seconds = job.gang.may_evict_after
     if not wait_seconds or transaction.now is None or job.created is pod_order.NEVER:
         return None

@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
 
 from dovetail.model import plan
+from dovetail.model.reasons import Reason
+from dovetail.schedule.evict import eviction_rules
 from dovetail.schedule.evict.priority_preemption import Preemptor
 from dovetail.schedule.gang.gang_placement import Placer
 from dovetail.schedule.gang.jobs import Job
@@ -31,12 +33,15 @@ class PlaceOrPreempt:
         *,
         spared: frozenset[str],
         likeness: Likeness,
+        may_not_evict: dict[str, Reason],
     ) -> None:
         self._transaction = transaction
         self._placer = placer
         self._likeness = likeness
+        self._may_not_evict = may_not_evict  # by job, filled in here
         self._preemptor = Preemptor(transaction, placer, spared=spared)
-        self._helpless: set[Hashable] = set()  # kinds of jobs that cannot preempt
+        # Kinds of jobs that cannot preempt, and why; None where a job was not even decided about.
+        self._helpless: dict[Hashable, Reason | None] = {}
         self._preempting: set[Hashable] = set()  # jobs that wait for their victims, and their kinds
         self._in_later = contextlib.ExitStack()  # keeps `later` open for a run of equal jobs
 
@@ -80,12 +85,20 @@ class PlaceOrPreempt:
             self._preempting |= {job.id, kind}
             return None
 
-        self._helpless.add(kind)
         self._in_later.close()
         # Inside `later` the refusal speaks of capacity that is not free yet. The owner reads why not now.
         return self._placer.step(job, ids) if is_ahead else refusal
 
     def _preempts(self, job: Job, kind: Hashable, refusal: plan.Refusal) -> bool:
-        if refusal.is_undecided or kind in self._helpless:
-            return False
-        return self._preemptor.preempt(job, kind) is None
+        if kind not in self._helpless:
+            reason = None
+            if not refusal.is_undecided:
+                reason = self._preemptor.preempt(job, kind)
+                if reason is None:
+                    return True
+            self._helpless[kind] = reason
+
+        reason = self._helpless[kind]
+        if reason is not None and reason.code in eviction_rules.ABOUT_JOB:
+            self._may_not_evict[job.id] = reason
+        return False

@@ -41,6 +41,11 @@ class PreemptionBound:
             for node, free in self._free_without_lower(priority).items()
         )
 
+    def never_preempts(self, pod: pods.Pod) -> bool:
+        """Whether only its own policy keeps the pod from preempting others of lower priority."""
+        is_never = self._is_on and pod.spec.preemption_policy == NEVER
+        return is_never and self._is_above_any(pod.spec.priority or 0)
+
     def _is_above_any(self, priority: int) -> bool:
         if not self._has_lowest_priority:
             self._lowest_priority = self._world.lowest_priority(self._names)

@@ -335,7 +335,7 @@ def _asking_steps(resource_claims: tuple[claims.ResourceClaim, ...]) -> int:
 
 
 def _reason(misfit: node_fit.Misfit) -> Reason:
-    is_amount = misfit.cause is node_fit.Cause.RESOURCES
+    is_amount = misfit.cause in (node_fit.Cause.RESOURCES, node_fit.Cause.LABELS)
     return Reason(
         code=_CODES[misfit.cause],
         subject=misfit.what,

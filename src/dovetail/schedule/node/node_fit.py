@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from dovetail.kubetypes import node_selectors
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.model import pod_requests
+from dovetail.schedule.node import missing_labels
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
@@ -53,7 +54,8 @@ def node_misfit(pod: pods.Pod, node: nodes.Node) -> Misfit | None:
     if taint := untolerated(node.spec.taints, spec.tolerations):
         return Misfit(Cause.TAINT, taint_text(taint))
     if not has_labels(spec, node):
-        return Misfit(Cause.LABELS)
+        missing = missing_labels.missing_labels(spec, node)
+        return Misfit(Cause.LABELS, missing.text, missing.asked, missing.met)
     if feature := missing_feature(spec, node):
         return Misfit(Cause.FEATURES, feature)
     return None

@@ -62,7 +62,7 @@ class ClaimLookup:
         for entry in pod.spec.resource_claims:
             is_from_template = entry.resource_claim_name is None
             if is_from_template and not _has_status(pod, entry):
-                reasons.append(_not_made(entry))
+                reasons.append(self._not_made(pod, entry))
                 continue
             name = reservations.claim_name(pod, entry)
             if name is None:  # the pod needs no claim here, and its status says so
@@ -79,6 +79,25 @@ class ClaimLookup:
         """Whether the claim lists the pod as a user, or the group it is used for."""
         user = self._world.user_of(pod, events.key_of(claim))
         return any(consumer.uid == user.uid for consumer in claim.status.reserved_for)
+
+    def _not_made(self, pod: pods.Pod, entry: pods.PodResourceClaim) -> Reason:
+        """Why there is no claim yet: its template does not exist, or the claim is still to be made from it."""
+        subject = f"resourceClaims {entry.name}"
+        template, namespace = entry.resource_claim_template_name, pod.metadata.namespace
+        if template is None:
+            detail = "names neither a claim nor a template"
+            return Reason(code=ReasonCode.INPUT, subject=subject, detail=detail)
+        if (namespace, template) in self._world.templates:
+            detail = (
+                f"no claim was made from template {template} yet; "
+                "where that lasts, the pod's events say why"
+            )
+        else:
+            detail = (
+                f"template {template} does not exist in namespace {namespace}; "
+                "create it, or correct its name"
+            )
+        return Reason(code=ReasonCode.CLAIM_NOT_MADE, subject=subject, detail=detail)
 
     def _wanted(
         self, pod: pods.Pod, name: str, *, key: ObjectKey, must_own: bool
@@ -221,14 +240,3 @@ def _named(selector: node_selectors.NodeSelector) -> frozenset[str] | None:
 
 def _has_status(pod: pods.Pod, entry: pods.PodResourceClaim) -> bool:
     return any(status.name == entry.name for status in pod.status.resource_claim_statuses)
-
-
-def _not_made(entry: pods.PodResourceClaim) -> Reason:
-    template = entry.resource_claim_template_name
-    if template is None:
-        detail = "names neither a claim nor a template"
-        return Reason(code=ReasonCode.INPUT, subject=f"resourceClaims {entry.name}", detail=detail)
-    detail = f"no claim was made from template {template} yet; where that lasts, the pod's events say why"
-    return Reason(
-        code=ReasonCode.CLAIM_NOT_MADE, subject=f"resourceClaims {entry.name}", detail=detail
-    )
