@@ -256,3 +256,18 @@ def test_what_is_left_out_is_told_once_however_many_pods_ask_for_it() -> None:
         assert len(stage.events("Scheduled")) == 2
 
     play(story)
+
+
+def test_a_pod_that_asks_for_a_share_by_annotation_waits_with_the_reason_on_it() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.pod("shares", annotations={"gpu-fraction": "0.5"})
+        async with stage.scheduling():
+            await stage.pass_time(5)
+        assert not stage.events("Scheduled")
+        assert not stage.events("AnnotationIgnored")
+        [event] = stage.events("FailedScheduling")
+        assert 'annotation gpu-fraction: "0.5"' in event.note
+        assert "capacity.requests.memory" in event.note
+
+    play(story)

@@ -43,7 +43,7 @@ def cluster(*given: Any, nodes: int = 2, gpus: int = 4) -> World:
 
 def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
     """Requests of the claim: name -> class and count."""
-    found = extended_resources.requests_for(pod.spec, BACKED, names or (GPU, NIC)).requests
+    found = extended_resources.requests_for(pod, BACKED, names or (GPU, NIC)).requests
     return {
         one.name: (one.exactly.device_class_name, one.exactly.count) for one in found if one.exactly
     }
@@ -51,7 +51,7 @@ def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
 
 def mapped(pod: pods.Pod) -> set[tuple[str, str, str]]:
     """Container, resource and request."""
-    found = extended_resources.requests_for(pod.spec, BACKED, (GPU, NIC)).mappings
+    found = extended_resources.requests_for(pod, BACKED, (GPU, NIC)).mappings
     return {(one.container_name, one.resource_name, one.request_name) for one in found}
 
 

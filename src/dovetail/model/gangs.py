@@ -16,7 +16,7 @@ import msgspec
 from dovetail import timestamps
 from dovetail.kubetypes import meta, registry
 from dovetail.kubetypes.core import pods
-from dovetail.model import workload_annotations
+from dovetail.model import gpu_annotations, workload_annotations
 from dovetail.model.workload_annotations import TopologyRequest as TopologyRequest
 from dovetail.quantity import durations
 
@@ -222,6 +222,7 @@ def gang_of_pod(pod: pods.Pod) -> Gang:
         max_runtime=durations.at_most(pod.spec.active_deadline_seconds),
         is_recreated=any(owner.controller for owner in metadata.owner_references),
         is_known=is_known,
+        problems=gpu_annotations.notes(pod),
     )
     return with_options(gang, options)
 

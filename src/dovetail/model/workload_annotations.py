@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail import cache
 from dovetail.kubetypes import meta
+from dovetail.model import gpu_annotations
 from dovetail.quantity import durations
 
 PREFIX: Final = "dovetail.dev/"
@@ -64,8 +65,7 @@ MOST_PODS: Final = 1_000_000
 NEARNESS: Final = 0.72
 SHOWN: Final = 40  # characters of a value quoted in a problem
 
-KAI_SHARES: Final = ("gpu-fraction", "gpu-memory")  # annotations without a prefix
-_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/", *KAI_SHARES)
+_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/", *gpu_annotations.KEYS)
 REMEMBERED: Final = 4096  # distinct requests whose reading is cached
 Entries = tuple[tuple[str, str], ...]  # keys and values
 _PlaceEntries = tuple[Entries, Entries]  # of labels and of annotations
@@ -126,7 +126,6 @@ def _read(places: tuple[_PlaceEntries, ...]) -> WorkloadOptions:
     """Cached: pods of one workload have the same labels and annotations."""
     reader = _Reader([(dict(labels), dict(annotations)) for labels, annotations in places])
     reader.note_misspelt_keys()
-    reader.note_gpu_shares()
     topology, segments = _topology(reader)
     queue_labels = {key: value for key in _QUEUE_LABELS if (value := reader.text(key))}
     return WorkloadOptions(
@@ -199,12 +198,6 @@ class _Reader:
             name = key.removeprefix(PREFIX)
             for near in difflib.get_close_matches(name, _NAMES, n=1, cutoff=NEARNESS):
                 self.problems.append(f"{key} is ignored: unknown key; did you mean {PREFIX}{near}?")
-
-    def note_gpu_shares(self) -> None:
-        """Shares of a GPU requested as KAI does: the pod would start without any GPU."""
-        for key in KAI_SHARES:
-            if any(key in annotations for _, annotations in self._places):
-                self.problems.append(f"{key} is ignored: request a share of a GPU by a claim")
 
     def note_ignored(self, key: str, why: str) -> None:
         """A key that has no effect, if it is present."""

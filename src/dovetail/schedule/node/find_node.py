@@ -307,7 +307,7 @@ class NodeSearch:
             claim, result = kind.followed.claim, kind.followed.allocation
         assert claim is not None
         assert result is not None
-        mappings = extended_resources.requests_for(kind.pod.spec, kind.backed, served).mappings
+        mappings = extended_resources.requests_for(kind.pod, kind.backed, served).mappings
         made_claim = plan.ExtendedResourceClaim(
             claim=_nameless(claim), result=result, mappings=mappings, existing=_ref(claim)
         )
@@ -418,7 +418,7 @@ def _extra_claim(
     """The claim to allocate for extended resources: an earlier one with the same requests, else a new one."""
     if not served or kind.followed is not None:
         return None
-    requests = extended_resources.requests_for(kind.pod.spec, kind.backed, served).requests
+    requests = extended_resources.requests_for(kind.pod, kind.backed, served).requests
     for earlier in earlier_claims:
         if earlier.spec.devices.requests == requests:
             return earlier
@@ -445,7 +445,7 @@ def _resource_names(kind: PodKind) -> dict[str, str]:
     if not kind.backed:
         return {}
     every = tuple(name for name, _ in kind.backed)
-    mappings = extended_resources.requests_for(kind.pod.spec, kind.backed, every).mappings
+    mappings = extended_resources.requests_for(kind.pod, kind.backed, every).mappings
     prefix = f"claim {extended_resources.STAND_IN}: request"
     return {
         f"{prefix} {mapping.request_name}": f"resource {mapping.resource_name}"
