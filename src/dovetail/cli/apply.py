@@ -156,7 +156,8 @@ def _report_queues(
 def _resource_name(change: local_cluster.Change) -> str:
     """kind.group/name, as kubectl writes it."""
     group = change.api_version.rpartition("/")[0]
-    return f"{change.key.kind.lower()}{'.' + group if group else ''}/{change.key.name}"
+    kind = change.key.kind.partition(".")[0].lower()
+    return f"{kind}{'.' + group if group else ''}/{change.key.name}"
 
 
 def _next(changes: tuple[local_cluster.Change, ...]) -> str:

@@ -19,6 +19,7 @@ from dovetail.kubetypes.workloads import owners
 
 CORE_V1: Final = "v1"
 RESOURCE_V1: Final = "resource.k8s.io/v1"
+RESOURCE_V1BETA2: Final = "resource.k8s.io/v1beta2"
 STORAGE_V1: Final = "storage.k8s.io/v1"
 DOVETAIL_V1ALPHA1: Final = "dovetail.dev/v1alpha1"
 
@@ -109,6 +110,7 @@ TAINT_RULE: Final = Kind(
     taint_rules.DeviceTaintRule,
     Role.WATCHED,
     redacted_as="rule",
+    older_versions=(RESOURCE_V1BETA2,),
 )
 CSI_DRIVER: Final = Kind(
     STORAGE_V1,

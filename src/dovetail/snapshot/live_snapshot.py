@@ -21,7 +21,7 @@ from dovetail.ports import failures
 from dovetail.snapshot import snapshot_files, snapshot_format
 
 OLDER_VERSIONS: Final = {
-    registry.TAINT_RULE.name: ("resource.k8s.io/v1beta2",)
+    registry.TAINT_RULE.name: registry.TAINT_RULE.older_versions
 }  # the same fields, before 1.37
 PAGE_ITEMS: Final = 500  # as client-go; bounds what is in memory at once
 

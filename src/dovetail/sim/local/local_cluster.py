@@ -162,7 +162,16 @@ def written(cluster: Cluster, changed: Iterable[codec.Stored], *, now: str) -> C
 
 def key_of(struct: codec.Object) -> Key:
     """What the object is found by."""
-    return Key(struct.kind, struct.metadata.namespace, struct.metadata.name)
+    kind = filed_kind(struct.api_version, struct.kind)
+    return Key(kind, struct.metadata.namespace, struct.metadata.name)
+
+
+def filed_kind(api_version: str, kind: str) -> str:
+    """The kind as it stands in keys: with its group, as kubectl does, where a kind of ours has the same name."""
+    group = api_version.rpartition("/")[0]
+    served = _SERVED.get(kind)
+    is_foreign = served is not None and group != served.rpartition("/")[0]
+    return f"{kind}.{group}" if is_foreign else kind
 
 
 def get(cluster: Cluster, key: Key) -> codec.Stored | None:
@@ -326,12 +335,13 @@ def _placed(one: Given, namespace: str) -> tuple[Key, Given]:
     metadata = one.tree.get("metadata")
     fields: Tree = metadata if isinstance(metadata, dict) else {}
     kind, name = str(one.tree.get("kind") or ""), str(fields.get("name") or "")
+    filed = filed_kind(str(one.tree.get("apiVersion") or ""), kind)
     if not is_namespaced(kind):
-        return Key(kind, "", name), one
+        return Key(filed, "", name), one
     place = str(fields.get("namespace") or namespace)
     if isinstance(metadata, dict):
         one = Given(one.tree | {"metadata": fields | {"namespace": place}}, one.source)
-    return Key(kind, place, name), one
+    return Key(filed, place, name), one
 
 
 def _readable(records: Iterable[Record]) -> Iterator[Tree]:
