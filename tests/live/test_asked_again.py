@@ -552,6 +552,7 @@ def _keys() -> list[str]:
             *keys,
             *gpu_annotations.KEYS,
             gangs.LWS_SIZE,
+            gangs.KAI_GROUP_ANNOTATION,
             gangs.KUEUE_TOTAL,
             jobs.ORDER_ANNOTATION,
         }

@@ -42,7 +42,11 @@ def an_object_of(kind: registry.Kind, version: str = "1") -> Any:
 
 def test_a_kind_stands_once_in_the_table() -> None:
     assert len({(kind.api_version, kind.name) for kind in registry.ALL}) == len(registry.ALL)
-    assert len({kind.plural for kind in registry.ALL}) == len(registry.ALL)
+    groups_and_plurals = {
+        (kind.api_version.rpartition("/")[0], kind.plural) for kind in registry.ALL
+    }
+    assert len(groups_and_plurals) == len(registry.ALL)
+    assert len({kind.unique_name for kind in registry.ALL}) == len(registry.ALL)
 
 
 def test_every_named_kind_is_in_the_table() -> None:

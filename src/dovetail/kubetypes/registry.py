@@ -53,6 +53,15 @@ class Kind(NamedTuple):
     has_generation: bool = True  # whether the API server counts changes of the spec
     redacted_as: str = ""  # the word that replaces names in a redacted snapshot; empty keeps them
     older_versions: tuple[str, ...] = ()  # served instead in older clusters, best first
+    shares_name: bool = False  # a kind of another group, earlier in the table, has the same name
+
+    @property
+    def unique_name(self) -> str:
+        """The name that no other kind of the table has: with the group, as kubectl writes it, where names collide."""
+        if not self.shares_name:
+            return self.name
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.name}.{group}"
 
     @property
     def is_core(self) -> bool:
@@ -303,6 +312,16 @@ COMPOSITE: Final = Kind(
     owners.CompositePodGroup,
     Role.OWNER,
 )
+KAI_POD_GROUP: Final = Kind(
+    "scheduling.run.ai/v2alpha2",
+    "PodGroup",
+    "podgroups",
+    True,
+    owners.KaiPodGroup,
+    Role.OWNER,
+    redacted_as="group",
+    shares_name=True,
+)
 TRAIN_JOB: Final = Kind(
     "trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", True, owners.Parent, Role.PARENT
 )
@@ -343,6 +362,7 @@ ALL: Final = (
     RAY_CLUSTER,
     POD_GROUP,
     COMPOSITE,
+    KAI_POD_GROUP,
     TRAIN_JOB,
     RAY_JOB,
     RAY_SERVICE,

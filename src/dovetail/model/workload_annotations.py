@@ -53,6 +53,7 @@ KAI_SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 KAI_SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
 KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 KAI_DELAY: Final = "kai.scheduler/preemption-delay"
+KAI_STALE_GRACE: Final = "kai.scheduler/staleness-grace-period"
 KAI_MIN: Final = "kai.scheduler/batch-min-member"
 KAI_MIN_OTHERS: Final = "kai.scheduler/min-member"
 # Keys that matter even to a pod alone, and that only a decision about all pods together can honour.
@@ -146,7 +147,9 @@ def _read(places: tuple[_PlaceEntries, ...]) -> WorkloadOptions:
         may_evict_after=reader.first(
             (MAY_EVICT_AFTER, durations.seconds), (KAI_DELAY, durations.seconds)
         ),
-        stale_grace=reader.first((STALE_GRACE, _duration_or_never)),
+        stale_grace=reader.first(
+            (STALE_GRACE, _duration_or_never), (KAI_STALE_GRACE, kai_grace_seconds)
+        ),
         may_be_lost=reader.first((WHEN_EVICTED, _ENDS.get)),
         problems=tuple(reader.problems),
     )
@@ -272,6 +275,11 @@ def _duration_or_never(text: str) -> int | None:
     return NEVER if text == "never" else durations.seconds(text)
 
 
+def kai_grace_seconds(text: str) -> int | None:
+    """As KAI writes it: a negative duration means never."""
+    return NEVER if text.startswith("-") else durations.seconds(text)
+
+
 def _time(text: str) -> str | None:
     return text if _TIME.match(text) else None
 
@@ -321,6 +329,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     MAY_EVICT_AFTER: _DURATION,
     KAI_DELAY: _DURATION,
     STALE_GRACE: f"{_DURATION}, or never",
+    KAI_STALE_GRACE: f"{_DURATION}; negative means never",
     LAST_CHECKPOINT: "expected a time such as 2026-05-01T12:00:00Z",
     PREEMPTIBLE: _SWITCH,
     TOPOLOGY_SPREAD: _SWITCH,
