@@ -97,5 +97,12 @@ def test_the_simulated_server_serves_what_the_world_is_made_of() -> None:
 
 
 def test_a_snapshot_holds_what_the_world_is_made_of() -> None:
-    assert set(snapshot_format.KINDS) == set(registry.WORLD)
-    assert len(snapshot_format.KINDS) == len(registry.WORLD)
+    kept = (
+        *registry.WORLD,
+        *registry.OWNERS,
+        *registry.PARENTS,
+    )  # gangs are derived from the latter
+    assert set(snapshot_format.KINDS) == set(kept)
+    assert len(snapshot_format.KINDS) == len(kept)
+    files = {snapshot_format.file_of(kind) for kind in snapshot_format.KINDS}
+    assert len(files) == len(kept)

@@ -262,12 +262,24 @@ BUDGET: Final = Kind(  # read before pods are evicted
     Role.ON_DEMAND,
 )
 
-JOB: Final = Kind("batch/v1", "Job", "jobs", True, owners.Job, Role.OWNER)
+JOB: Final = Kind("batch/v1", "Job", "jobs", True, owners.Job, Role.OWNER, redacted_as="owner")
 STATEFUL_SET: Final = Kind(
-    "apps/v1", "StatefulSet", "statefulsets", True, owners.StatefulSet, Role.OWNER
+    "apps/v1",
+    "StatefulSet",
+    "statefulsets",
+    True,
+    owners.StatefulSet,
+    Role.OWNER,
+    redacted_as="owner",
 )
 JOB_SET: Final = Kind(
-    "jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", True, owners.JobSet, Role.OWNER
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    "jobsets",
+    True,
+    owners.JobSet,
+    Role.OWNER,
+    redacted_as="owner",
 )
 LEADER_WORKER_SET: Final = Kind(
     "leaderworkerset.x-k8s.io/v1",
@@ -276,10 +288,19 @@ LEADER_WORKER_SET: Final = Kind(
     True,
     owners.LeaderWorkerSet,
     Role.OWNER,
+    redacted_as="owner",
 )
 # The training kinds of kubeflow.org differ only in the names of their roles.
 TRAINING: Final = tuple(
-    Kind("kubeflow.org/v1", name, f"{name.lower()}s", True, owners.TrainingJob, Role.OWNER)
+    Kind(
+        "kubeflow.org/v1",
+        name,
+        f"{name.lower()}s",
+        True,
+        owners.TrainingJob,
+        Role.OWNER,
+        redacted_as="owner",
+    )
     for name in ("PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "PaddleJob")
 )
 MPI_JOB: Final = Kind(
@@ -289,10 +310,17 @@ MPI_JOB: Final = Kind(
     True,
     owners.TrainingJob,
     Role.OWNER,
+    redacted_as="owner",
     older_versions=("kubeflow.org/v1",),
 )
 RAY_CLUSTER: Final = Kind(
-    "ray.io/v1", "RayCluster", "rayclusters", True, owners.RayCluster, Role.OWNER
+    "ray.io/v1",
+    "RayCluster",
+    "rayclusters",
+    True,
+    owners.RayCluster,
+    Role.OWNER,
+    redacted_as="owner",
 )
 POD_GROUP: Final = Kind(
     "scheduling.k8s.io/v1beta1",
@@ -311,6 +339,7 @@ COMPOSITE: Final = Kind(
     True,
     owners.CompositePodGroup,
     Role.OWNER,
+    redacted_as="group",
 )
 KAI_POD_GROUP: Final = Kind(
     "scheduling.run.ai/v2alpha2",
@@ -323,11 +352,19 @@ KAI_POD_GROUP: Final = Kind(
     shares_name=True,
 )
 TRAIN_JOB: Final = Kind(
-    "trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", True, owners.Parent, Role.PARENT
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    "trainjobs",
+    True,
+    owners.Parent,
+    Role.PARENT,
+    redacted_as="owner",
 )
-RAY_JOB: Final = Kind("ray.io/v1", "RayJob", "rayjobs", True, owners.Parent, Role.PARENT)
+RAY_JOB: Final = Kind(
+    "ray.io/v1", "RayJob", "rayjobs", True, owners.Parent, Role.PARENT, redacted_as="owner"
+)
 RAY_SERVICE: Final = Kind(
-    "ray.io/v1", "RayService", "rayservices", True, owners.Parent, Role.PARENT
+    "ray.io/v1", "RayService", "rayservices", True, owners.Parent, Role.PARENT, redacted_as="owner"
 )
 
 # The table. Within a role the order is the order of reading: what others refer to comes first.

@@ -41,6 +41,11 @@ _CLUSTER_SCOPED: Final = frozenset(
 
 _FIRST: Final = {"Namespace": 0, priority_classes.KIND: 1}
 _SERVED: Final = {kind: version for version, kind in codec.KINDS}
+_GROUPS: Final = {
+    kind.name: kind.api_version.rpartition("/")[0]
+    for kind in registry.ALL
+    if kind.is_in_world or kind is registry.POD_GROUP
+}
 
 Tree = dict[str, Any]
 
@@ -167,11 +172,10 @@ def key_of(struct: codec.Object) -> Key:
 
 
 def filed_kind(api_version: str, kind: str) -> str:
-    """The kind as it stands in keys: with its group, as kubectl does, where a kind of ours has the same name."""
+    """The kind as it stands in keys: with its group, as kubectl does, where a known kind has the same name."""
     group = api_version.rpartition("/")[0]
-    served = _SERVED.get(kind)
-    is_foreign = served is not None and group != served.rpartition("/")[0]
-    return f"{kind}.{group}" if is_foreign else kind
+    first = _GROUPS.get(kind)
+    return f"{kind}.{group}" if first is not None and group != first else kind
 
 
 def get(cluster: Cluster, key: Key) -> codec.Stored | None:
