@@ -192,6 +192,15 @@ def test_pods_that_differ_in_the_choice_alone_are_not_of_one_kind() -> None:
     assert build.nodes_of(build.decided(world)) == {"p": "a", "q": "b", "r": "c"}
 
 
+def test_a_choice_that_no_device_meets_is_named_in_the_words_of_the_pod() -> None:
+    world = driver_cluster()
+    build.put(world, annotated("p", {gpu_annotations.USE_TYPE: "H100, L4"}, gpus=1))
+    assert refusal_of(build.decided(world)).summary == (
+        "3 nodes: 3 cannot serve resource nvidia.com/gpu: "
+        '2 of class gpu -> 0 with annotation nvidia.com/use-gputype: "H100, L4" (needs 1)'
+    )
+
+
 def test_a_choice_that_is_no_readable_text_is_still_only_text() -> None:
     world = driver_cluster()
     words = {gpu_annotations.USE_TYPE: 'A100"] || true || ["\\\u2028\n'}

@@ -88,7 +88,7 @@ def refusals(pod: pods.Pod) -> Iterator[Refusal]:
     share = next((key for key in KAI_SHARES if key in annotations), None)
     if share is not None and not pod.spec.resource_claims:
         detail = f"a container gets a share of a GPU through a claim only; {HOW_TO_SHARE}"
-        yield Refusal(_quoted(share, annotations[share]), detail)
+        yield Refusal(quoted(share, annotations[share]), detail)
     for key in CHOICES:
         if len(annotations.get(key, "")) > LONGEST_CHOICE:
             detail = f"has more than {LONGEST_CHOICE} characters; name fewer GPUs"
@@ -120,22 +120,27 @@ def is_gpu(resource: str) -> bool:
     return NVIDIA in resource and resource not in HAMI_RESOURCES
 
 
-def selectors(choice: GpuChoice) -> tuple[str, ...]:
-    """The choice as CEL over a device. A device that does not state its product or uuid is out."""
-    expressions: list[str] = []
+def selectors(choice: GpuChoice) -> dict[str, str]:
+    """The choice as CEL over a device, by annotation. A device that does not state its product or uuid is out."""
     product = f'{_OF_DRIVER}["productName"].upperAscii().replace(" ", "-")'
-    has_product = f'"productName" in {_OF_DRIVER}'
-    for types, mark in ((choice.types, ""), (choice.avoided_types, "!")):
+    matches_type = f"exists(type, {product}.contains(type))"
+    expressions: dict[str, str] = {}
+    for key, types, mark in (
+        (USE_TYPE, choice.types, ""),
+        (NO_USE_TYPE, choice.avoided_types, "!"),
+    ):
         if types:
-            matches = f"{_list(types)}.exists(type, {product}.contains(type))"
-            expressions.append(f"{has_product} && {mark}{matches}")
+            test = f"{mark}{_list(types)}.{matches_type}"
+            expressions[key] = f'"productName" in {_OF_DRIVER} && {test}'
 
-    has_uuid = f'"uuid" in {_OF_DRIVER}'
-    for uuids, mark in ((choice.uuids, ""), (choice.avoided_uuids, "!")):
+    for key, uuids, mark in (
+        (USE_UUID, choice.uuids, ""),
+        (NO_USE_UUID, choice.avoided_uuids, "!"),
+    ):
         if uuids:
-            matches = f'({_OF_DRIVER}["uuid"] in {_list(uuids)})'
-            expressions.append(f"{has_uuid} && {mark}{matches}")
-    return tuple(expressions)
+            test = f'{mark}({_OF_DRIVER}["uuid"] in {_list(uuids)})'
+            expressions[key] = f'"uuid" in {_OF_DRIVER} && {test}'
+    return expressions
 
 
 def plugin_mismatch(choice: GpuChoice, labels: Mapping[str, str]) -> Mismatch | None:
@@ -162,6 +167,12 @@ def resource_hint(resource: str) -> str:
     if meaning is None:
         return ""
     return f"only HAMi's scheduler counts {meaning} so; {HOW_TO_SHARE}"
+
+
+def quoted(key: str, value: str) -> str:
+    """An annotation as messages name it."""
+    shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+    return f'annotation {key}: "{shown}"'
 
 
 def _why_ignored(key: str, pod: pods.Pod) -> str | None:
@@ -215,8 +226,3 @@ def _comparable(product: str) -> str:
 def _list(texts: tuple[str, ...]) -> str:
     """A CEL list of strings: their literals are those of JSON."""
     return msgspec.json.encode(texts).decode()
-
-
-def _quoted(key: str, value: str) -> str:
-    shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
-    return f'annotation {key}: "{shown}"'

@@ -203,7 +203,7 @@ def _reused(count: int, later: Sequence[_Part]) -> tuple[tuple[str, ...], int]:
 def _selectors(choice: gpu_annotations.GpuChoice) -> tuple[device_classes.DeviceSelector, ...]:
     return tuple(
         device_classes.DeviceSelector(cel=device_classes.CELDeviceSelector(expression=expression))
-        for expression in gpu_annotations.selectors(choice)
+        for expression in gpu_annotations.selectors(choice).values()
     )
 
 

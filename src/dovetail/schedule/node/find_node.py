@@ -18,7 +18,7 @@ from dovetail.cel.effort import TooExpensive, Unfinished
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
-from dovetail.model import plan, pod_requests, policy
+from dovetail.model import gpu_annotations, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary, selector_budget
 from dovetail.schedule.node import equivalence, extended_resources, pick_transfer
@@ -447,7 +447,12 @@ def _resource_names(kind: PodKind) -> dict[str, str]:
     every = tuple(name for name, _ in kind.backed)
     mappings = extended_resources.requests_for(kind.pod, kind.backed, every).mappings
     prefix = f"claim {extended_resources.STAND_IN}: request"
-    return {
+    names = {
         f"{prefix} {mapping.request_name}": f"resource {mapping.resource_name}"
         for mapping in mappings
     }
+    # A selector that stands for an annotation is called by the annotation.
+    annotations = kind.pod.metadata.annotations
+    for key, expression in gpu_annotations.selectors(gpu_annotations.choice_of(kind.pod)).items():
+        names[expression] = gpu_annotations.quoted(key, annotations[key])
+    return names
