@@ -166,7 +166,7 @@ def resource_hint(resource: str) -> str:
     meaning = HAMI_RESOURCES.get(resource)
     if meaning is None:
         return ""
-    return f"only HAMi's scheduler counts {meaning} so; {HOW_TO_SHARE}"
+    return f"only HAMi's scheduler counts this: {meaning}; {HOW_TO_SHARE}"
 
 
 def quoted(key: str, value: str) -> str:
