@@ -142,6 +142,10 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     container = {"name": "c", "image": "none", "env": [{"name": "TOKEN", "value": "hush"}]}
     pod = {"metadata": {"name": "p"}, "spec": {"schedulerName": "none", "containers": [container]}}
     cluster.apply(plane, [{"apiVersion": "v1", "kind": "Pod", **pod}], namespace=namespace)
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job_spec = {"suspend": True, "parallelism": 2, "template": template}
+    sweep = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sweep"}}
+    cluster.apply(plane, [sweep | {"spec": job_spec}], namespace=namespace)
     served = {"1.37": "resource.k8s.io/v1", "1.36": "resource.k8s.io/v1beta2"}[version]
     spec = {"deviceSelector": {"pool": "x"}, "taint": {"key": "k", "effect": "NoSchedule"}}
     rule = {
@@ -157,19 +161,25 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     assert manifest.left_out == 0
     versions = {file.kind: file.resource_version for file in manifest.files}
     unserved = {kind for kind, at in versions.items() if not at}
-    assert unserved <= {"Queue", "Topology"}  # definitions of ours that nobody installed here
+    # Definitions of ours and of other projects that are not installed here.
+    assert unserved <= {"Queue", "Topology", *(kind.unique_name for kind in snapshot_format.OWNERS)}
+    assert {"Job", "StatefulSet"}.isdisjoint(unserved)
     assert len({at for at in versions.values() if at}) == 1  # one moment
     result = local_snapshot.read(tmp_path / "snap").cluster
     stored = local_cluster.get(result, local_cluster.Key("Pod", namespace, "p"))
     assert stored is not None
     live = cluster.get(plane, "pods/p", "-n", namespace, "--show-managed-fields")
     assert stored.tree == live
+    job = local_cluster.get(result, local_cluster.Key("Job", namespace, "sweep"))
+    assert job is not None, "what owns pods is kept"
     rules = local_cluster.get(result, local_cluster.Key("DeviceTaintRule", "", namespace))
     assert rules is not None
     assert rules.struct.api_version == "resource.k8s.io/v1"
     asyncio.run(live_snapshot.save(tmp_path / "red", connection, say=print, redacts=True))
     text = (tmp_path / "red" / "pods.json").read_text()
+    text += (tmp_path / "red" / "jobs.json").read_text()
     assert "hush" not in text
+    assert "sweep" not in text
     assert namespace not in text
     assert len(names_in(tmp_path / "red")) == len(names_in(tmp_path / "snap"))
     cluster.kubectl(plane, "delete", "devicetaintrule", namespace)

@@ -173,7 +173,7 @@ def test_applying_queues_of_another_scheduler_shows_how_to_convert_them(
         "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {}\n"
     )
     run = running.inside(state, "apply", "-f", "-", stdin=theirs)
-    assert "kept, not used; `dovetail migrate kueue` makes queues of such" in run.err
+    assert "kept, not used; `dovetail migrate kueue` converts it" in run.err
 
 
 def test_annotations_that_will_be_ignored_are_reported_by_apply(state: Path) -> None:
@@ -198,5 +198,48 @@ def test_a_kind_our_group_does_not_have_is_refused(state: Path) -> None:
     )
     assert run.code == 1
     assert (
-        'Quee q: kind: "Quee" is no kind of dovetail.dev; it has Queue, Topology, Intent' in run.err
+        'Quee q: kind: "Quee" is no kind of dovetail.dev/v1alpha1; did you mean Queue?' in run.err
     )
+
+
+FOREIGN = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: default-queue}
+spec: {parentQueue: default-parent-queue}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: Topology
+metadata: {name: racks}
+spec: {levels: [{nodeLabel: rack}]}
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: default-queue}
+"""
+
+
+def test_queues_and_topologies_of_other_schedulers_are_kept_beside_ours(state: Path) -> None:
+    ours = "---\napiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: default-queue}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=FOREIGN + ours)
+    assert "error" not in run.err
+    assert run.lines == [
+        "queue.scheduling.run.ai/default-queue created",
+        "topology.kueue.x-k8s.io/racks created",
+        "queue.scheduling.volcano.sh/default-queue created",
+        "queue.dovetail.dev/default-queue created",
+    ]
+    again = running.inside(state, "apply", "-f", "-", stdin=FOREIGN)
+    assert all(line.endswith(" unchanged") for line in again.lines)
+    listed = running.inside(state, "get", "queues", "-o", "name")
+    assert listed.lines == ["queue.dovetail.dev/default-queue"]
+
+
+def test_a_pod_that_will_wait_for_a_share_is_told_when_it_is_written(state: Path) -> None:
+    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {gpu-fraction: '0.5'}}\n"
+    pod = head + "spec: {containers: [{name: a, image: b}]}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=pod)
+    assert 'annotation gpu-fraction: "0.5": a container gets a share' in run.err
+    waiting = running.inside(state, "get", "pods", "-o", "json")
+    assert "capacity.requests.memory" in waiting.out
+    assert "nodeName" not in waiting.out

@@ -125,6 +125,50 @@ def test_redacting_keeps_counts_and_hides_names(used: Path, tmp_path: Path) -> N
     assert "H100" in text
 
 
+GANG = """
+apiVersion: %s
+kind: PodGroup
+metadata: {name: pg}
+spec: {minMember: 2, schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: member, annotations: {pod-group-name: pg}}
+spec:
+  %s
+  containers: [{name: main, image: python, resources: {requests: {cpu: 1}}}]
+"""
+
+
+@pytest.mark.parametrize("is_redacted", [False, True])
+@pytest.mark.parametrize(
+    ("version", "group"),
+    [
+        ("scheduling.run.ai/v2alpha2", ""),
+        ("scheduling.k8s.io/v1beta1", "schedulingGroup: {podGroupName: pg}"),
+    ],
+)
+def test_a_gang_that_waits_for_a_pod_still_waits_after_it_was_saved_and_loaded(
+    state: Path, tmp_path: Path, version: str, group: str, is_redacted: bool
+) -> None:
+    assert running.inside(state, "apply", "-f", "-", stdin=GANG % (version, group)).code == 0
+    options = ("--redact",) if is_redacted else ()
+    place, other = tmp_path / "snap", tmp_path / "other"
+    assert running.inside(state, "snapshot", "save", str(place), *options).code == 0
+    assert running.inside(other, "snapshot", "load", str(place)).code == 0
+
+    # Another pod, so that all pods are decided about again.
+    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: z}\n"
+    pod = head + "spec: {containers: [{name: a, image: b}]}\n"
+    namespace = "namespace-000" if is_redacted else "default"
+    assert running.inside(other, "apply", "-n", namespace, "-f", "-", stdin=pod).code == 0
+    rows = running.inside(other, "get", "pods", "-A", "-o", "wide")
+    statuses = dict(zip(rows.column("NAME"), rows.column("STATUS"), strict=True))
+    assert statuses.pop("z") == "Running"
+    assert [*statuses.values()] == ["Pending"]
+    assert "has not been seen yet" not in rows.out, "its PodGroup was saved"
+
+
 def test_objects_of_other_kinds_are_left_out_and_reported(used: Path, tmp_path: Path) -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\ndata: {a: aHVzaA==}\n"
     assert running.inside(used, "apply", "-f", "-", stdin=secret).code == 0

@@ -306,6 +306,32 @@ def test_a_kind_that_is_installed_later_is_read(cluster: Live, story: Scene) -> 
     story.wait("all four", lambda: running(story, "llama") == 4)
 
 
+def test_pods_of_a_group_of_kai_start_together(cluster: Live, story: Scene) -> None:
+    """Its definition has the same kind and plural as Kubernetes' own groups, and is installed later."""
+    names = {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"}
+    version = JOB_SETS["spec"]["versions"][0] | {"name": "v2alpha2"}
+    spec = JOB_SETS["spec"] | {"group": "scheduling.run.ai", "names": names, "versions": [version]}
+    definition = JOB_SETS | {"metadata": {"name": "podgroups.scheduling.run.ai"}, "spec": spec}
+    for name in ("a", "b", "c"):
+        story.pod(name, limits={"cpu": "1"}, annotations={"pod-group-name": "kai"})
+    story.wait_refused("a", "KAI PodGroup kai has not been seen")
+    planes.apply(cluster.plane, [definition])
+    planes.kubectl(
+        cluster.plane, "wait", "--for=condition=Established", "crd/podgroups.scheduling.run.ai"
+    )
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "kai"},
+        "spec": {"minMember": 3},
+    }
+    planes.apply(cluster.plane, [group], namespace=story.namespace)
+    lacking(story)
+    assert all(node_of(pod) == "" for pod in story.pods().values())
+    story.node("large", offers={"cpu": "2"})
+    story.wait_running("a", "b", "c")
+
+
 def lacking(story: Scene) -> None:
     """Waits until a pod says that there is no room: then its whole gang was looked at."""
     story.wait(

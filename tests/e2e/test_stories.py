@@ -271,6 +271,28 @@ def test_where_a_device_plugin_offers_the_resource_no_claim_is_made(cluster: Liv
         assert story.held() == [(by_devices, "gpu-0")]
 
 
+def test_an_annotation_of_hami_chooses_the_type_of_gpu(cluster: Live) -> None:
+    """A real API server takes the selectors of the claim that is made."""
+    with scene(cluster) as story:
+        resource = f"{story.namespace}.nvidia.com/gpu"
+        story.classed(extendedResourceName=resource)
+        for name, product in (("a", "NVIDIA A100-SXM4-80GB"), ("b", "NVIDIA GB200")):
+            attributes = {"productName": {"string": product}, "uuid": {"string": f"GPU-{name}"}}
+            story.slice(story.node(name), [{"name": f"gpu-{name}", "attributes": attributes}])
+        for name, words in (
+            ("typed", {"nvidia.com/use-gputype": "GB200,H100"}),
+            ("chosen", {"nvidia.com/use-gpuuuid": "GPU-a", "nvidia.com/nouse-gputype": "GB200"}),
+            ("absent", {"nvidia.com/use-gputype": "H100"}),
+        ):
+            story.pod(name, limits={resource: "1"}, annotations=words)
+        story.pod("share", annotations={"gpu-fraction": "0.5"})
+        story.wait_running("typed", "chosen")
+        held = sorted(device for _, device in story.held())
+        assert held == ["gpu-a", "gpu-b"]
+        story.wait_refused("absent", resource)
+        story.wait_refused("share", "annotation gpu-fraction", "capacity.requests.memory")
+
+
 # Removal by force
 
 

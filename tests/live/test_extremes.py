@@ -34,9 +34,8 @@ def test_amounts_that_no_machine_has_are_refused_with_a_reason(
         labels = {"dovetail.dev/queue": "team"} if has_queue else {}
         resources = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu")
         for number, resource in enumerate(resources):
-            stage.pod(
-                f"extreme-{number}", resources={"requests": {resource: amount}}, labels=labels
-            )
+            amounts = {"requests": {resource: amount}, "limits": {resource: amount}}
+            stage.pod(f"extreme-{number}", resources=amounts, labels=labels)
         stage.gang("gang", 2, templates=("one",), resources={"limits": {"memory": amount}})
         stage.api.put(named_claim("share", amount))
         stage.pod("sharing", named=("share",), labels=labels)

@@ -398,7 +398,8 @@ def test_two_pods_may_share_a_claim() -> None:
 
 def asking(**amounts: str) -> dict[str, object]:
     named = {name.replace("gpu", "nvidia.com/gpu"): amount for name, amount in amounts.items()}
-    return {"containers": [{"name": "main", "image": "none", "resources": {"requests": named}}]}
+    resources = {"requests": named, "limits": named}
+    return {"containers": [{"name": "main", "image": "none", "resources": resources}]}
 
 
 @pytest.mark.parametrize(

@@ -258,3 +258,58 @@ def test_an_ignored_annotation_is_reported_once_however_many_pods_carry_it() -> 
         assert len(stage.events("Scheduled")) == 2
 
     play(story)
+
+
+def test_a_pod_that_asks_for_a_share_by_annotation_waits_with_the_reason_on_it() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.pod("shares", annotations={"gpu-fraction": "0.5"})
+        async with stage.scheduling():
+            await stage.pass_time(5)
+        assert not stage.events("Scheduled")
+        assert not stage.events("AnnotationIgnored")
+        [event] = stage.events("FailedScheduling")
+        assert 'annotation gpu-fraction: "0.5"' in event.note
+        assert "capacity.requests.memory" in event.note
+
+    play(story)
+
+
+def kai_group(name: str, **spec: Any) -> owners.KaiPodGroup:
+    metadata = meta.ObjectMeta(namespace="default", name=name)
+    return owners.KaiPodGroup(metadata=metadata, spec=owners.KaiPodGroupSpec(**spec))
+
+
+def test_groups_of_kai_and_of_kubernetes_with_one_name_are_two_gangs() -> None:
+    recorded = GangRecorder()
+    book = owner_watch.GangBuilder(recorded)
+    native = owners.PodGroup(metadata=meta.ObjectMeta(namespace="default", name="pg"))
+    book.changed(registry.POD_GROUP, native)
+    book.changed(registry.KAI_POD_GROUP, kai_group("pg", min_member=2))
+    assert sorted(recorded.there) == ["kai-podgroup/pg", "podgroup/pg"]
+    book.finish_list(registry.KAI_POD_GROUP.unique_name, ())
+    assert sorted(recorded.there) == ["podgroup/pg"]
+
+
+def test_bare_pods_of_a_kai_group_start_together_or_not_at_all() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=2)
+        stage.template("one")
+        words = {"pod-group-name": "pg"}
+        for name in ("a", "b", "c"):
+            stage.pod(name, templates=("one",), annotations=words)
+        async with stage.scheduling():
+            await stage.pass_time(60)
+            assert not stage.events("Scheduled"), "no group, no start"
+            assert any(
+                "its KAI PodGroup pg has not been seen yet" in event.note
+                for event in stage.events("FailedScheduling")
+            )
+            stage.book.changed(registry.KAI_POD_GROUP, kai_group("pg", min_member=3))
+            await stage.pass_time(60)
+            assert not stage.events("Scheduled"), "two GPUs are no room for three pods"
+            stage.book.changed(registry.KAI_POD_GROUP, kai_group("pg", min_member=2))
+            await stage.pass_time(60)
+        assert len(stage.events("Scheduled")) == 2
+
+    play(story)

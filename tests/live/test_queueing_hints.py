@@ -13,7 +13,7 @@ import pytest
 from dovetail.kubetypes import meta, registry
 from dovetail.live.queue import awaited_objects, queueing_hints
 from dovetail.live.queue.queueing_hints import News
-from dovetail.model import gangs, plan, workload_annotations
+from dovetail.model import gangs, gpu_annotations, plan, workload_annotations
 from dovetail.model.reasons import Change, Reason, ReasonCode
 from dovetail.schedule.gang import jobs
 from tests.live.live_scheduler import Stage, play
@@ -550,8 +550,9 @@ def _keys() -> list[str]:
     return sorted(
         {
             *keys,
-            *workload_annotations.KAI_SHARES,
+            *gpu_annotations.KEYS,
             gangs.LWS_SIZE,
+            gangs.KAI_GROUP_ANNOTATION,
             gangs.KUEUE_TOTAL,
             jobs.ORDER_ANNOTATION,
         }

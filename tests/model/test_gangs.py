@@ -39,6 +39,9 @@ def pod(
     return codec.decode_struct(pods.Pod, codec.encode_tree(tree))
 
 
+KAI = {"pod-group-name": "pg"}
+BY_USER = {"kai.scheduler/skip-podgrouper": "true"}
+SUBGROUP = {"kai.scheduler/subgroup-name": "workers"}
 JOB = ("batch/v1", "Job")
 SET = ("apps/v1", "StatefulSet")
 JOBSET = {
@@ -64,6 +67,12 @@ RAY = {"ray.io/cluster": "tune", "ray.io/node-type": "worker", "ray.io/group": "
         (pod(), "pod/p", "default"),
         (pod(owner=("apps/v1", "ReplicaSet", "web-7d9")), "pod/p", "default"),
         (pod(owner=("example.com/v1", "Robot", "r")), "pod/p", "default"),
+        (pod(annotations=KAI), "kai-podgroup/pg", "default"),
+        (pod(annotations=KAI, labels=SUBGROUP), "kai-podgroup/pg", "workers"),
+        (pod(owner=("example.com/v1", "R", "r"), annotations=KAI), "kai-podgroup/pg", "default"),
+        # KAI's pod grouper annotates the pods of every owner; those of a Job are the Job's, unless a user asks.
+        (pod(owner=(*JOB, "train"), annotations=KAI), "pod/p", "default"),
+        (pod(owner=(*JOB, "train"), annotations=KAI | BY_USER), "kai-podgroup/pg", "default"),
         (pod(owner=(*JOB, "train")), "pod/p", "default"),
         (pod(owner=(*SET, "db")), "pod/p", "default"),
         (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import nodes
-from dovetail.kubetypes.resource import claims
+from dovetail.kubetypes.resource import claims, taint_rules
 from dovetail.manifest import manifests, yaml_text
 
 CLAIM = """
@@ -118,6 +118,114 @@ def test_kinds_without_use_are_kept_and_said_so() -> None:
         "<input>: document 1 (line 1): Deployment d: apps/v1: kept, not used"
     ]
     assert loaded.objects[0].stored.tree["spec"] == {"replicas": 3, "whatever": True}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "meant"),
+    [
+        ("v1", "pod", "Pod"),
+        ("apps/v1", "Deploymnt", "Deployment"),
+        ("batch/v1", "job", "Job"),
+        ("resource.k8s.io/v1", "ResourceClaims", "ResourceClaim"),
+        ("scheduling.k8s.io/v1", "PriorityCLass", "PriorityClass"),
+        ("jobset.x-k8s.io/v1alpha2", "Jobset", "JobSet"),
+        ("kubeflow.org/v1", "PytorchJob", "PyTorchJob"),
+        ("dovetail.dev/v1alpha1", "queue", "Queue"),
+    ],
+)
+def test_a_misspelt_kind_is_refused_with_the_kind_that_was_meant(
+    version: str, kind: str, meant: str
+) -> None:
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"
+    loaded = manifests.load(text)
+    (problem,) = loaded.problems
+    assert (loaded.objects, problem.path) == ((), "kind")
+    assert problem.message.startswith(f'"{kind}" is no kind of {version}')
+    assert problem.message.endswith(f"did you mean {meant}?")
+
+
+def test_a_kind_that_looks_like_none_of_its_group_is_refused_with_those_it_has() -> None:
+    (problem,) = manifests.load("apiVersion: batch/v1\nkind: Foo\nmetadata: {name: x}\n").problems
+    assert problem.message == '"Foo" is no kind of batch/v1; it has CronJob, Job'
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("example.com/v1", "pod"),
+        ("apps/v1beta1", "Deploymnt"),
+        ("ray.io/v1", "RayCronJob"),
+        ("kubeflow.org/v1", "Notebook"),
+        ("apps/v1", "ControllerRevision"),
+        ("v1", "PodTemplate"),
+    ],
+)
+def test_kinds_that_another_program_may_serve_are_kept(version: str, kind: str) -> None:
+    loaded = manifests.load(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n")
+    assert (len(loaded.objects), loaded.problems) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "use"),
+    [
+        ("scheduling.run.ai/v2", "Queue", "kept, not used; `dovetail migrate kai` converts it"),
+        (
+            "kai.scheduler/v1alpha1",
+            "Topology",
+            "kept, not used; `dovetail migrate kai` converts it",
+        ),
+        (
+            "kueue.x-k8s.io/v1beta1",
+            "Topology",
+            "kept, not used; `dovetail migrate kueue` converts it",
+        ),
+        ("scheduling.volcano.sh/v1beta1", "Queue", "kept, not used"),
+        ("kai.scheduler/v1", "SchedulingShard", "kept, not used"),
+        ("kueue.x-k8s.io/v1beta1", "AdmissionCheck", "kept, not used"),
+    ],
+)
+def test_the_hint_to_migrate_stands_where_something_comes_of_it(
+    version: str, kind: str, use: str
+) -> None:
+    loaded = manifests.load(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n")
+    assert loaded.problems == ()
+    assert [note.message for note in loaded.notes] == [f"{version}: {use}"]
+
+
+def test_a_namespace_is_read_as_kubectl_prints_it() -> None:
+    text = (
+        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team\n  uid: abc\n"
+        "  labels: {kubernetes.io/metadata.name: team}\n"
+        "spec: {finalizers: [kubernetes]}\nstatus: {phase: Active}\n"
+    )
+    loaded = manifests.load(text)
+    assert loaded.problems == ()
+    assert loaded.objects[0].stored.tree["status"] == {"phase": "Active"}
+
+
+RULE = """
+kind: DeviceTaintRule
+metadata: {name: broken}
+spec:
+  deviceSelector: {driver: gpu.nvidia.com, pool: n1, device: gpu-0}
+  taint: {key: example.com/broken, effect: NoExecute}
+"""
+
+
+def test_a_taint_rule_of_the_version_before_is_read_and_kept_as_the_newest() -> None:
+    loaded = manifests.load(f"apiVersion: resource.k8s.io/v1beta2{RULE}")
+    assert loaded.problems == ()
+    (found,) = loaded.objects
+    assert found.stored.tree["apiVersion"] == "resource.k8s.io/v1"
+    assert isinstance(found.stored.struct, taint_rules.DeviceTaintRule)
+    assert [note.message for note in loaded.notes] == [
+        "resource.k8s.io/v1beta2: kept as resource.k8s.io/v1"
+    ]
+
+
+def test_a_taint_rule_of_an_alpha_version_had_other_fields_and_is_refused() -> None:
+    (problem,) = manifests.load(f"apiVersion: resource.k8s.io/v1alpha3{RULE}").problems
+    assert "write it as resource.k8s.io/v1" in problem.message
 
 
 def test_an_unknown_kind_with_broken_metadata_is_a_problem() -> None:

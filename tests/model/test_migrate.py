@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dovetail.admission import admit
 from dovetail.kubetypes import codec, field_errors
 from dovetail.kubetypes.custom import queues
+from dovetail.manifest import manifests
 from dovetail.migrate import field_notes, from_kai, from_kueue
 from dovetail.migrate.field_notes import Fate
 from dovetail.model.queue import queue_tree
@@ -394,3 +395,11 @@ def _spoil(tree: dict[str, Any], data: st.DataObject) -> None:
         place[data.draw(WORDS)] = data.draw(VALUES)
     else:
         place[path[-1]] = data.draw(VALUES)
+
+
+def test_the_kinds_that_manifests_call_convertible_are_those_that_are_converted() -> None:
+    kueue = {(from_kueue.GROUP, kind) for kind in from_kueue.KINDS}
+    kai = {from_kai.QUEUES, from_kai.TOPOLOGIES}
+    assert set(manifests.CONVERTED) == kueue | kai
+    for (group, kind), scheduler in manifests.CONVERTED.items():
+        assert manifests.CONVERTIBLE[group] == scheduler, kind

@@ -11,7 +11,9 @@ import pytest
 from msgspec import inspect
 
 from dovetail.kubetypes import codec, registry
-from dovetail.model import plan
+from dovetail.kubetypes.core import pods
+from dovetail.model import gangs, gpu_annotations, plan
+from dovetail.model.workloads import owner_gangs
 from dovetail.schedule import decide
 from dovetail.snapshot import snapshot_files, snapshot_format
 from dovetail.world.events import Changed
@@ -20,7 +22,7 @@ from tests.schedule import build
 from tests.schedule import test_properties as worlds
 
 SECRET = "secret "
-KINDS = {kind.name: kind for kind in snapshot_format.KINDS}
+KINDS = {(kind.api_version.rpartition("/")[0], kind.name): kind for kind in snapshot_format.KINDS}
 DEVICE = f'device.attributes["{build.DRIVER}"]'
 
 # Every text of the model, by its field and the one around it: left as it is, or left out. All others are renamed.
@@ -54,12 +56,18 @@ LEFT_AS_IT_IS = """
     claimRef.kind claimRef.apiVersion claimRef.resourceVersion matchLabelExpressions.key azureDisk.kind
     levels.nodeLabel levels.alias resources.charged resources.chargedNonPreemptible resources.requested
     resources.fairShare resources.allocatable status.dominantShare status.usage status.usageCounted status.usageTime
+    onPodConditions.type rules.action spec.podManagementPolicy dependsOn.status startupPolicy.startupPolicyOrder
+    status.terminalState spec.startupPolicy spec.launcherCreationPolicy
+    pytorchReplicaSpecs.restartPolicy tfReplicaSpecs.restartPolicy xgbReplicaSpecs.restartPolicy
+    jaxReplicaSpecs.restartPolicy paddleReplicaSpecs.restartPolicy mpiReplicaSpecs.restartPolicy
+    topology.key spec.disruptionMode spec.preemptibility spec.preemptionDelay spec.stalenessGracePeriod
+    topologyConstraint.requiredTopologyLevel topologyConstraint.preferredTopologyLevel
 """
 LEFT_OUT = """
     metadata.generateName metadata.annotations metadata.finalizers spec.providerID conditions.message
     status.volumesInUse volumesAttached.name volumesAttached.devicePath opaque.parameters devices.data
     networkData.interfaceName networkData.ips networkData.hardwareAddress ports.name ephemeral.volumeClaimTemplate
-    claimRef.fieldPath
+    claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode
 """
 
 
@@ -70,7 +78,11 @@ def redacted(*documents: bytes | dict[str, Any]) -> list[dict[str, Any]]:
         document if isinstance(document, dict) else msgspec.json.decode(document)
         for document in documents
     ]
-    seen = [redaction.look(KINDS[tree["kind"]], msgspec.json.encode(tree)) for tree in trees]
+    kinds = [KINDS[tree["apiVersion"].rpartition("/")[0], tree["kind"]] for tree in trees]
+    seen = [
+        redaction.look(kind, msgspec.json.encode(tree))
+        for kind, tree in zip(kinds, trees, strict=True)
+    ]
     return [msgspec.json.decode(redaction.redacted(item)) for item in seen]
 
 
@@ -117,6 +129,8 @@ def _filled(given: inspect.Type, path: str) -> Any:
             return [_filled(given.item_type, path)]
         case inspect.DictType():
             return {"example.com/key": _filled(given.value_type, path)}
+        case inspect.AnyType():
+            return SECRET + path
         case inspect.StrType():
             return SECRET + path if given.pattern is None else "2026-01-01T00:00:00Z"
         case inspect.RawType():
@@ -248,6 +262,128 @@ def test_a_group_is_named_alike_by_its_pods_and_its_claims() -> None:
         == held["metadata"]["ownerReferences"][0]["name"]
         == name
     )
+
+
+def owned(name: str, version: str, kind: str, owner: str, **labels: str) -> dict[str, Any]:
+    """A pod of a controller, with the labels that the controller writes."""
+    reference = {"apiVersion": version, "kind": kind, "name": owner, "controller": True}
+    metadata = {"name": name, "labels": labels, "ownerReferences": [reference | {"uid": "u"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"namespace": "team-x"}}
+
+
+def owner_of(version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "llama", "namespace": "team-x"}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+BATCH = ("batch/v1", "Job")
+JOBSET = {
+    gangs.JOBSET_LABEL: "llama",
+    gangs.JOBSET_JOB: "driver",
+    gangs.JOBSET_INDEX: "0",
+}
+LWS = {gangs.LWS_LABEL: "llama", gangs.LWS_GROUP: "0", gangs.LWS_WORKER: "1"}
+TORCH = {gangs.KUBEFLOW_JOB: "llama", gangs.KUBEFLOW_TYPE: "Master"}
+MPI = {
+    gangs.KUBEFLOW_OPERATOR: gangs.MPI_OPERATOR,
+    gangs.KUBEFLOW_JOB: "llama",
+    gangs.KUBEFLOW_ROLE: "worker",
+}
+KAI_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "p",
+        "namespace": "team-x",
+        "labels": {gangs.KAI_SUBGROUP: "prefill"},
+        "annotations": {gangs.KAI_GROUP_ANNOTATION: "llama"},
+    },
+}
+ROLE = {"replicas": 2, "template": {}}
+OWNED = {
+    "Job": (
+        owner_of(*BATCH, {"parallelism": 2}),
+        owned("p", *BATCH, "llama", **{gangs.MIN_LABEL: "2"}),
+    ),
+    "JobSet": (
+        owner_of(
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            {"replicatedJobs": [{"name": "driver", "replicas": 1, "template": {}}]},
+        ),
+        owned("p", *BATCH, "llama-driver-0", **JOBSET),
+    ),
+    "LeaderWorkerSet": (
+        owner_of(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 3}},
+        ),
+        owned("p", "apps/v1", "StatefulSet", "llama-0", **LWS),
+    ),
+    "PyTorchJob": (
+        owner_of("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": {"Master": ROLE}}),
+        owned("p", "kubeflow.org/v1", "PyTorchJob", "llama", **TORCH),
+    ),
+    "MPIJob": (
+        owner_of("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": {"Worker": ROLE}}),
+        owned("p", *BATCH, "llama-launcher", **MPI),
+    ),
+    "RayCluster": (
+        owner_of(
+            "ray.io/v1",
+            "RayCluster",
+            {"workerGroupSpecs": [{"groupName": "gpus", "replicas": 2, "template": {}}]},
+        ),
+        owned("p", "ray.io/v1", "RayCluster", "llama", **{gangs.RAY_GROUP: "gpus"}),
+    ),
+    "head of a RayCluster": (
+        owner_of("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": {}}}),
+        owned("p", "ray.io/v1", "RayCluster", "llama", **{gangs.RAY_GROUP: "headgroup"}),
+    ),
+    "KAI PodGroup": (
+        owner_of(
+            "scheduling.run.ai/v2alpha2",
+            "PodGroup",
+            {"queue": "team-q", "subGroups": [{"name": "prefill", "minMember": 2}]},
+        ),
+        KAI_POD,
+    ),
+}
+
+
+@pytest.mark.parametrize("owner_and_pod", OWNED.values(), ids=OWNED.keys())
+def test_pods_find_their_place_in_the_gang_of_their_owner(owner_and_pod: Any) -> None:
+    after, member = redacted(*owner_and_pod)
+    for name in ("llama", "team-x", "team-q", "prefill", "gpus", "driver"):
+        assert name not in msgspec.json.encode([after, member]).decode()
+    kind = KINDS[after["apiVersion"].rpartition("/")[0], after["kind"]]
+    gang = owner_gangs.gang_of(codec.decode_struct(kind.struct, msgspec.json.encode(after)))
+    assert gang is not None
+    seat = gangs.candidate_of(codec.decode_struct(pods.Pod, msgspec.json.encode(member))).membership
+    assert seat is not None
+    key = (gang.metadata.namespace, gang.metadata.name)
+    assert key in (seat.gang, gangs.family_of(seat.gang))
+    assert seat.group in {group.name for group in gang.groups}
+
+
+def test_gpus_that_annotations_choose_are_chosen_alike() -> None:
+    words = {
+        gpu_annotations.USE_UUID: "GPU-secret-1, GPU-secret-9",
+        gpu_annotations.USE_TYPE: "H100",
+        "gpu-fraction": "0.5",
+        "gpu-fraction-container-name": "secret-main",
+        gpu_annotations.GPU_POLICY: "spread",
+    }
+    chosen = pod("train") | {"metadata": {"name": "p", "annotations": words}}
+    machines = codec.encode_struct(build.gpu_slice("GPU-secret", 2, root={"string": "r"}))
+    user, published = redacted(chosen, machines)
+    after = user["metadata"]["annotations"]
+    uuid = published["spec"]["devices"][1]["attributes"]["uuid"]["string"]
+    assert after[gpu_annotations.USE_UUID].split(",")[0] == uuid
+    assert (after[gpu_annotations.USE_TYPE], after["gpu-fraction"]) == ("H100", "0.5")
+    assert after[gpu_annotations.GPU_POLICY] == "spread"
+    assert "secret" not in msgspec.json.encode([user, published]).decode()
 
 
 def test_queues_are_named_alike_wherever_they_are_named() -> None:

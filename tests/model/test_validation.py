@@ -427,3 +427,38 @@ def test_messages_say_what_is_wrong_and_what_would_be_right() -> None:
         'spec.devices.constraints[0].requests[0]: "b" is no request of the claim, nor request/alternative; '
         "there are: a",
     ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"nvidia.com/gpu": "1"}}, ("Required", "limits", "Limit must be set")),
+        (
+            {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}},
+            ("Invalid", "requests[nvidia.com/gpu]", "must be equal to nvidia.com/gpu limit of 2"),
+        ),
+        ({"requests": {"hugepages-2Mi": "2Mi"}}, ("Required", "limits", "Limit must be set")),
+        ({"requests": {"nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}}, None),
+        ({"limits": {"nvidia.com/gpu": "2"}}, None),
+        ({"requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}}, None),
+        ({"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}, None),
+    ],
+)
+def test_what_cannot_be_overcommitted_needs_an_equal_limit(
+    resources: dict[str, Any], expected: tuple[str, str, str] | None
+) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "train"},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+    }
+    problems = judged(pod).problems
+    if expected is None:
+        assert problems == ()
+        return
+    kind, path, words = expected
+    [problem] = problems
+    assert problem.type == f"FieldValue{kind}"
+    assert problem.field == f"spec.containers[0].resources.{path}"
+    assert words in problem.message

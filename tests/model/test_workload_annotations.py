@@ -166,8 +166,6 @@ def test_words_of_kai() -> None:
         ("dovetail.dev/topology-segment", "2", "must name a level"),
         ("dovetail.dev/max-runtim", "1h", "did you mean dovetail.dev/max-runtime?"),
         ("dovetail.dev/max-runtime-seconds", "60", "did you mean dovetail.dev/max-runtime?"),
-        ("gpu-fraction", "0.5", "request a share of a GPU by a claim"),
-        ("gpu-memory", "2000", "request a share of a GPU by a claim"),
         ("dovetail.dev/preemptable", "false", "did you mean dovetail.dev/preemptible?"),
     ],
 )

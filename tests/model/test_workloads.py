@@ -16,7 +16,10 @@ from dovetail.model import gangs, workload_annotations
 from dovetail.model.gangs import Gang, Group
 from dovetail.model.workloads import owner_gangs
 
-STRUCTS = {kind.name: kind.struct for kind in (*registry.OWNERS, *registry.PARENTS)}
+STRUCTS = {
+    (kind.api_version.partition("/")[0], kind.name): kind.struct
+    for kind in (*registry.OWNERS, *registry.PARENTS)
+}
 
 
 def owner(text: str) -> Any:
@@ -24,7 +27,8 @@ def owner(text: str) -> Any:
     tree = yaml.safe_load(text)
     tree["metadata"].setdefault("namespace", "ml")
     tree["metadata"]["creationTimestamp"] = "2026-05-01T12:00:00Z"
-    return codec.decode_struct(STRUCTS[tree["kind"]], codec.encode_tree(tree))
+    group = tree["apiVersion"].partition("/")[0]
+    return codec.decode_struct(STRUCTS[group, tree["kind"]], codec.encode_tree(tree))
 
 
 def gang(text: str, above: meta.ObjectMeta | None = None) -> Gang:
@@ -444,3 +448,64 @@ def test_a_gang_without_groups_of_its_own_has_one() -> None:
     assert owner_gangs.gang_of(owners.JobSet()) == Gang(
         metadata=meta.ObjectMeta(name=f"{gangs.JOBSET}/"), groups=(Group(name="default"),)
     )
+
+
+KAI = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: pg}
+spec: {%s}
+"""
+
+
+def test_a_pod_group_of_kai_is_a_gang_of_its_minimum() -> None:
+    found = gang(
+        KAI % "minMember: 3, queue: team-a, preemptibility: non-preemptible, preemptionDelay: 5m0s,"
+        " stalenessGracePeriod: 30s,"
+        " topologyConstraint: {topology: fabric, requiredTopologyLevel: rack}"
+    )
+    assert (found.metadata.namespace, found.metadata.name) == ("ml", "kai-podgroup/pg")
+    assert (shape(found), found.min_groups, found.is_loose) == ([("default", 3)], 1, False)
+    assert (found.labels, found.is_preemptible) == ({"kai.scheduler/queue": "team-a"}, False)
+    assert (found.may_evict_after, found.stale_grace) == (300, 30)
+    assert found.topology == workload_annotations.TopologyRequest(
+        topology="fabric", required="rack"
+    )
+
+
+@pytest.mark.parametrize("spec", ["", "minMember: 1", "minMember: 0", "minMember: -4"])
+def test_a_pod_group_of_kai_that_needs_one_pod_is_loose(spec: str) -> None:
+    assert gang(KAI % spec).is_loose
+
+
+def test_a_negative_grace_of_kai_means_never_and_priorities_are_the_pods() -> None:
+    found = gang(KAI % "minMember: 2, stalenessGracePeriod: -1s, priorityClassName: train")
+    assert found.stale_grace == workload_annotations.NEVER
+    assert found.problems == ("spec.priorityClassName is ignored: the priority of the pods counts",)
+
+
+def test_subgroups_of_kai_are_the_groups_of_the_gang() -> None:
+    found = gang(
+        KAI % "minSubGroup: 1, subGroups: ["
+        "{name: decode, minSubGroup: 1}, {name: d0, parent: decode, minMember: 2},"
+        "{name: d1, parent: decode, minMember: 2}, {name: prefill, minMember: 4}]"
+    )
+    assert found.min_groups == 1
+    assert {
+        group.name: (group.parent, group.holds_groups, group.min) for group in found.groups
+    } == {
+        "decode": (None, True, 1),
+        "prefill": (None, False, 4),
+        "d0": ("decode", False, 2),
+        "d1": ("decode", False, 2),
+    }
+
+
+def test_subgroups_of_kai_that_lead_nowhere_are_left_out_by_name() -> None:
+    found = gang(
+        KAI % "subGroups: [{name: a, parent: b, minMember: 2}, {name: b, parent: a},"
+        " {name: c, minMember: 2}, {name: c, minMember: 3}]"
+    )
+    assert shape(found) == [("c", 2)]
+    [problem] = found.problems
+    assert problem.startswith("spec.subGroups: 3 are ignored")

@@ -43,7 +43,7 @@ def cluster(*given: Any, nodes: int = 2, gpus: int = 4) -> World:
 
 def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
     """Requests of the claim: name -> class and count."""
-    requests = extended_resources.requests_for(pod.spec, BACKED, names or (GPU, NIC)).requests
+    requests = extended_resources.requests_for(pod, BACKED, names or (GPU, NIC)).requests
     return {
         request.name: (request.exactly.device_class_name, request.exactly.count)
         for request in requests
@@ -53,7 +53,7 @@ def asked(pod: pods.Pod, *names: str) -> dict[str, tuple[str, int]]:
 
 def mapped(pod: pods.Pod) -> set[tuple[str, str, str]]:
     """Container, resource and request."""
-    mappings = extended_resources.requests_for(pod.spec, BACKED, (GPU, NIC)).mappings
+    mappings = extended_resources.requests_for(pod, BACKED, (GPU, NIC)).mappings
     return {
         (mapping.container_name, mapping.resource_name, mapping.request_name)
         for mapping in mappings

@@ -10,6 +10,7 @@ from dovetail.admission import validate_metadata, validate_placement
 from dovetail.kubetypes import codec, field_errors, meta, names
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.field_errors import Problems
+from dovetail.model import pod_requests
 from dovetail.quantity import quantity
 
 POD_TAINT_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
@@ -118,10 +119,35 @@ def _check_resources(problems: Problems, resources: pods.ResourceRequirements, p
     _check_amounts(problems, resources.limits, f"{path}.limits")
     for name, amount in resources.requests.items():
         limit = resources.limits.get(name)
-        if limit is not None and amount > limit:
+        if not _may_be_overcommitted(name):
+            _check_equal_limit(problems, name, amount, limit=limit, path=path)
+        elif limit is not None and amount > limit:
             field_errors.invalid(
                 problems, f"{path}.requests[{name}]", f"{amount} is more than the limit, {limit}"
             )
+
+
+def _check_equal_limit(
+    problems: Problems,
+    name: str,
+    amount: quantity.Quantity,
+    *,
+    limit: quantity.Quantity | None,
+    path: str,
+) -> None:
+    """In upstream's words: people search for them."""
+    if limit is None:
+        message = f"Limit must be set for non overcommitable resources: {name}: {amount}"
+        field_errors.required(problems, f"{path}.limits", message)
+    elif amount != limit:
+        message = f"{amount} must be equal to {name} limit of {limit}"
+        field_errors.invalid(problems, f"{path}.requests[{name}]", message)
+
+
+def _may_be_overcommitted(name: str) -> bool:
+    """Whether a request may be lower than its limit: IsOvercommitAllowed of core/v1."""
+    is_native = "/" not in name or pod_requests.NATIVE_DOMAIN in name
+    return is_native and not name.startswith(pod_requests.HUGE_PAGES)
 
 
 def _check_amounts(problems: Problems, amounts: dict[str, quantity.Quantity], path: str) -> None:

@@ -10,9 +10,11 @@ from dovetail import errors
 from dovetail.cli import options, output
 from dovetail.cli.tables import text
 from dovetail.files import bounded_files
+from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.custom import queues
 from dovetail.manifest import manifests
-from dovetail.model import workload_annotations
+from dovetail.model import gpu_annotations, workload_annotations
 from dovetail.model.queue import queue_tree
 from dovetail.sim.local import local_cluster, state_dir
 
@@ -77,6 +79,16 @@ def _print_notes(loaded: list[manifests.Manifests]) -> None:
             annotated = workload_annotations.labels_and_annotations(item.stored.struct.metadata)
             for problem in workload_annotations.read(annotated).problems:
                 output.say(str(item.problem("", problem)))
+            for message in _notes_on_gpus(item.stored.struct):
+                output.say(str(item.problem("", message)))
+
+
+def _notes_on_gpus(manifest_object: codec.Object) -> Iterator[str]:
+    """Annotations about GPUs that keep a pod pending, and those without an effect."""
+    if isinstance(manifest_object, pods.Pod):
+        for refusal in gpu_annotations.refusals(manifest_object):
+            yield f"{refusal.subject}: {refusal.detail}"
+        yield from gpu_annotations.notes(manifest_object)
 
 
 def _apply(
@@ -144,7 +156,8 @@ def _report_queues(
 def _resource_name(change: local_cluster.Change) -> str:
     """kind.group/name, as kubectl writes it."""
     group = change.api_version.rpartition("/")[0]
-    return f"{change.key.kind.lower()}{'.' + group if group else ''}/{change.key.name}"
+    kind = change.key.kind.partition(".")[0].lower()
+    return f"{kind}{'.' + group if group else ''}/{change.key.name}"
 
 
 def _next(changes: tuple[local_cluster.Change, ...]) -> str:

@@ -57,7 +57,8 @@ def save(
 ) -> None:
     """Save a cluster to DIRECTORY: the local one, or a live one with --kubeconfig, --context or --live.
 
-    Pods, nodes, claims, templates, device classes, slices, taint rules and namespaces; secrets are never read.
+    Pods and what owns them, nodes, claims, templates, device classes, slices, taint rules, volumes, queues and
+    namespaces; secrets are never read.
     """
     is_live = live or kubeconfig is not None or context is not None
     if is_live and state is not None:
@@ -117,7 +118,9 @@ def _save_local(
     facts = snapshot_format.Facts(
         taken_at=timestamps.to_text(place.now()),
         cluster=cluster.name,
-        resource_versions={kind.name: str(cluster.revision) for kind in snapshot_format.KINDS},
+        resource_versions={
+            kind.unique_name: str(cluster.revision) for kind in snapshot_format.KINDS
+        },
     )
     documents = local_snapshot.documents_of(cluster)
     manifest = snapshot_files.write(

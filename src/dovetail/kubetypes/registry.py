@@ -19,6 +19,7 @@ from dovetail.kubetypes.workloads import owners
 
 CORE_V1: Final = "v1"
 RESOURCE_V1: Final = "resource.k8s.io/v1"
+RESOURCE_V1BETA2: Final = "resource.k8s.io/v1beta2"
 STORAGE_V1: Final = "storage.k8s.io/v1"
 DOVETAIL_V1ALPHA1: Final = "dovetail.dev/v1alpha1"
 
@@ -49,6 +50,15 @@ class Kind(NamedTuple):
     has_generation: bool = True  # whether the API server counts changes of the spec
     redacted_as: str = ""  # the word that replaces names in a redacted snapshot; empty keeps them
     older_versions: tuple[str, ...] = ()  # served instead in older clusters, best first
+    shares_name: bool = False  # a kind of another group, earlier in the table, has the same name
+
+    @property
+    def unique_name(self) -> str:
+        """The name that no other kind of the table has: with the group, as kubectl writes it, where names collide."""
+        if not self.shares_name:
+            return self.name
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.name}.{group}"
 
     @property
     def is_core(self) -> bool:
@@ -106,6 +116,7 @@ TAINT_RULE: Final = Kind(
     taint_rules.DeviceTaintRule,
     Role.WATCHED,
     redacted_as="rule",
+    older_versions=(RESOURCE_V1BETA2,),
 )
 CSI_DRIVER: Final = Kind(
     STORAGE_V1,
@@ -248,12 +259,24 @@ BUDGET: Final = Kind(  # read before pods are evicted
     Role.ON_DEMAND,
 )
 
-JOB: Final = Kind("batch/v1", "Job", "jobs", True, owners.Job, Role.OWNER)
+JOB: Final = Kind("batch/v1", "Job", "jobs", True, owners.Job, Role.OWNER, redacted_as="owner")
 STATEFUL_SET: Final = Kind(
-    "apps/v1", "StatefulSet", "statefulsets", True, owners.StatefulSet, Role.OWNER
+    "apps/v1",
+    "StatefulSet",
+    "statefulsets",
+    True,
+    owners.StatefulSet,
+    Role.OWNER,
+    redacted_as="owner",
 )
 JOB_SET: Final = Kind(
-    "jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", True, owners.JobSet, Role.OWNER
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    "jobsets",
+    True,
+    owners.JobSet,
+    Role.OWNER,
+    redacted_as="owner",
 )
 LEADER_WORKER_SET: Final = Kind(
     "leaderworkerset.x-k8s.io/v1",
@@ -262,10 +285,19 @@ LEADER_WORKER_SET: Final = Kind(
     True,
     owners.LeaderWorkerSet,
     Role.OWNER,
+    redacted_as="owner",
 )
 # The training kinds of kubeflow.org differ only in the names of their roles.
 TRAINING: Final = tuple(
-    Kind("kubeflow.org/v1", name, f"{name.lower()}s", True, owners.TrainingJob, Role.OWNER)
+    Kind(
+        "kubeflow.org/v1",
+        name,
+        f"{name.lower()}s",
+        True,
+        owners.TrainingJob,
+        Role.OWNER,
+        redacted_as="owner",
+    )
     for name in ("PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "PaddleJob")
 )
 MPI_JOB: Final = Kind(
@@ -275,10 +307,17 @@ MPI_JOB: Final = Kind(
     True,
     owners.TrainingJob,
     Role.OWNER,
+    redacted_as="owner",
     older_versions=("kubeflow.org/v1",),
 )
 RAY_CLUSTER: Final = Kind(
-    "ray.io/v1", "RayCluster", "rayclusters", True, owners.RayCluster, Role.OWNER
+    "ray.io/v1",
+    "RayCluster",
+    "rayclusters",
+    True,
+    owners.RayCluster,
+    Role.OWNER,
+    redacted_as="owner",
 )
 POD_GROUP: Final = Kind(
     "scheduling.k8s.io/v1beta1",
@@ -297,13 +336,32 @@ COMPOSITE: Final = Kind(
     True,
     owners.CompositePodGroup,
     Role.OWNER,
+    redacted_as="group",
+)
+KAI_POD_GROUP: Final = Kind(
+    "scheduling.run.ai/v2alpha2",
+    "PodGroup",
+    "podgroups",
+    True,
+    owners.KaiPodGroup,
+    Role.OWNER,
+    redacted_as="group",
+    shares_name=True,
 )
 TRAIN_JOB: Final = Kind(
-    "trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", True, owners.Parent, Role.PARENT
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    "trainjobs",
+    True,
+    owners.Parent,
+    Role.PARENT,
+    redacted_as="owner",
 )
-RAY_JOB: Final = Kind("ray.io/v1", "RayJob", "rayjobs", True, owners.Parent, Role.PARENT)
+RAY_JOB: Final = Kind(
+    "ray.io/v1", "RayJob", "rayjobs", True, owners.Parent, Role.PARENT, redacted_as="owner"
+)
 RAY_SERVICE: Final = Kind(
-    "ray.io/v1", "RayService", "rayservices", True, owners.Parent, Role.PARENT
+    "ray.io/v1", "RayService", "rayservices", True, owners.Parent, Role.PARENT, redacted_as="owner"
 )
 
 # The table. Within a role the order is the order of reading: what others refer to comes first.
@@ -338,6 +396,7 @@ ALL: Final = (
     RAY_CLUSTER,
     POD_GROUP,
     COMPOSITE,
+    KAI_POD_GROUP,
     TRAIN_JOB,
     RAY_JOB,
     RAY_SERVICE,

@@ -16,13 +16,19 @@ from msgspec import inspect
 
 from dovetail import cache
 from dovetail.kubetypes import meta
-from dovetail.kubetypes.core import nodes, pods
+from dovetail.kubetypes.core import namespaces, nodes, pods
 from dovetail.kubetypes.storage import volumes
 from dovetail.quantity import quantity
 
 MAX_PROBLEMS: Final = 50  # per object; a wrong indentation can make thousands
 
-_UNMODELLED: Final = meta.UNMODELLED | nodes.UNMODELLED | pods.UNMODELLED | volumes.UNMODELLED
+_UNMODELLED: Final = (
+    meta.UNMODELLED
+    | namespaces.UNMODELLED
+    | nodes.UNMODELLED
+    | pods.UNMODELLED
+    | volumes.UNMODELLED
+)
 # Fields that identify a list item, best first; items are matched by the first that their type has.
 _ITEM_KEYS: Final = (
     ("driver", "pool", "device", "shareID"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.kubetypes import codec, registry, untyped
-from dovetail.manifest import yaml_text
+from dovetail.manifest import known_kinds, yaml_text
 
 _OLD_VERSIONS: Final = frozenset(
     f"resource.k8s.io/{version}" for version in ("v1alpha3", "v1beta1", "v1beta2")
@@ -21,8 +21,12 @@ _OWNERS: Final = frozenset(
     (kind.api_version.partition("/")[0], kind.name)
     for kind in (*registry.OWNERS, *registry.PARENTS)
 )
-_OUR_GROUP: Final = registry.QUEUE.api_version.partition("/")[0]
-_OUR_KINDS: Final = tuple(kind.name for kind in (*registry.OURS, registry.INTENT))
+# Older versions of kinds of the World, and the newest one, which has the same fields.
+_NEWEST: Final = {
+    (version, kind.name): kind.api_version
+    for kind in registry.WORLD
+    for version in kind.older_versions
+}
 
 # API groups of other schedulers, and the name `dovetail migrate` knows each scheduler by.
 CONVERTIBLE: Final = {
@@ -30,6 +34,17 @@ CONVERTIBLE: Final = {
     "scheduling.run.ai": "kai",
     "kai.scheduler": "kai",
     "kai.resources": "kai",
+}
+# Kinds of which `dovetail migrate` makes objects of ours, and the scheduler they belong to.
+CONVERTED: Final = {
+    ("kueue.x-k8s.io", "Cohort"): "kueue",
+    ("kueue.x-k8s.io", "ClusterQueue"): "kueue",
+    ("kueue.x-k8s.io", "LocalQueue"): "kueue",
+    ("kueue.x-k8s.io", "ResourceFlavor"): "kueue",
+    ("kueue.x-k8s.io", "WorkloadPriorityClass"): "kueue",
+    ("kueue.x-k8s.io", "Topology"): "kueue",
+    ("scheduling.run.ai", "Queue"): "kai",
+    ("kai.scheduler", "Topology"): "kai",
 }
 
 
@@ -131,6 +146,10 @@ class _Reader:
         if problem is not None:
             self._refuse(subject, *problem)
             return
+        written_version = tree["apiVersion"]
+        newest = _NEWEST.get((written_version, tree["kind"]))
+        if newest is not None:
+            tree = tree | {"apiVersion": newest}
         kind = codec.KINDS.get((tree["apiVersion"], tree["kind"]), codec.Generic)
         misfits = self._misfits(kind, tree)
         if misfits:
@@ -143,7 +162,7 @@ class _Reader:
         except codec.DecodeError as error:
             self._refuse_misfits(subject, error.misfits)
             return
-        self._keep(stored)
+        self._keep(stored, written_version)
 
     def _type_problem(self, tree: dict[str, Any]) -> tuple[str, str] | None:
         """The field and message where apiVersion and kind name nothing this package can read."""
@@ -153,16 +172,14 @@ class _Reader:
                 return name, f"expected text, got {untyped.shown(value)}"
         version, kind = tree["apiVersion"], tree["kind"]
 
-        is_old = version in _OLD_VERSIONS
-        if is_old and (registry.RESOURCE_V1, kind) in codec.KINDS:
+        is_known = (registry.RESOURCE_V1, kind) in codec.KINDS
+        is_unread = version in _OLD_VERSIONS and (version, kind) not in _NEWEST
+        if is_unread and is_known:
             message = f"{version} is not supported; write it as {registry.RESOURCE_V1}"
             return "apiVersion", message
 
-        is_ours = version.partition("/")[0] == _OUR_GROUP
-        if self.strict and is_ours and kind not in _OUR_KINDS:
-            kinds = ", ".join(_OUR_KINDS)
-            return "kind", f'"{kind}" is no kind of {_OUR_GROUP}; it has {kinds}'
-        return None
+        misspelt = known_kinds.problem_of(version, kind) if self.strict else None
+        return None if misspelt is None else ("kind", misspelt)
 
     def _misfits(self, kind: type[codec.Object], tree: dict[str, Any]) -> list[untyped.Misfit]:
         misfits = untyped.misfits(kind, tree)
@@ -177,7 +194,7 @@ class _Reader:
             return tree
         return tree | {"metadata": metadata | {"namespace": self.default_namespace}}
 
-    def _keep(self, stored: codec.Stored) -> None:
+    def _keep(self, stored: codec.Stored, written_version: str) -> None:
         subject = codec.subject_of(stored.struct)
         metadata = stored.struct.metadata
         if not metadata.name and not metadata.generate_name:
@@ -185,11 +202,12 @@ class _Reader:
             return
         entry = ManifestObject(self.file, self._document, self._line, subject, stored)
         self.objects.append(entry)
+        version, kind = stored.struct.api_version, stored.struct.kind
         if isinstance(stored.struct, codec.Generic):
-            version, kind = stored.struct.api_version, stored.struct.kind
-            self.notes.append(
-                entry.problem("", f"{version}: {_use_of(version.partition('/')[0], kind)}")
-            )
+            use = _use_of(version.partition("/")[0], kind)
+            self.notes.append(entry.problem("", f"{version}: {use}"))
+        elif version != written_version:
+            self.notes.append(entry.problem("", f"{written_version}: kept as {version}"))
 
     def _refuse_misfits(self, subject: str, misfits: tuple[untyped.Misfit, ...]) -> None:
         for misfit in misfits:
@@ -207,10 +225,10 @@ def _use_of(group: str, kind: str) -> str:
         return "kept, read for gangs; makes no pods"
     if (group, kind) in _READ:
         return "kept, read when pods are created"
-    scheduler = CONVERTIBLE.get(group)
+    scheduler = CONVERTED.get((group, kind))
     if scheduler is None:
         return "kept, not used"
-    return f"kept, not used; `dovetail migrate {scheduler}` makes queues of such"
+    return f"kept, not used; `dovetail migrate {scheduler}` converts it"
 
 
 def _subject(tree: dict[str, Any]) -> str:

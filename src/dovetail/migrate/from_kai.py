@@ -257,12 +257,12 @@ def _amount(value: float, unit: str) -> quantity.Quantity:
 
 
 def _advise_workload(source: Source) -> None:
-    """A PodGroup becomes no object. Its fields are noted with the annotation that the workload should carry."""
+    """A PodGroup becomes no object: it is read while KAI's definition is there. Notes which annotations replace it."""
     source.approximated(
         "metadata",
         "name",
         to="the workload itself",
-        why="gangs are read from owners, labels and annotations",
+        why="it is read while KAI's definition is installed; without it, owners and annotations count",
     )
     for path, (word, why) in WISHES.items():
         if source.has("spec", *path):

@@ -42,6 +42,7 @@ _NO_NODE_HELPS: Final[Mapping[ReasonCode, str]] = {  # what no node changes
     ReasonCode.VOLUME_DELETING: NOT_READY,
     ReasonCode.VOLUME_NOT_OURS: NOT_READY,
     ReasonCode.VOLUME_UNBOUND: NOT_READY,
+    ReasonCode.ANNOTATION: NO_NODE_FITS,
     ReasonCode.INPUT: NO_NODE_FITS,
     ReasonCode.LIMIT: NO_NODE_FITS,
 }

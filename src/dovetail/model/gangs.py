@@ -16,7 +16,7 @@ import msgspec
 from dovetail import timestamps
 from dovetail.kubetypes import meta, registry
 from dovetail.kubetypes.core import pods
-from dovetail.model import workload_annotations
+from dovetail.model import gpu_annotations, workload_annotations
 from dovetail.model.workload_annotations import TopologyRequest as TopologyRequest
 from dovetail.quantity import durations
 
@@ -44,6 +44,10 @@ KUBEFLOW_TYPE: Final = "training.kubeflow.org/replica-type"
 KUBEFLOW_ROLE: Final = "training.kubeflow.org/job-role"
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+# KAI, pkg/common/constants: its pod grouper writes them, unless a user does and asks it to stay away.
+KAI_GROUP_ANNOTATION: Final = "pod-group-name"
+KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
+KAI_USER_MADE: Final = "kai.scheduler/skip-podgrouper"
 MPI_OPERATOR: Final = "mpi-operator"
 
 JOB: Final = "job"
@@ -54,7 +58,10 @@ RAY: Final = "raycluster"
 MPI: Final = "mpijob"
 POD_GROUP: Final = "podgroup"
 COMPOSITE: Final = "compositepodgroup"
+KAI_GROUP: Final = "kai-podgroup"
 NATIVE: Final = frozenset({POD_GROUP, COMPOSITE})
+# Objects that own no pods: pods name them, and do not start before they exist.
+GROUPS: Final = NATIVE | {KAI_GROUP}
 KUBEFLOW: Final = {
     "PyTorchJob": "pytorchjob",
     "TFJob": "tfjob",
@@ -71,6 +78,7 @@ _KIND_NAMES: Final = {
     RAY: "RayCluster",
     POD_GROUP: "PodGroup",
     COMPOSITE: "CompositePodGroup",
+    KAI_GROUP: "KAI PodGroup",
     **{source: kind for kind, source in KUBEFLOW.items()},
 }
 LEADER: Final = "leader"
@@ -170,17 +178,26 @@ def candidate_of(pod: pods.Pod) -> GangCandidate:
         return _seat(pod, f"{_LABELLED}/{name}", labels.get(GROUP_LABEL) or DEFAULT_GROUP)
     if name := labels.get(KUEUE_GROUP):
         return _seat(pod, f"{_KUEUE}/{name}")
+    kai_group = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION)
+    if kai_group and KAI_USER_MADE in pod.metadata.annotations:
+        return _kai_seat(pod, kai_group)
     for owner in pod.metadata.owner_references:
         if owner.controller:
-            return _seat_by_owner(pod, owner)
-    return GangCandidate(None, False)
+            by_owner = _seat_by_owner(pod, owner)
+            if by_owner.membership is not None:
+                return by_owner
+    return _kai_seat(pod, kai_group) if kai_group else GangCandidate(None, False)
 
 
 def scheduling_annotations(metadata: meta.ObjectMeta) -> frozenset[tuple[str, str]]:
     """The annotations that matter to a scheduler: every one that this module or a decision reads from a pod."""
     entries = workload_annotations.scheduler_entries(metadata.annotations)
-    size = metadata.annotations.get(LWS_SIZE)
-    return frozenset(entries if size is None else (*entries, (LWS_SIZE, size)))
+    others = [
+        (key, metadata.annotations[key])
+        for key in (LWS_SIZE, KAI_GROUP_ANNOTATION)
+        if key in metadata.annotations
+    ]
+    return frozenset((*entries, *others) if others else entries)
 
 
 def source_of(key: GangKey) -> str:
@@ -222,6 +239,7 @@ def gang_of_pod(pod: pods.Pod) -> Gang:
         max_runtime=durations.at_most(pod.spec.active_deadline_seconds),
         is_recreated=any(owner.controller for owner in metadata.owner_references),
         is_known=is_known,
+        problems=gpu_annotations.notes(pod),
     )
     return with_options(gang, options)
 
@@ -249,7 +267,7 @@ def with_options(gang: Gang, options: workload_annotations.WorkloadOptions) -> G
 
 def completed(declared: Gang, by_pod: Gang, key: GangKey) -> Gang:
     """The declared gang under this key; what the declaration leaves open comes from its oldest pod."""
-    is_native = source_of((declared.metadata.namespace, declared.metadata.name)) in NATIVE
+    is_group = source_of((declared.metadata.namespace, declared.metadata.name)) in GROUPS
     has_own_age = not declared.is_loose and declared.metadata.creation_timestamp is not None
     oldest = declared if has_own_age else by_pod
     metadata = meta.ObjectMeta(
@@ -266,8 +284,8 @@ def completed(declared: Gang, by_pod: Gang, key: GangKey) -> Gang:
         expected_runtime=_first_given(declared.expected_runtime, by_pod.expected_runtime),
         max_runtime=_shorter(declared.max_runtime, by_pod.max_runtime),
         last_checkpoint=_newest((declared.last_checkpoint, by_pod.last_checkpoint)),
-        topology=declared.topology or (by_pod.topology if is_native else None),
-        is_recreated=by_pod.is_recreated if is_native else declared.is_recreated,
+        topology=declared.topology or (by_pod.topology if is_group else None),
+        is_recreated=by_pod.is_recreated if is_group else declared.is_recreated,
         may_be_lost=declared.may_be_lost or by_pod.may_be_lost,
         problems=tuple(dict.fromkeys((*declared.problems, *by_pod.problems))),
     )
@@ -314,6 +332,11 @@ def _seat(
     pod: pods.Pod, name: str, group: str = DEFAULT_GROUP, *, is_tied: bool = True
 ) -> GangCandidate:
     return GangCandidate(Membership((pod.metadata.namespace, name), group), is_tied)
+
+
+def _kai_seat(pod: pods.Pod, name: str) -> GangCandidate:
+    subgroup = pod.metadata.labels.get(KAI_SUBGROUP) or DEFAULT_GROUP
+    return _seat(pod, f"{KAI_GROUP}/{name}", subgroup)
 
 
 def _lws_seat(pod: pods.Pod, name: str) -> GangCandidate:

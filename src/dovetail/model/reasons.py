@@ -105,6 +105,9 @@ class ReasonCode(StrEnum):
     VOLUME_DRIVER = "VolumeDriverMissing", *_VOLUMES, Change.CAPACITY
     VOLUME_IN_USE = "VolumeInUse", *_VOLUMES, Change.CAPACITY
     GATED = "SchedulingGated", Change.ITSELF
+    ANNOTATION = "AnnotationUnsupported", Change.ITSELF  # it must not be ignored
+    # A device plugin's GPUs are not those that an annotation allows:
+    GPU_CHOICE = "GpusNotAllowed", Change.CAPACITY, Change.ITSELF
     NO_NODES = "NoNodes", Change.CAPACITY
     # About queues and gangs:
     QUEUE_LIMIT = "QueueLimitReached", *_QUEUES

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail import cache
 from dovetail.kubetypes import meta
+from dovetail.model import gpu_annotations
 from dovetail.quantity import durations
 
 PREFIX: Final = "dovetail.dev/"
@@ -52,6 +53,7 @@ KAI_SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 KAI_SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
 KAI_PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 KAI_DELAY: Final = "kai.scheduler/preemption-delay"
+KAI_STALE_GRACE: Final = "kai.scheduler/staleness-grace-period"
 KAI_MIN: Final = "kai.scheduler/batch-min-member"
 KAI_MIN_OTHERS: Final = "kai.scheduler/min-member"
 # Keys that matter even to a pod alone, and that only a decision about all pods together can honour.
@@ -64,8 +66,7 @@ MOST_PODS: Final = 1_000_000
 NEARNESS: Final = 0.72
 SHOWN: Final = 40  # characters of a value quoted in a problem
 
-KAI_SHARES: Final = ("gpu-fraction", "gpu-memory")  # annotations without a prefix
-_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/", *KAI_SHARES)
+_PREFIXES: Final = (PREFIX, "kueue.x-k8s.io/", "kai.scheduler/", *gpu_annotations.KEYS)
 REMEMBERED: Final = 4096  # distinct requests whose reading is cached
 Entries = tuple[tuple[str, str], ...]  # keys and values
 _PlaceEntries = tuple[Entries, Entries]  # of labels and of annotations
@@ -126,7 +127,6 @@ def _read(places: tuple[_PlaceEntries, ...]) -> WorkloadOptions:
     """Cached: pods of one workload have the same labels and annotations."""
     reader = _Reader([(dict(labels), dict(annotations)) for labels, annotations in places])
     reader.note_misspelt_keys()
-    reader.note_gpu_shares()
     topology, segments = _topology(reader)
     queue_labels = {key: value for key in _QUEUE_LABELS if (value := reader.text(key))}
     return WorkloadOptions(
@@ -147,7 +147,9 @@ def _read(places: tuple[_PlaceEntries, ...]) -> WorkloadOptions:
         may_evict_after=reader.first(
             (MAY_EVICT_AFTER, durations.seconds), (KAI_DELAY, durations.seconds)
         ),
-        stale_grace=reader.first((STALE_GRACE, _duration_or_never)),
+        stale_grace=reader.first(
+            (STALE_GRACE, _duration_or_never), (KAI_STALE_GRACE, kai_grace_seconds)
+        ),
         may_be_lost=reader.first((WHEN_EVICTED, _ENDS.get)),
         problems=tuple(reader.problems),
     )
@@ -199,12 +201,6 @@ class _Reader:
             name = key.removeprefix(PREFIX)
             for near in difflib.get_close_matches(name, _NAMES, n=1, cutoff=NEARNESS):
                 self.problems.append(f"{key} is ignored: unknown key; did you mean {PREFIX}{near}?")
-
-    def note_gpu_shares(self) -> None:
-        """Shares of a GPU requested as KAI does: the pod would start without any GPU."""
-        for key in KAI_SHARES:
-            if any(key in annotations for _, annotations in self._places):
-                self.problems.append(f"{key} is ignored: request a share of a GPU by a claim")
 
     def note_ignored(self, key: str, why: str) -> None:
         """A key that has no effect, if it is present."""
@@ -279,6 +275,11 @@ def _duration_or_never(text: str) -> int | None:
     return NEVER if text == "never" else durations.seconds(text)
 
 
+def kai_grace_seconds(text: str) -> int | None:
+    """As KAI writes it: a negative duration means never."""
+    return NEVER if text.startswith("-") else durations.seconds(text)
+
+
 def _time(text: str) -> str | None:
     return text if _TIME.match(text) else None
 
@@ -328,6 +329,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     MAY_EVICT_AFTER: _DURATION,
     KAI_DELAY: _DURATION,
     STALE_GRACE: f"{_DURATION}, or never",
+    KAI_STALE_GRACE: f"{_DURATION}; negative means never",
     LAST_CHECKPOINT: "expected a time such as 2026-05-01T12:00:00Z",
     PREEMPTIBLE: _SWITCH,
     TOPOLOGY_SPREAD: _SWITCH,

@@ -202,7 +202,8 @@ def _phrase(obstacle: plan.Obstacle, *, is_nearest: bool = False) -> str:
         case ReasonCode.ROOM:
             need = pod_requests.amount_text(reason.subject, reason.need or 0)
             have = pod_requests.amount_text(reason.subject, reason.have or 0)
-            return f"{count} {lack} {reason.subject} (needs {need}, at most {have} free)"
+            hint = f"; {reason.detail}" if reason.detail else ""
+            return f"{count} {lack} {reason.subject} (needs {need}, at most {have} free{hint})"
         case ReasonCode.OTHER_NODE:
             return f"{count} {be} not node {reason.subject}"
         case ReasonCode.CORDONED:

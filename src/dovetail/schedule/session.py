@@ -285,8 +285,8 @@ class Session:
         return bool(pod_ids) and self.covers(pod_ids)
 
     def _awaits_owner(self, job: Job) -> bool:
-        """Whether the gang's owner may still appear; wakes up when that is over. Native groups must exist."""
-        if gangs.source_of(_key(job)) in gangs.NATIVE:
+        """Whether the gang's owner may still appear; wakes up when that is over. PodGroups must exist."""
+        if gangs.source_of(_key(job)) in gangs.GROUPS:
             return True
         if self.transaction.now is None or job.created is pod_order.NEVER:
             return False

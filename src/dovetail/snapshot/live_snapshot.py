@@ -1,7 +1,8 @@
 """Takes a snapshot of a live cluster: lists every kind at one resource version and passes the documents on unchanged.
 
-Given a connection. Reads nodes, slices, classes, taint rules, volumes, claims, templates, pods and namespaces; secrets
-never. If the server no longer has the version of the first list, a kind is read at its current version.
+Given a connection. Reads nodes, slices, classes, taint rules, volumes, claims, templates, pods, the objects that own
+pods, and namespaces; secrets never. If the server no longer has the version of the first list, a kind is read at its
+current version.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.snapshot import snapshot_files, snapshot_format
 
-OLDER_VERSIONS: Final = {
-    registry.TAINT_RULE.name: ("resource.k8s.io/v1beta2",)
-}  # the same fields, before 1.37
 PAGE_ITEMS: Final = 500  # as client-go; bounds what is in memory at once
 
 FORBIDDEN: Final = 403
@@ -66,13 +64,15 @@ async def _listed(source: _Source, say: snapshot_files.Say) -> dict[str, str]:
     """Reads every kind into the draft; returns the version of each list, by kind."""
     versions: dict[str, str] = {}
     for kind in snapshot_format.KINDS:
-        served = await discovery.newest(source.over, kind, OLDER_VERSIONS.get(kind.name, ()))
+        served = await discovery.newest(source.over, kind, kind.older_versions)
         if served is None:
-            say(f"{kind.plural}: this server does not serve them")
+            if kind not in snapshot_format.OWNERS:  # most clusters have few of those
+                say(f"{kind.plural}: this server does not serve them")
             continue
         version = next(iter(versions.values()), "")
         try:
-            versions[kind.name] = await source.handed_over(kind, served=served, version=version)
+            listed_at = await source.handed_over(kind, served=served, version=version)
+            versions[kind.unique_name] = listed_at
         except failures.Refused as refused:
             if refused.status != FORBIDDEN or kind in NEEDED:
                 raise

@@ -16,6 +16,12 @@ from dovetail.snapshot import snapshot_files, snapshot_format
 MAX_VERSION_DIGITS: Final = 20  # API servers count versions in 64 bits
 
 
+_KINDS_CALLED: Final = {
+    name: tuple(kind for kind in snapshot_format.KINDS if kind.name == name)
+    for name in {kind.name for kind in snapshot_format.KINDS}
+}
+
+
 class Snapshot(NamedTuple):
     """A complete snapshot."""
 
@@ -27,9 +33,24 @@ def documents_of(cluster: local_cluster.Cluster) -> dict[registry.Kind, list[byt
     """The documents of the local cluster that a snapshot has, by namespace and name."""
     documents: dict[registry.Kind, list[bytes]] = {kind: [] for kind in snapshot_format.KINDS}
     for key in sorted(cluster.records):
-        if kind := snapshot_files.KIND_NAMED.get(key.kind):
-            documents[kind].append(bytes(cluster.records[key].document))
+        document = bytes(cluster.records[key].document)
+        kind = _kept_kind(key.kind, document)
+        if kind is not None:
+            documents[kind].append(document)
     return documents
+
+
+def _kept_kind(name: str, document: bytes) -> registry.Kind | None:
+    """The kind under which a snapshot keeps an object; None where it does not."""
+    kinds = _KINDS_CALLED.get(name.partition(".")[0], ())
+    if not kinds:
+        return None
+    group = _group(codec.decode_struct(codec.Generic, document).api_version)
+    return next((kind for kind in kinds if _group(kind.api_version) == group), None)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
 
 
 def read(directory: Path) -> Snapshot:
@@ -67,11 +88,15 @@ def load(directory: Path, place: state_dir.Local, *, fresh: bool) -> Snapshot:
 def _identity(item: snapshot_files.Item) -> tuple[local_cluster.Key, int]:
     """The key of an object and its version; 0 for a version that no API server writes."""
     try:
-        struct = codec.decode(bytes(item.document)).struct
+        codec.kind_of(bytes(item.document))  # names what its type lacks
+        struct = codec.decode_struct(item.kind.struct, bytes(item.document))
     except errors.InputError as error:
         raise errors.StateError(f"{item.place}: {error}") from None
     kind = item.kind
-    if not isinstance(struct, kind.struct) or struct.kind != kind.name or not struct.metadata.name:
+    is_of_version = struct.api_version == kind.api_version
+    is_of_group = _group(struct.api_version) == _group(kind.api_version)
+    is_readable = is_of_version if kind.is_in_world else is_of_group
+    if not is_readable or struct.kind != kind.name or not struct.metadata.name:
         raise errors.StateError(
             f"{item.place}: expected a {kind.name} with a name, got {codec.subject_of(struct)}"
         )

@@ -40,7 +40,7 @@ _TAIL: Final = b"\n]}\n"
 _FIRST_YEAR: Final = 1970
 _LAST_YEAR: Final = 2999  # leaves room to add durations
 _SENSELESS: Final = "?"  # does not compile, like the expression it stands for
-KIND_NAMED: Final = {kind.name: kind for kind in snapshot_format.KINDS}
+KIND_NAMED: Final = {kind.unique_name: kind for kind in snapshot_format.KINDS}
 
 
 class Item(NamedTuple):
@@ -76,7 +76,7 @@ def manifest_of(directory: Path) -> Manifest:
     )
     try:
         head = msgspec.json.decode(text, type=_Head)
-        if head.format == snapshot_format.FORMAT and head.version == snapshot_format.VERSION:
+        if head.format == snapshot_format.FORMAT and head.version in snapshot_format.READ_VERSIONS:
             manifest = msgspec.json.decode(text, type=Manifest)
             taken_at(manifest)
             return manifest
@@ -86,9 +86,8 @@ def manifest_of(directory: Path) -> Manifest:
         raise errors.StateError(
             f'{path}: format "{head.format}", expected "{snapshot_format.FORMAT}"'
         )
-    raise errors.StateError(
-        f"{path}: version {head.version}, this program reads {snapshot_format.VERSION}"
-    )
+    readable = " and ".join(map(str, snapshot_format.READ_VERSIONS))
+    raise errors.StateError(f"{path}: version {head.version}, this program reads {readable}")
 
 
 def taken_at(manifest: Manifest) -> datetime.datetime:
@@ -176,6 +175,7 @@ class Draft:
 
     def put(self, kind: registry.Kind, document: bytes) -> None:
         """Adds an object. An unreadable one is reported and left out, as the scheduler leaves it out."""
+        name = kind.unique_name
         try:
             if self._redaction is None:
                 codec.decode_struct(kind.struct, document)
@@ -183,19 +183,20 @@ class Draft:
             else:  # waits until all names are known
                 self._seen.append(self._redaction.look(kind, document))
         except errors.InputError as error:
-            self._left_out[kind.plural] = self._left_out.get(kind.plural, 0) + 1
+            self._left_out[name] = self._left_out.get(name, 0) + 1
             self._say(f"left out: {_subject(kind, document)}: {error}")
-        self._put[kind.plural] = self._put.get(kind.plural, 0) + 1
-        if self._put[kind.plural] % SAY_EVERY == 0:
-            self._say(f"{kind.plural}: {self._put[kind.plural]} so far")
+        self._put[name] = self._put.get(name, 0) + 1
+        if self._put[name] % SAY_EVERY == 0:
+            self._say(f"{kind.plural}: {self._put[name]} so far")
 
     def restart_kind(self, kind: registry.Kind) -> None:
         """Drops the objects of a kind, because they will be read again."""
-        if file := self._files.pop(kind.plural, None):
+        name = kind.unique_name
+        if file := self._files.pop(name, None):
             file.close()
-        self._seen = [item for item in self._seen if item.kind.plural != kind.plural]
-        self._left_out.pop(kind.plural, None)
-        self._put.pop(kind.plural, None)
+        self._seen = [item for item in self._seen if item.kind.unique_name != name]
+        self._left_out.pop(name, None)
+        self._put.pop(name, None)
 
     def finish(self, facts: Facts) -> Manifest:
         """Writes everything to disk and moves it to its final path."""
@@ -204,7 +205,7 @@ class Draft:
             for item in self._seen:
                 self._file(item.kind).put(redaction.redacted(item))
         files = tuple(
-            self._closed(kind, facts.resource_versions.get(kind.name, ""))
+            self._closed(kind, facts.resource_versions.get(kind.unique_name, ""))
             for kind in snapshot_format.KINDS
         )
         manifest = Manifest(
@@ -224,16 +225,17 @@ class Draft:
         return manifest
 
     def _file(self, kind: registry.Kind) -> _ListFile:
-        if kind.plural not in self._files:
-            self._files[kind.plural] = _ListFile(self._temporary / snapshot_format.file_of(kind))
-        return self._files[kind.plural]
+        name = kind.unique_name
+        if name not in self._files:
+            self._files[name] = _ListFile(self._temporary / snapshot_format.file_of(kind))
+        return self._files[name]
 
     def _closed(self, kind: registry.Kind, resource_version: str) -> File:
         file = self._file(kind)
         file.finish()
         return File(
             name=file.path.name,
-            kind=kind.name,
+            kind=kind.unique_name,
             count=file.count,
             size_bytes=file.size_bytes,
             sha256=file.sum.hexdigest(),

@@ -15,15 +15,17 @@ import msgspec
 
 from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.storage import volumes
-from dovetail.model import gangs, workload_annotations
+from dovetail.model import gangs, gpu_annotations, workload_annotations
 from dovetail.quantity import durations
 
 FORMAT: Final = "dovetail-snapshot"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 had no objects that own pods: gangs that only these describe were lost
+READ_VERSIONS: Final = (1, VERSION)
 MANIFEST: Final = "manifest.json"
 _FRAME: Final = (registry.NAMESPACE, *registry.OURS)
+OWNERS: Final = (*registry.OWNERS, *registry.PARENTS)  # gangs are derived from them
 # In the order a reader wants them: machines and workloads first, the frame around them last.
-KINDS: Final = (*(kind for kind in registry.WORLD if kind not in _FRAME), *_FRAME)
+KINDS: Final = (*(kind for kind in registry.WORLD if kind not in _FRAME), *OWNERS, *_FRAME)
 
 Tree = dict[str, Any]
 Rename = Callable[[str], str]
@@ -68,7 +70,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def file_of(kind: registry.Kind) -> str:
     """The name of the file that holds a kind."""
-    return f"{kind.plural}.json"
+    group = kind.api_version.rpartition("/")[0]
+    return f"{kind.plural}.{group}.json" if kind.shares_name else f"{kind.plural}.json"
 
 
 def _set(words: str) -> frozenset[str]:
@@ -126,6 +129,7 @@ _RENAMED: Final = {
     "initContainers.name": _CONTAINER,
     "containerName": _CONTAINER,
     "podGroupName": _GROUP,
+    "parentCompositePodGroupName": _GROUP,
     "priorityClassName": "priority",
     "runtimeClassName": "runtime",
     "schedulingGates.name": "gate",
@@ -144,7 +148,9 @@ _KEPT: Final = _set(
     " resourceClaimStatuses.name requests.name firstAvailable.name derivedAttributes.name devices.name"
     " sharedCounters.name mapping.name overhead.name accessModes volumeMode volumeBindingMode provisioner attacher"
     " drivers.name maximumVolumeSize capacity bindMountOptions restartPolicyRules.action nodeLabel alias usageTime"
-    " dominantShare charged chargedNonPreemptible requested fairShare allocatable quota limit"
+    " dominantShare charged chargedNonPreemptible requested fairShare allocatable quota limit rules.action"
+    " podManagementPolicy startupPolicy startupPolicyOrder terminalState launcherCreationPolicy disruptionMode"
+    " preemptibility preemptionDelay stalenessGracePeriod requiredTopologyLevel preferredTopologyLevel"
 )
 _AMOUNTS: Final = _set(
     "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources usage"
@@ -152,7 +158,8 @@ _AMOUNTS: Final = _set(
 )
 _EMPTIED: Final = _set("parameters volumeClaimTemplate")  # must be there, may hold anything
 _LEFT_OUT: Final = _set("data networkData volumesInUse volumesAttached")
-_KEPT_VALUES: Final = frozenset({"", "true", "false"})
+# The last is KubeRay's own name for the group of the head.
+_KEPT_VALUES: Final = frozenset({"", "true", "false", "headgroup"})
 _KEPT_ADDRESSES: Final = frozenset({"", "0.0.0.0", "127.0.0.1", "::", "::1"})  # noqa: S104 (compared, never bound)
 _KEPT_DOMAINS: Final = (
     frozenset(  # labels, taints and annotations whose values say what a machine is
@@ -195,9 +202,38 @@ _CATEGORY_OF_LABEL: Final = {
     "kubernetes.io/metadata.name": _NAMESPACE,
     volumes.SELECTED_NODE: _NODE,
     volumes.BETA_CLASS: _STORAGE_CLASS,
+    gangs.JOBSET_LABEL: _OWNER,
+    gangs.LWS_LABEL: _OWNER,
+    gangs.KUBEFLOW_JOB: _OWNER,
+    gangs.RAY_CLUSTER: _OWNER,
+    gangs.KAI_GROUP_ANNOTATION: _GROUP,
+    gpu_annotations.FRACTION_CONTAINER: _CONTAINER,
 }
+# Labels in which controllers write a pod's place in its gang, as numbers and fixed words.
+_PLACES: Final = frozenset(
+    {
+        gangs.JOBSET_INDEX,
+        gangs.LWS_GROUP,
+        gangs.LWS_WORKER,
+        gangs.LWS_SIZE,
+        gangs.KUBEFLOW_TYPE,
+        gangs.KUBEFLOW_ROLE,
+        gangs.KUBEFLOW_OPERATOR,
+    }
+)
+_ROLES: Final = _set("master worker ps chief evaluator launcher") | {gangs.MPI_OPERATOR}
+_GPU_UUIDS: Final = frozenset({gpu_annotations.USE_UUID, gpu_annotations.NO_USE_UUID})
+_GPU_POLICIES: Final = _set("binpack spread")
+_PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _READ_ANNOTATIONS: Final = frozenset(
-    {volumes.SELECTED_NODE, volumes.BETA_CLASS, volumes.BIND_COMPLETED}
+    {
+        volumes.SELECTED_NODE,
+        volumes.BETA_CLASS,
+        volumes.BIND_COMPLETED,
+        gangs.LWS_SIZE,
+        gangs.KAI_GROUP_ANNOTATION,
+        *gpu_annotations.KEYS,
+    }
 )
 _ID_ENDINGS: Final = (
     "uuid",
@@ -332,6 +368,10 @@ class _Walk:
             {**self._mapping("", tree), "apiVersion": kind.api_version, "kind": kind.name}
         )
 
+    def label(self, key: str, value: str) -> str:
+        """The value of a label after redaction."""
+        return self._namer.label(key, value)
+
     def _mapping(self, around: str, tree: Tree) -> Tree:
         renamed = {
             key: self._field(f"{around}.{key}", key, value=value, tree=tree)
@@ -384,7 +424,13 @@ class _Walk:
 
     def _annotations(self, annotations: dict[str, str], tree: Tree) -> Any:
         readable = {key: value for key, value in annotations.items() if _is_read(key)}
-        return self._labels(readable, tree)
+        uuids = {key: self._uuids(readable.pop(key)) for key in _GPU_UUIDS & readable.keys()}
+        return {**self._labels(readable, tree), **uuids}
+
+    def _uuids(self, listed: str) -> str:
+        """A list with commas, each renamed as the uuid of a device is."""
+        parts = [part.strip() for part in listed.split(",")]
+        return ",".join(self._namer.attribute("", "uuid", value=part) for part in parts)
 
     def _aliases(self, aliases: list[str], tree: Tree) -> Any:
         """Renamed as the labels that refer to them: with a namespace in front, or without."""
@@ -430,6 +476,15 @@ class _Walk:
         return renamed
 
 
+def _as_label(key: str) -> Callable[[_Walk, Any, Tree], Any]:
+    """The rule for a text that labels with this key repeat."""
+
+    def renamed(walk: _Walk, value: str, tree: Tree) -> Any:
+        return walk.label(key, value)
+
+    return renamed
+
+
 _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "metadata.name": _Walk._object_name,
     "ownerReferences.name": _Walk._owner_name,
@@ -448,6 +503,15 @@ _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "hostIP": _Walk._address,
     "expression": _Walk._expression,
     "attributes": _Walk._attributes,
+    # Parts of gangs, which pods name in labels: renamed as those are.
+    "replicatedJobs.name": _as_label(gangs.JOBSET_JOB),
+    "replicatedJobsStatus.name": _as_label(gangs.JOBSET_JOB),
+    "dependsOn.name": _as_label(gangs.JOBSET_JOB),
+    "workerGroupSpecs.groupName": _as_label(gangs.RAY_GROUP),
+    "subGroups.name": _as_label(gangs.KAI_SUBGROUP),
+    "subGroups.parent": _as_label(gangs.KAI_SUBGROUP),
+    "spec.queue": _as_label(workload_annotations.KAI_QUEUE),
+    "topologyConstraint.topology": _as_label(workload_annotations.KAI_TOPOLOGY),
 }
 
 
@@ -490,6 +554,10 @@ def _is_read(annotation: str) -> bool:
 
 def _is_setting(key: str, value: str) -> bool:
     """Whether a label or annotation is a scheduling setting and not a name."""
+    if key in _PLACES:
+        return value.isdecimal() or value.lower() in _ROLES
+    if key in gpu_annotations.KEYS:
+        return value in _GPU_POLICIES or bool(_PLAIN_NUMBER.fullmatch(value))
     if _domain(key) not in _READ_DOMAINS or key in _NAMING:
         return False
     if key in _LEVELS or value in _WORDS:

@@ -474,4 +474,58 @@ class CompositePodGroup(
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
 
 
-Owner = Job | StatefulSet | JobSet | LeaderWorkerSet | TrainingJob | RayCluster | PodGroup
+# scheduling.run.ai, KAI's groups
+
+
+class KaiTopologyConstraint(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """Where the pods of a group or a subgroup should be together."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
+class KaiSubGroup(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A part of a group: of pods, or of further subgroups that name it as their parent."""
+
+    name: str = ""
+    parent: str | None = None
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    topology_constraint: KaiTopologyConstraint | None = None
+
+
+class KaiPodGroupSpec(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A gang as KAI's pod grouper, or a user, describes it. Durations are text such as 5m0s."""
+
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    queue: str = ""
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    topology_constraint: KaiTopologyConstraint | None = None
+    sub_groups: tuple[KaiSubGroup, ...] = ()
+    preemption_delay: str | None = None
+    staleness_grace_period: str | None = None
+
+
+class KaiPodGroup(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """scheduling.run.ai PodGroup, which pods name in an annotation."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: meta.ObjectMeta = meta.ObjectMeta()
+    spec: KaiPodGroupSpec = KaiPodGroupSpec()
+
+
+Owner = (
+    Job | StatefulSet | JobSet | LeaderWorkerSet | TrainingJob | RayCluster | PodGroup | KaiPodGroup
+)

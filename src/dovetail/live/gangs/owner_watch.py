@@ -27,7 +27,7 @@ DISCOVERY_SECONDS: Final = 15.0
 PATIENCE_SECONDS: Final = 10.0  # for the first lists
 PAUSE_SECONDS: Final = 0.05
 
-OwnerKey = tuple[str, str, str]  # kind, namespace, name
+OwnerKey = tuple[str, str, str]  # unique name of the kind, namespace, name
 _PARENTS: Final = frozenset(kind.name for kind in registry.PARENTS)
 
 
@@ -48,7 +48,7 @@ class GangBuilder:
     def changed(self, kind: registry.Kind, owner: Any) -> None:
         """An owner was added or changed."""
         key = _key(kind, owner)
-        self._keys.setdefault(kind.name, set()).add(key)
+        self._keys.setdefault(kind.unique_name, set()).add(key)
 
         if isinstance(owner, owners.Parent):
             self._uids[key] = owner.metadata.uid
@@ -60,7 +60,7 @@ class GangBuilder:
         if parent_uid:
             self._makers[key] = parent_uid
             self._children.setdefault(parent_uid, {})[key] = owner
-        if kind.name in native_tree.NATIVE:
+        if key[0] in native_tree.NATIVE:
             self._read_native(self._forest.put(key, owner))
         else:
             self._read(key, owner)
@@ -155,7 +155,7 @@ class OwnerEvents:
         for owner in objects:
             present.add(_key(kind, owner))
             self._entries.append(functools.partial(self._builder.changed, kind, owner))
-        self._put(functools.partial(self._builder.finish_list, kind.name, present))
+        self._put(functools.partial(self._builder.finish_list, kind.unique_name, present))
 
     def changed(self, kind: registry.Kind, owner: Any) -> None:
         """An owner was added or changed."""
@@ -167,7 +167,7 @@ class OwnerEvents:
 
     def remove_kind(self, kind: registry.Kind) -> None:
         """The server no longer has the kind."""
-        self._put(functools.partial(self._builder.remove_kind, kind.name))
+        self._put(functools.partial(self._builder.remove_kind, kind.unique_name))
 
     async def pump(self) -> None:
         """Processes what arrived, until cancelled."""
@@ -245,11 +245,12 @@ class OwnerWatch:
             self._trouble(name, "not listed yet: its gangs are read once it is")
 
     def _unlisted(self) -> list[str]:
-        return [kind.name for kind in self._following if kind.name not in self.builder.listed]
+        names = [kind.unique_name for kind in self._following]
+        return [name for name in names if name not in self.builder.listed]
 
 
 def _key(kind: registry.Kind, owner: Any) -> OwnerKey:
-    return kind.name, owner.metadata.namespace, owner.metadata.name
+    return kind.unique_name, owner.metadata.namespace, owner.metadata.name
 
 
 def _parent_uid(owner: owners.Owner) -> str:

@@ -1,1 +1,1 @@
-"""Gangs derived from the objects that own pods: `owner_gangs` for each kind of owner, `native_gangs` for trees."""
+"""Gangs derived from the objects that own pods: one module per kind of owner, of native trees, of KAI's groups."""

@@ -16,6 +16,7 @@ from dovetail.kubetypes import meta
 from dovetail.kubetypes.workloads import owners
 from dovetail.model import gangs, workload_annotations
 from dovetail.model.gangs import Gang, Group
+from dovetail.model.workloads import kai_gangs
 from dovetail.quantity import durations
 
 NEVER_SECONDS: Final = durations.LONGEST_SECONDS
@@ -47,6 +48,8 @@ def gang_of(owner: owners.Owner, above: meta.ObjectMeta | None = None) -> Gang |
             return _ray(owner, above)
         case owners.PodGroup():
             return _pod_group(owner, above)
+        case owners.KaiPodGroup():
+            return kai_gangs.gang_of(owner)
 
 
 def _job(job: owners.Job, above: meta.ObjectMeta | None) -> Gang | None:

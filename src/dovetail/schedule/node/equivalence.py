@@ -21,6 +21,7 @@ from dovetail.errors import ExpressionError
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims, device_classes, slices
+from dovetail.model import gpu_annotations
 from dovetail.schedule.node import node_fit
 from dovetail.schedule.node.pod_claims import PodClaims
 from dovetail.schedule.node.score import node_preferences
@@ -60,7 +61,9 @@ def pod_key(pod: pods.Pod, needs: PodClaims, images: Collection[str] = ()) -> Ke
         else codec.encode_struct(pod_claim.claim.spec)
         for pod_claim in needs.wanted
     )
-    return containers, _rarely_said(spec), claim_keys, near, node_fit.needed_features(spec)
+    features = node_fit.needed_features(spec)
+    choice = gpu_annotations.choice_of(pod)
+    return containers, _rarely_said(spec), claim_keys, near, features, choice
 
 
 def _wants(container: pods.Container) -> Key:

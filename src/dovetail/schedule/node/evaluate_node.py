@@ -15,7 +15,7 @@ from dovetail.cel.effort import Effort
 from dovetail.kubetypes import meta
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
-from dovetail.model import node_pools, plan, pod_requests, policy
+from dovetail.model import gpu_annotations, node_pools, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.node import extended_resources, node_fit
 from dovetail.schedule.node.filters import ownership
@@ -31,6 +31,7 @@ _CODES: Final = {
     node_fit.Cause.TAINT: ReasonCode.NODE_TAINT,
     node_fit.Cause.LABELS: ReasonCode.NODE_LABELS,
     node_fit.Cause.FEATURES: ReasonCode.NODE_FEATURES,
+    node_fit.Cause.GPU_CHOICE: ReasonCode.GPU_CHOICE,
     node_fit.Cause.RESOURCES: ReasonCode.ROOM,
 }
 
@@ -66,7 +67,7 @@ class PodKind(NamedTuple):
 
     def extra_claim(self, served: tuple[str, ...]) -> claims.ResourceClaim:
         """The claim that serves these extended resources, under its stand-in name."""
-        requests = extended_resources.requests_for(self.pod.spec, self.backed, served).requests
+        requests = extended_resources.requests_for(self.pod, self.backed, served).requests
         spec = claims.ResourceClaimSpec(devices=claims.DeviceClaim(requests=requests))
         return claims.ResourceClaim(
             metadata=meta.ObjectMeta(name=extended_resources.STAND_IN), spec=spec
@@ -335,10 +336,13 @@ def _asking_steps(resource_claims: tuple[claims.ResourceClaim, ...]) -> int:
 
 
 def _reason(misfit: node_fit.Misfit) -> Reason:
-    is_amount = misfit.cause in (node_fit.Cause.RESOURCES, node_fit.Cause.LABELS)
+    is_room = misfit.cause is node_fit.Cause.RESOURCES
+    is_amount = is_room or misfit.cause is node_fit.Cause.LABELS
+    hint = gpu_annotations.resource_hint(misfit.what) if is_room else ""
     return Reason(
         code=_CODES[misfit.cause],
         subject=misfit.what,
         need=misfit.need if is_amount else None,
         have=misfit.have if is_amount else None,
+        detail=hint or misfit.why,
     )

@@ -3,7 +3,7 @@
 A DeviceClass stands behind a resource by its extendedResourceName, or behind deviceclass.resource.kubernetes.io/<name>
 by its own name. Where a node's device plugin offers the resource it is counted there; elsewhere a claim serves it, one
 for all such resources of a pod. Builds that claim as kube-scheduler does, so that kubelets understand it. Given pods
-and classes. Never allocates, never writes.
+and classes. An annotation that chooses GPUs becomes selectors of the claim. Never allocates, never writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from dovetail.kubetypes import meta, registry
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims, device_classes
-from dovetail.model import pod_requests
+from dovetail.model import gpu_annotations, pod_requests
 from dovetail.schedule import pod_order
 from dovetail.world.events import ObjectKey, key_of, pod_id
 from dovetail.world.world import World
@@ -72,8 +72,10 @@ def served_by_devices(backed: Backing, offered: pod_requests.Resources) -> tuple
     return tuple(name for name, _ in backed if offered.scalar(name) <= 0)
 
 
-def requests_for(spec: pods.PodSpec, backed: Backing, served: Collection[str]) -> Built:
+def requests_for(pod: pods.Pod, backed: Backing, served: Collection[str]) -> Built:
     """The requests of the claim that serves these resources to a pod."""
+    spec = pod.spec
+    choice = gpu_annotations.choice_of(pod)
     requests: list[claims.DeviceRequest] = []
     mappings: list[pods.ContainerExtendedResourceRequest] = []
     for resource, class_name in backed:
@@ -81,7 +83,8 @@ def requests_for(spec: pods.PodSpec, backed: Backing, served: Collection[str]) -
             of_resource = _of_resource(
                 (*spec.init_containers, *spec.containers), len(spec.init_containers), resource
             )
-            requests += [_device_request(part, class_name) for part in of_resource.parts]
+            chosen = _selectors(choice) if gpu_annotations.is_gpu(resource) else ()
+            requests += [_device_request(part, class_name, chosen) for part in of_resource.parts]
             mappings += of_resource.mappings
     return Built(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
 
@@ -197,9 +200,21 @@ def _reused(count: int, later: Sequence[_Part]) -> tuple[tuple[str, ...], int]:
     return tuple(names), covered
 
 
-def _device_request(part: _Part, class_name: str) -> claims.DeviceRequest:
+def _selectors(choice: gpu_annotations.GpuChoice) -> tuple[device_classes.DeviceSelector, ...]:
+    return tuple(
+        device_classes.DeviceSelector(cel=device_classes.CELDeviceSelector(expression=expression))
+        for expression in gpu_annotations.selectors(choice).values()
+    )
+
+
+def _device_request(
+    part: _Part, class_name: str, selectors: tuple[device_classes.DeviceSelector, ...]
+) -> claims.DeviceRequest:
     exactly = claims.ExactDeviceRequest(
-        device_class_name=class_name, allocation_mode=claims.MODE_EXACT_COUNT, count=part.amount
+        device_class_name=class_name,
+        selectors=selectors,
+        allocation_mode=claims.MODE_EXACT_COUNT,
+        count=part.amount,
     )
     return claims.DeviceRequest(name=part.name, exactly=exactly)
 

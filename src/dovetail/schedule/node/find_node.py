@@ -18,7 +18,7 @@ from dovetail.cel.effort import TooExpensive, Unfinished
 from dovetail.kubetypes import codec
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
-from dovetail.model import plan, pod_requests, policy
+from dovetail.model import gpu_annotations, plan, pod_requests, policy
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule import refusal_summary, selector_budget
 from dovetail.schedule.node import equivalence, extended_resources, pick_transfer
@@ -307,7 +307,7 @@ class NodeSearch:
             claim, result = kind.followed.claim, kind.followed.allocation
         assert claim is not None
         assert result is not None
-        mappings = extended_resources.requests_for(kind.pod.spec, kind.backed, served).mappings
+        mappings = extended_resources.requests_for(kind.pod, kind.backed, served).mappings
         made_claim = plan.ExtendedResourceClaim(
             claim=_nameless(claim), result=result, mappings=mappings, existing=_ref(claim)
         )
@@ -418,7 +418,7 @@ def _extra_claim(
     """The claim to allocate for extended resources: an earlier one with the same requests, else a new one."""
     if not served or kind.followed is not None:
         return None
-    requests = extended_resources.requests_for(kind.pod.spec, kind.backed, served).requests
+    requests = extended_resources.requests_for(kind.pod, kind.backed, served).requests
     for earlier in earlier_claims:
         if earlier.spec.devices.requests == requests:
             return earlier
@@ -445,9 +445,14 @@ def _resource_names(kind: PodKind) -> dict[str, str]:
     if not kind.backed:
         return {}
     every = tuple(name for name, _ in kind.backed)
-    mappings = extended_resources.requests_for(kind.pod.spec, kind.backed, every).mappings
+    mappings = extended_resources.requests_for(kind.pod, kind.backed, every).mappings
     prefix = f"claim {extended_resources.STAND_IN}: request"
-    return {
+    names = {
         f"{prefix} {mapping.request_name}": f"resource {mapping.resource_name}"
         for mapping in mappings
     }
+    # A selector that stands for an annotation is called by the annotation.
+    annotations = kind.pod.metadata.annotations
+    for key, expression in gpu_annotations.selectors(gpu_annotations.choice_of(kind.pod)).items():
+        names[expression] = gpu_annotations.quoted(key, annotations[key])
+    return names

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from dovetail.kubetypes import node_selectors
 from dovetail.kubetypes.core import nodes, pods
-from dovetail.model import pod_requests
+from dovetail.model import gpu_annotations, pod_requests
 from dovetail.schedule.node import missing_labels
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -29,6 +29,7 @@ class Cause(enum.Enum):
     TAINT = "taint"
     LABELS = "labels"
     FEATURES = "features"
+    GPU_CHOICE = "gpu-choice"
     RESOURCES = "resources"
     CLAIM = "claim"
     DEVICES = "devices"
@@ -42,6 +43,7 @@ class Misfit(NamedTuple):
     what: str = ""
     need: int = 0
     have: int = 0
+    why: str = ""
 
 
 def node_misfit(pod: pods.Pod, node: nodes.Node) -> Misfit | None:
@@ -58,7 +60,21 @@ def node_misfit(pod: pods.Pod, node: nodes.Node) -> Misfit | None:
         return Misfit(Cause.LABELS, missing.text, missing.asked, missing.met)
     if feature := missing_feature(spec, node):
         return Misfit(Cause.FEATURES, feature)
-    return None
+    return gpu_misfit(pod, node)
+
+
+def gpu_misfit(pod: pods.Pod, node: nodes.Node) -> Misfit | None:
+    """Whether the GPUs that a device plugin of the node counts are ruled out by an annotation of the pod.
+
+    Where devices serve the request, the selectors of their claim decide (extended_resources).
+    """
+    choice = gpu_annotations.choice_of(pod)
+    if choice == gpu_annotations.ANY_GPU or not _has_gpus_for(pod, node):
+        return None
+    mismatch = gpu_annotations.plugin_mismatch(choice, node.metadata.labels)
+    if mismatch is None:
+        return None
+    return Misfit(Cause.GPU_CHOICE, f"annotation {mismatch.key}", why=mismatch.why)
 
 
 def room_misfits(need: pod_requests.Resources, free: pod_requests.Resources) -> tuple[Misfit, ...]:
@@ -124,6 +140,14 @@ def missing_feature(spec: pods.PodSpec, node: nodes.Node) -> str | None:
     return next(
         (name for name in needed_features(spec) if name not in node.status.declared_features), None
     )
+
+
+def _has_gpus_for(pod: pods.Pod, node: nodes.Node) -> bool:
+    """Whether a device plugin of the node offers GPUs that the pod requests."""
+    offered = node.status.allocatable
+    requested = pod_requests.pod_request(pod).scalars
+    gpus = [name for name, _ in requested if gpu_annotations.is_gpu(name)]
+    return any(name in offered and offered[name].nanos > 0 for name in gpus)
 
 
 def _says_more(container: pods.Container) -> bool:

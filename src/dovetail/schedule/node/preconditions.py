@@ -1,4 +1,4 @@
-"""Decides whether a pod is ready to be scheduled: its scheduling gates and its claims (PreEnqueue and PreFilter).
+"""Decides whether a pod is ready to be scheduled: gates, claims and annotations (PreEnqueue and PreFilter).
 
 Given a pod and the books of claims. Never looks at nodes.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dovetail.kubetypes.core import pods
+from dovetail.model import gpu_annotations
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.schedule.node.pod_claims import ClaimLookup, PodClaims
 
 
 def needs(pod: pods.Pod, claim_lookup: ClaimLookup) -> PodClaims | tuple[Reason, ...]:
     """The claims of a pod that is ready, or every reason why it is not."""
-    reasons = tuple(_gates(pod))
+    reasons = (*_gates(pod), *_annotations(pod))
     claims_or_reasons = claim_lookup.needs(pod)
     if isinstance(claims_or_reasons, PodClaims):
         return reasons or claims_or_reasons
@@ -26,3 +27,9 @@ def _gates(pod: pods.Pod) -> Iterator[Reason]:
         yield Reason(
             code=ReasonCode.GATED, subject=f"gate {gate.name}", detail="is not removed yet"
         )
+
+
+def _annotations(pod: pods.Pod) -> Iterator[Reason]:
+    """Requests for GPUs that cannot be honoured: without them the pod would run without its GPU, or on another."""
+    for refusal in gpu_annotations.refusals(pod):
+        yield Reason(code=ReasonCode.ANNOTATION, subject=refusal.subject, detail=refusal.detail)

@@ -205,7 +205,7 @@ def _exceeds(cost: amounts.Amounts, capacity: amounts.Amounts) -> bool:
 
 def _suits(pod: pods.Pod, node: nodes.Node) -> bool:
     """Whether the node could take the pod once passing states are over."""
-    if not node_fit.has_labels(pod.spec, node):
+    if not node_fit.has_labels(pod.spec, node) or node_fit.gpu_misfit(pod, node) is not None:
         return False
     lasting = [taint for taint in node.spec.taints if not taint.key.startswith(PASSING_TAINTS)]
     return node_fit.untolerated(lasting, pod.spec.tolerations) is None

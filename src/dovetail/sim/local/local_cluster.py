@@ -41,6 +41,11 @@ _CLUSTER_SCOPED: Final = frozenset(
 
 _FIRST: Final = {"Namespace": 0, priority_classes.KIND: 1}
 _SERVED: Final = {kind: version for version, kind in codec.KINDS}
+_GROUPS: Final = {
+    kind.name: kind.api_version.rpartition("/")[0]
+    for kind in registry.ALL
+    if kind.is_in_world or kind is registry.POD_GROUP
+}
 
 Tree = dict[str, Any]
 
@@ -162,7 +167,15 @@ def written(cluster: Cluster, changed: Iterable[codec.Stored], *, now: str) -> C
 
 def key_of(struct: codec.Object) -> Key:
     """What the object is found by."""
-    return Key(struct.kind, struct.metadata.namespace, struct.metadata.name)
+    kind = filed_kind(struct.api_version, struct.kind)
+    return Key(kind, struct.metadata.namespace, struct.metadata.name)
+
+
+def filed_kind(api_version: str, kind: str) -> str:
+    """The kind as it stands in keys: with its group, as kubectl does, where a known kind has the same name."""
+    group = api_version.rpartition("/")[0]
+    first = _GROUPS.get(kind)
+    return f"{kind}.{group}" if first is not None and group != first else kind
 
 
 def get(cluster: Cluster, key: Key) -> codec.Stored | None:
@@ -326,12 +339,13 @@ def _placed(one: Given, namespace: str) -> tuple[Key, Given]:
     metadata = one.tree.get("metadata")
     fields: Tree = metadata if isinstance(metadata, dict) else {}
     kind, name = str(one.tree.get("kind") or ""), str(fields.get("name") or "")
+    filed = filed_kind(str(one.tree.get("apiVersion") or ""), kind)
     if not is_namespaced(kind):
-        return Key(kind, "", name), one
+        return Key(filed, "", name), one
     place = str(fields.get("namespace") or namespace)
     if isinstance(metadata, dict):
         one = Given(one.tree | {"metadata": fields | {"namespace": place}}, one.source)
-    return Key(kind, place, name), one
+    return Key(filed, place, name), one
 
 
 def _readable(records: Iterable[Record]) -> Iterator[Tree]:

@@ -174,13 +174,12 @@ def _cluster(state: _State) -> local_cluster.Cluster:
     for number, entry in enumerate(state.objects):
         key = local_cluster.Key(entry.kind, entry.namespace, entry.name)
         identity = _IDENTITIES.decode(entry.document)
-        if key != local_cluster.Key(
-            identity.kind, identity.metadata.namespace, identity.metadata.name
-        ):
+        kind = local_cluster.filed_kind(identity.api_version, identity.kind)
+        if key != local_cluster.Key(kind, identity.metadata.namespace, identity.metadata.name):
             raise msgspec.ValidationError(
                 f"objects[{number}] is filed under another name than its own"
             )
-        if identity.kind in _KINDS and (identity.api_version, identity.kind) not in codec.KINDS:
+        if kind in _KINDS and (identity.api_version, kind) not in codec.KINDS:
             raise msgspec.ValidationError(
                 f"objects[{number}] is a {identity.kind} of another version"
             )
