@@ -14,7 +14,12 @@ from typing import Any
 
 from dovetail import timestamps
 from dovetail.ports import failures
-from dovetail.sim.controllers import controller_actions, garbage, workload_controllers
+from dovetail.sim.controllers import (
+    controller_actions,
+    garbage,
+    workload_controllers,
+    workload_defaults,
+)
 from dovetail.sim.controllers.object_index import Key, key_of, uid_of
 
 Tree = dict[str, Any]
@@ -46,6 +51,7 @@ class TinyStore:
         self.events: list[controller_actions.Record] = []
         self.observers: list[Callable[..., None]] = []
         self.admit: Admit = lambda tree, store: None
+        self.fills_defaults = False  # as an API server does; the controllers must not depend on it
         self._version = 0
 
     # The Store protocol
@@ -61,6 +67,8 @@ class TinyStore:
         metadata["uid"] = f"uid-{self._version:05}"
         metadata["creationTimestamp"] = timestamps.to_text(self.now)
         metadata["generation"] = 1
+        if self.fills_defaults:
+            stored = workload_defaults.with_defaults(stored)
         if key.kind == "Pod":
             stored["status"] = {"phase": "Pending"} | (stored.get("status") or {})
         return self._store(key, stored)

@@ -114,7 +114,11 @@ def _with_job_labels(job: Tree) -> Tree:
     metadata["labels"] = (metadata.get("labels") or {}) | labels
     template["metadata"] = metadata
     selector = spec.get("selector") or {"matchLabels": {CONTROLLER_UID_LABEL: uid}}
-    return job | {"spec": spec | {"selector": selector, "template": template}}
+    own_metadata = job["metadata"]
+    if not own_metadata.get("labels"):
+        own_metadata = own_metadata | {"labels": metadata["labels"]}
+    changes = {"selector": selector, "template": template}
+    return job | {"metadata": own_metadata, "spec": spec | changes}
 
 
 def _present(fields: Tree | None) -> Tree:

@@ -55,7 +55,6 @@ def new_pod(owner: Tree, revision: Tree, ordinal: int) -> Tree:
     pod = pod_templates.pod_from_template(template, owner)
     name = f"{owner['metadata']['name']}-{ordinal}"
     metadata = pod["metadata"] | {"name": name}
-    del metadata["generateName"]
     metadata["labels"] = metadata["labels"] | {
         POD_NAME_LABEL: name,
         POD_INDEX_LABEL: str(ordinal),

@@ -117,7 +117,7 @@ def _with_index(container: Tree) -> Tree:
     variables = list(container.get("env") or ())
     if any(variable.get("name") == "JOB_COMPLETION_INDEX" for variable in variables):
         return container
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
     variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
     return container | {"env": variables}
 
