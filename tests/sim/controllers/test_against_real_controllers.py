@@ -59,9 +59,10 @@ def daemon_set(**spec: Any) -> Tree:
     return tree
 
 
-def bare_pod(name: str, **labels: str) -> Tree:
+def bare_pod(name: str, *, cost: str, **labels: str) -> Tree:
     containers = [{"name": "main", "image": "v1"}]
-    metadata = {"name": name, "labels": labels}
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -186,6 +187,7 @@ SCRIPTS = {
         ready(),
         ready(),
         kill(1),
+        ready(),
         end("Failed", 1, exit_code=1),
         delete("DaemonSet", "agent"),
     ],
@@ -196,15 +198,6 @@ SCRIPTS = {
         ready(),
         patch("DaemonSet", "agent", NEW_LABEL),
         kill(2),
-        ready(),
-    ],
-    "a daemon set surges": [
-        create(node("agent-node-a")),
-        create(node("agent-node-b")),
-        create(daemon_set(updateStrategy=rolling(1, 0))),
-        ready(),
-        patch("DaemonSet", "agent", NEW_LABEL),
-        ready(),
         ready(),
     ],
     "a stateful set updates on deletion": [
@@ -236,7 +229,7 @@ SCRIPTS = {
         ready(),
     ],
     "pods are adopted and released": [
-        create(bare_pod("old", app="web")),
+        create(bare_pod("old", cost="100", app="web")),
         create(workload("ReplicaSet", replicas=2)),
         relabel("old", "debug"),
         relabel("old", "web"),
