@@ -41,6 +41,8 @@ API_VERSIONS = {
 }
 OWNERS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 TIMES = ("startTime", "completionTime", "lastScheduleTime", "lastSuccessfulTime")
+# Which of these a rollout shows depends on what upstream's cache holds when it looks.
+UNDER_WAY = ("NewReplicaSetCreated", "ReplicaSetUpdated", "FoundNewReplicaSet")
 IGNORED_CONFIG_MAPS = ("kube-root-ca.crt",)
 
 
@@ -230,7 +232,7 @@ def summary(objects: Iterable[Tree]) -> list[str]:
         line = json.dumps(_line(tree), sort_keys=True)
         for text, replacement in names:
             line = line.replace(text, replacement)
-        lines.append(line)
+        lines.append(re.sub(r"-[0-9]{7,}", "-MINUTE", line))
     return sorted(lines)
 
 
@@ -272,15 +274,18 @@ def _status(tree: Tree) -> Tree:
     for name in TIMES:
         if name in status:
             status[name] = "a time"
-    conditions = [
-        [entry.get(name) for name in ("type", "status", "reason", "message")]
-        for entry in status.get("conditions") or ()
-    ]
-    status["conditions"] = sorted(conditions)
+    status["conditions"] = sorted(map(_condition, status.get("conditions") or ()))
     status["active"] = status.get("active") or 0
     if isinstance(status["active"], list):
         status["active"] = len(status["active"])
     return status
+
+
+def _condition(condition: Tree) -> list[str]:
+    names = ("type", "status", "reason", "message")
+    if condition["reason"] in UNDER_WAY:
+        names = ("type", "status")
+    return [str(condition.get(name)) for name in names]
 
 
 def _comparable_names(trees: list[Tree]) -> list[tuple[str, str]]:
@@ -308,9 +313,7 @@ def _stable_name(metadata: Tree) -> str:
     has_ordinal = "apps.kubernetes.io/pod-index" in (metadata.get("labels") or {})
     if metadata.get("generateName") and not has_ordinal:
         return f"{metadata['generateName']}*"
-    stem, _, last = name.rpartition("-")
-    is_minute = last.isdecimal() and len(last) > 6  # of a Job of a CronJob
-    return f"{stem}-MINUTE" if is_minute else name
+    return name
 
 
 def _claims(spec: Tree) -> list[str]:

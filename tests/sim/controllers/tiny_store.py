@@ -17,6 +17,7 @@ from dovetail.ports import failures
 from dovetail.sim.controllers import (
     controller_actions,
     garbage,
+    pod_states,
     workload_controllers,
     workload_defaults,
 )
@@ -214,6 +215,13 @@ class Cluster:
             self._set_pod(pod, phase="Running", is_ready=False)
         self.settle()
 
+    def heal(self) -> None:
+        """Pods that run without being ready become ready."""
+        for pod in self.pods:
+            if pod["status"]["phase"] == "Running" and not pod_states.is_ready(pod):
+                self._set_pod(pod, phase="Running", is_ready=True)
+        self.settle()
+
     def finish(self, *names: str) -> None:
         self._end(names, "Succeeded", 0)
 
@@ -232,6 +240,7 @@ class Cluster:
         for _ in range(rounds):
             before = copy.copy(self.store.trees)
             self.start()
+            self.heal()
             self.confirm_deletions()
             if self.store.trees == before:
                 return

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from dovetail.sim.controllers import tree_fields
+
 Tree = dict[str, Any]
 
 APPS: Final = "apps"
@@ -59,7 +61,7 @@ def uid_of(tree: Tree) -> str:
 
 def controller_of(tree: Tree) -> Tree | None:
     """The owner reference of the controller, if the object has one."""
-    for reference in tree["metadata"].get("ownerReferences") or ():
+    for reference in tree_fields.entries(tree["metadata"], "ownerReferences"):
         if reference.get("controller"):
             owner: Tree = reference
             return owner
@@ -152,5 +154,5 @@ class ObjectIndex:
 
 
 def _owner_uids(tree: Tree) -> set[str]:
-    references = tree["metadata"].get("ownerReferences") or ()
+    references = tree_fields.entries(tree["metadata"], "ownerReferences")
     return {str(reference.get("uid")) for reference in references}

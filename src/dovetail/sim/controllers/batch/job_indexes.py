@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from dovetail.sim.controllers import owner_references
+from dovetail.sim.controllers import owner_references, tree_fields
 
 Tree = dict[str, Any]
 
@@ -114,7 +114,7 @@ def with_environment(spec: Tree) -> Tree:
 
 
 def _with_index(container: Tree) -> Tree:
-    variables = list(container.get("env") or ())
+    variables = tree_fields.entries(container, "env")
     if any(variable.get("name") == "JOB_COMPLETION_INDEX" for variable in variables):
         return container
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
