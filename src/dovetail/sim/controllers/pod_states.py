@@ -19,7 +19,8 @@ TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 
 def phase_of(pod: Tree) -> str:
     """The phase; empty for a pod that was never stored."""
-    return str(tree_fields.mapping(pod, "status").get("phase") or "")
+    status = pod.get("status")
+    return str(status.get("phase", "")) if status else ""
 
 
 def node_of(pod: Tree) -> str:

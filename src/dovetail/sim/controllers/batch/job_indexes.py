@@ -100,7 +100,8 @@ def duplicates(pods: Iterable[Tree], completions: int, order: Any) -> tuple[list
             by_index.setdefault(index, []).append(pod)
     staying = []
     for index in sorted(by_index):
-        *extra, last = order(by_index[index])
+        pods_of_index = by_index[index]
+        *extra, last = pods_of_index if len(pods_of_index) == 1 else order(pods_of_index)
         surplus.extend(extra)
         staying.append(last)
     return surplus, staying

@@ -43,7 +43,7 @@ def decide(sync: job_sync.Sync, failed: int) -> None:
 
 def decide_by_index(sync: job_sync.Sync) -> None:
     """Whether an Indexed Job fails or succeeds by the state of its indexes."""
-    valid = [pod for pod in sync.pods if sync.is_valid(pod)]
+    valid = [pod for pod in sync.ended if sync.is_valid(pod)]
     succeeded = job_indexes.indexes_of(filter(job_sync.has_succeeded, valid))
     before = job_indexes.parsed(sync.status.get("completedIndexes"), sync.completions)
     sync.succeeded_indexes = before | succeeded

@@ -39,6 +39,9 @@ class Sync:
         self.active = len(self.active_pods)
         self.ready = sum(map(pod_states.is_ready, self.active_pods))
         self.terminating = sum(map(pod_states.is_terminating, pods))
+        # Most pods of a large Job are neither counted now nor over: the others are chosen once.
+        self.tracked = [pod for pod in pods if job_pods.is_tracked(pod)]
+        self.ended = [pod for pod in self.tracked if has_succeeded(pod) or self.has_failed(pod)]
         uncounted = tree_fields.mapping(self.status, "uncountedTerminatedPods")
         self.uncounted: dict[str, list[str]] = {
             state: list(uncounted.get(state) or ()) for state in ("succeeded", "failed")
@@ -81,10 +84,11 @@ class Sync:
         return job_policies.verdict_on(pod, self.spec.get("podFailurePolicy"))
 
     def is_valid(self, pod: Tree) -> bool:
-        """Whether a pod is one that the Job counts."""
+        """Whether a tracked pod is one that the Job counts: in an Indexed Job, one of an index it has."""
+        if not self.is_indexed:
+            return True
         index = job_indexes.index_of(pod)
-        has_index = index is not None and self.is_indexed and index < self.completions
-        return job_pods.is_tracked(pod) and (not self.is_indexed or has_index)
+        return index is not None and index < self.completions
 
     def uncounted_pods(self, state: str) -> list[Tree]:
         """The pods that succeeded or failed and are not in the status yet."""
@@ -92,8 +96,8 @@ class Sync:
         counted = self.uncounted[state]
         return [
             pod
-            for pod in self.pods
-            if self.is_valid(pod) and uid_of(pod) not in counted and has_ended(pod)
+            for pod in self.ended
+            if has_ended(pod) and self.is_valid(pod) and uid_of(pod) not in counted
         ]
 
     def decide(self, type_: str, reason: str, message: str) -> None:

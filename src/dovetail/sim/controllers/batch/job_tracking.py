@@ -56,7 +56,7 @@ def _countable(sync: job_sync.Sync) -> Iterator[Tree]:
     is_decided = sync.outcome is not None or owner_references.is_deleted(sync.job)
     delayed = set(map(uid_of, sync.delayed.values()))
     count = 0
-    for pod in filter(job_pods.is_tracked, sync.pods):
+    for pod in sync.tracked if is_decided else sync.ended:
         has_failed = sync.has_failed(pod) and uid_of(pod) not in delayed
         if is_decided or has_failed or job_sync.has_succeeded(pod):
             count += 1
@@ -82,8 +82,9 @@ def _write_down(sync: job_sync.Sync, pod: Tree) -> None:
 
 def _count_untracked(sync: job_sync.Sync, untracked: Iterable[str] = ()) -> None:
     """Counts pods of the status that have no finalizer any more."""
-    tracked = {uid_of(pod) for pod in sync.pods if job_pods.is_tracked(pod)}
-    tracked -= set(untracked)
+    if not any(sync.uncounted.values()):
+        return
+    tracked = set(map(uid_of, sync.tracked)) - set(untracked)
     for state, uids in sync.uncounted.items():
         waiting = [uid for uid in uids if uid in tracked]
         if len(waiting) < len(uids):
