@@ -48,6 +48,14 @@ def test_a_queue_at_its_fair_share_is_named_with_its_numbers() -> None:
     )
 
 
+def test_where_no_queue_exists_nothing_is_said_about_shares() -> None:
+    world = full_node(of="")
+    build.put(world, *[stories.member(f"m{i}", "", "train", 2, gpus=1) for i in range(2)])
+    refusals = stories.decided(world).refusals
+    assert len(refusals) == 2
+    assert not any(ReasonCode.QUEUE_SHARE in codes(refusal) for refusal in refusals)
+
+
 def test_a_pod_that_fits_no_node_anyway_reads_nothing_about_shares() -> None:
     world = full_node(stories.queue("lab", gpu=4))
     build.put(world, stories.pod("lost", "lab", gpus=1, nodeSelector={"zone": "nowhere"}))

@@ -6,7 +6,7 @@ Never decides whether a job starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -163,16 +163,27 @@ def explained(
     if codes & _OWN_OBSTACLES or refusal.is_undecided or not job.next_pods():
         return refusal
 
-    reasons = [may_not_evict.get(job.id)]
-    if transaction.world.queues:
-        reasons = [waits_behind.of(job), *reasons]
-        if _has_priority_without_queue(transaction, job):
-            reasons.append(eviction_rules.OF_NO_QUEUE)
-    for reason in reasons:
-        if reason is not None and reason.code not in codes:
+    for reason in _why_none_makes_room(transaction, job, waits_behind, may_not_evict.get(job.id)):
+        if reason.code not in codes:
             refusal = refusal_summary.with_reason(refusal, reason)
             codes.add(reason.code)
     return refusal
+
+
+def _why_none_makes_room(
+    transaction: Transaction,
+    job: Job,
+    waits_behind: blocked_quota.BlockedQuota,
+    not_evicting: Reason | None,
+) -> Iterator[Reason]:
+    has_queues = bool(transaction.world.queues)
+    if has_queues and (blocked := waits_behind.of(job)) is not None:
+        yield blocked
+    # Where no queue exists, all work shares one account, and its share is the whole cluster.
+    if not_evicting is not None and (has_queues or not_evicting.code is not ReasonCode.QUEUE_SHARE):
+        yield not_evicting
+    if has_queues and _has_priority_without_queue(transaction, job):
+        yield eviction_rules.OF_NO_QUEUE
 
 
 def _has_priority_without_queue(transaction: Transaction, job: Job) -> bool:
