@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.cli import snapshot as snapshot_command
 from dovetail.hollow import pod_stages
 from dovetail.kubetypes.core import pods
 from dovetail.sim.fleet import fleet_spec
 from dovetail.sim.local import local_cluster, state_dir
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.snapshot import snapshot_files, snapshot_format
 
 FLEET = fleet_spec.read(
     "name: small\npools: [{name: l4, count: 1, gpu: L4, gpusPerNode: 1}]", file="fleet.yaml"
@@ -129,9 +130,9 @@ def test_a_snapshot_that_was_loaded_stays_the_moment_it_was(
     facts = snapshot_format.Facts(
         taken_at="2026-01-01T00:00:00Z", cluster=cluster.name, resource_versions={}
     )
-    snapshot_files.write(tmp_path / "saved", local_snapshot.documents_of(cluster), facts)
+    snapshot_files.write(tmp_path / "saved", snapshot_command.documents_of(cluster), facts)
     other = state_dir.Local(tmp_path / "other", clock=clock)
-    local_snapshot.load(tmp_path / "saved", other, fresh=True)
+    snapshot_command.load_into(tmp_path / "saved", other, fresh=True)
     clock.move(3600)
     kept = other.store.stamp()
     assert phases(other.cluster()) == "Running Pending"

@@ -63,7 +63,7 @@ def test_a_changed_label_is_configured(state: Path) -> None:
     bare = running.inside(state, "apply", "-f", "-", stdin=claim("a"))
     assert bare.lines == ["resourceclaim.resource.k8s.io/a configured"]
     shown = msgspec.json.decode(running.inside(state, "get", "claims", "a", "-o", "json").out)
-    assert "labels" not in shown["items"][0]["metadata"]
+    assert "labels" not in shown["metadata"]
 
 
 def test_one_bad_document_keeps_everything_out(state: Path, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.cli import snapshot as snapshot_command
 from dovetail.kubetypes import codec
 from dovetail.sim.local import local_cluster, state_dir, state_store
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.snapshot import snapshot_files, snapshot_format
 from tests.cli import running
 
 RESOURCES = ("gpus", "devices", "claims", "nodes", "classes", "slices", "pods", "templates")
@@ -292,7 +293,7 @@ def test_time_passes_between_two_commands(state: Path, tmp_path: Path) -> None:
         snapshot_format.Facts(taken_at="2026-01-01T00:00:00Z", cluster="x", resource_versions={}),
     )
     snapshot_files.write(
-        saved, local_snapshot.documents_of(then.cluster() or local_cluster.Cluster("x")), facts
+        saved, snapshot_command.documents_of(then.cluster() or local_cluster.Cluster("x")), facts
     )
 
     assert running.inside(state, "get", "pods").column("STATUS") == ["Succeeded"]

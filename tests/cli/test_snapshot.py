@@ -11,7 +11,7 @@ import yaml
 from aiohttp import web
 
 from dovetail.sim.local import state_store
-from dovetail.snapshot import local_snapshot
+from dovetail.snapshot import saved_objects
 from tests.cli import running
 from tests.kube import serving
 
@@ -190,5 +190,5 @@ def test_a_live_cluster_is_saved_by_its_kubeconfig(empty: Path, tmp_path: Path) 
     assert run.code == 0, run.err
     assert "reading http://127.0.0.1:" in run.err
     assert run.lines[1].split()[0] == "lab"
-    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 1
+    assert len([*saved_objects.read(tmp_path / "snap").objects.all()]) == 1
     assert state_store.Store(empty).load() is None

@@ -1,9 +1,13 @@
-"""`dovetail get`: shows what is in the cluster, as a table or as Kubernetes objects."""
+"""`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
+import msgspec
 
 from dovetail import errors
-from dovetail.cli import label_option, options, output
+from dovetail.cli import cluster_option, label_option, output
 from dovetail.cli.tables import (
     claim_tables,
     class_table,
@@ -18,7 +22,7 @@ from dovetail.cli.tables import (
     text,
     topology_table,
 )
-from dovetail.sim.local import local_cluster, state_dir
+from dovetail.kubetypes import object_set
 
 ALL_TABLES = (
     gpu_table.TABLE,
@@ -37,23 +41,37 @@ TABLES = {table.name: table for table in ALL_TABLES}
 ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
 
 
-def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> listing.Table:
-    name = ALIASES.get(value.lower(), value.lower())
+class Wanted(NamedTuple):
+    """One resource of the command line, and the names given for it."""
+
+    table: listing.Table
+    names: tuple[str, ...]
+
+
+def _table(word: str) -> listing.Table:
+    name = ALIASES.get(word.lower(), word.lower())
     if name not in TABLES:
-        raise click.BadParameter(f'"{value}" is not known; expected one of {", ".join(TABLES)}')
+        raise click.BadParameter(f'"{word}" is not known; expected one of {", ".join(TABLES)}')
     return TABLES[name]
 
 
+def _wanted(words: Sequence[str]) -> list[Wanted]:
+    """`pods a b`, `pods,claims`, `pod/a node/b`: as kubectl reads them."""
+    if not any("/" in word for word in words):
+        kinds, *names = words
+        return [Wanted(_table(kind), tuple(names)) for kind in kinds.split(",")]
+    names_by_table: dict[str, list[str]] = {}
+    for word in words:
+        kind, slash, name = word.partition("/")
+        if not (kind and slash and name):
+            raise click.BadParameter(f'"{word}": expected RESOURCE/NAME, as in the other arguments')
+        names_by_table.setdefault(_table(kind).name, []).append(name)
+    return [Wanted(TABLES[name], tuple(given)) for name, given in names_by_table.items()]
+
+
 @click.command()
-@click.argument("table", metavar="RESOURCE", callback=_resource)
-@click.argument("names", nargs=-1)
-@click.option(
-    "-n",
-    "--namespace",
-    default=local_cluster.DEFAULT_NAMESPACE,
-    show_default=True,
-    help="Namespace to look in.",
-)
+@click.argument("words", metavar="RESOURCE [NAME]... | RESOURCE/NAME...", nargs=-1, required=True)
+@click.option("-n", "--namespace", help="Namespace to look in. [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Look in all namespaces.")
 @click.option(
     "-l",
@@ -66,92 +84,96 @@ def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> lis
     "-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True
 )
 @click.option("--node", metavar="NAME", help="Only this node.")
-@click.option(
-    "--kubeconfig", metavar="FILE", help="For queues and topologies: those of a real cluster."
-)
-@click.option(
-    "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
-)
-@options.state
+@cluster_option.readable
 def command(
     *,
-    table: listing.Table,
-    names: tuple[str, ...],
-    namespace: str,
+    words: tuple[str, ...],
+    namespace: str | None,
     all_namespaces: bool,
     selector: str,
     form: str,
     node: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    state: str | None,
 ) -> None:
     """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues or topologies.
 
-    gpus and devices are read from ResourceSlices; -o json and -o yaml print those. pools are read from nodes' labels.
-    Queues and topologies can also be those of a real cluster (--kubeconfig or --context).
+    Several resources are joined by commas; RESOURCE/NAME names single objects. gpus and devices are read from
+    ResourceSlices and from what device plugins count; -o json and -o yaml print those. pools are read from nodes'
+    labels.
     """
-    opened = options.opened(state)
-    is_live = kubeconfig is not None or context is not None
+    wanted = _wanted(words)
+    test = label_option.selector(selector)
+    place = None if all_namespaces else namespace or cluster_option.default_namespace()
+    answers = [
+        _answer(each, place=place, node=node, labels=selector, test=test, form=form)
+        for each in wanted
+    ]
+    _write(answers, form)
+    _refuse_missing(answers)
+    if form in ("table", "wide"):
+        _close(answers)
+
+
+class Answer(NamedTuple):
+    """The rows of one resource, and how they came about."""
+
+    wanted: Wanted
+    query: listing.Query
+    listing: listing.Listing
+    seen: cluster_option.View
+
+
+def _answer(
+    wanted: Wanted,
+    *,
+    place: str | None,
+    node: str | None,
+    labels: str,
+    test: label_option.Test,
+    form: str,
+) -> Answer:
+    table = wanted.table
     query = listing.Query(
-        cluster=_live(table, kubeconfig, context) if is_live else _cluster(opened),
-        now=opened.now(),
-        test=label_option.selector(selector),
-        namespace=None if all_namespaces else namespace,
+        objects=object_set.NOTHING,
+        now=cluster_option.EPOCH,
+        test=test,
+        namespace=place,
         node=node,
-        names=names,
+        names=wanted.names,
+        labels=labels,
         in_full=form == "wide",
     )
-    shown = table.listing(query)
-    _write(shown, form)
-    _refuse_missing(shown, names, table)
-    if form not in ("table", "wide"):
-        return
-    if not shown.rows:
-        output.say(_nothing(table, query))
-    if is_live:
-        output.say(f"next: kubectl {table.live_next_step if shown.rows else 'apply -f FILE'}")
-    else:
-        output.next_step(_next(table, shown))
-
-
-def _cluster(opened: state_dir.Local) -> local_cluster.Cluster:
-    cluster = opened.cluster()
-    if cluster is None:
-        raise errors.StateError(f"no cluster in {opened.store.directory}\nnext: dovetail up")
-    return cluster
-
-
-def _live(
-    table: listing.Table, kubeconfig: str | None, context: str | None
-) -> local_cluster.Cluster:
-    """The objects of a real cluster that these rows need."""
-    if not table.live_next_step:
-        ours = ", ".join(table.name for table in ALL_TABLES if table.live_next_step)
-        raise click.UsageError(
-            f"{table.name} of a real cluster: kubectl get shows them; here are {ours}"
-        )
-    import asyncio
-
-    from dovetail.boot import live_view
-    from dovetail.kube.auth import client_config
-    from dovetail.kubetypes import registry
-
-    connection = client_config.load(kubeconfig, context=context)
-    cluster = asyncio.run(live_view.cluster(connection, registry.OURS))
-    if not cluster.records and not asyncio.run(live_view.is_served(connection, table.name)):
+    seen = cluster_option.view(table.reads(query))
+    if table.definition is not None and table.definition in seen.unserved:
         raise errors.StateError(
             f"the cluster does not serve {table.name}\nnext: dovetail install --definitions"
         )
-    return cluster
+    first = msgspec.structs.replace(query, objects=seen.objects, now=seen.now)
+    seen = cluster_option.widened(seen, table.more_reads(first))
+    query = msgspec.structs.replace(first, objects=seen.objects)
+    return Answer(wanted, query, table.listing(query), seen)
 
 
-def _write(shown: listing.Listing, form: str) -> None:
+def _write(answers: Sequence[Answer], form: str) -> None:
     if form in ("json", "yaml"):
-        output.write_objects(shown.documents, form)
+        trees = [tree for answer in answers for tree in answer.listing.documents()]
+        if _is_single(answers) and len(trees) == 1:
+            output.write_object(trees[0], form)
+        else:
+            output.write_objects(trees, form)
         return
-    if shown.rows:
-        output.write_lines(_lines(shown, form))
+    blocks = [_lines(answer.listing, form) for answer in answers if answer.listing.rows]
+    separator = [] if form == "name" else [""]
+    lines: list[str] = []
+    for block in blocks:
+        lines += [*(separator if lines else []), *block]
+    if lines:
+        output.write_lines(lines)
+
+
+def _is_single(answers: Sequence[Answer]) -> bool:
+    """Whether one object was asked for by its name: it is printed as it is, as kubectl does."""
+    first = answers[0].wanted
+    return len(answers) == 1 and len(first.names) == 1 and first.table.shows_objects
 
 
 def _lines(shown: listing.Listing, form: str) -> list[str]:
@@ -163,13 +185,26 @@ def _lines(shown: listing.Listing, form: str) -> list[str]:
     return text.table(shown.headers, [row.cells for row in shown.rows])
 
 
-def _refuse_missing(shown: listing.Listing, names: tuple[str, ...], table: listing.Table) -> None:
+def _refuse_missing(answers: Sequence[Answer]) -> None:
     """Raises for names that do not exist, after the others were shown."""
-    present = {row.name.rpartition("/")[2] for row in shown.rows}
-    missing = [name for name in names if name not in present]
-    problems = [f'{table.name} "{name}" not found' for name in missing]
+    problems = []
+    for answer in answers:
+        present = {row.name.partition("/")[2] for row in answer.listing.rows}
+        present |= {name.rpartition("/")[2] for name in present}
+        missing = [name for name in answer.wanted.names if name not in present]
+        problems += [f'{answer.wanted.table.name} "{name}" not found' for name in missing]
     if problems:
         raise errors.InputError("\n".join(problems))
+
+
+def _close(answers: Sequence[Answer]) -> None:
+    """The lines after a table: what was not there, whom it is about, the next command."""
+    for answer in answers:
+        if not answer.listing.rows:
+            output.say(_nothing(answer.wanted.table, answer.query))
+    last = answers[-1]
+    cluster_option.say_cluster(last.seen.name)
+    output.next_step(_next(last.wanted.table, last.listing))
 
 
 def _next(table: listing.Table, shown: listing.Listing) -> str:

@@ -19,6 +19,7 @@ import rich.text
 
 from dovetail import errors
 from dovetail.cli.tables import gpu_tiles, text
+from dovetail.kubetypes import object_set
 from dovetail.model import plaintext
 from dovetail.sim.fleet import fleet_objects
 from dovetail.sim.local import local_cluster, state_dir
@@ -60,9 +61,10 @@ def _follow(
 def drawing(cluster: local_cluster.Cluster, *, note: str = "") -> rich.console.Group:
     """Everything on the screen: pools, nodes, tiles, legend."""
     by_pool: dict[str, list[gpu_tiles.NodeGpus]] = {}
-    for node in gpu_tiles.nodes_with_gpus(cluster):
+    objects = local_cluster.objects_of(cluster)
+    for node in gpu_tiles.nodes_with_gpus(objects):
         by_pool.setdefault(node.pool, []).append(node)
-    parts: list[rich.console.RenderableType] = [_title(cluster), ""]
+    parts: list[rich.console.RenderableType] = [_title(objects), ""]
     for pool, members in by_pool.items():
         parts += [
             _pool_line(pool, members),
@@ -78,15 +80,15 @@ def drawing(cluster: local_cluster.Cluster, *, note: str = "") -> rich.console.G
     return rich.console.Group(*parts)
 
 
-def _title(cluster: local_cluster.Cluster) -> rich.text.Text:
-    nodes = gpu_tiles.nodes_with_gpus(cluster)
+def _title(objects: object_set.ObjectSet) -> rich.text.Text:
+    nodes = gpu_tiles.nodes_with_gpus(objects)
     gpus = [gpu for node in nodes for gpu in node.gpus]
     free = sum(gpu.state == gpu_tiles.FREE for gpu in gpus)
-    claims = sum(key.kind == "ResourceClaim" for key in cluster.records)
+    claims = objects.count("ResourceClaim")
     return rich.text.Text.assemble(
-        (f"fleet {plaintext.escaped(cluster.name)}", "bold"),
+        (f"fleet {plaintext.escaped(objects.cluster)}", "bold"),
         f"   {text.counted(len(nodes), 'node')}   {free} of {text.counted(len(gpus), 'GPU')} free"
-        f"   {text.counted(claims, 'claim')}   revision {cluster.revision}",
+        f"   {text.counted(claims, 'claim')}   revision {objects.revision}",
     )
 
 

@@ -71,10 +71,10 @@ def _remember(context: click.Context, parameter: click.Parameter, value: str | N
 
 def _copy(directory: Path, context: click.Context) -> state_dir.Local:
     """The snapshot, loaded into a directory that is removed when the command ends."""
-    from dovetail.snapshot import local_snapshot  # most commands read none
+    from dovetail.cli import snapshot  # most commands read none
 
     passing = tempfile.TemporaryDirectory(prefix="dovetail-")
     context.call_on_close(passing.cleanup)
     place = state_dir.Local(Path(passing.name))
-    local_snapshot.load(directory, place, fresh=True)
+    snapshot.load_into(directory, place, fresh=True)
     return place

@@ -4,12 +4,14 @@ import asyncio
 from pathlib import Path
 
 import click
+import msgspec
 
 from dovetail import errors, timestamps
 from dovetail.cli import options, output
 from dovetail.cli.tables import text
-from dovetail.sim.local import state_dir
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.kubetypes import meta, registry
+from dovetail.sim.local import local_cluster, state_dir
+from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 
 FORMS = ("table", "json")
 
@@ -87,9 +89,9 @@ def load(*, directory: Path, fresh: bool, state: str | None) -> None:
     Statuses, uids and versions stay as they were; nothing is rescheduled.
     """
     place = options.opened(state)
-    snapshot = local_snapshot.load(directory, place, fresh=fresh)
+    snapshot = load_into(directory, place, fresh=fresh)
     output.say(
-        f'loaded {_objects(snapshot.manifest)} of "{snapshot.cluster.name}" into {place.store.directory}'
+        f'loaded {_objects(snapshot.manifest)} of "{snapshot.objects.cluster}" into {place.store.directory}'
     )
     output.next_step("get pods -A")
 
@@ -106,6 +108,39 @@ def show(*, directory: Path, form: str) -> None:
         output.next_step(f"get pods -A --snapshot {directory}")
 
 
+def documents_of(cluster: local_cluster.Cluster) -> dict[registry.Kind, list[bytes]]:
+    """The documents of the local cluster that a snapshot has, by namespace and name."""
+    documents: dict[registry.Kind, list[bytes]] = {kind: [] for kind in snapshot_format.KINDS}
+    for key in sorted(cluster.records):
+        if kind := snapshot_files.KIND_NAMED.get(key.kind):
+            documents[kind].append(bytes(cluster.records[key].document))
+    return documents
+
+
+def load_into(directory: Path, place: state_dir.Local, *, fresh: bool) -> saved_objects.Snapshot:
+    """Loads a snapshot as the local cluster; with `fresh` it replaces an existing one."""
+    snapshot = saved_objects.read(directory)
+    records = {
+        local_cluster.key_of(stored.struct): local_cluster.Record(
+            msgspec.Raw(stored.document), meta.NO_RAW
+        )
+        for stored in snapshot.objects.all()
+    }
+    loaded = local_cluster.Cluster(snapshot.objects.cluster, snapshot.objects.revision, records)
+
+    def replace(
+        old: local_cluster.Cluster | None,
+    ) -> tuple[local_cluster.Cluster | None, saved_objects.Snapshot]:
+        if old is not None and not fresh:
+            raise errors.InputError(
+                f'a cluster "{old.name}" is already in {place.store.directory}; '
+                "add --fresh to replace it"
+            )
+        return loaded, snapshot
+
+    return place.store.change(replace)
+
+
 def _save_local(
     directory: Path, place: state_dir.Local, *, redact: bool, force: bool
 ) -> snapshot_format.Manifest:
@@ -119,7 +154,7 @@ def _save_local(
         cluster=cluster.name,
         resource_versions={kind.name: str(cluster.revision) for kind in snapshot_format.KINDS},
     )
-    documents = local_snapshot.documents_of(cluster)
+    documents = documents_of(cluster)
     manifest = snapshot_files.write(
         directory, documents, facts, is_forced=force, redacts=redact, say=output.say
     )

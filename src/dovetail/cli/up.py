@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli import options, output
 from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
+from dovetail.kubetypes import object_set
 from dovetail.kubetypes.core import pods
 from dovetail.sim.local import local_cluster
 
@@ -33,31 +34,32 @@ def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) ->
     verb = "started" if started.is_new else "found"
     output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
     cluster = started.cluster
+    objects = local_cluster.objects_of(cluster)
     if _is_terminal():
         from dovetail.cli import live_picture
 
         live_picture.watch(opened, cluster)
-        cluster = opened.cluster() or cluster
-    _print(cluster, opened.now())
-    output.next_step(_next(cluster))
+        objects = local_cluster.objects_of(opened.cluster() or cluster)
+    _print(objects, opened.now())
+    output.next_step(_next(objects))
 
 
-def _print(cluster: local_cluster.Cluster, now: datetime.datetime) -> None:
-    query = listing.Query(cluster=cluster, now=now, test=lambda _: True, namespace=None, node=None)
+def _print(objects: object_set.ObjectSet, now: datetime.datetime) -> None:
+    query = listing.Query(objects=objects, now=now, test=lambda _: True, namespace=None, node=None)
     gpus = gpu_table.rows(query)
     output.write_lines(text.table(gpus.headers, [row.cells for row in gpus.rows]))
     output.say(gpu_tiles.LEGEND)
-    if counts := gpu_tiles.pod_counts(cluster):
-        ended = _ended(cluster)
+    if counts := gpu_tiles.pod_counts(objects):
+        ended = _ended(objects)
         output.say(
             f"{text.counted(counts.total, 'pod')}: {counts.running - ended} running, {counts.waiting} waiting"
             + (f", {ended} ended" if ended else "")
         )
 
 
-def _ended(cluster: local_cluster.Cluster) -> int:
+def _ended(objects: object_set.ObjectSet) -> int:
     """How many placed pods have ended."""
-    structs = (stored.struct for stored in local_cluster.listed(cluster, "Pod"))
+    structs = (stored.struct for stored in objects.listed("Pod"))
     return sum(
         isinstance(pod, pods.Pod)
         and bool(pod.spec.node_name)
@@ -66,8 +68,8 @@ def _ended(cluster: local_cluster.Cluster) -> int:
     )
 
 
-def _next(cluster: local_cluster.Cluster) -> str:
-    if gpu_tiles.pod_counts(cluster):
+def _next(objects: object_set.ObjectSet) -> str:
+    if gpu_tiles.pod_counts(objects):
         return "get pods -A"
     return "apply -f examples/one-gpu.yaml" if _has_examples() else "get devices"
 

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from dovetail.cli.tables import listing
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import pods
-from dovetail.sim.local import local_cluster
 
 if TYPE_CHECKING:  # the engine, which few tables need
     from dovetail.cli.tables import membership
@@ -17,7 +16,7 @@ WHY_WIDTH: Final = 90  # characters of a reason in the narrow table
 
 def rows(query: listing.Query) -> listing.Listing:
     """One row per pod. -o wide adds its gang and queue, and shows the reason in full."""
-    belonging = _belonging(query.cluster) if query.in_full else None
+    belonging = _belonging(query.objects) if query.in_full else None
 
     def row_of(pod: pods.Pod, stored: codec.Stored) -> listing.Row | None:
         if not query.wants_node(pod.spec.node_name):
@@ -44,10 +43,10 @@ def is_pending(row: listing.Row) -> bool:
     return row.cells[HEADERS.index("status")] == "Pending"
 
 
-def _belonging(cluster: local_cluster.Cluster) -> "membership.Memberships":
+def _belonging(objects: object_set.ObjectSet) -> "membership.Memberships":
     from dovetail.cli.tables import membership
 
-    return membership.Memberships(cluster)
+    return membership.Memberships(objects)
 
 
 def _claim_names(pod: pods.Pod) -> list[str]:
@@ -74,4 +73,20 @@ def _why_not(pod: pods.Pod) -> str:
     return messages.get("PodScheduled", "")
 
 
-TABLE = listing.Table(name="pods", aliases=("pod", "po"), listing=rows, is_namespaced=True)
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    """The pods themselves; for -o wide also what makes gangs and queues of them."""
+    selectors = [listing.fields_of_name(query.names)]
+    if query.node is not None:
+        selectors.append(f"spec.nodeName={query.node}")
+    fields = ",".join(filter(None, selectors))
+    reads = [object_set.Read(registry.POD, query.namespace or "", query.labels, fields)]
+    if query.in_full:
+        from dovetail.cli.tables import membership
+
+        reads += [object_set.Read(kind) for kind in membership.KINDS]
+    return tuple(reads)
+
+
+TABLE = listing.Table(
+    name="pods", aliases=("pod", "po"), listing=rows, reads=_reads, is_namespaced=True
+)

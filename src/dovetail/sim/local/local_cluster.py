@@ -6,13 +6,13 @@ from the caller. Never reads a file, never allocates a device.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.admission import admit
-from dovetail.kubetypes import codec, field_errors, meta, registry
+from dovetail.kubetypes import codec, field_errors, meta, object_set, registry
 from dovetail.kubetypes.resource import claims
 from dovetail.sim.fleet import machines
 from dovetail.sim.server import merge, priority_classes
@@ -181,6 +181,16 @@ def listed(cluster: Cluster, kind: str, *, namespace: str | None = None) -> Iter
 def decoded(record: Record) -> codec.Stored:
     """The struct of a record beside its document."""
     return codec.decode(bytes(record.document))
+
+
+def objects_of(cluster: Cluster, kinds: Container[str] | None = None) -> object_set.ObjectSet:
+    """The objects as a read-only set; of some kinds, or all."""
+    stored = [
+        decoded(record)
+        for key, record in cluster.records.items()
+        if kinds is None or key.kind in kinds
+    ]
+    return object_set.of(cluster.name, stored, revision=cluster.revision)
 
 
 def is_namespaced(kind: str) -> bool:
