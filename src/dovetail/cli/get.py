@@ -1,4 +1,4 @@
-"""`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects."""
+"""`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects; with -w every change after that."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from dovetail import errors
-from dovetail.cli import cluster_option, label_option, output
+from dovetail.cli import cluster_option, label_option, output, resource_arguments
 from dovetail.cli.tables import (
     claim_tables,
     class_table,
@@ -41,32 +41,19 @@ TABLES = {table.name: table for table in ALL_TABLES}
 ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
 
 
-class Wanted(NamedTuple):
-    """One resource of the command line, and the names given for it."""
+class Answer(NamedTuple):
+    """The rows of one resource, and how they came about. Kinds without a table of ours have the server's."""
 
-    table: listing.Table
-    names: tuple[str, ...]
+    word: str
+    table: listing.Table | None
+    query: listing.Query
+    listing: listing.Listing
+    cluster: str
 
-
-def _table(word: str) -> listing.Table:
-    name = ALIASES.get(word.lower(), word.lower())
-    if name not in TABLES:
-        raise click.BadParameter(f'"{word}" is not known; expected one of {", ".join(TABLES)}')
-    return TABLES[name]
-
-
-def _wanted(words: Sequence[str]) -> list[Wanted]:
-    """`pods a b`, `pods,claims`, `pod/a node/b`: as kubectl reads them."""
-    if not any("/" in word for word in words):
-        kinds, *names = words
-        return [Wanted(_table(kind), tuple(names)) for kind in kinds.split(",")]
-    names_by_table: dict[str, list[str]] = {}
-    for word in words:
-        kind, slash, name = word.partition("/")
-        if not (kind and slash and name):
-            raise click.BadParameter(f'"{word}": expected RESOURCE/NAME, as in the other arguments')
-        names_by_table.setdefault(_table(kind).name, []).append(name)
-    return [Wanted(TABLES[name], tuple(given)) for name, given in names_by_table.items()]
+    @property
+    def name(self) -> str:
+        """What messages call the resource."""
+        return self.word if self.table is None else self.table.name
 
 
 @click.command()
@@ -83,6 +70,7 @@ def _wanted(words: Sequence[str]) -> list[Wanted]:
 @click.option(
     "-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True
 )
+@click.option("-w", "--watch", is_flag=True, help="Go on with a row for every change.")
 @click.option("--node", metavar="NAME", help="Only this node.")
 @cluster_option.readable
 def command(
@@ -92,56 +80,48 @@ def command(
     all_namespaces: bool,
     selector: str,
     form: str,
+    watch: bool,
     node: str | None,
 ) -> None:
-    """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues or topologies.
+    """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues, topologies, or any kind.
 
     Several resources are joined by commas; RESOURCE/NAME names single objects. gpus and devices are read from
     ResourceSlices and from what device plugins count; -o json and -o yaml print those. pools are read from nodes'
-    labels.
+    labels. Other kinds (events, jobs, deployments ...) have the columns of kubectl.
     """
-    wanted = _wanted(words)
     test = label_option.selector(selector)
     place = None if all_namespaces else namespace or cluster_option.default_namespace()
-    answers = [
-        _answer(each, place=place, node=node, labels=selector, test=test, form=form)
-        for each in wanted
-    ]
-    _write(answers, form)
-    _refuse_missing(answers)
-    if form in ("table", "wide"):
-        _close(answers)
-
-
-class Answer(NamedTuple):
-    """The rows of one resource, and how they came about."""
-
-    wanted: Wanted
-    query: listing.Query
-    listing: listing.Listing
-    seen: cluster_option.View
-
-
-def _answer(
-    wanted: Wanted,
-    *,
-    place: str | None,
-    node: str | None,
-    labels: str,
-    test: label_option.Test,
-    form: str,
-) -> Answer:
-    table = wanted.table
     query = listing.Query(
         objects=object_set.NOTHING,
         now=cluster_option.EPOCH,
         test=test,
         namespace=place,
         node=node,
-        names=wanted.names,
-        labels=labels,
+        labels=selector,
         in_full=form == "wide",
     )
+    wanted = [
+        (table_of(named.word), named.word, msgspec.structs.replace(query, names=named.names))
+        for named in resource_arguments.split(words)
+    ]
+    if watch:
+        _watch(wanted, form)
+        return
+    answers = [_answer(*each) for each in wanted]
+    _write(answers, form)
+    _refuse_missing(answers)
+    if form in ("table", "wide"):
+        _close(answers)
+
+
+def table_of(word: str) -> listing.Table | None:
+    """Our table for a word; None where the server is to be asked."""
+    return TABLES.get(ALIASES.get(word.lower(), word.lower()))
+
+
+def _answer(table: listing.Table | None, word: str, query: listing.Query) -> Answer:
+    if table is None:
+        return _server_answer(word, query)
     seen = cluster_option.view(table.reads(query))
     if table.definition is not None and table.definition in seen.unserved:
         raise errors.StateError(
@@ -149,19 +129,50 @@ def _answer(
         )
     first = msgspec.structs.replace(query, objects=seen.objects, now=seen.now)
     seen = cluster_option.widened(seen, table.more_reads(first))
-    query = msgspec.structs.replace(first, objects=seen.objects)
-    return Answer(wanted, query, table.listing(query), seen)
+    whole = msgspec.structs.replace(first, objects=seen.objects)
+    return Answer(word, table, whole, table.listing(whole), seen.name)
+
+
+def _server_answer(word: str, query: listing.Query) -> Answer:
+    if cluster_option.snapshot() is not None:
+        raise click.BadParameter(
+            f'"{word}" is not in a snapshot; expected one of {", ".join(TABLES)}'
+        )
+    from dovetail.cli import api_session, server_table
+    from dovetail.kube.http import transport
+
+    choice = cluster_option.chosen()
+
+    async def work(over: transport.Transport) -> Answer:
+        resource = await server_table.resource_of(over, word)
+        shown = await server_table.listed(over, resource, query)
+        return Answer(resource.kind.plural, None, query, shown, choice.name)
+
+    return api_session.run(choice, work)
+
+
+def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], form: str) -> None:
+    (table, word, query), *others = wanted
+    if others or form not in ("table", "wide"):
+        raise click.UsageError("-w follows one resource, as a table")
+    if table is None:
+        raise click.UsageError(f"-w follows our own tables, not {word}: {', '.join(TABLES)}")
+    if cluster_option.snapshot() is not None:
+        raise click.UsageError("a snapshot does not change; leave -w out")
+    from dovetail.cli import watched_rows
+
+    watched_rows.follow(cluster_option.chosen(), table, query, is_wide=form == "wide")
 
 
 def _write(answers: Sequence[Answer], form: str) -> None:
     if form in ("json", "yaml"):
         trees = [tree for answer in answers for tree in answer.listing.documents()]
-        if _is_single(answers) and len(trees) == 1:
-            output.write_object(trees[0], form)
-        else:
+        if not _is_single(answers):
             output.write_objects(trees, form)
+        elif trees:
+            output.write_object(trees[0], form)
         return
-    blocks = [_lines(answer.listing, form) for answer in answers if answer.listing.rows]
+    blocks = [lines_of(answer.listing, form) for answer in answers if answer.listing.rows]
     separator = [] if form == "name" else [""]
     lines: list[str] = []
     for block in blocks:
@@ -172,11 +183,13 @@ def _write(answers: Sequence[Answer], form: str) -> None:
 
 def _is_single(answers: Sequence[Answer]) -> bool:
     """Whether one object was asked for by its name: it is printed as it is, as kubectl does."""
-    first = answers[0].wanted
-    return len(answers) == 1 and len(first.names) == 1 and first.table.shows_objects
+    first = answers[0]
+    has_object = first.table is None or first.table.shows_objects
+    return len(answers) == 1 and len(first.query.names) == 1 and has_object
 
 
-def _lines(shown: listing.Listing, form: str) -> list[str]:
+def lines_of(shown: listing.Listing, form: str) -> list[str]:
+    """The lines of a table, or the names."""
     if form == "name":
         return [row.name for row in shown.rows]
     if form == "wide":
@@ -191,8 +204,8 @@ def _refuse_missing(answers: Sequence[Answer]) -> None:
     for answer in answers:
         present = {row.name.partition("/")[2] for row in answer.listing.rows}
         present |= {name.rpartition("/")[2] for name in present}
-        missing = [name for name in answer.wanted.names if name not in present]
-        problems += [f'{answer.wanted.table.name} "{name}" not found' for name in missing]
+        missing = [name for name in answer.query.names if name not in present]
+        problems += [f'{answer.name} "{name}" not found' for name in missing]
     if problems:
         raise errors.InputError("\n".join(problems))
 
@@ -201,22 +214,26 @@ def _close(answers: Sequence[Answer]) -> None:
     """The lines after a table: what was not there, whom it is about, the next command."""
     for answer in answers:
         if not answer.listing.rows:
-            output.say(_nothing(answer.wanted.table, answer.query))
+            output.say(_nothing(answer))
     last = answers[-1]
-    cluster_option.say_cluster(last.seen.name)
-    output.next_step(_next(last.wanted.table, last.listing))
+    cluster_option.say_cluster(last.cluster)
+    output.next_step(_next(last))
 
 
-def _next(table: listing.Table, shown: listing.Listing) -> str:
+def _next(answer: Answer) -> str:
     """The next command: for pending pods, the one that says when they start."""
-    if not shown.rows:
+    table = answer.table
+    if not answer.listing.rows:
         return "up" if table is gpu_table.TABLE else "apply -f FILE"
-    if table is pod_table.TABLE and any(map(pod_table.is_pending, shown.rows)):
+    if table is None:
+        return f"describe {answer.listing.rows[0].name}"
+    if table is pod_table.TABLE and any(map(pod_table.is_pending, answer.listing.rows)):
         return "when"
     return table.next_step
 
 
-def _nothing(table: listing.Table, query: listing.Query) -> str:
-    if table.is_namespaced and query.namespace is not None:
-        return f"no {table.name} found in namespace {query.namespace}; -A looks in all"
-    return f"no {table.name} found"
+def _nothing(answer: Answer) -> str:
+    is_namespaced = answer.table is None or answer.table.is_namespaced
+    if is_namespaced and answer.query.namespace is not None:
+        return f"no {answer.name} found in namespace {answer.query.namespace}; -A looks in all"
+    return f"no {answer.name} found"
