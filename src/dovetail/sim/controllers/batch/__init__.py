@@ -1,0 +1,1 @@
+"""The controllers of batch/v1: Job and CronJob."""
