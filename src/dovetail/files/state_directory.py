@@ -1,6 +1,6 @@
 """The state directory of the embedded cluster: where it is, which files it holds, and whether its process runs.
 
-Given an option and the environment. The process holds a lock on its pid file for as long as it lives, so that a file
+Given an option and the environment. The process holds a lock on a file with its id for as long as it lives, so that a file
 left behind by a crash, or a number that another process got since, never counts as running. Never writes.
 """
 
@@ -15,10 +15,12 @@ from typing import Final
 
 STATE_VARIABLE: Final = "DOVETAIL_STATE"
 
-PID: Final = "pid"
-KUBECONFIG: Final = "kubeconfig"
+LOCK: Final = "lock"  # held by the process; names it
+KUBECONFIG: Final = "kubeconfig"  # there while requests are answered
 LOG: Final = "log"
-JOURNAL: Final = "journal.sqlite"
+SETUP: Final = "setup.json"  # what the cluster began with
+JOURNAL: Final = "objects.sqlite"
+FILES: Final = (LOCK, KUBECONFIG, LOG, SETUP, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 
 
 def state_directory(given: str | None, environ: Mapping[str, str] = os.environ) -> Path:
@@ -33,13 +35,13 @@ def state_directory(given: str | None, environ: Mapping[str, str] = os.environ) 
 
 def has_state(directory: Path) -> bool:
     """Whether an embedded cluster was started in the directory, running or not."""
-    return (directory / JOURNAL).is_file()
+    return (directory / SETUP).is_file()
 
 
 def running_pid(directory: Path) -> int | None:
     """The process id of the cluster that runs in the directory; None if none does."""
     try:
-        descriptor = os.open(directory / PID, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
