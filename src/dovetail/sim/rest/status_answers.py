@@ -116,3 +116,9 @@ def not_acceptable(accepted: str) -> failures.Refused:
 def expired(message: str) -> failures.Expired:
     """410."""
     return failures.Expired(message, status=410, reason="Expired")
+
+
+def too_large_version(version: int, current: int) -> failures.Unavailable:
+    """504 for a version that this server has not reached."""
+    message = f"Too large resource version: {version}, current: {current}"
+    return failures.Unavailable(message, status=504, reason="Timeout", retry_after=1)

@@ -18,7 +18,7 @@ from dovetail.kubetypes.resource import claims
 from dovetail.kubetypes.workloads import owners
 from dovetail.model import gangs, reservations
 from dovetail.model.workloads import owner_gangs
-from dovetail.sim.server import garbage_collector, volume_controllers, watchers
+from dovetail.sim.server import budget_controller, garbage_collector, volume_controllers, watchers
 from dovetail.sim.server.object_store import Change, ObjectStore, Record
 from dovetail.sim.server.served_kinds import TableKey, table_key
 from dovetail.world.events import ObjectKey, key_of
@@ -36,6 +36,7 @@ _POD: Final = table_key(registry.POD)
 _CLAIM: Final = table_key(registry.CLAIM)
 _GROUP: Final = table_key(registry.POD_GROUP)
 _TEMPLATE: Final = table_key(registry.TEMPLATE)
+_BUDGET: Final = table_key(registry.BUDGET)
 
 Tree = dict[str, Any]
 
@@ -64,6 +65,8 @@ class Controllers:
         self._claims_held_by: dict[ObjectKey, set[ObjectKey]] = {}  # by pod or group
         self._volume_pods: dict[ObjectKey, Record] = {}
         self._are_volumes_new = False
+        self._budgets_in: set[str] = set()  # namespaces with budgets
+        self._uncounted: set[str] = set()  # of those, the ones in which pods or budgets changed
         self._collector = garbage_collector.GarbageCollector(shelf, is_known_owner)
         shelf.listen(self._note)
         for key, table in shelf.tables():
@@ -85,6 +88,9 @@ class Controllers:
             if self._are_volumes_new:
                 self._are_volumes_new = False
                 self._run_volume_controllers()
+            for namespace in sorted(self._uncounted):
+                budget_controller.count(shelf, namespace)
+            self._uncounted.clear()
             self._collector.collect()
             if shelf.revision == start:
                 return shelf.revision - before
@@ -138,6 +144,9 @@ class Controllers:
         elif table == _TEMPLATE:
             self._pods |= self._waiting_pods
             self._groups |= self._waiting_groups
+        elif table == _BUDGET:
+            self._budgets_in.add(record.metadata.namespace)
+            self._uncounted.add(record.metadata.namespace)
         elif table in _VOLUME_TABLES:
             self._are_volumes_new = True
 
@@ -150,6 +159,8 @@ class Controllers:
         self._claims |= old_names | names_ | self._claims_held_by.get(key, set())
         if is_deleted:
             self._waiting_pods.discard(key)
+        if key[0] in self._budgets_in:
+            self._uncounted.add(key[0])
 
         has_volumes = bool(record.struct.spec.volumes)
         if has_volumes and not is_deleted:
