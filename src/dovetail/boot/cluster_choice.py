@@ -80,16 +80,11 @@ def embedded(directory: Path) -> Choice:
             "next: dovetail up"
         )
     connection = client_config.load(str(directory / state_directory.KUBECONFIG))
-    context = _CONTEXT.search(connection.origin)
-    name = context["name"] if context else "embedded"
     return Choice(
         connection=connection,
-        name=f"embedded {name.removeprefix(CONTEXT_PREFIX)}",
+        name=f"embedded {state_directory.cluster_name(directory)}",
         directory=directory,
     )
-
-
-CONTEXT_PREFIX: Final = "dovetail-"  # of the context in the embedded cluster's kubeconfig
 
 
 def _reached_by(connection: client_config.Connection) -> Choice:

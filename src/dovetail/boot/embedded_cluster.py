@@ -12,11 +12,10 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import secrets
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,18 +31,30 @@ from dovetail.boot import (
 from dovetail.files import private_files, state_directory
 from dovetail.hollow import publish_nodes
 from dovetail.kube.auth import client_config
-from dovetail.model import configuration
+from dovetail.kubetypes import registry
+from dovetail.model import configuration, policy
 from dovetail.sim import workload_store
 from dovetail.sim.fleet import fleet_objects, sample_workload
-from dovetail.sim.rest import rest_server
-from dovetail.sim.server import api_server, journal
+from dovetail.sim.rest import local_kubeconfig, loopback_certificate, rest_server
+from dovetail.sim.server import api_server, journal, served_kinds, watchers
+from dovetail.sim.server.object_store import Change
 from dovetail.snapshot import saved_objects
 
 LOG = logging.getLogger("dovetail.embedded")
 SHORTEST_WAKE_SECONDS: Final = 0.01
 LONGEST_WAKE_SECONDS: Final = 3600.0
 
+# One user waits for the whole answer, and requests are answered meanwhile: reasons are worked out at once.
+BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
+
 Tree = dict[str, Any]
+
+
+class Server(NamedTuple):
+    """A running API server: how to reach it, and its objects, which only its own event loop may touch."""
+
+    connection: client_config.Connection
+    api: api_server.SimApi
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,47 +77,46 @@ async def run(directory: Path) -> None:
     private_files.make_directory(directory)
     async with (
         background_loop.BackgroundLoop("api-server") as loop,
-        _entered_on(loop, serving(directory)) as connection,
+        _entered_on(loop, serving(directory)) as server,
     ):
-        LOG.info("embedded.serving", extra={"server": connection.server})
-        await _run_clients(connection)
+        LOG.info("embedded.serving", extra={"server": server.connection.server})
+        await run_clients(server.connection)
 
 
 @contextlib.asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[client_config.Connection]:
-    """Serves the state of the directory while the block lasts; yields how to reach it."""
+async def serving(directory: Path) -> AsyncIterator[Server]:
+    """Serves the state of the directory while the block lasts."""
     setup = embedded_setup.read(directory)
     kept = journal.Journal(directory)
     restored = kept.open()
     with contextlib.closing(kept):
         is_new = not restored.objects
-        api = api_server.SimApi(
-            clocks.SystemClock(), collects_all_kinds=True, restored=restored
-        )
-        # Before the first change, so that the journal sees all of them.
-        store = workload_store.WorkloadStore(api)
-        wake_ups = _WakeUps(store)
-        token = secrets.token_urlsafe(32)
+        if is_new and setup.snapshot:
+            restored = of_snapshot(Path(setup.snapshot))
+        api = api_server.SimApi(clocks.SystemClock(), collects_all_kinds=True, restored=restored)
+        if is_new:
+            _note_all(api, kept)
+        wake_ups = _WakeUps(workload_store.WorkloadStore(api))
+        token = local_kubeconfig.new_token()
+        certificate = loopback_certificate.kept_in(directory, clocks.SystemClock().now())
         async with rest_server.serve(
-            api, token=token, journal=kept, settle=wake_ups.settle
+            api, token=token, certificate=certificate, journal=kept, settle=wake_ups.settle
         ) as address:
             if is_new:
                 await _begin(api, setup)
-            connection = rest_server.connection_of(address, token)
-            rest_server.write_kubeconfig(
-                directory / state_directory.KUBECONFIG, address, token, name=setup.name
+            kubeconfig = directory / state_directory.KUBECONFIG
+            local_kubeconfig.write(
+                kubeconfig, server=address, token=token, certificate=certificate.certificate
             )
             try:
-                yield connection
+                yield Server(client_config.load(str(kubeconfig)), api)
             finally:
                 wake_ups.stop()
-                (directory / state_directory.KUBECONFIG).unlink(missing_ok=True)
+                kubeconfig.unlink(missing_ok=True)
 
 
 async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
-    """Puts the fleet and the sample workload, or a snapshot, into an empty cluster."""
-    if setup.snapshot:
-        restore_snapshot(api, Path(setup.snapshot))
+    """Puts the fleet and the sample workload into an empty cluster."""
     if setup.fleet is not None:
         publisher = publish_nodes.Publisher(api, api.clock)
         await publisher.publish(fleet_objects.objects_of(setup.fleet))
@@ -115,13 +125,24 @@ async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
             api.put(tree)
 
 
-def restore_snapshot(api: api_server.SimApi, directory: Path) -> None:
-    """Puts the objects of a snapshot back as they were saved, with their uids and versions."""
+def of_snapshot(directory: Path) -> api_server.Restored:
+    """The objects of a snapshot as a server kept them, with their uids and versions."""
     saved = saved_objects.read(directory)
-    for stored in saved.objects.all():
-        kind = api.kind_of({"apiVersion": stored.struct.api_version, "kind": stored.struct.kind})
-        api.shelf.restore(kind, stored.document)
-    api.shelf.restored(saved.objects.revision)
+    kinds = {kind.struct: kind for kind in registry.WORLD}
+    stored = [
+        api_server.StoredObject(served_kinds.table_key(kinds[type(each.struct)]), each.document)
+        for each in saved.objects.all()
+    ]
+    return api_server.Restored(saved.objects.revision, stored)
+
+
+def _note_all(api: api_server.SimApi, kept: journal.Journal) -> None:
+    """Makes durable what a server begins with, before it is connected to its journal."""
+    for _, table in api.shelf.tables():
+        for record in table.all():
+            change = Change(api.shelf.revision, watchers.ADDED, table.kind, record, None)
+            kept.note(change)
+    kept.commit()
 
 
 class _WakeUps:
@@ -149,13 +170,15 @@ class _WakeUps:
             self._timer = None
 
 
-async def _run_clients(connection: client_config.Connection) -> None:
+async def run_clients(connection: client_config.Connection) -> None:
     """Runs the scheduler and the kubelets until the first ends, which a signal makes it do."""
     process = scheduler.Process(connection, scheduler_configuration())
     # There is no other scheduler here: every pod is ours, whomever it names.
     everyone = msgspec.structs.replace(process.settings.policy, scheduler_names=())
-    process.settings = process.settings._replace(policy=everyone)
-    kubelets = hollow_nodes.run(connection, hollow_nodes.Settings(), tell=_log_violation)
+    process.settings = process.settings._replace(policy=everyone, budget=BUDGET)
+    kubelets = hollow_nodes.run(
+        connection, hollow_nodes.Settings(plays_all=True), tell=_log_violation
+    )
     tasks = [asyncio.create_task(process.run()), asyncio.create_task(kubelets)]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
@@ -181,12 +204,12 @@ def _log_violation(message: Tree) -> None:
 @contextlib.asynccontextmanager
 async def _entered_on(
     loop: background_loop.BackgroundLoop,
-    context: contextlib.AbstractAsyncContextManager[client_config.Connection],
-) -> AsyncIterator[client_config.Connection]:
+    context: contextlib.AbstractAsyncContextManager[Server],
+) -> AsyncIterator[Server]:
     """Enters and leaves a context on another loop."""
-    connection = await loop.run(context.__aenter__())
+    server = await loop.run(context.__aenter__())
     try:
-        yield connection
+        yield server
     finally:
         await loop.run(context.__aexit__(None, None, None))
 

@@ -540,6 +540,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _stop_on_signals(work: asyncio.Task[None]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals arrive in the main thread, whose owner cancels us
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, work.cancel)

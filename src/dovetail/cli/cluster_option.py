@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -107,8 +106,6 @@ def default_namespace() -> str:
     """The namespace of commands that name none: the context's, or `default`."""
     if snapshot() is not None:
         return object_set.DEFAULT_NAMESPACE
-    if _local(()) is not None:
-        return object_set.DEFAULT_NAMESPACE
     return chosen().connection.namespace
 
 
@@ -117,9 +114,6 @@ def view(reads: Sequence[object_set.Read]) -> View:
     directory = snapshot()
     if directory is not None:
         return _saved(directory)
-    local = _local(reads)
-    if local is not None:
-        return local
     from dovetail.kube import read_objects
 
     choice = chosen()
@@ -141,23 +135,6 @@ def widened(seen: View, reads: Sequence[object_set.Read]) -> View:
 def say_cluster(name: str) -> None:
     """A closing line of tables: whom the answer is about."""
     output.say(f"cluster: {name}")
-
-
-def _local(reads: Sequence[object_set.Read]) -> View | None:
-    """The local cluster of the state directory, if the options lead to it and it is there."""
-    if _given("kubeconfig") or _given("context"):
-        return None
-    is_named = _given("state") or os.environ.get(state_directory.STATE_VARIABLE)
-    if not is_named and os.environ.get("KUBECONFIG"):
-        return None
-    from dovetail.sim.local import local_cluster, state_dir
-
-    place = state_dir.Local(state_directory.state_directory(_given("state")))
-    cluster = place.cluster()
-    if cluster is None:
-        return None
-    objects = local_cluster.objects_of(cluster, {read.kind.name for read in reads})
-    return View(objects, place.now(), f"embedded {cluster.name}", True)
 
 
 def _saved(directory: Path) -> View:

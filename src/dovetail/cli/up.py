@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dovetail.cli import api_session, cluster_option, output, settling
+from dovetail.cli import api_session, cluster_option, fleet_option, output, settling
 from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
@@ -18,7 +18,6 @@ from dovetail.kubetypes.core import pods
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
     from dovetail.kube.http import transport
-    from dovetail.sim.fleet import fleet_spec
 
 SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a reason
 
@@ -38,9 +37,7 @@ SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a
     metavar="DIR",
     help=f"Directory of the cluster. [default: ${state_directory.STATE_VARIABLE} or the user's state directory]",
 )
-def command(
-    *, file: str | None, fresh: bool, empty: bool, detach: bool, state: str | None
-) -> None:
+def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: str | None) -> None:
     """Start the embedded cluster: an API server, the scheduler and hollow nodes, in one process on this machine.
 
     On a terminal the picture follows every change; q or Ctrl-C ends the cluster, and the next `up` goes on from its
@@ -51,7 +48,7 @@ def command(
     from dovetail.sim.fleet import fleet_spec
 
     directory = state_directory.state_directory(state)
-    fleet = None if file is None else _fleet(file)
+    fleet = None if file is None else fleet_option.fleet(file)
     shown = fleet or fleet_spec.sample()
     setup = embedded_setup.Setup(
         name=shown.name, fleet=shown, has_sample_workload=fleet is None and not empty
@@ -94,14 +91,6 @@ def _verb(started: object) -> str:
     return "found" if started.was_running else "resumed"
 
 
-def _fleet(file: str) -> fleet_spec.Fleet:
-    """The fleet of a file. Raises InputError if it cannot be read."""
-    from dovetail.files import bounded_files
-    from dovetail.sim.fleet import fleet_spec
-
-    return fleet_spec.read(bounded_files.text(file), file=file)
-
-
 def _settled(choice: cluster_choice.Choice) -> object_set.ObjectSet:
     """The objects of the picture, once the scheduler has answered about every pod."""
     from dovetail.kube import read_objects
@@ -109,9 +98,7 @@ def _settled(choice: cluster_choice.Choice) -> object_set.ObjectSet:
     progress = _Progress()
 
     async def work(over: transport.Transport) -> object_set.ObjectSet:
-        await settling.wait_for_answers(
-            over, ("",), seconds=SETTLE_SECONDS, report=progress.report
-        )
+        await settling.wait_for_answers(over, ("",), seconds=SETTLE_SECONDS, report=progress.report)
         reading = await read_objects.read_over(over, PICTURE, cluster=choice.name)
         return reading.objects
 
@@ -121,8 +108,7 @@ def _settled(choice: cluster_choice.Choice) -> object_set.ObjectSet:
 
 
 PICTURE = tuple(
-    object_set.Read(kind)
-    for kind in (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
+    object_set.Read(kind) for kind in (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
 )
 
 

@@ -1,7 +1,7 @@
 """The state directory of the embedded cluster: where it is, which files it holds, and whether its process runs.
 
-Given an option and the environment. The process holds a lock on a file with its id for as long as it lives, so that a file
-left behind by a crash, or a number that another process got since, never counts as running. Never writes.
+Given an option and the environment. The process holds a lock on a file with its id for as long as it lives, so that a
+file left behind by a crash, or a number that another process got since, never counts as running. Never writes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 STATE_VARIABLE: Final = "DOVETAIL_STATE"
 
 LOCK: Final = "lock"  # held by the process; names it
@@ -20,7 +22,21 @@ KUBECONFIG: Final = "kubeconfig"  # there while requests are answered
 LOG: Final = "log"
 SETUP: Final = "setup.json"  # what the cluster began with
 JOURNAL: Final = "objects.sqlite"
-FILES: Final = (LOCK, KUBECONFIG, LOG, SETUP, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+CERTIFICATE: Final = ("server.crt", "server.key")
+FILES: Final = (
+    LOCK,
+    KUBECONFIG,
+    LOG,
+    SETUP,
+    JOURNAL,
+    f"{JOURNAL}-wal",
+    f"{JOURNAL}-shm",
+    *CERTIFICATE,
+)
+
+
+class _Setup(msgspec.Struct):
+    name: str = ""
 
 
 def state_directory(given: str | None, environ: Mapping[str, str] = os.environ) -> Path:
@@ -36,6 +52,14 @@ def state_directory(given: str | None, environ: Mapping[str, str] = os.environ) 
 def has_state(directory: Path) -> bool:
     """Whether an embedded cluster was started in the directory, running or not."""
     return (directory / SETUP).is_file()
+
+
+def cluster_name(directory: Path) -> str:
+    """The name of the cluster in the directory; empty if it cannot be read."""
+    try:
+        return msgspec.json.decode((directory / SETUP).read_bytes(), type=_Setup).name
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def running_pid(directory: Path) -> int | None:
