@@ -193,6 +193,8 @@ def scheduler_configuration() -> configuration.SchedulerConfiguration:
     return configuration.SchedulerConfiguration(
         leader_election=configuration.LeaderElection(enabled=False),
         serving=configuration.Serving(port=0),
+        # Nothing runs on hollow nodes, so a pod that was removed by force leaves nothing behind.
+        quarantine=configuration.Quarantine(enabled=False),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dovetail import errors
 from dovetail.cli import api_session, cluster_option, manifest_files, output
 from dovetail.kubetypes import object_set
 
@@ -46,7 +47,7 @@ _DRY_RUN = click.option(
     flag_value="server",
     default="none",
     type=click.Choice(("none", "server", "client")),
-    help="Check everything, change nothing.",
+    help="Change nothing: check everything (server), or only the files (client).",
 )
 _OUTPUT = click.option(
     "-o", "--output", "form", type=click.Choice(("table", "json", "yaml", "name")), default="table"
@@ -65,7 +66,7 @@ def command(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form
     FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input. On the embedded
     cluster the command ends once the scheduler has answered about the pods.
     """
-    _write(files, namespace=namespace, dry_run=dry_run != "none", form=form, verb="apply")
+    _write(files, namespace=namespace, dry_run=dry_run, form=form, verb="apply")
 
 
 @click.command()
@@ -79,40 +80,47 @@ def create(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form:
 
     Objects with generateName instead of a name get one from the server.
     """
-    _write(files, namespace=namespace, dry_run=dry_run != "none", form=form, verb="create")
+    _write(files, namespace=namespace, dry_run=dry_run, form=form, verb="create")
 
 
 def _write(
-    files: Sequence[str], *, namespace: str | None, dry_run: bool, form: str, verb: str
+    files: Sequence[str], *, namespace: str | None, dry_run: str, form: str, verb: str
 ) -> None:
     from dovetail.cli import object_writing
 
     did = "applied" if verb == "apply" else "created"
-    choice = cluster_option.chosen()
-    objects = manifest_files.load(
-        files, namespace=namespace, default_namespace=choice.connection.namespace, did=did
-    )
-    writer = object_writing.Writer(
-        objects,
-        namespace=namespace or choice.connection.namespace or object_set.DEFAULT_NAMESPACE,
-        is_creating=verb == "create",
-    )
+    place = namespace or _default_namespace()
+    objects = manifest_files.load(files, namespace=namespace, default_namespace=place, did=did)
+    writer = object_writing.Writer(objects, namespace=place, is_creating=verb == "create")
     problems = writer.local_problems()
     if problems:
         manifest_files.refuse(problems, did=did)
 
     manifest_files.say_annotation_problems(objects)
+    if dry_run == "client":
+        _show(writer.unsent(), form=form, dry_run=True)
+        return
+    choice = cluster_option.chosen()
+    is_dry = dry_run == "server"
     outcome = api_session.run(
-        choice, lambda over: writer.write(over, dry_run=dry_run, settles=choice.is_embedded)
+        choice, lambda over: writer.write(over, dry_run=is_dry, settles=choice.is_embedded)
     )
     if outcome.problems:
         manifest_files.refuse(outcome.problems, did=did)
-    _show(outcome.changes, form=form, dry_run=dry_run)
+    _show(outcome.changes, form=form, dry_run=is_dry)
     for warning in outcome.warnings:
         output.say(warning)
     if form == "table":
         cluster_option.say_cluster(choice.name)
         output.next_step(_next(outcome.changes))
+
+
+def _default_namespace() -> str:
+    """The namespace of the context. Files are checked first, so a cluster that is not there is reported later."""
+    try:
+        return cluster_option.default_namespace()
+    except errors.DovetailError:
+        return object_set.DEFAULT_NAMESPACE
 
 
 def _show(changes: Sequence[object_writing.Change], *, form: str, dry_run: bool) -> None:

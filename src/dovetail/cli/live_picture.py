@@ -51,7 +51,12 @@ async def _watch(over: transport.Transport, name: str, keyboard: int) -> None:
     objects = followed_objects.FollowedObjects(name)
     console = rich.console.Console(file=sys.stdout, highlight=False)
     view = rich.live.Live(
-        drawing(object_set.ObjectSet(name)), console=console, screen=True, auto_refresh=False
+        drawing(object_set.ObjectSet(name)),
+        console=console,
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
     try:
         view.start(refresh=True)

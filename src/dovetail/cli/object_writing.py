@@ -109,6 +109,25 @@ class Writer:
             problems += [str(item.problem(each.field, each.message)) for each in verdict.problems]
         return problems
 
+    def unsent(self) -> tuple[Change, ...]:
+        """The objects as they would be sent, for who checks files without a cluster."""
+        changes = []
+        for item in self._objects:
+            struct = item.stored.struct
+            group = struct.api_version.rpartition("/")[0]
+            word = struct.kind.lower() + (f".{group}" if group else "")
+            name = struct.metadata.name
+            change = Change(
+                f"{word}/{name}",
+                struct.kind,
+                struct.metadata.namespace,
+                name,
+                CREATED,
+                item.stored.tree,
+            )
+            changes.append(change)
+        return tuple(changes)
+
     async def write(
         self, over: transport.Transport, *, dry_run: bool, settles: bool = False
     ) -> Outcome:
@@ -124,15 +143,15 @@ class Writer:
         if problems:
             return Outcome(problems=tuple(problems))
 
-        versions = {id(item): _version(tree) for item, tree in zip(checkable, before, strict=True)}
+        stored_before = {id(item): tree for item, tree in zip(checkable, before, strict=True)}
         if dry_run:
             changes = [
-                _change(item, answer, versions[id(item)])
+                _change(item, answer, stored_before[id(item)])
                 for item, answer in zip(checkable, rehearsed, strict=True)
                 if not isinstance(answer, object_requests.Refusal)
             ]
             return Outcome(tuple(changes))
-        outcome = await self._written(over, items, versions)
+        outcome = await self._written(over, items, stored_before)
         if settles and not outcome.problems:
             places = {change.namespace for change in outcome.changes if change.namespace}
             kinds = {change.kind for change in outcome.changes}
@@ -211,7 +230,10 @@ class Writer:
         return await send(over, item.target, item.tree, is_rehearsal=is_rehearsal)
 
     async def _written(
-        self, over: transport.Transport, items: Sequence[_Item], versions: dict[int, str]
+        self,
+        over: transport.Transport,
+        items: Sequence[_Item],
+        stored_before: dict[int, Tree | None],
     ) -> Outcome:
         """Writes in order, objects of one rank side by side; stops at the first rank with a refusal."""
         changes: dict[int, Change] = {}
@@ -225,7 +247,7 @@ class Writer:
                 refused = _refused(item, answer)
                 problems += refused
                 if not refused:
-                    changes[id(item.manifest)] = _change(item, answer, versions.get(id(item), ""))
+                    changes[id(item.manifest)] = _change(item, answer, stored_before.get(id(item)))
             if problems:
                 done = f"written before that: {len(changes)} of {len(items)} objects"
                 return Outcome(problems=(*problems, done) if changes else tuple(problems))
@@ -267,12 +289,12 @@ class Writer:
         )
 
 
-def _change(item: _Item, tree: Tree, version_before: str) -> Change:
+def _change(item: _Item, tree: Tree, before: Tree | None) -> Change:
     metadata: Tree = tree.get("metadata") or {}
     name = str(metadata.get("name") or "")
     outcome = CREATED
-    if version_before:
-        outcome = UNCHANGED if _version(tree) == version_before else CONFIGURED
+    if before is not None:
+        outcome = UNCHANGED if _wanted(tree) == _wanted(before) else CONFIGURED
     return Change(
         f"{item.label}/{name}",
         item.target.kind.name,
@@ -283,9 +305,12 @@ def _change(item: _Item, tree: Tree, version_before: str) -> Change:
     )
 
 
-def _version(tree: Tree | None) -> str:
-    metadata: Tree = (tree or {}).get("metadata") or {}
-    return str(metadata.get("resourceVersion") or "")
+def _wanted(tree: Tree) -> Tree:
+    """What a manifest can change. Controllers write the rest, maybe between our two looks at the object."""
+    metadata: Tree = tree.get("metadata") or {}
+    kept = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
+    body = {name: value for name, value in tree.items() if name not in ("metadata", "status")}
+    return body | {"metadata": kept}
 
 
 def _refused(item: _Item, answer: Any) -> list[str]:

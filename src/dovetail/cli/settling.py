@@ -17,7 +17,7 @@ from dovetail.kubetypes import codec, registry
 PATIENCE_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.03
 SLOWEST_POLL_SECONDS: Final = 0.3
-# Kinds whose controllers make pods, and the list of each.
+# Kinds whose controllers make pods or report numbers, and the list of each.
 WORKLOADS: Final = {
     name: registry.Kind(api_version, name, plural, True, codec.Generic)
     for api_version, name, plural in (
@@ -27,7 +27,7 @@ WORKLOADS: Final = {
         ("apps/v1", "DaemonSet", "daemonsets"),
         ("batch/v1", "Job", "jobs"),
     )
-}
+} | {registry.QUEUE.name: registry.QUEUE}
 _ENDED: Final = ("Succeeded", "Failed")
 
 Tree = dict[str, Any]
@@ -63,7 +63,11 @@ async def _progress(
     wanted: list[tuple[registry.Kind, Callable[[Tree], bool]]]
     wanted = [(kind, is_observed) for name, kind in WORKLOADS.items() if name in kinds]
     wanted.append((registry.POD, is_answered))
-    reads = [(kind, test, namespace) for kind, test in wanted for namespace in namespaces]
+    reads = [
+        (kind, test, namespace)
+        for kind, test in wanted
+        for namespace in (namespaces if kind.is_namespaced else ("",))
+    ]
     lists = await asyncio.gather(
         *(object_requests.listed(over, kind, namespace=namespace) for kind, _, namespace in reads)
     )
