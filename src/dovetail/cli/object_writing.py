@@ -64,6 +64,7 @@ class _Item(NamedTuple):
     tree: Tree
     target: api.Target
     label: str
+    is_served: bool  # already; else a definition among the objects makes it so
 
 
 class Writer:
@@ -133,7 +134,10 @@ class Writer:
     ) -> Outcome:
         """Checks everything on the server, then writes it. `settles` waits for the scheduler's answer."""
         items, problems = await self._resolved(over)
-        checkable = [item for item in items if self._can_rehearse(item)]
+        missing = await self._missing_namespaces(over)
+        checkable = [
+            item for item in items if item.is_served and item.target.namespace not in missing
+        ]
         before = await self._gathered(checkable, lambda item: self._read(over, item))
         rehearsed = await self._gathered(
             checkable, lambda item: self._request(over, item, is_rehearsal=True)
@@ -169,12 +173,13 @@ class Writer:
             struct = manifest.stored.struct
             resource = served.of_type(struct.api_version, struct.kind)
             group = struct.api_version.rpartition("/")[0]
+            is_served = resource is not None
             if resource is None and group in self._new_groups:
                 resource = self._defined(struct)
             if resource is None:
                 problems.append(_unserved(manifest, served))
                 continue
-            items.append(self._item(manifest, resource))
+            items.append(self._item(manifest, resource, is_served=is_served))
         items.sort(key=lambda item: _FIRST.get(item.target.kind.name, _LAST))
         return items, problems
 
@@ -194,7 +199,13 @@ class Writer:
                 return resource_names.Resource(kind)
         return None
 
-    def _item(self, manifest: manifests.ManifestObject, resource: resource_names.Resource) -> _Item:
+    def _item(
+        self,
+        manifest: manifests.ManifestObject,
+        resource: resource_names.Resource,
+        *,
+        is_served: bool,
+    ) -> _Item:
         tree = manifest.stored.tree
         metadata: Tree = tree.get("metadata") or {}
         namespace = ""
@@ -202,11 +213,17 @@ class Writer:
             namespace = str(metadata.get("namespace") or self._namespace)
             tree = tree | {"metadata": metadata | {"namespace": namespace}}
         name = "" if self._is_creating else str(metadata.get("name") or "")
-        return _Item(manifest, tree, api.Target(resource.kind, namespace, name), resource.label)
+        target = api.Target(resource.kind, namespace, name)
+        return _Item(manifest, tree, target, resource.label, is_served)
 
-    def _can_rehearse(self, item: _Item) -> bool:
-        group = item.target.kind.api_version.rpartition("/")[0]
-        return item.target.namespace not in self._new_namespaces and group not in self._new_groups
+    async def _missing_namespaces(self, over: transport.Transport) -> set[str]:
+        """Namespaces among the objects that do not exist yet: what is in them cannot be tried before."""
+        names = sorted(self._new_namespaces)
+        trees = [
+            await object_requests.read(over, api.Target(registry.NAMESPACE, "", name))
+            for name in names
+        ]
+        return {name for name, tree in zip(names, trees, strict=True) if tree is None}
 
     async def _gathered(self, items: Sequence[_Item], request: Any) -> list[Any]:
         """The answers to one request per object, a few at a time."""
