@@ -91,8 +91,7 @@ class Subresources:
         """Deletes a pod, if its disruption budget allows that now."""
         target = Target(registry.POD, at.namespace, at.name)
         record = self._api.found(target)
-        sent = msgspec.json.encode(eviction.get("deleteOptions") or {})
-        options = request_options.delete_options({}, sent)
+        options = request_options.delete_options({}, eviction.get("deleteOptions") or {})
         api_server.check_preconditions(
             target, record, uid=options.uid, resource_version=options.resource_version
         )
@@ -198,8 +197,8 @@ def _selector(tree: Tree) -> str:
 
 
 def _changed_scale(scale: Tree, body: bytes, media: str) -> Tree:
-    if media == content_types.JSON:
-        return request_options.tree_of(body)
+    if media in (content_types.JSON, content_types.PROTOBUF):
+        return request_options.body_tree(body, media)
     try:
         patch = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
