@@ -278,6 +278,8 @@ def test_a_running_pods_spec_stays() -> None:
         made["spec"]["containers"][0]["command"] = ["x"]
         refused = (await asker.ask("PUT", f"{PODS}/a", made, status=422)).tree
         assert refused["reason"] == "Invalid"
+        [cause] = refused["details"]["causes"]
+        assert (refused["details"]["kind"], cause["reason"]) == ("Pod", "FieldValueForbidden")
         assert refused["message"].startswith(
             'Pod "a" is invalid: spec: Forbidden: pod updates may not change fields other than '
             "`spec.containers[*].image`"
