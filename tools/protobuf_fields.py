@@ -1,6 +1,6 @@
 """Writes the field numbers of Kubernetes' protobuf encoding, read from the struct tags of the Go module k8s.io/api.
 
-Given the version of the modules; writes `src/dovetail/sim/rest/protobuf_fields.txt`: one line per message that the
+Given the version of the modules; writes `src/dovetail/sim/rest/encoding/protobuf_fields.txt`: one line per message that the
 kinds below reach, with number, JSON name and type of every field. Run it again for another Kubernetes.
 """
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-TARGET: Final = Path(__file__).parent.parent / "src/dovetail/sim/rest/protobuf_fields.txt"
+TARGET: Final = Path(__file__).parent.parent / "src/dovetail/sim/rest/encoding/protobuf_fields.txt"
 # The kinds that kubectl sends in this encoding: its generators, reviews and evictions.
 KINDS: Final = (
     "core/v1 Namespace ConfigMap Secret Service ServiceAccount ResourceQuota Pod Node Binding "

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dovetail.boot import clocks
-from dovetail.sim.rest import listing
+from dovetail.sim.rest.reading import listing
 from dovetail.sim.server import object_store
 from dovetail.sim.server.api_server import SimApi
 from tests.sim.test_rest_requests import CONFIG_MAPS, PODS, config_map, pod

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.kubetypes import codec
 from dovetail.manifest import yaml_text
-from dovetail.sim.rest import content_types, protobuf_bodies, status_answers
+from dovetail.sim.rest import status_answers
+from dovetail.sim.rest.encoding import content_types, protobuf_bodies
 
 Tree = dict[str, Any]
 

@@ -23,23 +23,24 @@ from dovetail.kubetypes import codec
 from dovetail.ports import failures
 from dovetail.sim.rest import (
     access_answers,
-    content_types,
-    conversions,
-    listing,
     loopback_certificate,
-    protobuf_bodies,
-    protobuf_metadata,
     request_options,
     request_paths,
     status_answers,
-    tables,
-    watch_streams,
 )
 from dovetail.sim.rest.commit_turns import CommitTurns, Journal
-from dovetail.sim.rest.content_types import Form
-from dovetail.sim.rest.discovery_documents import AGGREGATED, DiscoveryDocuments
+from dovetail.sim.rest.documents.discovery_documents import AGGREGATED, DiscoveryDocuments
+from dovetail.sim.rest.documents.openapi_documents import OpenApiDocuments
+from dovetail.sim.rest.encoding import (
+    content_types,
+    conversions,
+    protobuf_bodies,
+    protobuf_metadata,
+)
+from dovetail.sim.rest.encoding.content_types import Form
 from dovetail.sim.rest.object_writes import ObjectWrites, Written, target_of
-from dovetail.sim.rest.openapi_documents import OpenApiDocuments
+from dovetail.sim.rest.printing import tables
+from dovetail.sim.rest.reading import listing, watch_streams
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.rest.subresources import Subresources
 from dovetail.sim.server import write_rules

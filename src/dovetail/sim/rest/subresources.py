@@ -16,14 +16,10 @@ from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import disruption_budgets
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim.rest import (
-    content_types,
-    json_paths,
-    patches,
-    printed_values,
-    request_options,
-    status_answers,
-)
+from dovetail.sim.rest import request_options, status_answers
+from dovetail.sim.rest.encoding import content_types
+from dovetail.sim.rest.patching import patches
+from dovetail.sim.rest.printing import json_paths, printed_values
 from dovetail.sim.rest.request_options import WriteOptions
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import api_server, write_rules

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dovetail.sim.rest import status_answers
-from dovetail.sim.rest.protobuf_bodies import MAGIC, wire_fields
+from dovetail.sim.rest.encoding.protobuf_bodies import MAGIC, wire_fields
 from dovetail.sim.server.object_store import Record
 
 # runtime.Unknown

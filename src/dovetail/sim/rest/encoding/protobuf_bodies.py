@@ -86,7 +86,7 @@ def _message_name(api_version: str, kind: str) -> str:
 
 @cache.remembered()
 def _messages() -> dict[str, dict[int, Field]]:
-    text = resources.files("dovetail.sim.rest").joinpath("protobuf_fields.txt").read_text()
+    text = resources.files("dovetail.sim.rest.encoding").joinpath("protobuf_fields.txt").read_text()
     messages = {}
     for line in text.splitlines():
         name, _, fields = line.partition(": ")
