@@ -19,14 +19,10 @@ LOG = logging.getLogger("dovetail.apiserver")
 
 
 class Journal(Protocol):
-    """Makes changes durable."""
-
-    def note(self, change: Change) -> None:
-        """Adds a change to the open transaction."""
-        ...
+    """Makes the changes it heard of durable."""
 
     def commit(self) -> None:
-        """Makes every noted change durable."""
+        """Returns once every change so far is durable. Raises if it cannot be."""
         ...
 
 
@@ -81,11 +77,6 @@ class CommitTurns:
             )
 
     def _note(self, change: Change) -> None:
-        if self._journal is not None and self.broken is None:
-            try:
-                self._journal.note(change)
-            except Exception as error:
-                self._break(error)
         if not self._pending and self._loop is not None:
             self._loop.call_soon(self._commit)
         self._pending.append(change)
@@ -93,7 +84,7 @@ class CommitTurns:
     def _commit(self) -> None:
         changes, self._pending = self._pending, []
         waiting, self._waiting = self._waiting, []
-        if changes and self._journal is not None and self.broken is None:
+        if self._journal is not None and self.broken is None:
             try:
                 self._journal.commit()
             except Exception as error:

@@ -13,15 +13,9 @@ import msgspec
 from dovetail.kubetypes.registry import Kind
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim.rest import (
-    content_types,
-    conversions,
-    field_owners,
-    field_validation,
-    patches,
-    request_options,
-    status_answers,
-)
+from dovetail.sim.rest import request_options, status_answers
+from dovetail.sim.rest.encoding import content_types, conversions
+from dovetail.sim.rest.patching import field_owners, field_validation, patches
 from dovetail.sim.rest.request_options import DeleteOptions, WriteOptions
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import api_server, garbage_collector, write_rules

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from dovetail.kubetypes import codec
 from dovetail.manifest import yaml_text
 from dovetail.sim.rest import status_answers
+from dovetail.sim.rest.encoding import content_types, protobuf_bodies
 
 Tree = dict[str, Any]
 
@@ -48,9 +49,8 @@ def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
     )
 
 
-def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
+def delete_options(query: Mapping[str, str], sent: Tree) -> DeleteOptions:
     """The options of a deletion: those of the body, if there is one."""
-    sent = tree_of(body) if body.strip() else {}
     dry_run = sent.get("dryRun") or [query.get("dryRun", "")]
     policy = sent.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
     if sent.get("orphanDependents") or query.get("orphanDependents") == "true":
@@ -68,6 +68,16 @@ def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
         resource_version=str(preconditions.get("resourceVersion") or ""),
         is_rehearsal=_is_dry_run(",".join(filter(None, dry_run))),
     )
+
+
+def body_tree(body: bytes, content_type: str) -> Tree:
+    """The object of a body in one of the encodings that are read."""
+    media = content_types.media_of(content_type)
+    if media == content_types.PROTOBUF:
+        return protobuf_bodies.decoded(body)
+    if media not in (content_types.JSON, "application/yaml"):
+        raise status_answers.unsupported_media(f"{content_types.JSON}, application/yaml")
+    return tree_of(body)
 
 
 def tree_of(body: bytes) -> Tree:

@@ -23,22 +23,24 @@ from dovetail.kubetypes import codec
 from dovetail.ports import failures
 from dovetail.sim.rest import (
     access_answers,
-    content_types,
-    conversions,
-    listing,
     loopback_certificate,
-    protobuf_metadata,
     request_options,
     request_paths,
     status_answers,
-    tables,
-    watch_streams,
 )
 from dovetail.sim.rest.commit_turns import CommitTurns, Journal
-from dovetail.sim.rest.content_types import Form
-from dovetail.sim.rest.discovery_documents import AGGREGATED, DiscoveryDocuments
+from dovetail.sim.rest.documents.discovery_documents import AGGREGATED, DiscoveryDocuments
+from dovetail.sim.rest.documents.openapi_documents import OpenApiDocuments
+from dovetail.sim.rest.encoding import (
+    content_types,
+    conversions,
+    protobuf_bodies,
+    protobuf_metadata,
+)
+from dovetail.sim.rest.encoding.content_types import Form
 from dovetail.sim.rest.object_writes import ObjectWrites, Written, target_of
-from dovetail.sim.rest.openapi_documents import OpenApiDocuments
+from dovetail.sim.rest.printing import tables
+from dovetail.sim.rest.reading import listing, watch_streams
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.rest.subresources import Subresources
 from dovetail.sim.server import write_rules
@@ -66,6 +68,7 @@ WATCH_SECONDS: Final = (
 STOP_SECONDS: Final = 2.0
 _BEARER: Final = "bearer"
 _JSON: Final = "application/json"
+_OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 Tree = dict[str, Any]
 Query = dict[str, str]
@@ -212,6 +215,8 @@ class RestServer:
                 return _json_or_missing(self._discovery.group(group))
             case ["apis", group, version]:
                 return _json_or_missing(self._discovery.resources(f"{group}/{version}"))
+            case ["openapi", "v2"]:
+                return _openapi_v2(request.headers.get("Accept", ""))
             case ["openapi", "v3"]:
                 return _json(self._openapi.index())
             case ["openapi", "v3", *path]:
@@ -332,8 +337,9 @@ class RestServer:
     async def _replace(self, request: web.Request, served: Served, at: Address) -> web.Response:
         media = content_types.media_of(request.headers.get("Content-Type", ""))
         options = _write_options(request)
-        if media == content_types.PROTOBUF:
-            tree = self._with_finalizers(served, at, await request.read())
+        body = await request.read()
+        if media == content_types.PROTOBUF and protobuf_bodies.is_metadata_only(body):
+            tree = self._with_finalizers(served, at, body)
         else:
             tree = await _body_tree(request)
         written = self._writes.replace(served, at, tree, options)
@@ -372,7 +378,7 @@ class RestServer:
         return response
 
     async def _delete(self, request: web.Request, served: Served, at: Address) -> web.Response:
-        options = request_options.delete_options(_query(request), await request.read())
+        options = request_options.delete_options(_query(request), await _options_tree(request))
         deleted = self._writes.delete(served.kind, at, options)
         await self._turns.committed()
         if deleted.is_gone:
@@ -386,7 +392,7 @@ class RestServer:
         self, request: web.Request, served: Served, at: Address
     ) -> web.Response:
         query = _query(request)
-        options = request_options.delete_options(query, await request.read())
+        options = request_options.delete_options(query, await _options_tree(request))
         page = self._lists.page(served, at.namespace, query)
         self._writes.delete_all(served.kind, page.records, options)
         await self._turns.committed()
@@ -473,14 +479,24 @@ def _write_options(request: web.Request) -> request_options.WriteOptions:
 
 
 async def _body_tree(request: web.Request) -> Tree:
-    media = content_types.media_of(request.headers.get("Content-Type", ""))
-    if media not in (_JSON, "application/yaml"):
-        raise status_answers.unsupported_media(f"{_JSON}, application/yaml")
-    return request_options.tree_of(await request.read())
+    return request_options.body_tree(await request.read(), request.headers.get("Content-Type", ""))
+
+
+async def _options_tree(request: web.Request) -> Tree:
+    """The DeleteOptions of a body, if there is one."""
+    return await _body_tree(request) if await request.read() else {}
 
 
 def _json(document: bytes, *, status: int = 200) -> web.Response:
     return web.Response(body=document, status=status, headers={"Content-Type": _JSON})
+
+
+def _openapi_v2(accept: str) -> web.Response:
+    """A document without schemas: kubectl reads it for kinds that are not in v3, and then validates nothing."""
+    if "proto-openapi" in accept:
+        return web.Response(body=b"", headers={"Content-Type": _OPENAPI_V2})
+    empty = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.37.1"}, "paths": {}}
+    return _json(msgspec.json.encode(empty))
 
 
 def _json_or_missing(document: bytes | None) -> web.Response:

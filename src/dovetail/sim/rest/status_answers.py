@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dovetail.kubetypes import field_errors
 from dovetail.ports import failures
+from dovetail.sim.server import write_rules
 
 Tree = dict[str, Any]
 
@@ -54,6 +56,9 @@ def failure(error: failures.ApiFailure, subject: Subject = Subject()) -> tuple[i
     code = error.status or 500
     details = {name: value for name, value in subject._asdict().items() if value}
     causes = getattr(error, "causes", [])
+    if isinstance(error, write_rules.Invalid):
+        details["kind"] = error.kind.partition(".")[0]
+        causes = [_cause(problem) for problem in error.problems]
     if isinstance(error, failures.Protected):
         causes = [{"reason": BUDGET_CAUSE, "message": str(error.__cause__ or "")}]
     if causes:
@@ -72,6 +77,10 @@ def failure(error: failures.ApiFailure, subject: Subject = Subject()) -> tuple[i
         document["details"] = details
     document["code"] = code
     return code, msgspec.json.encode(document)
+
+
+def _cause(problem: field_errors.FieldProblem) -> Tree:
+    return {"reason": problem.type, "message": problem.message, "field": problem.field}
 
 
 def success(subject: Subject, *, code: int = 200) -> bytes:

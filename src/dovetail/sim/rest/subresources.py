@@ -16,14 +16,10 @@ from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import disruption_budgets
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim.rest import (
-    content_types,
-    json_paths,
-    patches,
-    printed_values,
-    request_options,
-    status_answers,
-)
+from dovetail.sim.rest import request_options, status_answers
+from dovetail.sim.rest.encoding import content_types
+from dovetail.sim.rest.patching import patches
+from dovetail.sim.rest.printing import json_paths, printed_values
 from dovetail.sim.rest.request_options import WriteOptions
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import api_server, write_rules
@@ -91,8 +87,7 @@ class Subresources:
         """Deletes a pod, if its disruption budget allows that now."""
         target = Target(registry.POD, at.namespace, at.name)
         record = self._api.found(target)
-        sent = msgspec.json.encode(eviction.get("deleteOptions") or {})
-        options = request_options.delete_options({}, sent)
+        options = request_options.delete_options({}, eviction.get("deleteOptions") or {})
         api_server.check_preconditions(
             target, record, uid=options.uid, resource_version=options.resource_version
         )
@@ -198,8 +193,8 @@ def _selector(tree: Tree) -> str:
 
 
 def _changed_scale(scale: Tree, body: bytes, media: str) -> Tree:
-    if media == content_types.JSON:
-        return request_options.tree_of(body)
+    if media in (content_types.JSON, content_types.PROTOBUF):
+        return request_options.body_tree(body, media)
     try:
         patch = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -25,6 +25,7 @@ from dovetail.sim.server import (
     controllers,
     garbage_collector,
     merge,
+    priority_classes,
     served_kinds,
     watchers,
     write_rules,
@@ -69,8 +70,9 @@ class SimApi:
         check_selector: field_errors.CheckExpression | None = None,
         collects_all_kinds: bool = False,
         restored: Restored | None = None,
+        on_change: Callable[[Change], None] | None = None,
     ) -> None:
-        """Starts with the objects of `restored`, if there are any.
+        """Starts with the objects of `restored`, if there are any; `on_change` hears of every change after that.
 
         `collects_all_kinds` lets the garbage collector notice the absence of owners of every served kind; without it,
         simulations may name owners that they do not store.
@@ -81,6 +83,8 @@ class SimApi:
         self.shelf.listen(self._note_definition)
         if restored is not None:
             self._restore(restored)
+        if on_change is not None:
+            self.shelf.listen(on_change)
         self.delay_seconds = delay_seconds
         self.before: Hook | None = None  # if it raises, the request is not carried out
         self.after: Hook | None = (
@@ -251,6 +255,8 @@ class SimApi:
                 status=409,
                 reason="AlreadyExists",
             )
+        if write_rules.is_kind(kind, registry.POD):
+            tree = self._with_priority(tree, name)
         created = write_rules.created(
             target,
             tree,
@@ -270,6 +276,37 @@ class SimApi:
             has_status=self.kinds.has_status(target.kind),
         )
         return self.shelf.put(target.kind, changed, is_rehearsal=is_rehearsal)
+
+    def _with_priority(self, tree: Tree, name: str) -> Tree:
+        """A pod with the priority of the class it names, or of the default class."""
+        spec: Tree = tree.get("spec") or {}
+        class_name = str(spec.get("priorityClassName") or "")
+        standing = priority_classes.named(class_name, self._priority_class_trees())
+        if standing is None and not class_name:
+            return tree
+        if standing is None:
+            raise failures.Refused(
+                f'pods "{name}" is forbidden: no PriorityClass with name {class_name} was found',
+                status=403,
+                reason="Forbidden",
+            )
+        if spec.get("priority") not in (None, standing.value):
+            raise failures.Refused(
+                f'pods "{name}" is forbidden: the integer value of priority ({spec["priority"]}) must '
+                f"not be provided in pod spec; priority admission controller computed {standing.value} "
+                "from the given PriorityClass name",
+                status=403,
+                reason="Forbidden",
+            )
+        decided = {
+            "priorityClassName": standing.name,
+            "priority": standing.value,
+            "preemptionPolicy": standing.policy,
+        }
+        return tree | {"spec": spec | decided}
+
+    def _priority_class_trees(self) -> list[Tree]:
+        return [record.tree for record in self.shelf.all(builtin_kinds.PRIORITY_CLASS)]
 
     def _check_namespace(self, target: Target, name: str) -> None:
         namespace = self.shelf.find(registry.NAMESPACE, ("", target.namespace))

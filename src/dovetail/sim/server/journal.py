@@ -55,6 +55,7 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = None
         self._revision = 0  # of the last change that was noted and not committed
+        self._failure: sqlite3.Error | None = None
 
     def open(self) -> Restored:
         """Takes the directory and reads everything back. Raises StateError if another process holds it."""
@@ -71,7 +72,14 @@ class Journal:
             raise
 
     def note(self, change: Change) -> None:
-        """Adds a change to the open transaction."""
+        """Adds a change to the open transaction. A failure is reported by `commit`, which answers wait for."""
+        if self._failure is None:
+            try:
+                self._note(change)
+            except sqlite3.Error as error:
+                self._failure = error
+
+    def _note(self, change: Change) -> None:
         connection = self._open_connection
         if not connection.in_transaction:
             connection.execute("BEGIN")
@@ -86,9 +94,19 @@ class Journal:
         self._revision = change.revision
 
     def commit(self) -> None:
-        """Makes every noted change durable, together."""
+        """Makes every noted change durable, together. Raises StateError if that is not possible, now and ever after."""
+        try:
+            self._commit()
+        except sqlite3.Error as error:
+            self._failure = error
+        if self._failure is not None:
+            raise errors.StateError(
+                f"{self.directory / DATABASE}: cannot be written: {self._failure}"
+            )
+
+    def _commit(self) -> None:
         connection = self._open_connection
-        if connection.in_transaction:
+        if self._failure is None and connection.in_transaction:
             connection.execute(_SET, (_REVISION, self._revision))
             connection.execute("COMMIT")
 

@@ -57,6 +57,17 @@ OUTDATED: Final = (
 NO_VERSION_ON_CREATE: Final = "resourceVersion should not be set on objects to be created"
 
 
+class Invalid(failures.Refused):
+    """422, with every field that is wrong: upstream's type of the problem, the field, the message."""
+
+    def __init__(self, kind: str, name: str, problems: Iterable[field_errors.FieldProblem]) -> None:
+        self.kind = kind
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems]
+        text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+        super().__init__(f'{kind} "{name}" is invalid: {text}', status=422, reason="Invalid")
+
+
 def parsed(document: bytes) -> Tree:
     """A JSON object."""
     try:
@@ -265,14 +276,10 @@ def _status_written(
 def _validated(tree: Tree, struct: codec.Object, verdict: admit.Verdict) -> Tree:
     """The tree with the defaults of admission. Raises Refused for its problems."""
     if verdict.problems:
-        problems = [str(problem) for problem in verdict.problems]
-        message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         group = struct.api_version.rpartition("/")[0]
         subject = f"{struct.kind}.{group}" if group else struct.kind
         name = struct.metadata.name or struct.metadata.generate_name
-        raise failures.Refused(
-            f'{subject} "{name}" is invalid: {message}', status=422, reason="Invalid"
-        )
+        raise Invalid(subject, name, verdict.problems)
     if verdict.object == struct:
         return tree
     stored = codec.Stored(struct, codec.encode_tree(tree))
@@ -404,12 +411,13 @@ def _bad(message: str) -> failures.Refused:
     return failures.Refused(message, status=400, reason="BadRequest")
 
 
-def _invalid(target: Target, message: str) -> failures.Refused:
+def _invalid(target: Target, message: str) -> Invalid:
     group = served_kinds.table_key(target.kind)[0]
     subject = f"{target.kind.name}.{group}" if group else target.kind.name
-    return failures.Refused(
-        f'{subject} "{target.name}" is invalid: {message}', status=422, reason="Invalid"
-    )
+    field, _, detail = message.partition(": ")
+    type_ = field_errors.FORBIDDEN if detail.startswith("Forbidden") else field_errors.INVALID
+    problem = field_errors.FieldProblem(type_, field, detail)
+    return Invalid(subject, target.name, [problem])
 
 
 def _conflict(target: Target, message: str) -> failures.Conflict:

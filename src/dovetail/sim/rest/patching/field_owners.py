@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dovetail.sim.rest import list_keys, status_answers
+from dovetail.sim.rest import status_answers
+from dovetail.sim.rest.patching import list_keys
 
 Tree = dict[str, Any]
 Path = tuple[str, ...]

@@ -14,9 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dovetail.sim.rest import conversions, query_selectors, status_answers, tables
-from dovetail.sim.rest.content_types import Form
-from dovetail.sim.rest.query_selectors import Selection
+from dovetail.sim.rest import status_answers
+from dovetail.sim.rest.encoding import conversions
+from dovetail.sim.rest.encoding.content_types import Form
+from dovetail.sim.rest.printing import tables
+from dovetail.sim.rest.reading import query_selectors
+from dovetail.sim.rest.reading.query_selectors import Selection
 from dovetail.sim.server import watchers
 from dovetail.sim.server.object_store import Change, ObjectStore, Record
 from dovetail.sim.server.served_kinds import Served, TableKey, table_key

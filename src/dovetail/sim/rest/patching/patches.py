@@ -10,7 +10,8 @@ import copy
 from typing import Any, Final
 
 from dovetail.ports import failures
-from dovetail.sim.rest import list_keys, status_answers
+from dovetail.sim.rest import status_answers
+from dovetail.sim.rest.patching import list_keys
 
 Tree = dict[str, Any]
 

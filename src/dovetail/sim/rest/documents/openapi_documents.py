@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from dovetail.kubetypes import codec, meta
-from dovetail.sim.rest.discovery_documents import DiscoveryDocuments
+from dovetail.sim.rest.documents.discovery_documents import DiscoveryDocuments
 from dovetail.sim.server.builtin_kinds import Resource
 from dovetail.sim.server.served_kinds import ServedKinds
 

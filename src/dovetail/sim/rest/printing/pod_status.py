@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from typing import Any, NamedTuple
 
-from dovetail.sim.rest import printed_values
+from dovetail.sim.rest.printing import printed_values
 
 Tree = dict[str, Any]
 

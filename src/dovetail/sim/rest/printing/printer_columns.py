@@ -10,8 +10,8 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from dovetail.sim.rest import pod_status
-from dovetail.sim.rest.printed_values import (
+from dovetail.sim.rest.printing import pod_status
+from dovetail.sim.rest.printing.printed_values import (
     NONE,
     UNKNOWN,
     access_modes,

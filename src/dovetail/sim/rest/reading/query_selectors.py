@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dovetail.kubetypes import label_selectors
+from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.label_selectors import Test
 from dovetail.ports import failures
 from dovetail.sim.rest import status_answers
@@ -173,7 +174,7 @@ def _value(path: tuple[str, ...], record: Record) -> str:
         case ("metadata", "namespace"):
             return record.metadata.namespace
     struct_value = _FAST.get(path)
-    if struct_value is not None and hasattr(record.struct, path[0]):
+    if struct_value is not None and isinstance(record.struct, pods.Pod):
         return struct_value(record.struct)
     value: Any = record.tree
     for part in path:
@@ -185,16 +186,18 @@ def _value(path: tuple[str, ...], record: Record) -> str:
     return "" if value is None else str(value)
 
 
-def _node_name(struct: Any) -> str:
-    return str(getattr(struct.spec, "node_name", None) or "")
+def _node_name(pod: pods.Pod) -> str:
+    return pod.spec.node_name or ""
 
 
-def _phase(struct: Any) -> str:
-    return str(getattr(struct.status, "phase", None) or "")
+def _phase(pod: pods.Pod) -> str:
+    return str(pod.status.phase or "")
 
 
-_FAST: Final[dict[tuple[str, ...], Callable[[Any], str]]] = {
+# Fields by which pods are selected all the time, read without parsing the document.
+_FAST: Final[dict[tuple[str, ...], Callable[[pods.Pod], str]]] = {
     ("spec", "nodeName"): _node_name,
+    ("status", "phase"): _phase,
 }
 
 

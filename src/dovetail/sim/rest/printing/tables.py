@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.sim.rest import conversions, json_paths, printer_columns
-from dovetail.sim.rest.printed_values import age
-from dovetail.sim.rest.printer_columns import Definition, Printer
+from dovetail.sim.rest.encoding import conversions
+from dovetail.sim.rest.printing import json_paths, printer_columns
+from dovetail.sim.rest.printing.printed_values import age
+from dovetail.sim.rest.printing.printer_columns import Definition, Printer
 from dovetail.sim.server.builtin_kinds import Column
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
