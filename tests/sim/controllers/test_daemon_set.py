@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.sim.controllers.tiny_store import Cluster, node, workload
 
 Tree = dict[str, Any]
@@ -190,3 +193,63 @@ def test_a_heartbeat_of_a_node_causes_no_work() -> None:
     heartbeat = cluster.find("Node", "a") | {"status": {"conditions": [{"type": "Ready"}]}}
     cluster.controllers.observe(heartbeat)
     assert cluster.controllers.settle(cluster.store.now) == 0
+
+
+@given(
+    steps=st.lists(
+        st.sampled_from(["add", "remove", "taint", "clear", "kill", "fail", "update", "bind"]),
+        max_size=25,
+    ),
+    data=st.data(),
+)
+def test_whatever_happens_every_fitting_node_ends_with_one_pod(
+    steps: list[str], data: st.DataObject
+) -> None:
+    cluster = cluster_of(node("n0"), node("n1"))
+    cluster.apply(daemon_set())
+    fitting = {"n0", "n1"}
+    tainted: set[str] = set()
+    version = 1
+    for number, step in enumerate(steps, start=2):
+        nodes = sorted(fitting | tainted)
+        pods = cluster.pod_names
+        match step:
+            case "add":
+                cluster.apply(node(f"n{number}"))
+                fitting.add(f"n{number}")
+            case "remove" if nodes:
+                name = data.draw(st.sampled_from(nodes))
+                cluster.delete("Node", name)
+                lost = [pod for pod in cluster.pods if pod["spec"].get("nodeName") == name]
+                for pod in lost:  # as the collector of orphaned pods does
+                    cluster.delete("Pod", pod["metadata"]["name"])
+                fitting.discard(name)
+                tainted.discard(name)
+            case "taint" if fitting:
+                name = data.draw(st.sampled_from(sorted(fitting)))
+                taint = {"key": "broken", "effect": "NoExecute"}
+                cluster.patch("Node", name, {"spec": {"taints": [taint]}})
+                fitting.discard(name)
+                tainted.add(name)
+            case "clear" if tainted:
+                name = data.draw(st.sampled_from(sorted(tainted)))
+                cluster.patch("Node", name, {"spec": {"taints": []}})
+                tainted.discard(name)
+                fitting.add(name)
+            case "kill" if pods:
+                cluster.delete("Pod", data.draw(st.sampled_from(pods)))
+            case "fail" if pods:
+                cluster.fail(data.draw(st.sampled_from(pods)))
+            case "update":
+                version += 1
+                cluster.apply(daemon_set(f"v{version}"))
+            case "bind":
+                bind(cluster)
+        cluster.wait(1)
+
+    for _ in range(3 * len(fitting) + 3):
+        bind(cluster)
+        cluster.confirm_deletions()
+        cluster.wait(1000)
+    assert images(cluster) == dict.fromkeys(fitting, f"v{version}")
+    assert len(cluster.pods) == len(fitting)

@@ -47,7 +47,7 @@ def test_pods_start_one_after_the_other_with_their_identity() -> None:
         "controller-revision-hash": revision,
     }
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("db-1", "db")
-    assert "generateName" not in pod["metadata"]
+    assert pod["metadata"]["generateName"] == "db-"
     assert cluster.status("StatefulSet", "db") == {
         "observedGeneration": 1,
         "replicas": 3,

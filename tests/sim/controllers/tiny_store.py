@@ -14,7 +14,13 @@ from typing import Any
 
 from dovetail import timestamps
 from dovetail.ports import failures
-from dovetail.sim.controllers import controller_actions, garbage, workload_controllers
+from dovetail.sim.controllers import (
+    controller_actions,
+    garbage,
+    pod_states,
+    workload_controllers,
+    workload_defaults,
+)
 from dovetail.sim.controllers.object_index import Key, key_of, uid_of
 
 Tree = dict[str, Any]
@@ -46,6 +52,7 @@ class TinyStore:
         self.events: list[controller_actions.Record] = []
         self.observers: list[Callable[..., None]] = []
         self.admit: Admit = lambda tree, store: None
+        self.fills_defaults = False  # as an API server does; the controllers must not depend on it
         self._version = 0
 
     # The Store protocol
@@ -61,6 +68,8 @@ class TinyStore:
         metadata["uid"] = f"uid-{self._version:05}"
         metadata["creationTimestamp"] = timestamps.to_text(self.now)
         metadata["generation"] = 1
+        if self.fills_defaults:
+            stored = workload_defaults.with_defaults(stored)
         if key.kind == "Pod":
             stored["status"] = {"phase": "Pending"} | (stored.get("status") or {})
         return self._store(key, stored)
@@ -206,6 +215,13 @@ class Cluster:
             self._set_pod(pod, phase="Running", is_ready=False)
         self.settle()
 
+    def heal(self) -> None:
+        """Pods that run without being ready become ready."""
+        for pod in self.pods:
+            if pod["status"]["phase"] == "Running" and not pod_states.is_ready(pod):
+                self._set_pod(pod, phase="Running", is_ready=True)
+        self.settle()
+
     def finish(self, *names: str) -> None:
         self._end(names, "Succeeded", 0)
 
@@ -224,6 +240,7 @@ class Cluster:
         for _ in range(rounds):
             before = copy.copy(self.store.trees)
             self.start()
+            self.heal()
             self.confirm_deletions()
             if self.store.trees == before:
                 return

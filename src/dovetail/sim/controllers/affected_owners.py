@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dovetail.sim.controllers import owner_references, pod_states
+from dovetail.sim.controllers import owner_references, pod_states, tree_fields
 from dovetail.sim.controllers.object_index import (
     APPS,
     BATCH,
@@ -79,7 +79,7 @@ def _recreating(pod: Tree, replica_set: Tree, objects: ObjectIndex) -> Iterator[
     deployment = objects.with_uid(str(reference.get("uid"))) if reference else None
     if deployment is None or deployment["kind"] != "Deployment":
         return
-    strategy = deployment["spec"].get("strategy") or {}
+    strategy = tree_fields.mapping(deployment["spec"], "strategy")
     if strategy.get("type") == "Recreate":
         yield key_of(deployment)
 
@@ -109,4 +109,4 @@ def _node_changed(change: Change) -> bool:
 
 
 def _daemon_view(node: Tree) -> tuple[Any, ...]:
-    return owner_references.labels_of(node), (node.get("spec") or {}).get("taints")
+    return owner_references.labels_of(node), tree_fields.mapping(node, "spec").get("taints")

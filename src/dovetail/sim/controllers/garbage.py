@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dovetail.ports import failures
-from dovetail.sim.controllers import controller_actions, object_index
+from dovetail.sim.controllers import controller_actions, object_index, tree_fields
 from dovetail.sim.controllers.controller_actions import Action, Outcome, Steps
 from dovetail.sim.controllers.object_index import Change, Key, ObjectIndex, key_of, uid_of
 
@@ -44,7 +44,7 @@ def affected(change: Change, objects: ObjectIndex) -> Iterator[Key]:
 
 def steps_for(tree: Tree, objects: ObjectIndex, is_namespaced: IsNamespaced) -> Steps:
     """What has to be done about one object now."""
-    finalizers = tree["metadata"].get("finalizers") or ()
+    finalizers = tree_fields.entries(tree["metadata"], "finalizers")
     is_deleted = bool(tree["metadata"].get("deletionTimestamp"))
     if is_deleted and ORPHAN_FINALIZER in finalizers:
         yield from _orphan_dependents(tree, objects)
@@ -72,7 +72,7 @@ def _collect(tree: Tree, objects: ObjectIndex, is_namespaced: IsNamespaced) -> S
         return
 
     has_dependents = objects.has_dependents(uid_of(tree))
-    finalizers = tree["metadata"].get("finalizers") or ()
+    finalizers = tree_fields.entries(tree["metadata"], "finalizers")
     if owners.waiting and has_dependents:
         propagation = controller_actions.FOREGROUND
     elif ORPHAN_FINALIZER in finalizers:
@@ -134,7 +134,7 @@ def _await_dependents(tree: Tree, objects: ObjectIndex) -> Steps:
 
 
 def _disown(tree: Tree, uids: set[str]) -> Generator[Action, Outcome, None]:
-    references: Iterable[Tree] = tree["metadata"].get("ownerReferences") or ()
+    references: Iterable[Tree] = tree_fields.entries(tree["metadata"], "ownerReferences")
     others = [reference for reference in references if reference.get("uid") not in uids]
     metadata = {"uid": uid_of(tree), "ownerReferences": others or None}
     outcome = yield controller_actions.Patch(tree, {"metadata": metadata})
@@ -155,7 +155,7 @@ def _accept_missing(outcome: Outcome) -> None:
 
 
 def _waiting_owners(tree: Tree, objects: ObjectIndex) -> Iterator[Key]:
-    references: Iterable[Tree] = tree["metadata"].get("ownerReferences") or ()
+    references: Iterable[Tree] = tree_fields.entries(tree["metadata"], "ownerReferences")
     for reference in references:
         owner = objects.with_uid(str(reference.get("uid")))
         if owner is not None and _is_waiting(owner):
@@ -164,12 +164,12 @@ def _waiting_owners(tree: Tree, objects: ObjectIndex) -> Iterator[Key]:
 
 def _is_waiting(tree: Tree) -> bool:
     metadata = tree["metadata"]
-    finalizers = metadata.get("finalizers") or ()
+    finalizers = tree_fields.entries(metadata, "finalizers")
     return bool(metadata.get("deletionTimestamp")) and FOREGROUND_FINALIZER in finalizers
 
 
 def _blocks(tree: Tree, uid: str) -> bool:
-    references: Iterable[Tree] = tree["metadata"].get("ownerReferences") or ()
+    references: Iterable[Tree] = tree_fields.entries(tree["metadata"], "ownerReferences")
     return any(
         reference.get("uid") == uid and reference.get("blockOwnerDeletion")
         for reference in references

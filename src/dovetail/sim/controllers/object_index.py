@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from dovetail.sim.controllers import tree_fields
+
 Tree = dict[str, Any]
 
 APPS: Final = "apps"
@@ -59,7 +61,7 @@ def uid_of(tree: Tree) -> str:
 
 def controller_of(tree: Tree) -> Tree | None:
     """The owner reference of the controller, if the object has one."""
-    for reference in tree["metadata"].get("ownerReferences") or ():
+    for reference in tree_fields.entries(tree["metadata"], "ownerReferences"):
         if reference.get("controller"):
             owner: Tree = reference
             return owner
@@ -73,6 +75,7 @@ class ObjectIndex:
         self._by_key: dict[Key, Tree] = {}
         self._by_uid: dict[str, Key] = {}
         self._children: dict[str, set[Key]] = {}
+        self._controlled: dict[tuple[str, str], dict[str, Tree]] = {}  # by uid and kind, then name
         self._by_kind: dict[tuple[str, str], dict[str, set[str]]] = {}
         self._orphans: dict[tuple[str, str, str], set[Key]] = {}
 
@@ -89,8 +92,12 @@ class ObjectIndex:
         self._by_kind.setdefault(key[:2], {}).setdefault(key.namespace, set()).add(key.name)
         for uid in _owner_uids(tree):
             self._children.setdefault(uid, set()).add(key)
-        if controller_of(tree) is None:
+        controller = controller_of(tree)
+        if controller is None:
             self._orphans.setdefault(key[:3], set()).add(key)
+        else:
+            siblings = self._controlled.setdefault((str(controller.get("uid")), key.kind), {})
+            siblings[key.name] = tree
         return Change(old, tree)
 
     def remove(self, key: Key) -> Change | None:
@@ -106,11 +113,19 @@ class ObjectIndex:
         if self._by_uid.get(uid_of(old)) == key:
             del self._by_uid[uid_of(old)]
         for uid in _owner_uids(old):
-            siblings = self._children.get(uid, set())
-            siblings.discard(key)
-            if not siblings:
+            children = self._children.get(uid, set())
+            children.discard(key)
+            if not children:
                 self._children.pop(uid, None)
-        self._orphans.get(key[:3], set()).discard(key)
+        controller = controller_of(old)
+        if controller is None:
+            self._orphans.get(key[:3], set()).discard(key)
+            return
+        place = (str(controller.get("uid")), key.kind)
+        siblings = self._controlled.get(place, {})
+        siblings.pop(key.name, None)
+        if not siblings:
+            self._controlled.pop(place, None)
 
     # Questions
 
@@ -132,10 +147,9 @@ class ObjectIndex:
         return uid in self._children
 
     def controlled(self, owner: Tree, kind: str) -> list[Tree]:
-        """The objects of a kind whose controller is `owner`, by key."""
-        uid = uid_of(owner)
-        dependents = [tree for tree in self.dependents(uid) if tree["kind"] == kind]
-        return [tree for tree in dependents if (controller_of(tree) or {}).get("uid") == uid]
+        """The objects of a kind whose controller is `owner`, by name. A controller owns in its own namespace only."""
+        siblings = self._controlled.get((uid_of(owner), kind), {})
+        return [siblings[name] for name in sorted(siblings)]
 
     def orphans(self, group: str, kind: str, namespace: str) -> list[Tree]:
         """The objects of a kind in a namespace that have no controller, by name."""
@@ -152,5 +166,5 @@ class ObjectIndex:
 
 
 def _owner_uids(tree: Tree) -> set[str]:
-    references = tree["metadata"].get("ownerReferences") or ()
+    references = tree_fields.entries(tree["metadata"], "ownerReferences")
     return {str(reference.get("uid")) for reference in references}

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.kubetypes import label_selectors, meta
 from dovetail.ports import failures
+from dovetail.sim.controllers import tree_fields
 from dovetail.sim.controllers.controller_actions import Action, Outcome, Patch
 from dovetail.sim.controllers.object_index import controller_of, uid_of
 
@@ -40,12 +41,12 @@ def is_deleted(tree: Tree) -> bool:
 
 def labels_of(tree: Tree) -> dict[str, str]:
     """The labels of an object or of a template."""
-    return (tree.get("metadata") or {}).get("labels") or {}
+    return tree_fields.mapping(tree, "metadata", "labels")
 
 
 def annotations_of(tree: Tree) -> dict[str, str]:
     """The annotations of an object or of a template."""
-    return (tree.get("metadata") or {}).get("annotations") or {}
+    return tree_fields.mapping(tree, "metadata", "annotations")
 
 
 def tests_of(selector: Tree | None) -> label_selectors.Tests:
@@ -61,7 +62,7 @@ def tests_of(selector: Tree | None) -> label_selectors.Tests:
 def selects(owner: Tree, tree: Tree) -> bool:
     """Whether the selector of an owner matches the labels of an object in its namespace."""
     is_near = owner["metadata"].get("namespace") == tree["metadata"].get("namespace")
-    tests = tests_of((owner.get("spec") or {}).get("selector"))
+    tests = tests_of(tree_fields.mapping(owner, "spec").get("selector"))
     return is_near and label_selectors.passes(tests, labels_of(tree))
 
 
@@ -100,9 +101,9 @@ def _adopt(owner: Tree, orphan: Tree, finalizer: str) -> Generator[Action, Outco
     if controller_of(orphan) is not None:
         return []
     metadata = orphan["metadata"]
-    references = [*(metadata.get("ownerReferences") or ()), reference_to(owner)]
+    references = [*tree_fields.entries(metadata, "ownerReferences"), reference_to(owner)]
     patch: Tree = {"uid": uid_of(orphan), "ownerReferences": references}
-    finalizers = metadata.get("finalizers") or []
+    finalizers = tree_fields.entries(metadata, "finalizers")
     if finalizer and finalizer not in finalizers:
         patch["finalizers"] = [*finalizers, finalizer]
     outcome = yield Patch(orphan, {"metadata": patch})
@@ -118,11 +119,11 @@ def _release(owner: Tree, child: Tree, finalizer: str) -> Generator[Action, Outc
     metadata = child["metadata"]
     references = [
         reference
-        for reference in metadata.get("ownerReferences") or ()
+        for reference in tree_fields.entries(metadata, "ownerReferences")
         if reference.get("uid") != uid_of(owner)
     ]
     patch: Tree = {"uid": uid_of(child), "ownerReferences": references or None}
-    finalizers = metadata.get("finalizers") or []
+    finalizers = tree_fields.entries(metadata, "finalizers")
     if finalizer in finalizers:
         patch["finalizers"] = [name for name in finalizers if name != finalizer]
     outcome = yield Patch(child, {"metadata": patch})

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from dovetail import timestamps
+from dovetail.sim.controllers import tree_fields
 
 Tree = dict[str, Any]
 
@@ -18,7 +19,8 @@ TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 
 def phase_of(pod: Tree) -> str:
     """The phase; empty for a pod that was never stored."""
-    return str((pod.get("status") or {}).get("phase") or "")
+    status = pod.get("status")
+    return str(status.get("phase", "")) if status else ""
 
 
 def node_of(pod: Tree) -> str:
@@ -48,7 +50,7 @@ def is_terminating(pod: Tree) -> bool:
 
 def condition(pod: Tree, type_: str) -> Tree | None:
     """A condition of the pod."""
-    conditions: Iterable[Tree] = (pod.get("status") or {}).get("conditions") or ()
+    conditions: Iterable[Tree] = tree_fields.entries(pod, "status", "conditions")
     for entry in conditions:
         if entry.get("type") == type_:
             return entry
@@ -103,5 +105,5 @@ def created_at(tree: Tree) -> datetime.datetime | None:
 
 def restarts(pod: Tree) -> int:
     """The highest number of restarts of a container."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return max((int(status.get("restartCount") or 0) for status in statuses), default=0)
+    statuses = tree_fields.entries(pod, "status", "containerStatuses")
+    return max((tree_fields.number(status, "restartCount") for status in statuses), default=0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.kubetypes import names
-from dovetail.sim.controllers import owner_references
+from dovetail.sim.controllers import owner_references, tree_fields
 
 Tree = dict[str, Any]
 
@@ -25,12 +25,12 @@ FNV_PRIME: Final = 16_777_619
 
 def pod_from_template(template: Tree, owner: Tree, *, generate_name: str = "") -> Tree:
     """A pod of an owner, still without a name. `generate_name` is the owner's name and a dash by default."""
-    template_metadata = template.get("metadata") or {}
+    template_metadata = tree_fields.mapping(template, "metadata")
     base = generate_name or f"{owner['metadata']['name']}-"
     metadata: Tree = {
         "generateName": base,
         "namespace": owner["metadata"].get("namespace", ""),
-        "labels": dict(template_metadata.get("labels") or {}),
+        "labels": dict(tree_fields.mapping(template_metadata, "labels")),
         "ownerReferences": [owner_references.reference_to(owner)],
     }
     if template_metadata.get("annotations"):
@@ -41,7 +41,7 @@ def pod_from_template(template: Tree, owner: Tree, *, generate_name: str = "") -
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": dict(template.get("spec") or {}),
+        "spec": dict(tree_fields.mapping(template, "spec")),
     }
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dovetail.sim.controllers import tree_fields
+
 Tree = dict[str, Any]
 
 
 def condition_of(status: Tree, type_: str) -> Tree | None:
     """The condition of a type."""
-    conditions: Iterable[Tree] = status.get("conditions") or ()
+    conditions: Iterable[Tree] = tree_fields.entries(status, "conditions")
     for entry in conditions:
         if entry.get("type") == type_:
             return entry

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from dovetail.sim.controllers import tree_fields
 from dovetail.sim.controllers.object_index import APPS, BATCH, group_of
 
 Tree = dict[str, Any]
@@ -25,14 +26,14 @@ def with_defaults(tree: Tree) -> Tree:
     fill = _BY_KIND.get((group_of(tree["apiVersion"]), tree["kind"]))
     if fill is None:
         return tree
-    spec = fill(dict(tree.get("spec") or {}))
+    spec = fill(dict(tree_fields.mapping(tree, "spec")))
     filled = tree | {"spec": spec}
     return _with_job_labels(filled) if fill is _job else filled
 
 
 def _deployment(spec: Tree) -> Tree:
     defaults = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
-    strategy = dict(spec.get("strategy") or {})
+    strategy = dict(tree_fields.mapping(spec, "strategy"))
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
         limits = {"maxUnavailable": "25%", "maxSurge": "25%"}
@@ -62,7 +63,7 @@ def _stateful_set(spec: Tree) -> Tree:
 
 
 def _daemon_set(spec: Tree) -> Tree:
-    strategy = dict(spec.get("updateStrategy") or {})
+    strategy = dict(tree_fields.mapping(spec, "updateStrategy"))
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
         limits = {"maxUnavailable": 1, "maxSurge": 0}
@@ -109,12 +110,16 @@ def _with_job_labels(job: Tree) -> Tree:
         OLD_CONTROLLER_UID_LABEL: uid,
         OLD_JOB_NAME_LABEL: name,
     }
-    template = dict(spec.get("template") or {})
-    metadata = dict(template.get("metadata") or {})
-    metadata["labels"] = (metadata.get("labels") or {}) | labels
+    template = dict(tree_fields.mapping(spec, "template"))
+    metadata = dict(tree_fields.mapping(template, "metadata"))
+    metadata["labels"] = tree_fields.mapping(metadata, "labels") | labels
     template["metadata"] = metadata
     selector = spec.get("selector") or {"matchLabels": {CONTROLLER_UID_LABEL: uid}}
-    return job | {"spec": spec | {"selector": selector, "template": template}}
+    own_metadata = job["metadata"]
+    if not own_metadata.get("labels"):
+        own_metadata = own_metadata | {"labels": metadata["labels"]}
+    changes = {"selector": selector, "template": template}
+    return job | {"metadata": own_metadata, "spec": spec | changes}
 
 
 def _present(fields: Tree | None) -> Tree:

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable
 from typing import Any, Final
 
-from dovetail.sim.controllers import controller_actions, owner_references, pod_templates
+from dovetail.sim.controllers import (
+    controller_actions,
+    owner_references,
+    pod_templates,
+    tree_fields,
+)
 from dovetail.sim.controllers.controller_actions import Action, Outcome, Situation
 from dovetail.sim.controllers.object_index import APPS
 
@@ -54,7 +59,7 @@ def template_of(revision: Tree) -> Tree:
 
 def number_of(revision: Tree) -> int:
     """The number of a revision; the highest is the latest."""
-    return int(revision.get("revision") or 0)
+    return tree_fields.number(revision, "revision")
 
 
 def named(revisions: Iterable[Tree], name: str) -> Tree | None:
@@ -75,7 +80,7 @@ def truncated(
 
 
 def _revision(owner: Tree, data: Tree, *, number: int, hash_label: str) -> Tree:
-    collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
+    collisions = tree_fields.number(owner, "status", "collisionCount")
     hash_text = pod_templates.template_hash(data["spec"]["template"], collisions)
     metadata = owner["metadata"]
     tree: Tree = {

@@ -14,7 +14,7 @@ import msgspec
 from dovetail.kubetypes import node_selectors
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.schedule.node import node_fit
-from dovetail.sim.controllers import owner_references, pod_states, pod_templates
+from dovetail.sim.controllers import owner_references, pod_states, pod_templates, tree_fields
 from dovetail.sim.controllers.apps import controller_revisions
 
 Tree = dict[str, Any]
@@ -45,10 +45,10 @@ class Placement:
     """The placement rules of one DaemonSet, read once for all nodes."""
 
     def __init__(self, owner: Tree) -> None:
-        spec = owner["spec"]["template"].get("spec") or {}
+        spec = tree_fields.mapping(owner["spec"]["template"], "spec")
         self._node_name = spec.get("nodeName") or ""
-        self._node_selector = spec.get("nodeSelector") or {}
-        affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+        self._node_selector = tree_fields.mapping(spec, "nodeSelector")
+        affinity = tree_fields.mapping(spec, "affinity", "nodeAffinity")
         required = affinity.get(REQUIRED)
         self._required = (
             None if required is None else msgspec.convert(required, node_selectors.NodeSelector)
@@ -60,7 +60,7 @@ class Placement:
         name = node["metadata"]["name"]
         if self._node_name not in ("", name) or not self._has_labels(node):
             return Fit(False, False)
-        taints = (node.get("spec") or {}).get("taints") or ()
+        taints = tree_fields.entries(node, "spec", "taints")
         structs = msgspec.convert(taints, tuple[nodes.Taint, ...])
         if node_fit.untolerated(structs, self._tolerations) is None:
             return Fit(True, True)
@@ -99,10 +99,10 @@ def target_of(pod: Tree) -> str:
     """The node a daemon pod runs on or is meant for; empty if it does not say."""
     if pod_states.node_of(pod):
         return pod_states.node_of(pod)
-    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    for term in (affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or ():
-        for requirement in term.get("matchFields") or ():
-            values = list(requirement.get("values") or ())
+    affinity = tree_fields.mapping(pod["spec"], "affinity", "nodeAffinity")
+    for term in tree_fields.entries(affinity, REQUIRED, "nodeSelectorTerms"):
+        for requirement in tree_fields.entries(term, "matchFields"):
+            values = tree_fields.entries(requirement, "values")
             is_name = requirement.get("key") == node_selectors.FIELD_NODE_NAME
             if is_name and requirement.get("operator") == "In" and len(values) == 1:
                 return str(values[0])
@@ -118,13 +118,13 @@ def _bound_to(affinity: Tree | None, node_name: str) -> Tree:
     }
     terms = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
     others = dict(affinity or {})
-    others["nodeAffinity"] = (others.get("nodeAffinity") or {}) | {REQUIRED: terms}
+    others["nodeAffinity"] = tree_fields.mapping(others, "nodeAffinity") | {REQUIRED: terms}
     return others
 
 
 def _tolerations(spec: Tree) -> list[Tree]:
     """The tolerations of the template, and those every daemon pod has."""
-    tolerations = list(spec.get("tolerations") or ())
+    tolerations = tree_fields.entries(spec, "tolerations")
     taints = [*TOLERATED, NETWORK_UNAVAILABLE] if spec.get("hostNetwork") else TOLERATED
     for key, effect in taints:
         toleration = {"key": key, "operator": "Exists", "effect": effect}

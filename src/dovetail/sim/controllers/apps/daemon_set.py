@@ -17,6 +17,7 @@ from dovetail.sim.controllers import (
     owner_references,
     pod_states,
     pod_templates,
+    tree_fields,
     workload_conditions,
 )
 from dovetail.sim.controllers.apps import controller_revisions, daemon_nodes, replica_set
@@ -65,7 +66,7 @@ class Sync:
 
     def is_available(self, pod: Tree) -> bool:
         """Whether the pod has been ready for long enough."""
-        min_ready = int(self.owner["spec"].get("minReadySeconds") or 0)
+        min_ready = tree_fields.number(self.owner["spec"], "minReadySeconds")
         return pod_states.is_available(pod, min_ready, self.now)
 
     def is_updated(self, pod: Tree) -> bool:
@@ -105,7 +106,7 @@ def reconcile(situation: Situation) -> Steps:
     yield controller_actions.Remember(sync.retries)
     if failure is not None:
         raise failure
-    min_ready = int(owner["spec"].get("minReadySeconds") or 0)
+    min_ready = tree_fields.number(owner["spec"], "minReadySeconds")
     moment = pod_states.next_availability(pods, min_ready, situation.now)
     moments = [*sync.wake_ups, *([] if moment is None else [moment])]
     if moments:
@@ -295,7 +296,7 @@ def _status(sync: Sync) -> Tree:
         "numberAvailable": len(available),
         "numberUnavailable": len(wanted) - len(available),
         "observedGeneration": sync.owner["metadata"].get("generation", 0),
-        "conditions": (sync.owner.get("status") or {}).get("conditions"),
+        "conditions": tree_fields.mapping(sync.owner, "status").get("conditions"),
     }
     always = (
         "currentNumberScheduled",

@@ -17,6 +17,7 @@ from dovetail.sim.controllers import (
     owner_references,
     pod_states,
     pod_templates,
+    tree_fields,
     workload_conditions,
 )
 from dovetail.sim.controllers.apps import deployment_scaling as scaling
@@ -50,7 +51,7 @@ class Rollout:
         self.deployment = situation.owner
         self.objects: ObjectIndex = situation.objects
         self.now: datetime.datetime = situation.now
-        self.status: Tree = dict(situation.owner.get("status") or {})
+        self.status: Tree = dict(tree_fields.mapping(situation.owner, "status"))
         self.new = _newest(self.deployment, replica_sets)
         self.old = [each for each in replica_sets if each is not self.new]
 
@@ -167,14 +168,14 @@ def _newest(deployment: Tree, replica_sets: Iterable[Tree]) -> Tree | None:
 
 
 def _comparable(template: Tree) -> Any:
-    metadata = dict(template.get("metadata") or {})
+    metadata = dict(tree_fields.mapping(template, "metadata"))
     labels = owner_references.labels_of(template)
     metadata["labels"] = {name: labels[name] for name in labels if name != HASH_LABEL}
     return pod_templates.normal_form(template | {"metadata": metadata})
 
 
 def _hash(deployment: Tree) -> str:
-    collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
+    collisions = tree_fields.number(deployment, "status", "collisionCount")
     return pod_templates.template_hash(deployment["spec"]["template"], collisions)
 
 
@@ -187,8 +188,8 @@ def _sync_newest(rollout: Rollout) -> Steps:
     patch: Tree = {}
     if annotations != owner_references.annotations_of(new):
         patch["metadata"] = {"annotations": annotations}
-    min_ready = rollout.spec.get("minReadySeconds") or 0
-    if (new["spec"].get("minReadySeconds") or 0) != min_ready:
+    min_ready = tree_fields.number(rollout.spec, "minReadySeconds")
+    if tree_fields.number(new["spec"], "minReadySeconds") != min_ready:
         patch["spec"] = {"minReadySeconds": min_ready}
     if patch:
         rollout.replace((yield from controller_actions.written(new, patch)))
@@ -260,7 +261,7 @@ def _create_newest(rollout: Rollout) -> Steps:
 
 def _note_collision(rollout: Rollout) -> Steps:
     """Another object has the name of the newest ReplicaSet: the next attempt uses another hash."""
-    count = int(rollout.status.get("collisionCount") or 0) + 1
+    count = tree_fields.number(rollout.status, "collisionCount") + 1
     yield controller_actions.SetStatus(
         rollout.deployment, rollout.status | {"collisionCount": count}
     )
@@ -272,8 +273,8 @@ def _replica_set(rollout: Rollout) -> Tree:
     hash_text = _hash(deployment)
     template = spec["template"]
     labels = owner_references.labels_of(template) | {HASH_LABEL: hash_text}
-    selector = spec.get("selector") or {}
-    match_labels = (selector.get("matchLabels") or {}) | {HASH_LABEL: hash_text}
+    selector = tree_fields.mapping(spec, "selector")
+    match_labels = tree_fields.mapping(selector, "matchLabels") | {HASH_LABEL: hash_text}
     base = deployment["metadata"]["name"][: names.MAX_SUBDOMAIN - len(hash_text) - 1]
     tree: Tree = {
         "apiVersion": "apps/v1",
@@ -288,7 +289,7 @@ def _replica_set(rollout: Rollout) -> Tree:
             "replicas": 0,
             "selector": selector | {"matchLabels": match_labels},
             "template": template
-            | {"metadata": (template.get("metadata") or {}) | {"labels": labels}},
+            | {"metadata": tree_fields.mapping(template, "metadata") | {"labels": labels}},
         },
     }
     if spec.get("minReadySeconds"):
@@ -432,7 +433,7 @@ def _clean_up(rollout: Rollout) -> Steps:
     surplus = len(cleanable) - rollout.spec["revisionHistoryLimit"]
     by_age = scaling.oldest_first(cleanable)
     for replica_set in sorted(by_age, key=_revision)[: max(surplus, 0)]:
-        status = replica_set.get("status") or {}
+        status = tree_fields.mapping(replica_set, "status")
         generation = replica_set["metadata"].get("generation", 0)
         has_pods = scaling.replicas_of(replica_set) or status.get("replicas")
         if not has_pods and generation <= status.get("observedGeneration", 0):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dovetail.sim.controllers import owner_references, pod_states, pod_templates
+from dovetail.sim.controllers import owner_references, pod_states, pod_templates, tree_fields
 
 Tree = dict[str, Any]
 
@@ -48,7 +48,7 @@ def total(replica_sets: Iterable[Tree]) -> int:
 
 def counted(replica_sets: Iterable[Tree], field: str) -> int:
     """The sum of a number in the status of ReplicaSets."""
-    return sum(int((each.get("status") or {}).get(field) or 0) for each in replica_sets)
+    return sum(tree_fields.number(each, "status", field) for each in replica_sets)
 
 
 def active(replica_sets: Iterable[Tree]) -> list[Tree]:
@@ -125,7 +125,7 @@ def _fraction(deployment: Tree, replica_set: Tree) -> int:
         return -current
     before = _annotated(replica_set, MAX_REPLICAS)
     if not before:
-        before = int((deployment.get("status") or {}).get("replicas") or 0)
+        before = tree_fields.number(deployment, "status", "replicas")
     if not before:
         return 0
     size = current * (desired + max_surge(deployment)) / before

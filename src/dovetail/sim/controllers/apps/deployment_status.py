@@ -9,7 +9,7 @@ import datetime
 from typing import Any, Final, Protocol
 
 from dovetail import timestamps
-from dovetail.sim.controllers import workload_conditions
+from dovetail.sim.controllers import tree_fields, workload_conditions
 from dovetail.sim.controllers.apps import deployment_scaling as scaling
 from dovetail.sim.controllers.workload_defaults import MAX_INT32
 
@@ -50,7 +50,9 @@ def set_progressing(
 ) -> None:
     """Sets the condition Progressing in a status."""
     condition = _condition("Progressing", state, reason, message, now)
-    status["conditions"] = workload_conditions.replaced(status.get("conditions") or (), condition)
+    status["conditions"] = workload_conditions.replaced(
+        tree_fields.entries(status, "conditions"), condition
+    )
 
 
 def counted(rollout: Rollout) -> Tree:
@@ -76,7 +78,7 @@ def counted(rollout: Rollout) -> Tree:
         state, reason = "False", "MinimumReplicasUnavailable"
         message = "Deployment does not have minimum availability."
     condition = _condition("Available", state, reason, message, rollout.now)
-    conditions = rollout.status.get("conditions") or ()
+    conditions = tree_fields.entries(rollout.status, "conditions")
     status["conditions"] = workload_conditions.replaced(conditions, condition)
     return _compact(status)
 
@@ -101,11 +103,11 @@ def reported(rollout: Rollout) -> Tree:
 
 def is_complete(rollout: Rollout, status: Tree | None = None) -> bool:
     """Whether all replicas are of the newest template and available, by the stored status or the one given."""
-    numbers = (rollout.deployment.get("status") or {}) if status is None else status
+    numbers = tree_fields.mapping(rollout.deployment, "status") if status is None else status
     fields = ("updatedReplicas", "replicas", "availableReplicas")
-    has_all = all(int(numbers.get(field) or 0) == rollout.desired for field in fields)
+    has_all = all(tree_fields.number(numbers, field) == rollout.desired for field in fields)
     generation = rollout.deployment["metadata"].get("generation", 0)
-    return has_all and int(numbers.get("observedGeneration") or 0) >= generation
+    return has_all and tree_fields.number(numbers, "observedGeneration") >= generation
 
 
 def deadline(rollout: Rollout, status: Tree) -> datetime.datetime | None:
@@ -128,7 +130,7 @@ def _estimate_progress(rollout: Rollout, status: Tree, old: Tree | None) -> None
     if is_complete(rollout, status):
         message = f"{subject} has successfully progressed."
         set_progressing(status, "True", AVAILABLE, message, rollout.now)
-    elif _has_progressed(rollout.deployment.get("status") or {}, status):
+    elif _has_progressed(tree_fields.mapping(rollout.deployment, "status"), status):
         message = f"{subject} is progressing."
         _renew_progress(status, old, message, rollout.now)
     elif _is_late(rollout, status):
@@ -151,9 +153,7 @@ def _was_complete(status: Tree, progress: Tree | None) -> bool:
 
 
 def _has_progressed(before: Tree, status: Tree) -> bool:
-    def number(tree: Tree, field: str) -> int:
-        return int(tree.get(field) or 0)
-
+    number = tree_fields.number
     old_before = number(before, "replicas") - number(before, "updatedReplicas")
     old_now = number(status, "replicas") - number(status, "updatedReplicas")
     growing = ("updatedReplicas", "readyReplicas", "availableReplicas")
@@ -184,7 +184,7 @@ def _replica_failure(rollout: Rollout) -> Tree | None:
     new = [] if rollout.new is None else [rollout.new]
     for replica_set in (*new, *rollout.all):
         condition = workload_conditions.condition_of(
-            replica_set.get("status") or {}, "ReplicaFailure"
+            tree_fields.mapping(replica_set, "status"), "ReplicaFailure"
         )
         if condition is not None:
             return condition | {"lastUpdateTime": condition["lastTransitionTime"]}
@@ -193,7 +193,7 @@ def _replica_failure(rollout: Rollout) -> Tree | None:
 
 def _terminating(replica_sets: list[Tree]) -> int | None:
     """The pods that are ending; None while a ReplicaSet has not counted them."""
-    statuses = [replica_set.get("status") or {} for replica_set in replica_sets]
+    statuses = [tree_fields.mapping(replica_set, "status") for replica_set in replica_sets]
     if not all("terminatingReplicas" in status for status in statuses):
         return None
     return sum(int(status["terminatingReplicas"]) for status in statuses)

@@ -18,6 +18,7 @@ from dovetail.sim.controllers import (
     pod_removal_order,
     pod_states,
     pod_templates,
+    tree_fields,
     workload_conditions,
 )
 from dovetail.sim.controllers.controller_actions import Action, Outcome, Situation, Steps
@@ -47,7 +48,7 @@ def reconcile(situation: Situation) -> Steps:
     if failure is not None:
         raise failure
 
-    min_ready = int(owner["spec"].get("minReadySeconds") or 0)
+    min_ready = tree_fields.number(owner["spec"], "minReadySeconds")
     moment = pod_states.next_availability(pods, min_ready, situation.now)
     if moment is not None:
         yield controller_actions.WakeAt(moment)
@@ -139,7 +140,7 @@ def _status(
 ) -> Tree:
     owner, now = situation.owner, situation.now
     spec = owner["spec"]
-    min_ready = int(spec.get("minReadySeconds") or 0)
+    min_ready = tree_fields.number(spec, "minReadySeconds")
     template_labels = owner_references.labels_of(spec["template"])
     has_labels = label_selectors.narrowed((), template_labels, template_labels)
     fully_labelled = [
@@ -168,8 +169,8 @@ def _conditions(
     situation: Situation, count: int, failure: failures.ApiFailure | None
 ) -> list[Tree]:
     """The conditions with ReplicaFailure while pods cannot be created or deleted."""
-    status = situation.owner.get("status") or {}
-    conditions = list(status.get("conditions") or ())
+    status = tree_fields.mapping(situation.owner, "status")
+    conditions = tree_fields.entries(status, "conditions")
     old = workload_conditions.condition_of(status, REPLICA_FAILURE)
     if failure is None:
         return workload_conditions.without(conditions, REPLICA_FAILURE)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from dovetail.sim.controllers import owner_references, pod_states, pod_templates
+from dovetail.sim.controllers import owner_references, pod_states, pod_templates, tree_fields
 from dovetail.sim.controllers.apps import controller_revisions
 from dovetail.sim.controllers.object_index import CORE, Key, ObjectIndex, uid_of
 
@@ -35,7 +35,7 @@ def is_member(owner: Tree, pod: Tree) -> bool:
 
 def first_ordinal(owner: Tree) -> int:
     """The ordinal of the first replica."""
-    return int((owner["spec"].get("ordinals") or {}).get("start") or 0)
+    return tree_fields.number(owner["spec"], "ordinals", "start")
 
 
 def ordinals(owner: Tree) -> range:
@@ -55,7 +55,6 @@ def new_pod(owner: Tree, revision: Tree, ordinal: int) -> Tree:
     pod = pod_templates.pod_from_template(template, owner)
     name = f"{owner['metadata']['name']}-{ordinal}"
     metadata = pod["metadata"] | {"name": name}
-    del metadata["generateName"]
     metadata["labels"] = metadata["labels"] | {
         POD_NAME_LABEL: name,
         POD_INDEX_LABEL: str(ordinal),
@@ -74,9 +73,9 @@ def revision_for(owner: Tree, ordinal: int, *, current: Tree, update: Tree) -> T
     strategy = owner["spec"]["updateStrategy"]
     limits = strategy.get("rollingUpdate")
     if limits is not None:
-        old_count = int(limits.get("partition") or 0)
+        old_count = tree_fields.number(limits, "partition")
     elif strategy["type"] == "RollingUpdate":
-        old_count = int((owner.get("status") or {}).get("currentReplicas") or 0)
+        old_count = tree_fields.number(owner, "status", "currentReplicas")
     else:
         old_count = 0
     return current if ordinal < first_ordinal(owner) + old_count else update
@@ -84,10 +83,12 @@ def revision_for(owner: Tree, ordinal: int, *, current: Tree, update: Tree) -> T
 
 def claims_of(owner: Tree, ordinal: int) -> Iterator[Tree]:
     """The volume claims of a pod."""
-    selector = owner["spec"].get("selector") or {}
-    for template in owner["spec"].get("volumeClaimTemplates") or ():
-        metadata = dict(template.get("metadata") or {})
-        labels = (metadata.get("labels") or {}) | (selector.get("matchLabels") or {})
+    selector = tree_fields.mapping(owner["spec"], "selector")
+    for template in tree_fields.entries(owner["spec"], "volumeClaimTemplates"):
+        metadata = dict(tree_fields.mapping(template, "metadata"))
+        labels = tree_fields.mapping(metadata, "labels") | tree_fields.mapping(
+            selector, "matchLabels"
+        )
         metadata |= {
             "name": claim_name(owner, template, ordinal),
             "namespace": owner["metadata"].get("namespace", ""),
@@ -97,7 +98,7 @@ def claims_of(owner: Tree, ordinal: int) -> Iterator[Tree]:
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": metadata,
-            "spec": template.get("spec") or {},
+            "spec": tree_fields.mapping(template, "spec"),
         }
 
 
@@ -117,7 +118,7 @@ def claim_owners(owner: Tree, pod: Tree, claim: Tree) -> list[Tree]:
     """The owner references a claim should have: the set's if it goes with the set, the pod's once it is scaled away."""
     policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
     is_scaled_away = ordinal_of(pod) not in ordinals(owner)
-    present: Iterable[Tree] = claim["metadata"].get("ownerReferences") or ()
+    present: Iterable[Tree] = tree_fields.entries(claim["metadata"], "ownerReferences")
     ours = {uid_of(owner), pod["metadata"].get("uid")}
     references = [reference for reference in present if reference.get("uid") not in ours]
     if policy["whenScaled"] == "Delete" and is_scaled_away:
@@ -138,8 +139,10 @@ def _volumes(owner: Tree, spec: Tree, ordinal: int) -> list[Tree]:
             "name": template["metadata"]["name"],
             "persistentVolumeClaim": {"claimName": claim_name(owner, template, ordinal)},
         }
-        for template in owner["spec"].get("volumeClaimTemplates") or ()
+        for template in tree_fields.entries(owner["spec"], "volumeClaimTemplates")
     ]
     replaced = {volume["name"] for volume in claimed}
-    others = [volume for volume in spec.get("volumes") or () if volume["name"] not in replaced]
+    others = [
+        volume for volume in tree_fields.entries(spec, "volumes") if volume["name"] not in replaced
+    ]
     return [*claimed, *others]

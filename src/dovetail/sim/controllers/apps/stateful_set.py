@@ -16,6 +16,7 @@ from dovetail.sim.controllers import (
     owner_references,
     pod_states,
     pod_templates,
+    tree_fields,
     workload_conditions,
 )
 from dovetail.sim.controllers.apps import controller_revisions, stateful_pods
@@ -61,7 +62,7 @@ class Sync:
 
     def is_available(self, pod: Tree) -> bool:
         """Whether the pod has been ready for long enough."""
-        min_ready = int(self.owner["spec"].get("minReadySeconds") or 0)
+        min_ready = tree_fields.number(self.owner["spec"], "minReadySeconds")
         return pod_states.is_available(pod, min_ready, self.now)
 
     def is_unavailable(self, pod: Tree) -> bool:
@@ -87,7 +88,7 @@ def reconcile(situation: Situation) -> Steps:
     update = yield from controller_revisions.current(
         owner, revisions, hash_label=controller_revisions.HASH_LABEL
     )
-    current_name = (owner.get("status") or {}).get("currentRevision") or ""
+    current_name = tree_fields.mapping(owner, "status").get("currentRevision") or ""
     current = controller_revisions.named(revisions, current_name) or update
     sync = Sync(situation, pods, current=current, update=update)
 
@@ -101,7 +102,7 @@ def reconcile(situation: Situation) -> Steps:
     if failure is not None:
         raise failure
 
-    min_ready = int(owner["spec"].get("minReadySeconds") or 0)
+    min_ready = tree_fields.number(owner["spec"], "minReadySeconds")
     moment = pod_states.next_availability(pods, min_ready, situation.now)
     if moment is not None:
         yield controller_actions.WakeAt(moment)
@@ -177,8 +178,8 @@ def _first_unhealthy(sync: Sync) -> Tree | None:
 
 def _roll(sync: Sync) -> Steps:
     """Deletes pods of old revisions, highest ordinal first, as far as unavailability allows."""
-    limits = sync.owner["spec"]["updateStrategy"].get("rollingUpdate") or {}
-    partition = int(limits.get("partition") or 0)
+    limits = tree_fields.mapping(sync.owner["spec"]["updateStrategy"], "rollingUpdate")
+    partition = tree_fields.number(limits, "partition")
     limit = pod_templates.scaled_value(
         limits.get("maxUnavailable", 1), sync.owner["spec"]["replicas"], rounds_up=False
     )
@@ -259,7 +260,7 @@ def _claim_for(sync: Sync, pod: Tree) -> Steps:
         if stored is None:
             continue
         references = stateful_pods.claim_owners(sync.owner, pod, stored)
-        if references != (stored["metadata"].get("ownerReferences") or []):
+        if references != tree_fields.entries(stored["metadata"], "ownerReferences"):
             patch = {"metadata": {"ownerReferences": references or None}}
             yield from controller_actions.written(stored, patch)
 
@@ -295,7 +296,7 @@ def _status(sync: Sync) -> Tree:
     revisions = [stateful_pods.revision_of(pod) for pod in staying]
     current_name = sync.current["metadata"]["name"]
     update_name = sync.update["metadata"]["name"]
-    old_status = sync.owner.get("status") or {}
+    old_status = tree_fields.mapping(sync.owner, "status")
     status = {
         "observedGeneration": sync.owner["metadata"].get("generation", 0),
         "replicas": len(pods),
@@ -305,7 +306,7 @@ def _status(sync: Sync) -> Tree:
         "updatedReplicas": revisions.count(update_name),
         "currentRevision": current_name,
         "updateRevision": update_name,
-        "collisionCount": int(old_status.get("collisionCount") or 0),
+        "collisionCount": tree_fields.number(old_status, "collisionCount"),
         "conditions": old_status.get("conditions"),
     }
     desired = sync.owner["spec"]["replicas"]

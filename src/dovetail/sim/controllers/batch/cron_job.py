@@ -16,6 +16,7 @@ from dovetail.sim.controllers import (
     controller_actions,
     owner_references,
     pod_states,
+    tree_fields,
     workload_conditions,
 )
 from dovetail.sim.controllers.batch import cron_schedule, job
@@ -44,13 +45,13 @@ class Sync:
         self.cron_job: Tree = situation.owner
         self.spec: Tree = situation.owner["spec"]
         self.now: datetime.datetime = situation.now
-        self.status: Tree = dict(situation.owner.get("status") or {})
+        self.status: Tree = dict(tree_fields.mapping(situation.owner, "status"))
         self.jobs = situation.objects.controlled(situation.owner, "Job")
 
     @property
     def active(self) -> list[Tree]:
         """References to the Jobs that run."""
-        return list(self.status.get("active") or ())
+        return tree_fields.entries(self.status, "active")
 
 
 def reconcile(situation: Situation) -> Steps:
@@ -61,7 +62,7 @@ def reconcile(situation: Situation) -> Steps:
         yield from _clean_up(sync)
         yield from _schedule(sync)
     status = workload_conditions.compact(sync.status)
-    if status != (sync.cron_job.get("status") or {}):
+    if status != tree_fields.mapping(sync.cron_job, "status"):
         yield controller_actions.SetStatus(sync.cron_job, status)
 
 
@@ -216,7 +217,7 @@ def _create(sync: Sync, tree: Tree, stamp: str) -> Steps:
 
 def _new_job(cron_job: Tree, time: datetime.datetime) -> Tree:
     template = cron_job["spec"]["jobTemplate"]
-    metadata = template.get("metadata") or {}
+    metadata = tree_fields.mapping(template, "metadata")
     written = time.isoformat().replace("+00:00", "Z")
     return {
         "apiVersion": "batch/v1",
@@ -224,11 +225,11 @@ def _new_job(cron_job: Tree, time: datetime.datetime) -> Tree:
         "metadata": {
             "name": _job_name(cron_job, time),
             "namespace": cron_job["metadata"].get("namespace", ""),
-            "labels": dict(metadata.get("labels") or {}),
-            "annotations": (metadata.get("annotations") or {}) | {SCHEDULED: written},
+            "labels": dict(tree_fields.mapping(metadata, "labels")),
+            "annotations": tree_fields.mapping(metadata, "annotations") | {SCHEDULED: written},
             "ownerReferences": [owner_references.reference_to(cron_job)],
         },
-        "spec": dict(template.get("spec") or {}),
+        "spec": dict(tree_fields.mapping(template, "spec")),
     }
 
 
@@ -247,7 +248,7 @@ def _zone(name: str | None) -> datetime.tzinfo | None:
 
 def _end(tree: Tree) -> str:
     """The condition that ended a Job; empty while it runs."""
-    status = tree.get("status") or {}
+    status = tree_fields.mapping(tree, "status")
     for type_ in ("Complete", "Failed"):
         if workload_conditions.is_true(status, type_):
             return type_
@@ -255,5 +256,5 @@ def _end(tree: Tree) -> str:
 
 
 def _start_order(tree: Tree) -> tuple[bool, str, str]:
-    start = str((tree.get("status") or {}).get("startTime") or "")
+    start = str(tree_fields.mapping(tree, "status").get("startTime") or "")
     return not start, start, tree["metadata"]["name"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from dovetail import timestamps
-from dovetail.sim.controllers import pod_states
+from dovetail.sim.controllers import pod_states, tree_fields
 
 Tree = dict[str, Any]
 
@@ -66,8 +66,8 @@ def _delay(failures: int) -> datetime.timedelta:
 
 
 def _last_container_end(pod: Tree) -> datetime.datetime | None:
-    statuses: Iterable[Tree] = (pod.get("status") or {}).get("containerStatuses") or ()
-    terminations = [(status.get("state") or {}).get("terminated") or {} for status in statuses]
+    statuses: Iterable[Tree] = tree_fields.entries(pod, "status", "containerStatuses")
+    terminations = [tree_fields.mapping(status, "state", "terminated") for status in statuses]
     ends = [timestamps.parse_or_none(entry.get("finishedAt")) for entry in terminations]
     known = [end for end in ends if end is not None]
     # A container without an end is still unknown: its end may be the last one.

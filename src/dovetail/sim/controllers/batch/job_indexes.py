@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from dovetail.sim.controllers import owner_references
+from dovetail.sim.controllers import owner_references, tree_fields
 
 Tree = dict[str, Any]
 
@@ -100,7 +100,8 @@ def duplicates(pods: Iterable[Tree], completions: int, order: Any) -> tuple[list
             by_index.setdefault(index, []).append(pod)
     staying = []
     for index in sorted(by_index):
-        *extra, last = order(by_index[index])
+        pods_of_index = by_index[index]
+        *extra, last = pods_of_index if len(pods_of_index) == 1 else order(pods_of_index)
         surplus.extend(extra)
         staying.append(last)
     return surplus, staying
@@ -114,10 +115,10 @@ def with_environment(spec: Tree) -> Tree:
 
 
 def _with_index(container: Tree) -> Tree:
-    variables = list(container.get("env") or ())
+    variables = tree_fields.entries(container, "env")
     if any(variable.get("name") == "JOB_COMPLETION_INDEX" for variable in variables):
         return container
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
     variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
     return container | {"env": variables}
 

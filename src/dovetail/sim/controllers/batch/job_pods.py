@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from dovetail.kubetypes import names
 from dovetail.ports import failures
-from dovetail.sim.controllers import controller_actions, pod_templates
+from dovetail.sim.controllers import controller_actions, pod_templates, tree_fields
 from dovetail.sim.controllers.batch import job_indexes
 from dovetail.sim.controllers.controller_actions import Action, Outcome, Steps
 from dovetail.sim.controllers.object_index import uid_of
@@ -30,7 +30,7 @@ class Predecessor(NamedTuple):
 
 def is_tracked(pod: Tree) -> bool:
     """Whether the pod still has to be counted."""
-    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+    return FINALIZER in tree_fields.entries(pod["metadata"], "finalizers")
 
 
 def new_pod(job: Tree) -> Tree:
@@ -47,7 +47,7 @@ def new_indexed_pod(job: Tree, index: int, predecessor: Predecessor | None) -> T
     pod = pod_templates.pod_from_template(job["spec"]["template"], job, generate_name=base)
     metadata = _tracked(pod["metadata"])
     metadata["labels"] = metadata["labels"] | {job_indexes.INDEX: str(index)}
-    annotations = (metadata.get("annotations") or {}) | {job_indexes.INDEX: str(index)}
+    annotations = tree_fields.mapping(metadata, "annotations") | {job_indexes.INDEX: str(index)}
     if predecessor is not None:
         annotations |= _failure_counts(predecessor)
     metadata["annotations"] = annotations
@@ -89,16 +89,16 @@ def untracked(pod: Tree) -> Steps:
 
 def all_restarts(pod: Tree) -> int:
     """How often the containers of a pod were restarted, together."""
-    status = pod.get("status") or {}
+    status = tree_fields.mapping(pod, "status")
     statuses = [
-        *(status.get("containerStatuses") or ()),
-        *(status.get("initContainerStatuses") or ()),
+        *tree_fields.entries(status, "containerStatuses"),
+        *tree_fields.entries(status, "initContainerStatuses"),
     ]
-    return sum(int(entry.get("restartCount") or 0) for entry in statuses)
+    return sum(tree_fields.number(entry, "restartCount") for entry in statuses)
 
 
 def _tracked(metadata: Tree) -> Tree:
-    finalizers = metadata.get("finalizers") or []
+    finalizers = tree_fields.entries(metadata, "finalizers")
     if FINALIZER in finalizers:
         return dict(metadata)
     return metadata | {"finalizers": [*finalizers, FINALIZER]}

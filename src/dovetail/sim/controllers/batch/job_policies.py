@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from dovetail.sim.controllers import tree_fields
 from dovetail.sim.controllers.batch import job_indexes
 
 Tree = dict[str, Any]
@@ -23,7 +24,7 @@ class Verdict(NamedTuple):
 
 def verdict_on(pod: Tree, policy: Tree | None) -> Verdict:
     """What a failed pod means under the failure policy."""
-    for number, rule in enumerate((policy or {}).get("rules") or ()):
+    for number, rule in enumerate(_rules(policy)):
         message = _match(pod, rule)
         if message:
             full = f"{message} matching {rule['action']} rule at index {number}"
@@ -33,10 +34,14 @@ def verdict_on(pod: Tree, policy: Tree | None) -> Verdict:
 
 def success_message(policy: Tree | None, succeeded: set[int], completions: int) -> str:
     """Says which rule of the success policy the succeeded indexes fulfil; empty if none."""
-    for number, rule in enumerate((policy or {}).get("rules") or ()):
+    for number, rule in enumerate(_rules(policy)):
         if _is_fulfilled(rule, succeeded, completions):
             return f"Matched rules at index {number}"
     return ""
+
+
+def _rules(policy: Tree | None) -> list[Tree]:
+    return [] if policy is None else tree_fields.entries(policy, "rules")
 
 
 def _verdict(action: str, message: str) -> Verdict:
@@ -54,7 +59,7 @@ def _verdict(action: str, message: str) -> Verdict:
 def _match(pod: Tree, rule: Tree) -> str:
     """Says how a rule matches a pod; empty if it does not."""
     name = f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
-    status = pod.get("status") or {}
+    status = tree_fields.mapping(pod, "status")
     if rule.get("onExitCodes"):
         for container in _ended_containers(status):
             code = container["state"]["terminated"].get("exitCode", 0)
@@ -63,18 +68,21 @@ def _match(pod: Tree, rule: Tree) -> str:
         return ""
     patterns = {
         (entry.get("type"), entry.get("status") or "True")
-        for entry in rule.get("onPodConditions") or ()
+        for entry in tree_fields.entries(rule, "onPodConditions")
     }
-    for condition in status.get("conditions") or ():
+    for condition in tree_fields.entries(status, "conditions"):
         if (condition.get("type"), condition.get("status")) in patterns:
             return f"Pod {name} has condition {condition['type']}"
     return ""
 
 
 def _ended_containers(status: Tree) -> Iterable[Tree]:
-    statuses = (status.get("containerStatuses") or ()), (status.get("initContainerStatuses") or ())
+    statuses = (
+        tree_fields.entries(status, "containerStatuses"),
+        tree_fields.entries(status, "initContainerStatuses"),
+    )
     for container in (*statuses[0], *statuses[1]):
-        if (container.get("state") or {}).get("terminated"):
+        if tree_fields.mapping(container, "state").get("terminated"):
             yield container
 
 
@@ -82,7 +90,7 @@ def _matches_exit(container_name: str, code: int, requirement: Tree) -> bool:
     wanted_name = requirement.get("containerName")
     if code == 0 or wanted_name not in (None, container_name):
         return False
-    is_listed = code in (requirement.get("values") or ())
+    is_listed = code in tree_fields.entries(requirement, "values")
     return is_listed if requirement.get("operator") == "In" else not is_listed
 
 
