@@ -44,6 +44,7 @@ LOG = logging.getLogger("dovetail.embedded")
 SHORTEST_WAKE_SECONDS: Final = 0.01
 LONGEST_WAKE_SECONDS: Final = 3600.0
 
+QUEUE_STATUS_SECONDS: Final = 0.1  # the one API server has little else to do
 # One user waits for the whole answer, and requests are answered meanwhile: reasons are worked out at once.
 BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
 
@@ -154,8 +155,11 @@ class _WakeUps:
 
     def settle(self) -> None:
         """Runs the controllers now."""
-        self._store.settle()
+        is_idle = self._store.settle()
         self.stop()
+        if not is_idle:
+            self._timer = asyncio.get_running_loop().call_later(0, self.settle)
+            return
         due = self._store.next_wake_up
         if due is None:
             return
@@ -176,6 +180,7 @@ async def run_clients(connection: client_config.Connection) -> None:
     # There is no other scheduler here: every pod is ours, whomever it names.
     everyone = msgspec.structs.replace(process.settings.policy, scheduler_names=())
     process.settings = process.settings._replace(policy=everyone, budget=BUDGET)
+    process.queue_status_seconds = QUEUE_STATUS_SECONDS
     kubelets = hollow_nodes.run(
         connection, hollow_nodes.Settings(plays_all=True), tell=_log_violation
     )

@@ -87,6 +87,7 @@ class Process:
         self.scheduler: scheduler_loop.Scheduler | None = None
         self.utilisation: device_metrics.Metrics = device_metrics.NoMetrics()  # device utilisation
         self.settings = settings_of(configuration)
+        self.queue_status_seconds = queue_status_writer.EVERY_SECONDS
         self.watched: tuple[registry.Kind, ...] = registry.WATCHED
         self.progress = progress.Progress()  # over all tenures
         self._turned = self.clock.monotonic()  # when the main loop last made a turn
@@ -212,7 +213,11 @@ class Process:
                 },
             )
             statuses = queue_status_writer.QueueStatusWriter(
-                informer_, api, clock=self.clock, meter_=self.metrics
+                informer_,
+                api,
+                clock=self.clock,
+                meter_=self.metrics,
+                every_seconds=self.queue_status_seconds,
             )
             settings = self.settings
             usage = queue_usage.QueueUsage(

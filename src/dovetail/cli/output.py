@@ -93,7 +93,9 @@ def say(message: str) -> None:
 
 
 def progress(message: str, *, is_last: bool = False) -> None:
-    """A message that the next one overwrites in the terminal."""
+    """A message that the next one overwrites in the terminal. Logs and pipes get none."""
+    if not sys.stderr.isatty():
+        return
     _echo("\r" + plaintext.escaped(message) + ("\n" if is_last else ""), sys.stderr)
 
 

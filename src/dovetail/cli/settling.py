@@ -95,6 +95,8 @@ def is_answered(pod: Tree) -> bool:
         return status.get("phase") not in (None, "", "Pending")
     if status.get("phase") in _ENDED:
         return True
+    if status.get("nominatedNodeName"):
+        return False  # others are making room: it starts soon
     conditions = status.get("conditions") or ()
     scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     return any(each.get("status") == "False" and each.get("message") for each in scheduled)

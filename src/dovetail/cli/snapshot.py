@@ -81,7 +81,7 @@ def load(*, directory: Path, fresh: bool, state: str | None) -> None:
     name = saved.objects.cluster
     setup = embedded_setup.Setup(name=name, snapshot=str(directory.resolve()))
     embedded_process.start(
-        place, setup, is_fresh=fresh, names_fleet=False, is_tethered=False, say=output.say
+        place, setup, is_fresh=fresh, names_fleet=False, is_tethered=False, say=output.progress
     )
     output.say(f'loaded {_objects(saved.manifest)} of "{name}" into {place}')
     output.next_step("get pods -A")

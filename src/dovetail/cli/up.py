@@ -60,7 +60,7 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
         is_fresh=fresh,
         names_fleet=fleet is not None,
         is_tethered=is_live,
-        say=output.say,
+        say=lambda message: output.progress(message, is_last=True),
     )
     name = embedded_setup.read(directory).name
     output.say(f'{_verb(started)} the cluster of fleet "{name}" in {directory}')

@@ -22,6 +22,7 @@ from dovetail.sim.server.object_store import Change, Record
 Tree = dict[str, Any]
 
 COMPONENT: Final = "workload-controller"
+SLICE: Final = 100  # tasks between two turns of the event loop
 OBSERVED_GROUPS: Final = frozenset({object_index.APPS, object_index.BATCH})
 OBSERVED_CORE: Final = frozenset({"Pod", "Node", "PersistentVolumeClaim", "ReplicationController"})
 _FINALIZERS: Final = {
@@ -43,14 +44,14 @@ class WorkloadStore:
                     self._controllers.observe(record.tree)
         api.shelf.listen(self._note)
 
-    def settle(self) -> None:
-        """Runs all controllers until none has anything left to do now."""
-        while True:
-            revision = self._api.shelf.revision
-            self._api.settle()
-            self._controllers.settle(self._api.shelf.now())
-            if self._api.shelf.revision == revision:
-                return
+    def settle(self) -> bool:
+        """Runs all controllers for a while. False if they have more to do at once.
+
+        Their own changes call for another turn, so one pass is enough here.
+        """
+        self._api.settle()
+        self._controllers.settle(self._api.shelf.now(), limit=SLICE)
+        return self._controllers.is_idle
 
     @property
     def next_wake_up(self) -> datetime.datetime | None:
