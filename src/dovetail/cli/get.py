@@ -166,7 +166,7 @@ def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], fo
 
 def _write(answers: Sequence[Answer], form: str) -> None:
     if form in ("json", "yaml"):
-        trees = [tree for answer in answers for tree in answer.listing.documents()]
+        trees = [_presented(tree) for answer in answers for tree in answer.listing.documents()]
         if not _is_single(answers):
             output.write_objects(trees, form)
         elif trees:
@@ -179,6 +179,16 @@ def _write(answers: Sequence[Answer], form: str) -> None:
         lines += [*(separator if lines else []), *block]
     if lines:
         output.write_lines(lines)
+
+
+def _presented(tree: listing.Tree) -> listing.Tree:
+    """The object as kubectl prints it: its type first, and not who wrote which field."""
+    first: listing.Tree = {name: tree[name] for name in ("apiVersion", "kind") if name in tree}
+    metadata = tree.get("metadata")
+    if isinstance(metadata, dict):
+        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        first["metadata"] = kept
+    return first | {name: value for name, value in tree.items() if name not in first}
 
 
 def _is_single(answers: Sequence[Answer]) -> bool:

@@ -31,6 +31,9 @@ CONCURRENCY: Final = 16
 SERVED_SECONDS: Final = 10.0  # for a definition to be served after it was written
 POLL_SECONDS: Final = 0.1
 _DEFINITION: Final = "CustomResourceDefinition"
+PRIORITY_CLASS: Final = registry.Kind(
+    "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", False, codec.Generic
+)
 # What others of the same files need comes first, whatever their order there.
 _FIRST: Final = {"Namespace": 0, _DEFINITION: 1, "PriorityClass": 2, "DeviceClass": 3}
 _LAST: Final = len(_FIRST)
@@ -80,10 +83,6 @@ class Writer:
         self._objects = tuple(objects)
         self._namespace = namespace
         self._is_creating = is_creating
-        structs = [item.stored.struct for item in objects]
-        self._new_namespaces = {
-            struct.metadata.name for struct in structs if struct.kind == "Namespace"
-        }
         self._new_groups = {
             str((item.stored.tree.get("spec") or {}).get("group") or "")
             for item in objects
@@ -134,9 +133,14 @@ class Writer:
     ) -> Outcome:
         """Checks everything on the server, then writes it. `settles` waits for the scheduler's answer."""
         items, problems = await self._resolved(over)
-        missing = await self._missing_namespaces(over)
+        namespaces = await self._missing(over, registry.NAMESPACE)
+        classes = await self._missing(over, PRIORITY_CLASS)
         checkable = [
-            item for item in items if item.is_served and item.target.namespace not in missing
+            item
+            for item in items
+            if item.is_served
+            and item.target.namespace not in namespaces
+            and _priority_class(item.tree) not in classes
         ]
         before = await self._gathered(checkable, lambda item: self._read(over, item))
         rehearsed = await self._gathered(
@@ -216,13 +220,11 @@ class Writer:
         target = api.Target(resource.kind, namespace, name)
         return _Item(manifest, tree, target, resource.label, is_served)
 
-    async def _missing_namespaces(self, over: transport.Transport) -> set[str]:
-        """Namespaces among the objects that do not exist yet: what is in them cannot be tried before."""
-        names = sorted(self._new_namespaces)
-        trees = [
-            await object_requests.read(over, api.Target(registry.NAMESPACE, "", name))
-            for name in names
-        ]
+    async def _missing(self, over: transport.Transport, kind: registry.Kind) -> set[str]:
+        """Objects of a kind among ours that do not exist yet: what needs them cannot be tried before."""
+        structs = [item.stored.struct for item in self._objects]
+        names = sorted({each.metadata.name for each in structs if each.kind == kind.name})
+        trees = [await object_requests.read(over, api.Target(kind, "", name)) for name in names]
         return {name for name, tree in zip(names, trees, strict=True) if tree is None}
 
     async def _gathered(self, items: Sequence[_Item], request: Any) -> list[Any]:
@@ -320,6 +322,11 @@ def _change(item: _Item, tree: Tree, before: Tree | None) -> Change:
         outcome,
         tree,
     )
+
+
+def _priority_class(tree: Tree) -> str:
+    spec = tree.get("spec")
+    return str(spec.get("priorityClassName") or "") if isinstance(spec, dict) else ""
 
 
 def _wanted(tree: Tree) -> Tree:
