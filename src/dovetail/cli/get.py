@@ -182,13 +182,15 @@ def _write(answers: Sequence[Answer], form: str) -> None:
 
 
 def _presented(tree: listing.Tree) -> listing.Tree:
-    """The object as kubectl prints it: its type first, and not who wrote which field."""
+    """The object as kubectl prints it: its type first, its status last, and not who wrote which field."""
     first: listing.Tree = {name: tree[name] for name in ("apiVersion", "kind") if name in tree}
     metadata = tree.get("metadata")
     if isinstance(metadata, dict):
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         first["metadata"] = kept
-    return first | {name: value for name, value in tree.items() if name not in first}
+    last = {name: tree[name] for name in ("status",) if name in tree}
+    known = first.keys() | last.keys()
+    return first | {name: value for name, value in tree.items() if name not in known} | last
 
 
 def _is_single(answers: Sequence[Answer]) -> bool:
