@@ -17,9 +17,10 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.kubetypes import codec, registry
-from dovetail.sim.local import local_cluster, state_dir
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.cli import snapshot as snapshot_command
+from dovetail.kubetypes import codec, object_set, registry
+from dovetail.sim.local import state_dir
+from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 
 FACTS = snapshot_format.Facts(
     taken_at="2026-01-31T08:00:00Z", cluster="lab", server_version="v1.37.0"
@@ -54,16 +55,17 @@ def left_in(folder: Path) -> list[str]:
 
 def test_what_was_written_is_read_back_byte_for_byte(tmp_path: Path) -> None:
     manifest = saved(tmp_path / "snap")
-    snapshot = local_snapshot.read(tmp_path / "snap")
+    snapshot = saved_objects.read(tmp_path / "snap")
     assert snapshot.manifest == manifest == snapshot_files.checked(tmp_path / "snap")
     assert (manifest.cluster, manifest.server_version, manifest.redacted) == (
         "lab",
         "v1.37.0",
         False,
     )
-    assert snapshot.cluster.name == "lab"
-    assert snapshot.cluster.revision == 41  # later changes get later versions
-    record = snapshot.cluster.records[local_cluster.Key("Pod", "train", "p")]
+    assert snapshot.objects.cluster == "lab"
+    assert snapshot.objects.revision == 41  # later changes get later versions
+    record = snapshot.objects.get(object_set.Key("Pod", "train", "p"))
+    assert record is not None
     assert bytes(record.document) == pod("p")  # fields nobody knows included
     assert left_in(tmp_path) == ["snap"]
 
@@ -91,7 +93,7 @@ def test_items_of_typed_lists_and_indented_ones_become_whole_lines(tmp_path: Pat
         first == '{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"},"spec":{"x":"a\\nb"}},'
     )
     assert second == '{"apiVersion":"v1","kind":"Node","metadata":{"name":"d"}}'
-    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 2
+    assert len([*saved_objects.read(tmp_path / "snap").objects.all()]) == 2
 
 
 def test_an_unreadable_object_is_reported_and_left_out(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_an_unreadable_object_is_reported_and_left_out(tmp_path: Path) -> None:
         )
         assert manifest.left_out == 1
         assert [file.count for file in manifest.files if file.kind == "Pod"] == [1]
-        assert len(local_snapshot.read(place).cluster.records) == 1
+        assert len([*saved_objects.read(place).objects.all()]) == 1
     assert len(names) == 2
     assert names[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
 
@@ -122,9 +124,9 @@ def test_a_snapshot_is_replaced_only_on_request(tmp_path: Path) -> None:
         errors.InputError, match="holds a snapshot already; name another place or add --force"
     ):
         snapshot_files.write(tmp_path / "snap", {}, FACTS)
-    assert len(local_snapshot.read(tmp_path / "snap").cluster.records) == 4
+    assert len([*saved_objects.read(tmp_path / "snap").objects.all()]) == 4
     snapshot_files.write(tmp_path / "snap", {}, FACTS, is_forced=True)
-    assert local_snapshot.read(tmp_path / "snap").cluster.records == {}
+    assert [*saved_objects.read(tmp_path / "snap").objects.all()] == []
     assert left_in(tmp_path) == ["snap"]
 
 
@@ -185,12 +187,12 @@ def test_a_killed_save_leaves_what_was_there(tmp_path: Path, is_there: bool) -> 
     finally:
         process.communicate()
     if is_there:
-        assert len(local_snapshot.read(place).cluster.records) == 4
+        assert len([*saved_objects.read(place).objects.all()]) == 4
     else:
         assert not place.exists()
     (beside,) = [path for path in tmp_path.iterdir() if path != place]
     with pytest.raises(errors.StateError, match=r"not a snapshot, there is no manifest\.json"):
-        local_snapshot.read(beside)
+        saved_objects.read(beside)
 
 
 def spoil(place: Path, file: str, **changes: Any) -> None:
@@ -210,7 +212,7 @@ def rewrite(place: Path, file: str, text: str) -> None:
 
 def complaint(place: Path) -> str:
     with pytest.raises(errors.StateError) as caught:
-        local_snapshot.read(place)
+        saved_objects.read(place)
     return str(caught.value).removeprefix(f"{place}/")
 
 
@@ -262,16 +264,16 @@ def test_a_directory_without_a_snapshot_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         errors.StateError, match=r"nowhere: not a snapshot, there is no manifest\.json in it"
     ):
-        local_snapshot.read(tmp_path / "nowhere")
+        saved_objects.read(tmp_path / "nowhere")
 
 
 def test_loading_takes_over_everything_and_decides_nothing(tmp_path: Path) -> None:
     here = state_dir.Local(tmp_path / "state")
     before = here.up(None, fresh=False).cluster
-    documents = local_snapshot.documents_of(before)
+    documents = snapshot_command.documents_of(before)
     snapshot_files.write(tmp_path / "snap", documents, FACTS)
     there = state_dir.Local(tmp_path / "other")
-    local_snapshot.load(tmp_path / "snap", there, fresh=False)
+    snapshot_command.load_into(tmp_path / "snap", there, fresh=False)
     after = there.cluster()
     assert after is not None
     kept = {kind.name for kind in snapshot_format.KINDS}
@@ -285,9 +287,9 @@ def test_loading_takes_over_everything_and_decides_nothing(tmp_path: Path) -> No
     with pytest.raises(
         errors.InputError, match=r'a cluster "sample" is already in .*; add --fresh to replace it'
     ):
-        local_snapshot.load(tmp_path / "snap", here, fresh=False)
+        snapshot_command.load_into(tmp_path / "snap", here, fresh=False)
     assert here.cluster() == before
-    local_snapshot.load(tmp_path / "snap", here, fresh=True)
+    snapshot_command.load_into(tmp_path / "snap", here, fresh=True)
     kept = here.cluster()
     assert kept is not None
     assert kept.name == "lab"

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from dovetail.kube.auth import client_config
+from dovetail.kubetypes import object_set
 from dovetail.ports import failures
-from dovetail.sim.local import local_cluster
-from dovetail.snapshot import live_snapshot, local_snapshot, snapshot_format
+from dovetail.snapshot import live_snapshot, saved_objects, snapshot_format
 from tests.kube import serving
 from tests.support import cluster
 
@@ -88,7 +88,7 @@ async def _named(url: str) -> AsyncIterator[client_config.Connection]:
 
 def names_in(place: Path) -> list[str]:
     return sorted(
-        key.name for key in local_snapshot.read(place).cluster.records if key.kind == "Pod"
+        stored.struct.metadata.name for stored in saved_objects.read(place).objects.listed("Pod")
     )
 
 
@@ -96,9 +96,10 @@ def test_pages_are_put_together_as_of_the_moment_of_the_first_list(tmp_path: Pat
     server = Server()
     manifest, messages = saved(server, tmp_path / "snap")
     assert (manifest.cluster, manifest.server_version) == ("lab", "v1.37.0")
-    result = local_snapshot.read(tmp_path / "snap").cluster
+    saved_set = saved_objects.read(tmp_path / "snap").objects
     assert names_in(tmp_path / "snap") == ["p0", "p1", "p2", "p3", "p4"]
-    record = result.records[local_cluster.Key("Pod", "train", "p3")]
+    record = saved_set.get(object_set.Key("Pod", "train", "p3"))
+    assert record is not None
     assert bytes(record.document).startswith(b'{"apiVersion":"v1","kind":"Pod","metadata"')
     assert bytes(record.document).endswith(b'"newer":3}')
     asked = [query for plural, query in server.asked if plural == "pods"]
@@ -165,14 +166,14 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     assert unserved <= {"Queue", "Topology", *(kind.unique_name for kind in snapshot_format.OWNERS)}
     assert {"Job", "StatefulSet"}.isdisjoint(unserved)
     assert len({at for at in versions.values() if at}) == 1  # one moment
-    result = local_snapshot.read(tmp_path / "snap").cluster
-    stored = local_cluster.get(result, local_cluster.Key("Pod", namespace, "p"))
+    saved_set = saved_objects.read(tmp_path / "snap").objects
+    stored = saved_set.get(object_set.Key("Pod", namespace, "p"))
     assert stored is not None
     live = cluster.get(plane, "pods/p", "-n", namespace, "--show-managed-fields")
     assert stored.tree == live
-    job = local_cluster.get(result, local_cluster.Key("Job", namespace, "sweep"))
+    job = saved_set.get(object_set.Key("Job", namespace, "sweep"))
     assert job is not None, "what owns pods is kept"
-    rules = local_cluster.get(result, local_cluster.Key("DeviceTaintRule", "", namespace))
+    rules = saved_set.get(object_set.Key("DeviceTaintRule", "", namespace))
     assert rules is not None
     assert rules.struct.api_version == "resource.k8s.io/v1"
     asyncio.run(live_snapshot.save(tmp_path / "red", connection, say=print, redacts=True))

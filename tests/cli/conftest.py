@@ -1,13 +1,14 @@
-"""A state directory per test, and one with the sample fleet, started once and copied."""
+"""A state directory nobody used yet, and one in which the sample fleet runs with nothing on it."""
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli import running
+from dovetail.sim.fleet import fleet_spec
+from tests.cli import embedded, running
 
 
 @pytest.fixture
@@ -17,13 +18,34 @@ def empty(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    state = tmp_path_factory.mktemp("sample") / "state"
-    assert running.inside(state, "up", "--empty").code == 0
-    return state
+def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Embedded]:
+    with embedded.running(tmp_path_factory.mktemp("sample") / "state") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Embedded]:
+    file = running.EXAMPLES / "fleets" / "small.yaml"
+    fleet = fleet_spec.read(file.read_text(), file=str(file))
+    with embedded.running(tmp_path_factory.mktemp("small") / "state", fleet) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def state(_sample: Path, tmp_path: Path) -> Path:
-    """A state directory with the sample fleet and nothing on it, this test's own."""
-    return Path(shutil.copytree(_sample, tmp_path / "state"))
+def cluster(_sample: embedded.Embedded) -> embedded.Embedded:
+    """The sample fleet with nothing on it, as it was at the beginning."""
+    _sample.reset()
+    return _sample
+
+
+@pytest.fixture
+def state(cluster: embedded.Embedded) -> Path:
+    """The state directory of that cluster."""
+    return cluster.directory
+
+
+@pytest.fixture
+def small(_small: embedded.Embedded) -> Path:
+    """The state directory of a cluster of five nodes with nothing on it."""
+    _small.reset()
+    return _small.directory

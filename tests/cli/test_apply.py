@@ -30,7 +30,7 @@ def claim_names(state: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_passes_a_dry_run_in_a_fresh_directory(path: Path, empty: Path) -> None:
-    run = running.inside(empty, "apply", "--dry-run", "-f", str(path))
+    run = running.inside(empty, "apply", "--dry-run=client", "-f", str(path))
     assert run.code == 0, run.err
     assert run.lines
     assert all(line.endswith(" created (dry run)") for line in run.lines)
@@ -39,11 +39,12 @@ def test_an_example_passes_a_dry_run_in_a_fresh_directory(path: Path, empty: Pat
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_applies_and_applies_again_unchanged(path: Path, state: Path) -> None:
+    rehearsed = running.inside(state, "apply", "--dry-run", "-f", str(path))
+    assert all(line.endswith(" created (dry run)") for line in rehearsed.lines)
     assert running.inside(state, "apply", "-f", str(path)).code == 0
-    before = (state / "cluster.json").read_bytes()
     again = running.inside(state, "apply", "-f", str(path))
+    assert again.lines
     assert all(line.endswith(" unchanged") for line in again.lines)
-    assert (state / "cluster.json").read_bytes() == before
 
 
 def test_lines_read_like_kubectls_and_the_last_one_says_what_next(state: Path) -> None:
@@ -63,11 +64,10 @@ def test_a_changed_label_is_configured(state: Path) -> None:
     bare = running.inside(state, "apply", "-f", "-", stdin=claim("a"))
     assert bare.lines == ["resourceclaim.resource.k8s.io/a configured"]
     shown = msgspec.json.decode(running.inside(state, "get", "claims", "a", "-o", "json").out)
-    assert "labels" not in shown["items"][0]["metadata"]
+    assert "labels" not in shown["metadata"]
 
 
 def test_one_bad_document_keeps_everything_out(state: Path, tmp_path: Path) -> None:
-    before = (state / "cluster.json").read_bytes()
     file = tmp_path / "mixed.yaml"
     file.write_text(claim("good") + "---" + claim("bad").replace("gpu.nvidia.com", "Not/Good"))
     run = running.inside(state, "apply", "-f", str(file))
@@ -76,7 +76,7 @@ def test_one_bad_document_keeps_everything_out(state: Path, tmp_path: Path) -> N
     assert first.startswith(f"error: {file}: document 2 (line ")
     assert "ResourceClaim default/bad: spec.devices.requests[0].exactly.deviceClassName: " in first
     assert last == "nothing was applied: 1 problem"
-    assert (state / "cluster.json").read_bytes() == before
+    assert claim_names(state) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_one_bad_document_keeps_everything_out(state: Path, tmp_path: Path) -> N
         (claim("a").replace("resource.k8s.io/v1", "resource.k8s.io/v1beta1"), "write it as resource.k8s.io/v1"),
         (claim("a").replace("kind: ResourceClaim", "kind:"), "kind: expected text, got null"),
         (claim("A_a"), "metadata.name: "),
-        (claim("a").replace("{name: a}", "{name: a, namespace: far}"), 'namespace "far" does not exist'),
+        (claim("a").replace("{name: a}", "{name: a, namespace: far}"), 'namespaces "far" not found'),
         (
             claim("a").replace("nvidia.com}}", "nvidia.com, selectors: [{cel: {expression: 'device.'}}]}}"),
             "spec.devices.requests[0].exactly.selectors[0].cel.expression: ",
@@ -144,26 +144,26 @@ def test_a_namespace_option_places_objects_and_must_not_contradict_them(state: P
 
 
 def test_a_dry_run_changes_nothing_and_shows_what_would_be_stored(state: Path) -> None:
-    before = (state / "cluster.json").read_bytes()
     run = running.inside(state, "apply", "--dry-run", "-o", "json", "-f", "-", stdin=claim("a"))
-    [item] = msgspec.json.decode(run.out)["items"]
+    item = msgspec.json.decode(run.out)
     assert item["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
-    assert (state / "cluster.json").read_bytes() == before
+    assert claim_names(state) == []
 
 
-def test_applying_without_a_cluster_starts_the_sample_and_says_so(empty: Path) -> None:
+def test_without_a_cluster_the_next_step_is_up(empty: Path) -> None:
     run = running.inside(empty, "apply", "-f", "-", stdin=claim("a"))
-    assert run.code == 0
-    assert "started the sample fleet" in run.err
-    assert len(running.inside(empty, "get", "gpus").lines) == 27
-    assert claim_names(empty) == ["a"]
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "next: dovetail up"
+    assert not empty.exists()
 
 
-def test_unused_kinds_are_kept_and_noted(state: Path) -> None:
+def test_any_kind_is_stored_as_it_is(state: Path) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n"
     run = running.inside(state, "apply", "-f", "-", stdin=service)
     assert run.lines == ["service/web created"]
-    assert run.err.splitlines()[0].endswith("kept, not used")
+    shown = running.inside(state, "get", "services")
+    assert shown.column("NAME") == ["web"]
+    assert running.inside(state, "get", "service/web", "-o", "name").lines == ["service/web"]
 
 
 def test_applying_queues_of_another_scheduler_shows_how_to_convert_them(
@@ -173,7 +173,32 @@ def test_applying_queues_of_another_scheduler_shows_how_to_convert_them(
         "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {}\n"
     )
     run = running.inside(state, "apply", "-f", "-", stdin=theirs)
-    assert "kept, not used; `dovetail migrate kueue` converts it" in run.err
+    assert run.code == 1
+    assert 'serves no "ClusterQueue" in kueue.x-k8s.io/v1beta2' in run.err
+    assert "`dovetail migrate kueue` makes queues of such" in run.err
+
+
+def test_a_misspelt_kind_is_refused_with_a_suggestion(state: Path) -> None:
+    wrong = "apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: d}\nspec: {}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=wrong)
+    assert (run.code, run.out) == (1, "")
+    assert 'Deploymnt d: kind: the cluster serves no "Deploymnt" in apps/v1' in run.err
+    assert "did you mean deployment" in run.err
+
+
+def test_create_takes_generated_names_and_refuses_what_exists(state: Path) -> None:
+    generated = claim("a").replace("{name: a}", "{generateName: run-}")
+    for _ in range(2):
+        assert running.inside(state, "create", "-f", "-", stdin=generated).code == 0
+    assert len(claim_names(state)) == 2
+    assert all(name.startswith("run-") for name in claim_names(state))
+    refused = running.inside(state, "apply", "-f", "-", stdin=generated)
+    assert "metadata.name: is required; dovetail create takes generated names" in refused.err
+    assert running.inside(state, "create", "-f", "-", stdin=claim("b")).code == 0
+    again = running.inside(state, "create", "-f", "-", stdin=claim("c") + "---" + claim("b"))
+    assert (again.code, again.out) == (1, "")
+    assert '"b" already exists' in again.err
+    assert "c" not in claim_names(state), "all or none"
 
 
 def test_annotations_that_will_be_ignored_are_reported_by_apply(state: Path) -> None:

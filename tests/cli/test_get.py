@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from dovetail.kubetypes import codec
-from dovetail.sim.local import local_cluster, state_dir, state_store
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
-from tests.cli import running
+from tests.cli import embedded, running
+from tests.support import waiting
 
 RESOURCES = ("gpus", "devices", "claims", "nodes", "classes", "slices", "pods", "templates")
 
@@ -89,14 +86,11 @@ def test_claims_show_requests_state_and_age(state: Path) -> None:
     assert everywhere.column("NAMESPACE") == ["default", "default", "default", "train"]
 
 
-def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
-    apply_all(state)
-    allocate(state, "one-gpu", {"driver": "gpu.nvidia.com", "pool": "h100-2", "device": "gpu-3"})
-    allocate(
-        state,
-        "h100-or-a100",
-        {"driver": "gpu.nvidia.com", "pool": "a100-1", "device": "gpu-0-mig-7g80gb-0-0"},
-    )
+def test_an_allocated_claim_turns_its_tile_and_its_device(
+    cluster: embedded.Embedded, state: Path
+) -> None:
+    hold(cluster, "whole", {"pool": "h100-2", "device": "gpu-3"})
+    hold(cluster, "slice", {"pool": "a100-1", "device": "gpu-0-mig-7g80gb-0-0"})
     run = running.inside(state, "get", "gpus")
     rows = dict(zip(run.column("NODE"), run.column("TILES"), strict=True))
     assert rows["h100-2"] == "□□□■□□□□"
@@ -104,11 +98,11 @@ def test_an_allocated_claim_turns_its_tile_and_its_device(state: Path) -> None:
     devices = running.inside(state, "get", "devices", "--node", "h100-2")
     assert devices.column("STATE").index("allocated") == 3
     assert devices.column("STATE").count("allocated") == 1
-    claims = running.inside(state, "get", "claims", "one-gpu", "-o", "wide")
-    assert claims.column("STATE") == ["allocated,reserved"]
+    claims = running.inside(state, "get", "claims", "whole", "-o", "wide")
+    assert claims.column("STATE") == ["allocated"]
     assert claims.column("DEVICES") == ["h100-2/gpu-3"]
     assert running.inside(state, "get", "claims", "-A", "--node", "h100-2").column("NAME") == [
-        "one-gpu"
+        "whole"
     ]
 
 
@@ -170,13 +164,11 @@ spec:
     assert running.inside(state, "get", "pods", "found").column("WHY NOT") == ["-"]
 
 
-def test_a_promised_start_is_not_cut_off(empty: Path) -> None:
-    fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
-    assert running.inside(empty, "up", "--fleet", fleet).code == 0
-    assert running.inside(empty, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
-    (messages,) = running.inside(empty, "get", "pods", "llama").column("WHY NOT")
-    assert re.fullmatch(r"5 nodes: .+\.\.\.; starts by [-0-9]+T[:0-9]+Z", messages)
-    assert len(messages) == 90
+def test_a_promised_start_is_not_cut_off(small: Path) -> None:
+    assert running.inside(small, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
+    (reason,) = running.inside(small, "get", "pods", "llama").column("WHY NOT")
+    assert re.fullmatch(r"5 nodes: .+\.\.\.; starts by [-0-9]+T[:0-9]+Z", reason)
+    assert len(reason) == 90
 
 
 def test_devices_no_node_owns_are_shown_too(state: Path) -> None:
@@ -242,7 +234,6 @@ def test_without_a_cluster_the_next_step_is_up(empty: Path) -> None:
     "arguments",
     [
         ("get",),
-        ("get", "nonsense"),
         ("get", "gpus", "-o", "xml"),
         ("fly",),
         ("get", "gpus", "--wat"),
@@ -255,18 +246,10 @@ def test_wrong_usage_ends_with_2(state: Path, arguments: tuple[str, ...]) -> Non
     assert run.err
 
 
-def test_a_broken_state_file_is_named_and_kept(state: Path) -> None:
-    (state / "cluster.json").write_bytes(b"{half")
-    for arguments in (
-        ("get", "gpus"),
-        ("up",),
-        ("up", "--fresh"),
-        ("apply", "-f", str(running.EXAMPLES)),
-    ):
-        run = running.inside(state, *arguments)
-        assert run.code == 1
-        assert "not a readable state file" in run.err
-    assert (state / "cluster.json").read_bytes() == b"{half"
+def test_a_resource_that_is_not_served_is_an_error_with_a_suggestion(state: Path) -> None:
+    run = running.inside(state, "get", "deploymnts")
+    assert (run.code, run.out) == (1, "")
+    assert 'serves no resource "deploymnts"; did you mean deployments?' in run.err
 
 
 def apply_all(state: Path) -> None:
@@ -274,53 +257,41 @@ def apply_all(state: Path) -> None:
     assert run.code == 0, run.err
 
 
-def allocate(state: Path, name: str, device: dict[str, str]) -> None:
-    """Writes a claim's status as a scheduler would."""
-    key = local_cluster.Key("ResourceClaim", "default", name)
-
-    def step(old: local_cluster.Cluster | None) -> tuple[local_cluster.Cluster | None, None]:
-        assert old is not None
-        tree: dict[str, Any] = msgspec.json.decode(old.records[key].document)
-        tree["status"] = {
-            "allocation": {"devices": {"results": [{"request": "gpu", **device}]}},
-            "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+def hold(cluster: embedded.Embedded, name: str, device: dict[str, str]) -> None:
+    """A claim that holds a device, as a scheduler would have left it."""
+    exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", **device}
+    cluster.put(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+            "status": {"allocation": {"devices": {"results": [result]}}},
         }
-        record = msgspec.structs.replace(
-            old.records[key], document=msgspec.Raw(msgspec.json.encode(tree))
-        )
-        return msgspec.structs.replace(old, records=old.records | {key: record}), None
-
-    state_store.Store(state).change(step)
-
-
-def test_time_passes_between_two_commands(state: Path, tmp_path: Path) -> None:
-    """An hour ago a pod of a minute was started; a snapshot of that moment stays that moment."""
-    begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "short", "annotations": {"dovetail.dev/run-seconds": "60"}},
-        "spec": {
-            "containers": [
-                {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-            ]
-        },
-    }
-    then = state_dir.Local(state, clock=lambda: begun)
-    then.apply([local_cluster.Given(manifest)], namespace="default", dry_run=False)
-    saved, facts = (
-        tmp_path / "saved",
-        snapshot_format.Facts(taken_at="2026-01-01T00:00:00Z", cluster="x", resource_versions={}),
-    )
-    snapshot_files.write(
-        saved, local_snapshot.documents_of(then.cluster() or local_cluster.Cluster("x")), facts
     )
 
-    assert running.inside(state, "get", "pods").column("STATUS") == ["Succeeded"]
-    assert running.inside(state, "get", "claims").lines == []
+
+def test_a_pod_that_has_ended_gives_its_gpu_back(state: Path, tmp_path: Path) -> None:
+    """A snapshot of the time it ran stays what it was."""
+    manifest = """
+apiVersion: v1
+kind: Pod
+metadata: {name: short, annotations: {dovetail.dev/run-seconds: "1"}}
+spec: {containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: "1"}}}]}
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=manifest).code == 0
+    saved = tmp_path / "saved"
+    assert running.inside(state, "snapshot", "save", str(saved)).code == 0
+
+    def has_ended() -> bool:
+        return running.inside(state, "get", "pods").column("STATUS") == ["Succeeded"]
+
+    waiting.wait_until(has_ended, "the pod ends")
+    waiting.wait_until(
+        lambda: running.inside(state, "get", "claims").lines == [], "its claim is deleted"
+    )
     assert "■" not in running.inside(state, "get", "gpus").out
-    assert "1 pod: 0 running, 0 waiting, 1 ended" in running.inside(state, "up").err
-    assert running.inside(state, "get", "pods", "--snapshot", str(saved)).column("STATUS") == [
-        "Running"
-    ]
+    shown = running.inside(state, "get", "pods", "--snapshot", str(saved))
+    assert shown.column("STATUS") == ["Running"]
     assert "■" in running.inside(state, "get", "gpus", "--snapshot", str(saved)).out

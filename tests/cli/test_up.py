@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dovetail.cli import main
-from dovetail.sim.local import state_dir
+from dovetail.files import state_directory
 from tests.cli import running
+from tests.support import waiting
 
-SMALL = "name: small\npools: [{name: l4, count: 2, gpu: L4, gpusPerNode: 3}]\n"
+SMALL = "name: tiny\npools: [{name: l4, count: 2, gpu: L4, gpusPerNode: 3}]\n"
+CLAIM = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: kept}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+"""
 
 
 @pytest.fixture
@@ -24,61 +33,87 @@ def fleet(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_off_a_terminal_it_prints_the_table_and_ends(empty: Path) -> None:
-    run = running.outside(empty, "up", "--empty")
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """A state directory whose cluster is a process of its own, ended with the test."""
+    directory = tmp_path / "own"
+    yield directory
+    running.inside(directory, "down", "--purge")
+    assert not directory.exists()
+
+
+@pytest.mark.slow
+def test_off_a_terminal_it_starts_the_sample_shows_it_and_leaves_it_running(own: Path) -> None:
+    run = running.outside(own, "up")
     assert run.code == 0
     assert len(run.lines) == 27
     assert "\x1b" not in run.out + run.err
-    assert run.err.splitlines()[-1] == "next: dovetail apply -f examples/one-gpu.yaml"
-
-
-def test_the_sample_fills_with_pods_some_of_which_wait_and_say_why(empty: Path) -> None:
-    run = running.outside(empty, "up")
-    assert run.code == 0
     tiles = "".join(run.column("TILES"))
     assert all(sign in tiles for sign in "□■▤▥")
-    pods = running.inside(empty, "get", "pods", "-A")
-    running_now, waiting = (
-        pods.column("STATUS").count("Running"),
-        pods.column("STATUS").count("Pending"),
-    )
+    pods = running.inside(own, "get", "pods", "-A")
+    statuses = pods.column("STATUS")
+    running_now, waiting = statuses.count("Running"), statuses.count("Pending")
     assert f"{running_now + waiting} pods: {running_now} running, {waiting} waiting" in run.err
     assert running_now > waiting > 0
+    assert f"export KUBECONFIG={own}/kubeconfig" in run.err
     assert run.err.splitlines()[-1] == "next: dovetail get pods -A"
     for status, node, why in zip(
-        pods.column("STATUS"), pods.column("NODE"), pods.column("WHY NOT"), strict=True
+        statuses, pods.column("NODE"), pods.column("WHY NOT"), strict=True
     ):
         assert (node == "-") == (status == "Pending") == why.startswith("26 nodes: ")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in own.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
-def test_a_second_up_finds_the_cluster_and_keeps_what_was_applied(empty: Path) -> None:
-    assert "started the cluster" in running.outside(empty, "up").err
-    running.outside(empty, "apply", "-f", "examples/one-gpu.yaml")
-    again = running.outside(empty, "up")
+@pytest.mark.slow
+def test_a_killed_cluster_goes_on_from_its_journal(own: Path, fleet: str) -> None:
+    assert "started the cluster" in running.outside(own, "up", "--fleet", fleet).err
+    assert running.inside(own, "apply", "-f", "-", stdin=CLAIM).code == 0
+    before = running.inside(own, "get", "claims", "-o", "json").out
+    again = running.outside(own, "up")
     assert (again.code, "found the cluster" in again.err) == (0, True)
-    assert running.outside(empty, "get", "claims", "-o", "name").lines == [
-        "resourceclaim.resource.k8s.io/one-gpu"
-    ]
-    assert running.outside(empty, "up", "--fresh").code == 0
-    assert running.outside(empty, "get", "claims", "-o", "name").lines == []
+
+    pid = state_directory.running_pid(own)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    waiting.wait_until(lambda: state_directory.running_pid(own) is None, "the process is gone")
+    lost = running.inside(own, "get", "claims")
+    assert lost.code == 1
+    assert "is not running; its state is kept\nnext: dovetail up" in lost.err
+
+    resumed = running.outside(own, "up")
+    assert (resumed.code, "resumed the cluster" in resumed.err) == (0, True)
+    assert running.inside(own, "get", "claims", "-o", "json").out == before
+    refused = running.outside(own, "up", "--fleet", str(running.EXAMPLES / "fleets" / "small.yaml"))
+    assert refused.code == 1
+    assert 'a cluster of fleet "tiny" is already up' in refused.err
+    assert running.inside(own, "down").code == 0
+    assert state_directory.running_pid(own) is None
+    assert running.outside(own, "up", "--fresh", "--fleet", fleet).code == 0
+    assert running.inside(own, "get", "claims", "-o", "name").lines == []
+
+
+@pytest.mark.slow
+def test_shipped_fleets_start(own: Path) -> None:
+    files = sorted((running.EXAMPLES / "fleets").glob("*.yaml"))
+    assert files
+    for file in files:
+        assert running.outside(own, "up", "--fresh", "--fleet", str(file)).code == 0
+        assert "whole+mig" in running.inside(own, "get", "gpus").column("OFFERS")
 
 
 def test_another_fleet_needs_fresh(state: Path, fleet: str) -> None:
     run = running.inside(state, "up", "--fleet", fleet)
     assert (run.code, run.out) == (1, "")
     assert "add --fresh to replace it" in run.err
-    fresh = running.inside(state, "up", "--fleet", fleet, "--fresh")
-    assert fresh.column("NODE") == ["l4-0", "l4-1"]
-    assert fresh.column("TILES") == ["□□□", "□□□"]
-    assert running.inside(state, "up", "--fleet", fleet).code == 0
 
 
-def test_shipped_fleets_start(empty: Path) -> None:
-    files = sorted((running.EXAMPLES / "fleets").glob("*.yaml"))
-    assert files
-    for file in files:
-        assert running.inside(empty, "up", "--fresh", "--fleet", str(file)).code == 0
-        assert "whole+mig" in running.inside(empty, "get", "gpus").column("OFFERS")
+def test_down_without_a_cluster_is_no_error(empty: Path) -> None:
+    run = running.inside(empty, "down")
+    assert (run.code, run.out) == (0, "")
+    assert f"no cluster in {empty}" in run.err
+    assert not empty.exists()
 
 
 def test_a_wrong_or_missing_fleet_file_is_refused(empty: Path, tmp_path: Path) -> None:
@@ -90,41 +125,39 @@ def test_a_wrong_or_missing_fleet_file_is_refused(empty: Path, tmp_path: Path) -
     assert not empty.exists()
 
 
-def test_state_option_wins_over_the_environment(empty: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    assert running.inside(empty, "up", "--state", str(other)).code == 0
-    assert (other / "cluster.json").exists()
+def test_state_option_wins_over_the_environment(state: Path, empty: Path) -> None:
+    assert running.inside(empty, "get", "nodes", "--state", str(state)).code == 0
+    assert running.inside(empty, "get", "nodes").code == 1
     assert not empty.exists()
 
 
 def test_the_state_directory_follows_the_xdg_rules() -> None:
-    assert state_dir.state_directory("/a", {"DOVETAIL_STATE": "/b"}) == Path("/a")
-    assert state_dir.state_directory(
+    assert state_directory.state_directory("/a", {"DOVETAIL_STATE": "/b"}) == Path("/a")
+    assert state_directory.state_directory(
         None, {"DOVETAIL_STATE": "/b", "XDG_STATE_HOME": "/c"}
     ) == Path("/b")
-    assert state_dir.state_directory(None, {"XDG_STATE_HOME": "/c"}) == Path("/c/dovetail")
+    assert state_directory.state_directory(None, {"XDG_STATE_HOME": "/c"}) == Path("/c/dovetail")
     home = Path("~/.local/state/dovetail").expanduser()
-    assert state_dir.state_directory(None, {"XDG_STATE_HOME": "relative"}) == home
-    assert state_dir.state_directory(None, {}) == home
+    assert state_directory.state_directory(None, {"XDG_STATE_HOME": "relative"}) == home
+    assert state_directory.state_directory(None, {}) == home
 
 
 # The terminal -----------------------------------------------------------------------------------------------
 
 
-def test_on_a_terminal_it_is_live_until_q(empty: Path) -> None:
-    with running.terminal(empty, "up", "--empty") as screen:
-        screen.wait_for("q leaves")
-        assert "0 claims" in screen.text
+@pytest.mark.slow
+def test_on_a_terminal_it_is_live_until_q_which_ends_the_cluster(own: Path) -> None:
+    with running.terminal(own, "up", "--empty") as screen:
+        screen.wait_for("0 claims")
         assert "1049h" in screen.text  # the alternate screen
-        assert running.outside(empty, "apply", "-f", "examples/one-gpu.yaml").code == 0
+        assert running.outside(own, "apply", "-f", "examples/one-gpu.yaml").code == 0
         screen.wait_for("1 claim ")
         screen.press("q")
         assert screen.ending() == 0
-        assert "1049l" in screen.text
         left = screen.text.rpartition("1049l")[2]
-        assert "h100-3" in left
-        assert "1 pod: 1 running, 0 waiting" in left
-        assert "next: dovetail get pods" in left
+        assert "the cluster has ended; its state is kept" in left
+        assert "next: dovetail up" in left
+    assert state_directory.running_pid(own) is None
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04", "Q"])
@@ -134,13 +167,15 @@ def test_control_c_and_others_leave_too(state: Path, key: str) -> None:
         screen.press("x")
         screen.press(key)
         assert screen.ending() == 0
-        assert "next: dovetail" in screen.text
+        assert "1049l" in screen.text
+    assert state_directory.running_pid(state) is not None, "whoever only looks ends nothing"
 
 
-def test_an_interrupt_leaves_the_terminal_as_it_was(state: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(state: Path, number: signal.Signals) -> None:
     with running.terminal(state, "up") as screen:
         screen.wait_for("q leaves")
-        os.kill(screen.process.pid, signal.SIGINT)
+        os.kill(screen.process.pid, number)
         assert screen.ending() == 0
         assert "1049l" in screen.text
 
@@ -152,17 +187,6 @@ def test_any_size_of_terminal_will_do(state: Path, rows: int, columns: int) -> N
         screen.press("q")
         assert screen.ending() == 0
         assert "Traceback" not in screen.text
-
-
-def test_a_broken_state_is_shown_and_the_picture_stays(state: Path) -> None:
-    whole = (state / "cluster.json").read_bytes()
-    with running.terminal(state, "up", columns=200) as screen:
-        screen.wait_for("q leaves")
-        (state / "cluster.json").write_bytes(b"{half")
-        screen.wait_for("not a readable state file")
-        (state / "cluster.json").write_bytes(whole)
-        screen.press("q")
-        assert screen.ending() == 0
 
 
 def test_a_dumb_terminal_gets_the_table_once(state: Path) -> None:
@@ -215,7 +239,7 @@ def test_a_locale_without_the_tiles_gets_letters(state: Path, encoding: str) -> 
 
 def test_a_locale_without_the_tiles_gets_letters_on_the_live_screen(state: Path) -> None:
     with running.terminal(state, "up", PYTHONIOENCODING="ascii", PYTHONUTF8="0") as screen:
-        screen.wait_for("q leaves")
+        screen.wait_for("........")
         assert "h100-0 ........" in screen.text.replace("\x1b[2m", "").replace("\x1b[0m", "")
         screen.press("q")
         assert screen.ending() == 0

@@ -1,4 +1,4 @@
-"""The two servers the contract is asked of: the one in memory, and a real one of each version."""
+"""The servers the contract is asked of: the one in memory, directly and over HTTP, and a real one of each version."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from tests.support import cluster
 ON_SERVERS = (pytest.param(cluster.NEWEST, marks=pytest.mark.slow), *cluster.EACH_VERSION[1:])
 
 
-@pytest.fixture(params=["memory", *ON_SERVERS])
+@pytest.fixture(params=["memory", "http", *ON_SERVERS])
 def place(request: pytest.FixtureRequest) -> places.Place:
     """A server with a namespace of this test's own."""
     if request.param == "memory":
         return places.InMemory()
+    if request.param == "http":
+        return places.OverHttp()
     return places.OnServer(cluster.control_plane(request.param))

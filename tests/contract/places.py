@@ -1,15 +1,18 @@
-"""Where a contract test runs: connects to a server in memory or to a real one, and names things nobody else uses."""
+"""Where a contract test runs: a server in memory, the same over HTTP, or a real one; and names nobody else uses."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from dovetail.boot import clocks
 from dovetail.devcluster import control_plane
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
@@ -18,7 +21,7 @@ from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.ports.api import Api, Target
 from dovetail.sim.server.api_server import SimApi
-from tests.support import cluster, waiting
+from tests.support import cluster, rest_place, waiting
 
 Tree = dict[str, Any]
 
@@ -51,6 +54,26 @@ class InMemory:
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         self._api.settle()
         assert await holds(), "nothing is left to do, and it is not so"
+
+
+class OverHttp:
+    """A fresh server in memory behind HTTP, with its controllers at work, asked through our client."""
+
+    def __init__(self) -> None:
+        self.namespace = "contract"
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Api]:
+        api = SimApi(clocks.SystemClock(), namespaces=[self.namespace], collects_all_kinds=True)
+        async with contextlib.AsyncExitStack() as open_:
+            folder = open_.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-rest-"))
+            kubeconfig = await open_.enter_async_context(rest_place.served(api, Path(folder)))
+            connection = client_config.load(str(kubeconfig))
+            opened = await open_.enter_async_context(transport.Transport(connection))
+            yield client.KubeApi(opened)
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        await waiting.until(holds, "the server's controllers")
 
 
 class OnServer:

@@ -42,12 +42,15 @@ def test_the_commands_of_a_document_print_what_it_shows(path: Path, tmp_path: Pa
     """In order, in one fresh state directory, beside the examples and the files the document has its reader save."""
     text = path.read_text(encoding="utf-8")
     here = workplace(tmp_path, reading.files(text))
-    failures = [
-        name
-        for command in reading.commands(text)
-        if command.is_ours
-        for name in faults(command, here)
-    ]
+    try:
+        failures = [
+            problem
+            for command in reading.commands(text)
+            if command.is_ours
+            for problem in faults(command, here)
+        ]
+    finally:
+        ended(here)
     assert not failures, "\n\n".join(failures)
 
 
@@ -135,6 +138,18 @@ def faults(command: reading.Command, here: Path) -> list[str]:
     if not reading.pattern(command.shown).fullmatch(printed):
         result.append(f"{where}\nprinted:\n{printed}\nshown:\n" + "\n".join(command.shown))
     return result
+
+
+def ended(here: Path) -> None:
+    """Ends the cluster that the commands started, if they did."""
+    subprocess.run(
+        [str(here.parent / "dovetail"), "down", "--purge"],
+        env=environment(here),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
 
 
 def workplace(folder: Path, files: dict[str, str]) -> Path:

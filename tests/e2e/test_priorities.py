@@ -6,21 +6,17 @@ against the server's own word.
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import pytest
 
-from dovetail import timestamps
-from dovetail.kubetypes.core import pods
-from dovetail.sim.local import local_cluster, state_dir
+from dovetail.sim.server import priority_classes
 from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support import rest
 from tests.support.live import Live
 
 pytestmark = pytest.mark.slow
 
-NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 Tree = dict[str, Any]
 
 
@@ -118,15 +114,13 @@ def test_the_embedded_cluster_takes_refuses_and_fills_in_as_the_server_does(clus
             rank(story, "e", 1) | {"metadata": {"name": "system-e"}},
             rank(story, "f", 1_000_000_000),
         ]
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": story.namespace}}
-        ours = _applied(local_cluster.Cluster("c"), space, *known)
-        assert ours is not None
+        ours = priority_classes.Classes(known)
         for number, spec in enumerate(specs):
             tree = _plain(f"p{number}", story.namespace, spec)
-            assert _standing(_applied(ours, tree), tree) == _on_server(story, tree), spec
-        for class_ in classes:
-            is_taken = _applied(ours, class_) is not None
-            assert is_taken == _is_taken(story, class_), class_
+            assert _standing(ours, tree) == _on_server(story, tree), spec
+        for one in classes:
+            is_taken = not ours.misfits(one, None)
+            assert is_taken == _is_taken(story, one), one
 
 
 def _plain(name: str, namespace: str, spec: Tree) -> Tree:
@@ -136,24 +130,12 @@ def _plain(name: str, namespace: str, spec: Tree) -> Tree:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**gated, **spec}}
 
 
-def _applied(cluster: local_cluster.Cluster, *trees: Tree) -> local_cluster.Cluster | None:
-    given = [local_cluster.Given(tree) for tree in trees]
-    outcome = local_cluster.apply(
-        cluster, given, now=timestamps.to_text(NOW), check_selector=state_dir.check_selector
-    )
-    return outcome.cluster if isinstance(outcome, local_cluster.Applied) else None
-
-
-def _standing(cluster: local_cluster.Cluster | None, tree: Tree) -> tuple[Any, ...] | None:
+def _standing(classes: priority_classes.Classes, tree: Tree) -> tuple[Any, ...] | None:
     """What is stored of a pod's priority; None where it is refused."""
-    if cluster is None:
+    spec = classes.admitted(tree["spec"])
+    if not isinstance(spec, dict):
         return None
-    key = local_cluster.Key("Pod", tree["metadata"]["namespace"], tree["metadata"]["name"])
-    stored = local_cluster.get(cluster, key)
-    assert stored is not None
-    assert isinstance(stored.struct, pods.Pod)
-    spec = stored.struct.spec
-    return spec.priority, spec.priority_class_name, spec.preemption_policy
+    return spec["priority"], spec.get("priorityClassName", ""), spec["preemptionPolicy"]
 
 
 def _on_server(story: Scene, tree: Tree) -> tuple[Any, ...] | None:

@@ -1,7 +1,7 @@
 """Objects that mean harm: none crashes the apply path or the watch decoder, hides another, or is applied in part.
 
-Mutated real objects go two ways, in turns: as a manifest into the cluster in memory (and, now and then, into the state
-file and through a turn of deciding), or as lists and lines of a watch, cut anywhere, into a picture. Anything raised
+Mutated real objects go two ways, in turns: as a manifest into the API server in memory (and, now and then, through its
+controllers and a decision), or as lists and lines of a watch, cut anywhere, into a picture. Anything raised
 that is not an error of ours is a finding, and so is a refused batch that changed a byte, or a sound object that a
 broken one hid. Alone: `python -m tests.fuzz.objects --count 1000000 --record`.
 """
@@ -15,11 +15,9 @@ import contextlib
 import datetime
 import random
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,11 +27,15 @@ from dovetail import errors
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
 from dovetail.kube.watching import watch
-from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes import codec, object_set, registry
+from dovetail.live.gangs import facts_of_objects
 from dovetail.live.informer import consistency, informer
 from dovetail.manifest import manifests
+from dovetail.model import policy
+from dovetail.ports import api as apis
+from dovetail.schedule import decide
 from dovetail.sim.fleet import fleet_objects, fleet_spec
-from dovetail.sim.local import control, local_cluster, state_dir
+from dovetail.sim.server import api_server, object_store
 from dovetail.world.world import World
 from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
 from tests.generators import claims, constraints, constraints_nodes, extremes, mutations, slices
@@ -42,9 +44,8 @@ from tests.security import hostile
 Tree = dict[str, Any]
 
 NOW: Final = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
-STAMP: Final = "2030-01-01T00:00:00Z"
 BATCH: Final = 200
-MOST_RECORDS: Final = 40  # then the cluster begins anew, so that checking it stays cheap
+MOST_RECORDS: Final = 60  # then the server begins anew, so that checking it stays cheap
 RESULTS: Final = ROOT / "bench" / "results" / "fuzz-objects.json"
 _BY_NAME: Final = {kind.name: kind for kind in registry.WATCHED}
 
@@ -172,33 +173,30 @@ def _count(taken: Sequence[Mutant], problem: str, *, way: str, tally: Tally, see
 
 
 class Applying:
-    """A cluster that manifests are applied to, as `dovetail apply` does it."""
+    """An API server that manifests are applied to, as `dovetail apply` does it: a dry run of all, then the writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._base = _base()
-        self._cluster = self._base
+        self._api = _server()
 
     def apply(self, batch: Sequence[Mutant], seen: Seen) -> str:
         """Why this must not be, or nothing."""
         seen.counts["apply: objects"] += len(batch)
-        before = digest(self._cluster)
+        if len(digest(self._api)) > MOST_RECORDS:
+            self._api = _server()
+        before = digest(self._api)
         try:
-            text = self._text(batch)
-            outcome = applied(self._cluster, text)
+            trees = _trees(self._text(batch))
+            for tree in trees:
+                _sent(self._api, tree, is_rehearsal=True)
         except errors.DovetailError:
-            outcome = None
+            seen.counts["apply: batches refused, nothing changed"] += 1
+            return "" if digest(self._api) == before else "a refused batch changed the server"
         except Exception:
             return traceback.format_exc()
-        if digest(self._cluster) != before:
-            return "apply changed the cluster it was given"
-        if not isinstance(outcome, local_cluster.Applied):
-            seen.counts["apply: batches refused, nothing changed"] += 1
-            return self._filed(text, seen, is_refused=True) if self._rng.random() < 0.01 else ""
-        seen.counts["apply: batches applied"] += 1
-        return self._kept(outcome, seen) or (
-            self._filed(text, seen, is_refused=False) if self._rng.random() < 0.02 else ""
-        )
+        if digest(self._api) != before:
+            return "a dry run changed the server"
+        return self._written(trees, seen)
 
     def _text(self, batch: Sequence[Mutant]) -> bytes:
         """One manifest: JSON documents after each other, or in a stream of YAML, or in a list."""
@@ -214,96 +212,71 @@ class Applying:
             return b"\n---\n".join([b"", *documents])
         return b"\n".join(documents)
 
-    def _kept(self, outcome: local_cluster.Applied, seen: Seen) -> str:
-        """What was applied is there, whole, and can be read again; sometimes others decide about it."""
-        if any(change.key not in outcome.cluster.records for change in outcome.changes):
-            return "apply reported an object it did not store"
+    def _written(self, trees: Sequence[Tree], seen: Seen) -> str:
+        """What was taken is there and can be read again; controllers look at it, and sometimes a decision is made."""
+        seen.counts["apply: batches applied"] += 1
         try:
-            for change in outcome.changes:
-                local_cluster.decoded(outcome.cluster.records[change.key])
+            for tree in trees:
+                with contextlib.suppress(errors.DovetailError):  # the same object twice
+                    codec.decode(_sent(self._api, tree, is_rehearsal=False).document)
+            self._api.settle()
             if self._rng.random() < 0.3:
-                seen.counts["apply: turns of deciding"] += 1
-                control.turn(outcome.cluster, now=NOW)
+                seen.counts["apply: decisions"] += 1
+                world = facts_of_objects.world_of(_objects(self._api))
+                decide.decide(world, policy.DEFAULT, NOW)
         except Exception:
             return traceback.format_exc()
-        if self._rng.random() < 0.4:
-            self._cluster = (
-                outcome.cluster if len(outcome.cluster.records) < MOST_RECORDS else self._base
-            )
         return ""
 
-    def _filed(self, text: bytes, seen: Seen, *, is_refused: bool) -> str:
-        """The same through the state file: refused, it keeps every byte."""
-        with tempfile.TemporaryDirectory() as folder:
-            opened = state_dir.Local(Path(folder), clock=lambda: NOW)
-            opened.store.change(lambda _: (self._cluster, None))
-            before = _files(Path(folder))
-            given = [local_cluster.Given(item.stored.tree) for item in manifests.load(text).objects]
-            is_bad = bool(manifests.load(text).problems)
-            try:
-                outcome = (
-                    None if is_bad else opened.apply(given, namespace="default", dry_run=False)
-                )
-                again = opened.store.load()
-            except Exception:
-                return traceback.format_exc()
-            if not isinstance(outcome, local_cluster.Applied):
-                seen.counts["apply: state files refused, byte-identical"] += 1
-                return (
-                    ""
-                    if _files(Path(folder)) == before
-                    else "a refused batch changed the state file"
-                )
-            seen.counts["apply: state files written"] += 1
-            if is_refused:
-                return "the state file took what the cluster refused"
-            return (
-                ""
-                if again is not None and digest(again) == digest(outcome.cluster)
-                else "stored differs from applied"
-            )
 
-
-def applied(
-    cluster: local_cluster.Cluster, text: bytes
-) -> local_cluster.Applied | local_cluster.Refused | None:
-    """As the command does it: nothing where the text has a problem."""
+def _trees(text: bytes) -> list[Tree]:
+    """The objects of a manifest. Raises InputError where it has a problem."""
     read = manifests.load(text)
     if read.problems or not read.objects:
-        return None
-    given = [local_cluster.Given(item.stored.tree, "fuzz") for item in read.objects]
-    return local_cluster.apply(cluster, given, now=STAMP, check_selector=state_dir.check_selector)
+        raise errors.InputError("\n".join(map(str, read.problems)))
+    return [one.stored.tree for one in read.objects]
 
 
-def digest(cluster: local_cluster.Cluster) -> bytes:
-    """Every byte a cluster keeps."""
-    parts = [cluster.name.encode(), str(cluster.revision).encode()]
-    for key, record in sorted(cluster.records.items()):
-        parts += [repr(key).encode(), bytes(record.document), bytes(record.applied)]
-    return b"\0".join(parts)
+def _sent(api: api_server.SimApi, tree: Tree, *, is_rehearsal: bool) -> object_store.Record:
+    """The object as the server stores it, or would."""
+    kind = api.kind_of(tree)
+    metadata: Tree = tree.get("metadata") or {}
+    namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
+    # A file that was saved from a cluster has these too, and apply leaves them to the server.
+    kept = {
+        name: value for name, value in metadata.items() if name not in ("uid", "resourceVersion")
+    }
+    target = apis.Target(kind, namespace)
+    return api.create_object(target, tree | {"metadata": kept}, is_rehearsal=is_rehearsal)
 
 
-def _base() -> local_cluster.Cluster:
-    pool = fleet_spec.Pool(name="n", count=1, gpu="H100-SXM5-80GB", gpus_per_node=1)
-    trees = fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,)))
-    trees += [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in constraints_nodes.NAMESPACES
+def _objects(api: api_server.SimApi) -> object_set.ObjectSet:
+    kinds = {kind.struct for kind in registry.WORLD}
+    stored = [
+        codec.Stored(record.struct, record.document)
+        for _, table in api.shelf.tables()
+        for record in table.all()
+        if type(record.struct) in kinds
     ]
-    given = [local_cluster.Given(tree) for tree in trees]
-    made = local_cluster.apply(
-        local_cluster.Cluster("fuzz"),
-        given,
-        now=STAMP,
-        check_selector=state_dir.check_selector,
-        as_manifest=False,
-    )
-    assert isinstance(made, local_cluster.Applied)
-    return made.cluster
+    return object_set.of("fuzz", stored)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
+def digest(api: api_server.SimApi) -> dict[object, bytes]:
+    """Every byte a server keeps."""
+    return {
+        (table.kind.name, record.key): record.document
+        for _, table in api.shelf.tables()
+        for record in table.all()
+    }
+
+
+def _server() -> api_server.SimApi:
+    pool = fleet_spec.Pool(name="n", count=1, gpu="H100-SXM5-80GB", gpus_per_node=1)
+    api = api_server.SimApi(namespaces=constraints_nodes.NAMESPACES)
+    for tree in fleet_objects.objects_of(fleet_spec.Fleet(name="fuzz", pools=(pool,))):
+        if tree["kind"] != "Namespace":
+            api.put(tree)
+    return api
 
 
 # The watch

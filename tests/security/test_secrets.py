@@ -19,7 +19,7 @@ from dovetail.kube.watching import decode
 from dovetail.kubetypes import registry
 from dovetail.model import configuration
 from dovetail.ports import failures
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 from tests.kube import serving
 from tests.security import hostile
 from tests.security.test_injection import written
@@ -199,4 +199,4 @@ def test_a_hostile_object_does_not_keep_a_snapshot_from_being_taken(tmp_path: Pa
     assert [item.name for item in tmp_path.iterdir()] == ["snapshot"], (
         "names of objects make no paths"
     )
-    assert len(local_snapshot.read(tmp_path / "snapshot").manifest.files) > 0
+    assert len(saved_objects.read(tmp_path / "snapshot").manifest.files) > 0

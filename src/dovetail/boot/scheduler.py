@@ -86,6 +86,7 @@ class Process:
         self.scheduler: scheduler_loop.Scheduler | None = None
         self.utilisation: device_metrics.Metrics = device_metrics.NoMetrics()  # device utilisation
         self.settings = settings_of(configuration)
+        self.queue_status_seconds = queue_status_writer.EVERY_SECONDS
         self.watched: tuple[registry.Kind, ...] = registry.WATCHED
         self.progress = progress.Progress()  # over all tenures
         self._turned = self.clock.monotonic()  # when the main loop last made a turn
@@ -202,7 +203,11 @@ class Process:
                 },
             )
             statuses = queue_status_writer.QueueStatusWriter(
-                informer_, api, clock=self.clock, meter_=self.metrics
+                informer_,
+                api,
+                clock=self.clock,
+                meter_=self.metrics,
+                every_seconds=self.queue_status_seconds,
             )
             settings = self.settings
             usage = queue_usage.QueueUsage(
@@ -530,6 +535,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _stop_on_signals(work: asyncio.Task[None]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals arrive in the main thread, whose owner cancels us
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, work.cancel)

@@ -1,168 +1,146 @@
-"""`dovetail apply`: applies objects from files to the cluster, all or none."""
+"""`dovetail apply` and `dovetail create`: objects from files into a cluster, all or none.
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NoReturn, assert_never
+Checks the files here, then every object on the server without storing it, and only then writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from dovetail import errors
-from dovetail.cli import options, output
-from dovetail.cli.tables import text
-from dovetail.files import bounded_files
-from dovetail.kubetypes import codec
-from dovetail.kubetypes.core import pods
-from dovetail.kubetypes.custom import queues
-from dovetail.manifest import manifests
-from dovetail.model import gpu_annotations, workload_annotations
-from dovetail.model.queue import queue_tree
-from dovetail.sim.local import local_cluster, state_dir
+from dovetail.cli import api_session, cluster_option, manifest_files, output
+from dovetail.kubetypes import object_set
 
-SUFFIXES = (".yaml", ".yml", ".json")
-STDIN = "-"
-REFUSED = 1
-NAMESPACED_NEXT = {"ResourceClaim": "claims", "Pod": "pods", "ResourceClaimTemplate": "templates"}
+if TYPE_CHECKING:
+    from dovetail.cli import object_writing
+
+NAMESPACED_NEXT = {
+    "ResourceClaim": "claims",
+    "Pod": "pods",
+    "Job": "pods",
+    "Deployment": "pods",
+    "StatefulSet": "pods",
+    "DaemonSet": "pods",
+    "ReplicaSet": "pods",
+    "ResourceClaimTemplate": "templates",
+}
 CLUSTER_WIDE_NEXT = {"Queue": "queues", "Topology": "topologies", "DeviceClass": "classes"}
 
-
-@click.command()
-@click.option(
+_FILES = click.option(
     "-f",
     "--filename",
     "files",
     multiple=True,
     required=True,
     metavar="FILE|DIR|-",
-    help="What to apply; may repeat.",
+    help="What to read; may repeat.",
 )
-@click.option("-n", "--namespace", help="Namespace for objects that name none. [default: default]")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
-@click.option(
+_NAMESPACE = click.option(
+    "-n", "--namespace", help="Namespace for objects that name none. [default: the context's]"
+)
+_DRY_RUN = click.option(
+    "--dry-run",
+    is_flag=False,
+    flag_value="server",
+    default="none",
+    type=click.Choice(("none", "server", "client")),
+    help="Change nothing: check everything (server), or only the files (client).",
+)
+_OUTPUT = click.option(
     "-o", "--output", "form", type=click.Choice(("table", "json", "yaml", "name")), default="table"
 )
-@options.state
-def command(
-    *, files: tuple[str, ...], namespace: str | None, dry_run: bool, form: str, state: str | None
-) -> None:
+
+
+@click.command()
+@_FILES
+@_NAMESPACE
+@_DRY_RUN
+@_OUTPUT
+@cluster_option.writable
+def command(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form: str) -> None:
     """Create or change objects from YAML or JSON files, all or none.
 
-    FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input.
+    FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input. On the embedded
+    cluster the command ends once the scheduler has answered about the pods.
     """
-    opened = options.opened(state)
-    loaded = [_load(name, content, namespace) for name, content in contents(files)]
-    objects = [item for manifest in loaded for item in manifest.objects]
-    problems = [problem for manifest in loaded for problem in manifest.problems]
-    problems += _namespace_problems(objects, namespace)
+    _write(files, namespace=namespace, dry_run=dry_run, form=form, verb="apply")
+
+
+@click.command()
+@_FILES
+@_NAMESPACE
+@_DRY_RUN
+@_OUTPUT
+@cluster_option.writable
+def create(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form: str) -> None:
+    """Create objects from YAML or JSON files, all or none; none may exist already.
+
+    Objects with generateName instead of a name get one from the server.
+    """
+    _write(files, namespace=namespace, dry_run=dry_run, form=form, verb="create")
+
+
+def _write(
+    files: Sequence[str], *, namespace: str | None, dry_run: str, form: str, verb: str
+) -> None:
+    from dovetail.cli import object_writing
+
+    did = "applied" if verb == "apply" else "created"
+    place = namespace or _default_namespace()
+    objects = manifest_files.load(files, namespace=namespace, default_namespace=place, did=did)
+    writer = object_writing.Writer(objects, namespace=place, is_creating=verb == "create")
+    problems = writer.local_problems()
     if problems:
-        _refuse([str(problem) for problem in problems])
-    if not objects:
-        _refuse([f"{', '.join(files)}: no objects found; expected at least one Kubernetes object"])
+        manifest_files.refuse(problems, did=did)
 
-    _print_notes(loaded)
-    _apply(
-        opened,
-        objects,
-        namespace=namespace or local_cluster.DEFAULT_NAMESPACE,
-        dry_run=dry_run,
-        form=form,
-    )
-
-
-def _print_notes(loaded: list[manifests.Manifests]) -> None:
-    """Notes on the files, and annotations that cannot be read."""
-    for manifest in loaded:
-        for note in manifest.notes:
-            if not note.subject.startswith("Namespace "):
-                output.say(str(note))
-    for manifest in loaded:
-        for item in manifest.objects:
-            annotated = workload_annotations.labels_and_annotations(item.stored.struct.metadata)
-            for problem in workload_annotations.read(annotated).problems:
-                output.say(str(item.problem("", problem)))
-            for message in _notes_on_gpus(item.stored.struct):
-                output.say(str(item.problem("", message)))
-
-
-def _notes_on_gpus(manifest_object: codec.Object) -> Iterator[str]:
-    """Annotations about GPUs that keep a pod pending, and those without an effect."""
-    if isinstance(manifest_object, pods.Pod):
-        for refusal in gpu_annotations.refusals(manifest_object):
-            yield f"{refusal.subject}: {refusal.detail}"
-        yield from gpu_annotations.notes(manifest_object)
-
-
-def _apply(
-    opened: state_dir.Local,
-    objects: list[manifests.ManifestObject],
-    *,
-    namespace: str,
-    dry_run: bool,
-    form: str,
-) -> None:
-    was_up = opened.cluster() is not None
-    trees = [local_cluster.Given(item.stored.tree, _place(item)) for item in objects]
-    outcome = opened.apply(trees, namespace=namespace, dry_run=dry_run)
-    match outcome:
-        case local_cluster.Refused(problems):
-            _refuse([str(problem) for problem in problems])
-        case local_cluster.Applied(cluster, changes):
-            if not was_up:
-                where = "checked against" if dry_run else "started"
-                output.say(f"no cluster in {opened.store.directory} yet: {where} the sample fleet")
-            _show(cluster, changes, form=form, dry_run=dry_run)
-            _report_queues(cluster, changes)
-            output.next_step(_next(changes))
-        case _:
-            assert_never(outcome)
-
-
-def _show(
-    cluster: local_cluster.Cluster,
-    changes: tuple[local_cluster.Change, ...],
-    *,
-    form: str,
-    dry_run: bool,
-) -> None:
-    if form in ("json", "yaml"):
-        trees = [local_cluster.decoded(cluster.records[change.key]).tree for change in changes]
-        output.write_objects(trees, form)
+    manifest_files.say_annotation_problems(objects)
+    if dry_run == "client":
+        _show(writer.unsent(), form=form, dry_run=True)
         return
-    names = [_resource_name(change) for change in changes]
+    choice = cluster_option.chosen()
+    is_dry = dry_run == "server"
+    outcome = api_session.run(
+        choice, lambda over: writer.write(over, dry_run=is_dry, settles=choice.is_embedded)
+    )
+    if outcome.problems:
+        manifest_files.refuse(outcome.problems, did=did)
+    _show(outcome.changes, form=form, dry_run=is_dry)
+    for warning in outcome.warnings:
+        output.say(warning)
+    if form == "table":
+        cluster_option.say_cluster(choice.name)
+        output.next_step(_next(outcome.changes))
+
+
+def _default_namespace() -> str:
+    """The namespace of the context. Files are checked first, so a cluster that is not there is reported later."""
+    try:
+        return cluster_option.default_namespace()
+    except errors.DovetailError:
+        return object_set.DEFAULT_NAMESPACE
+
+
+def _show(changes: Sequence[object_writing.Change], *, form: str, dry_run: bool) -> None:
+    if form in ("json", "yaml"):
+        trees = [change.tree for change in changes]
+        if len(trees) == 1:
+            output.write_object(trees[0], form)
+        else:
+            output.write_objects(trees, form)
+        return
     if form == "name":
-        output.write_lines(names)
+        output.write_lines([change.label for change in changes])
         return
     after = " (dry run)" if dry_run else ""
-    output.write_lines(
-        [f"{name} {change.outcome}{after}" for name, change in zip(names, changes, strict=True)]
-    )
+    output.write_lines([f"{change.label} {change.outcome}{after}" for change in changes])
 
 
-def _report_queues(
-    cluster: local_cluster.Cluster, changes: tuple[local_cluster.Change, ...]
-) -> None:
-    """Problems of the applied queues within the tree of all queues."""
-    applied = {change.key.name for change in changes if change.key.kind == "Queue"}
-    if not applied:
-        return
-    structs = [stored.struct for stored in local_cluster.listed(cluster, "Queue")]
-    queues_by_name = {
-        queue.metadata.name: queue for queue in structs if isinstance(queue, queues.Queue)
-    }
-    for name, problem in sorted(queue_tree.problems(queues_by_name).items()):
-        if name in applied:
-            output.say(f"queue {name}: {problem.message}")
-
-
-def _resource_name(change: local_cluster.Change) -> str:
-    """kind.group/name, as kubectl writes it."""
-    group = change.api_version.rpartition("/")[0]
-    kind = change.key.kind.partition(".")[0].lower()
-    return f"{kind}{'.' + group if group else ''}/{change.key.name}"
-
-
-def _next(changes: tuple[local_cluster.Change, ...]) -> str:
+def _next(changes: Sequence[object_writing.Change]) -> str:
     """The command that shows what was applied, the most interesting kind first."""
-    kinds = {change.key.kind for change in changes}
+    kinds = {change.kind for change in changes}
     for kind, resource in NAMESPACED_NEXT.items():
         if kind in kinds:
             return f"get {resource}{_namespace_option(changes)}"
@@ -172,56 +150,10 @@ def _next(changes: tuple[local_cluster.Change, ...]) -> str:
     return "get gpus"
 
 
-def _namespace_option(changes: tuple[local_cluster.Change, ...]) -> str:
-    namespaces = {change.key.namespace for change in changes} - {""}
+def _namespace_option(changes: Sequence[object_writing.Change]) -> str:
+    namespaces = {change.namespace for change in changes} - {""}
     if len(namespaces) > 1:
         return " -A"
-    if not namespaces or namespaces == {"default"}:
+    if not namespaces or namespaces == {object_set.DEFAULT_NAMESPACE}:
         return ""
     return f" -n {namespaces.pop()}"
-
-
-def _refuse(problems: list[str]) -> NoReturn:
-    for problem in problems:
-        output.say(f"error: {problem}")
-    output.say(f"nothing was applied: {text.counted(len(problems), 'problem')}")
-    raise click.exceptions.Exit(REFUSED)
-
-
-def contents(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Every file to read with its content. Raises InputError for a file that cannot be read."""
-    for name in files:
-        path = Path(name)
-        if name == STDIN or not path.is_dir():
-            yield bounded_files.display_name(name), bounded_files.content(name)
-            continue
-        yield from _directory_contents(path, name)
-
-
-def _directory_contents(directory: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    candidates = [file for file in directory.iterdir() if file.suffix in SUFFIXES]
-    manifest_files = sorted(file for file in candidates if file.is_file())
-    if not manifest_files:
-        raise errors.InputError(f"{name}: no {', '.join(SUFFIXES)} files in this directory")
-    for file in manifest_files:
-        yield str(file), bounded_files.content(file)
-
-
-def _load(name: str, content: bytes, namespace: str | None) -> manifests.Manifests:
-    return manifests.load(
-        content, file=name, default_namespace=namespace or local_cluster.DEFAULT_NAMESPACE
-    )
-
-
-def _namespace_problems(
-    objects: list[manifests.ManifestObject], namespace: str | None
-) -> Iterator[manifests.ManifestProblem]:
-    """Objects that name another namespace than the command."""
-    for item in objects:
-        stated = item.stored.struct.metadata.namespace
-        if namespace and stated and stated != namespace:
-            yield item.problem("metadata.namespace", f'is "{stated}", but -n says "{namespace}"')
-
-
-def _place(item: manifests.ManifestObject) -> str:
-    return f"{item.file}: document {item.document} (line {item.line})"

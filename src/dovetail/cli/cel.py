@@ -13,9 +13,10 @@ from dovetail import errors
 from dovetail.cel import environment, explain_verdict, reads, selectors
 from dovetail.cel.evaluate import frame
 from dovetail.cel.evaluate.program import Outcome
-from dovetail.cli import options, output
-from dovetail.cli.selector_devices import NamedDevice, from_cluster, from_file
+from dovetail.cli import cluster_option, output
+from dovetail.cli.selector_devices import NamedDevice, from_cluster, from_file, from_sample
 from dovetail.cli.tables import text
+from dovetail.kubetypes import object_set, registry
 from dovetail.replay import selector_cases
 
 REFUSED = 1
@@ -47,7 +48,7 @@ def group() -> None:
 @click.option(
     "-o", "--output", "form", type=click.Choice(("table", "json", "jsonl")), default="table"
 )
-@options.state
+@cluster_option.readable
 def evaluate(
     *,
     expression: str | None,
@@ -55,7 +56,6 @@ def evaluate(
     names: tuple[str, ...],
     case_file: str | None,
     form: str,
-    state: str | None,
 ) -> int:
     """Evaluate EXPRESSION on devices, and explain each verdict.
 
@@ -72,13 +72,25 @@ def evaluate(
         raise click.UsageError("an EXPRESSION is missing; for many at once use --cases FILE")
 
     selector = selectors.selector(expression)
-    devices = from_file(Path(filename)) if filename else from_cluster(options.opened(state))
+    devices = from_file(Path(filename)) if filename else _cluster_devices()
     devices = _named_devices(devices, names)
     if form == "table":
         _show_groups(selector, devices)
     else:
         _write([_verdict(selector, device) for device in devices], form)
     return 0
+
+
+def _cluster_devices() -> list[NamedDevice]:
+    """The devices of the chosen cluster; those of the sample fleet where there is no cluster."""
+    try:
+        seen = cluster_option.view((object_set.Read(registry.SLICE),))
+    except errors.StateError as error:
+        if cluster_option.snapshot() is not None:
+            raise
+        output.say(f"{str(error).splitlines()[0]}; these are the devices of the sample fleet")
+        return from_sample()
+    return from_cluster(seen.objects)
 
 
 def _named_devices(devices: list[NamedDevice], names: tuple[str, ...]) -> list[NamedDevice]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
-from dovetail.cli import options, output
+from dovetail.cli import fleet_option, output
 from dovetail.cli.tables import text
 from dovetail.devcluster import kube_binaries
 
@@ -158,7 +158,7 @@ def _fleet(nodes: int | None, file: str | None) -> "fleet_spec.Fleet":
         return dev_cluster.sized_fleet(nodes)
     if file is None:
         return fleet_spec.sample()
-    return options.fleet(file)
+    return fleet_option.fleet(file)
 
 
 def _show(status: "dev_cluster.Status") -> None:

@@ -3,11 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
-from dovetail.cli import output
+from dovetail.cli import cluster_option, output
 from dovetail.cli.tables import text
 from dovetail.doctor import checkup, findings
 from dovetail.model import plaintext
@@ -23,14 +22,6 @@ MARKS = {
 
 @click.command()
 @click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="How to reach the cluster. [default: as kubectl, or in-cluster]",
-)
-@click.option(
-    "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
-)
-@click.option(
     "--config",
     "file",
     metavar="FILE",
@@ -41,12 +32,6 @@ MARKS = {
     metavar="NAMESPACE/NAME",
     help="Whose rights are checked; empty: your own. [default: the scheduler's]",
 )
-@click.option(
-    "--snapshot",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Look at a saved cluster instead.",
-)
 @click.option("--strict", is_flag=True, help="Warnings end with exit code 1 too.")
 @click.option(
     "-o",
@@ -56,13 +41,11 @@ MARKS = {
     default="table",
     show_default=True,
 )
+@cluster_option.readable
 def command(
     *,
-    kubeconfig: str | None,
-    context: str | None,
     file: str | None,
     service_account: str | None,
-    snapshot: Path | None,
     strict: bool,
     form: str,
 ) -> None:
@@ -74,17 +57,14 @@ def command(
     from dovetail.doctor import gather  # the model alone is enough for help
 
     ours = _ours(file)
-    if snapshot is not None:
-        if kubeconfig is not None or context is not None:
-            raise click.UsageError("give --snapshot or a live cluster, not both")
-        report = gather.report_on_snapshot(snapshot, ours or findings.Ours())
+    directory = cluster_option.snapshot()
+    if directory is not None:
+        report = gather.report_on_snapshot(directory, ours or findings.Ours())
     else:
-        from dovetail.kube.auth import client_config
-
-        connection = client_config.load(kubeconfig, context=context)
-        output.say(f"reading {connection.server}")
+        choice = cluster_option.chosen()
+        output.say(f"reading {choice.name}")
         report = asyncio.run(
-            gather.report_on_cluster(connection, ours, subject=_subject(service_account))
+            gather.report_on_cluster(choice.connection, ours, subject=_subject(service_account))
         )
     if form == "json":
         output.write_json(report)

@@ -1,9 +1,13 @@
-"""`dovetail get`: shows what is in the cluster, as a table or as Kubernetes objects."""
+"""`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects; with -w every change after that."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
+import msgspec
 
 from dovetail import errors
-from dovetail.cli import label_option, options, output
+from dovetail.cli import cluster_option, label_option, output, resource_arguments
 from dovetail.cli.tables import (
     claim_tables,
     class_table,
@@ -18,7 +22,7 @@ from dovetail.cli.tables import (
     text,
     topology_table,
 )
-from dovetail.sim.local import local_cluster, state_dir
+from dovetail.kubetypes import object_set
 
 ALL_TABLES = (
     gpu_table.TABLE,
@@ -37,23 +41,24 @@ TABLES = {table.name: table for table in ALL_TABLES}
 ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
 
 
-def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> listing.Table:
-    name = ALIASES.get(value.lower(), value.lower())
-    if name not in TABLES:
-        raise click.BadParameter(f'"{value}" is not known; expected one of {", ".join(TABLES)}')
-    return TABLES[name]
+class Answer(NamedTuple):
+    """The rows of one resource, and how they came about. Kinds without a table of ours have the server's."""
+
+    word: str
+    table: listing.Table | None
+    query: listing.Query
+    listing: listing.Listing
+    cluster: str
+
+    @property
+    def name(self) -> str:
+        """What messages call the resource."""
+        return self.word if self.table is None else self.table.name
 
 
 @click.command()
-@click.argument("table", metavar="RESOURCE", callback=_resource)
-@click.argument("names", nargs=-1)
-@click.option(
-    "-n",
-    "--namespace",
-    default=local_cluster.DEFAULT_NAMESPACE,
-    show_default=True,
-    help="Namespace to look in.",
-)
+@click.argument("words", metavar="RESOURCE [NAME]... | RESOURCE/NAME...", nargs=-1, required=True)
+@click.option("-n", "--namespace", help="Namespace to look in. [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Look in all namespaces.")
 @click.option(
     "-l",
@@ -65,96 +70,138 @@ def _resource(ctx: click.Context, parameter: click.Parameter, value: str) -> lis
 @click.option(
     "-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True
 )
+@click.option("-w", "--watch", is_flag=True, help="Go on with a row for every change.")
 @click.option("--node", metavar="NAME", help="Only this node.")
-@click.option(
-    "--kubeconfig", metavar="FILE", help="For queues and topologies: those of a real cluster."
-)
-@click.option(
-    "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
-)
-@options.state
+@cluster_option.readable
 def command(
     *,
-    table: listing.Table,
-    names: tuple[str, ...],
-    namespace: str,
+    words: tuple[str, ...],
+    namespace: str | None,
     all_namespaces: bool,
     selector: str,
     form: str,
+    watch: bool,
     node: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    state: str | None,
 ) -> None:
-    """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues or topologies.
+    """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues, topologies, or any kind.
 
-    gpus and devices are read from ResourceSlices; -o json and -o yaml print those. pools are read from nodes' labels.
-    Queues and topologies can also be those of a real cluster (--kubeconfig or --context).
+    Several resources are joined by commas; RESOURCE/NAME names single objects. gpus and devices are read from
+    ResourceSlices and from what device plugins count; -o json and -o yaml print those. pools are read from nodes'
+    labels. Other kinds (events, jobs, deployments ...) have the columns of kubectl.
     """
-    opened = options.opened(state)
-    is_live = kubeconfig is not None or context is not None
+    test = label_option.selector(selector)
+    place = None if all_namespaces else namespace or cluster_option.default_namespace()
     query = listing.Query(
-        cluster=_live(table, kubeconfig, context) if is_live else _cluster(opened),
-        now=opened.now(),
-        test=label_option.selector(selector),
-        namespace=None if all_namespaces else namespace,
+        objects=object_set.NOTHING,
+        now=cluster_option.EPOCH,
+        test=test,
+        namespace=place,
         node=node,
-        names=names,
+        labels=selector,
         in_full=form == "wide",
     )
-    shown = table.listing(query)
-    _write(shown, form)
-    _refuse_missing(shown, names, table)
-    if form not in ("table", "wide"):
+    wanted = [
+        (table_of(named.word), named.word, msgspec.structs.replace(query, names=named.names))
+        for named in resource_arguments.split(words)
+    ]
+    if watch:
+        _watch(wanted, form)
         return
-    if not shown.rows:
-        output.say(_nothing(table, query))
-    if is_live:
-        output.say(f"next: kubectl {table.live_next_step if shown.rows else 'apply -f FILE'}")
-    else:
-        output.next_step(_next(table, shown))
+    answers = [_answer(*each) for each in wanted]
+    _write(answers, form)
+    _refuse_missing(answers)
+    if form in ("table", "wide"):
+        _close(answers)
 
 
-def _cluster(opened: state_dir.Local) -> local_cluster.Cluster:
-    cluster = opened.cluster()
-    if cluster is None:
-        raise errors.StateError(f"no cluster in {opened.store.directory}\nnext: dovetail up")
-    return cluster
+def table_of(word: str) -> listing.Table | None:
+    """Our table for a word; None where the server is to be asked."""
+    return TABLES.get(ALIASES.get(word.lower(), word.lower()))
 
 
-def _live(
-    table: listing.Table, kubeconfig: str | None, context: str | None
-) -> local_cluster.Cluster:
-    """The objects of a real cluster that these rows need."""
-    if not table.live_next_step:
-        ours = ", ".join(table.name for table in ALL_TABLES if table.live_next_step)
-        raise click.UsageError(
-            f"{table.name} of a real cluster: kubectl get shows them; here are {ours}"
-        )
-    import asyncio
-
-    from dovetail.boot import live_view
-    from dovetail.kube.auth import client_config
-    from dovetail.kubetypes import registry
-
-    connection = client_config.load(kubeconfig, context=context)
-    cluster = asyncio.run(live_view.cluster(connection, registry.OURS))
-    if not cluster.records and not asyncio.run(live_view.is_served(connection, table.name)):
+def _answer(table: listing.Table | None, word: str, query: listing.Query) -> Answer:
+    if table is None:
+        return _server_answer(word, query)
+    seen = cluster_option.view(table.reads(query))
+    if table.definition is not None and table.definition in seen.unserved:
         raise errors.StateError(
             f"the cluster does not serve {table.name}\nnext: dovetail install --definitions"
         )
-    return cluster
+    first = msgspec.structs.replace(query, objects=seen.objects, now=seen.now)
+    seen = cluster_option.widened(seen, table.more_reads(first))
+    whole = msgspec.structs.replace(first, objects=seen.objects)
+    return Answer(word, table, whole, table.listing(whole), seen.name)
 
 
-def _write(shown: listing.Listing, form: str) -> None:
+def _server_answer(word: str, query: listing.Query) -> Answer:
+    if cluster_option.snapshot() is not None:
+        raise click.BadParameter(
+            f'"{word}" is not in a snapshot; expected one of {", ".join(TABLES)}'
+        )
+    from dovetail.cli import api_session, server_table
+    from dovetail.kube.http import transport
+
+    choice = cluster_option.chosen()
+
+    async def work(over: transport.Transport) -> Answer:
+        resource = await server_table.resource_of(over, word)
+        shown = await server_table.listed(over, resource, query)
+        return Answer(resource.kind.plural, None, query, shown, choice.name)
+
+    return api_session.run(choice, work)
+
+
+def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], form: str) -> None:
+    (table, word, query), *others = wanted
+    if others or form not in ("table", "wide"):
+        raise click.UsageError("-w follows one resource, as a table")
+    if table is None:
+        raise click.UsageError(f"-w follows our own tables, not {word}: {', '.join(TABLES)}")
+    if cluster_option.snapshot() is not None:
+        raise click.UsageError("a snapshot does not change; leave -w out")
+    from dovetail.cli import watched_rows
+
+    watched_rows.follow(cluster_option.chosen(), table, query, is_wide=form == "wide")
+
+
+def _write(answers: Sequence[Answer], form: str) -> None:
     if form in ("json", "yaml"):
-        output.write_objects(shown.documents, form)
+        trees = [_presented(tree) for answer in answers for tree in answer.listing.documents()]
+        if not _is_single(answers):
+            output.write_objects(trees, form)
+        elif trees:
+            output.write_object(trees[0], form)
         return
-    if shown.rows:
-        output.write_lines(_lines(shown, form))
+    blocks = [lines_of(answer.listing, form) for answer in answers if answer.listing.rows]
+    separator = [] if form == "name" else [""]
+    lines: list[str] = []
+    for block in blocks:
+        lines += [*(separator if lines else []), *block]
+    if lines:
+        output.write_lines(lines)
 
 
-def _lines(shown: listing.Listing, form: str) -> list[str]:
+def _presented(tree: listing.Tree) -> listing.Tree:
+    """The object as kubectl prints it: its type first, its status last, and not who wrote which field."""
+    first: listing.Tree = {name: tree[name] for name in ("apiVersion", "kind") if name in tree}
+    metadata = tree.get("metadata")
+    if isinstance(metadata, dict):
+        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        first["metadata"] = kept
+    last = {name: tree[name] for name in ("status",) if name in tree}
+    known = first.keys() | last.keys()
+    return first | {name: value for name, value in tree.items() if name not in known} | last
+
+
+def _is_single(answers: Sequence[Answer]) -> bool:
+    """Whether one object was asked for by its name: it is printed as it is, as kubectl does."""
+    first = answers[0]
+    has_object = first.table is None or first.table.shows_objects
+    return len(answers) == 1 and len(first.query.names) == 1 and has_object
+
+
+def lines_of(shown: listing.Listing, form: str) -> list[str]:
+    """The lines of a table, or the names."""
     if form == "name":
         return [row.name for row in shown.rows]
     if form == "wide":
@@ -163,25 +210,42 @@ def _lines(shown: listing.Listing, form: str) -> list[str]:
     return text.table(shown.headers, [row.cells for row in shown.rows])
 
 
-def _refuse_missing(shown: listing.Listing, names: tuple[str, ...], table: listing.Table) -> None:
+def _refuse_missing(answers: Sequence[Answer]) -> None:
     """Raises for names that do not exist, after the others were shown."""
-    present = {row.name.rpartition("/")[2] for row in shown.rows}
-    missing = [name for name in names if name not in present]
-    problems = [f'{table.name} "{name}" not found' for name in missing]
+    problems = []
+    for answer in answers:
+        present = {row.name.partition("/")[2] for row in answer.listing.rows}
+        present |= {name.rpartition("/")[2] for name in present}
+        missing = [name for name in answer.query.names if name not in present]
+        problems += [f'{answer.name} "{name}" not found' for name in missing]
     if problems:
         raise errors.InputError("\n".join(problems))
 
 
-def _next(table: listing.Table, shown: listing.Listing) -> str:
+def _close(answers: Sequence[Answer]) -> None:
+    """The lines after a table: what was not there, whom it is about, the next command."""
+    for answer in answers:
+        if not answer.listing.rows:
+            output.say(_nothing(answer))
+    last = answers[-1]
+    cluster_option.say_cluster(last.cluster)
+    output.next_step(_next(last))
+
+
+def _next(answer: Answer) -> str:
     """The next command: for pending pods, the one that says when they start."""
-    if not shown.rows:
+    table = answer.table
+    if not answer.listing.rows:
         return "up" if table is gpu_table.TABLE else "apply -f FILE"
-    if table is pod_table.TABLE and any(map(pod_table.is_pending, shown.rows)):
+    if table is None:
+        return f"describe {answer.listing.rows[0].name}"
+    if table is pod_table.TABLE and any(map(pod_table.is_pending, answer.listing.rows)):
         return "when"
     return table.next_step
 
 
-def _nothing(table: listing.Table, query: listing.Query) -> str:
-    if table.is_namespaced and query.namespace is not None:
-        return f"no {table.name} found in namespace {query.namespace}; -A looks in all"
-    return f"no {table.name} found"
+def _nothing(answer: Answer) -> str:
+    is_namespaced = answer.table is None or answer.table.is_namespaced
+    if is_namespaced and answer.query.namespace is not None:
+        return f"no {answer.name} found in namespace {answer.query.namespace}; -A looks in all"
+    return f"no {answer.name} found"

@@ -1,74 +1,124 @@
-"""The live picture of `dovetail up`: pools of nodes with a tile per GPU, redrawn when the state changes.
+"""The live picture of `dovetail up`: pools of nodes with a tile per GPU, redrawn when the cluster changes.
 
-Ends on q, Ctrl-C or when the terminal is closed. Only this module uses rich.
+Ends on q, Ctrl-C, SIGTERM or when the terminal is closed, and always gives the screen back. Only this module uses rich.
 """
 
+from __future__ import annotations
+
+import asyncio
 import contextlib
 import os
-import select
+import signal
 import sys
 import termios
 import tty
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import rich.columns
 import rich.console
 import rich.live
 import rich.text
 
-from dovetail import errors
+from dovetail.cli import api_session, followed_objects
 from dovetail.cli.tables import gpu_tiles, text
+from dovetail.kubetypes import object_set, registry
+from dovetail.kubetypes.core import pods
 from dovetail.model import plaintext
 from dovetail.sim.fleet import fleet_objects
-from dovetail.sim.local import local_cluster, state_dir
 
-TICK_SECONDS: Final = 0.2
+if TYPE_CHECKING:
+    from dovetail.boot import cluster_choice
+    from dovetail.kube.http import transport
+
+TICK_SECONDS: Final = (
+    0.2  # between two drawings at least, and between two looks at the screen's size
+)
+MOST_WAITING: Final = 5  # pending pods that are named
+KINDS: Final = (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
 _STYLES: Final = {"□": "green", "▤": "cyan", "▥": "yellow", "■": "red"}
 _LEAVE: Final = frozenset({b"q", b"Q", b"\x03", b"\x04", b""})
 
 
-def watch(opened: state_dir.Local, cluster: local_cluster.Cluster) -> None:
+def watch(choice: cluster_choice.Choice) -> None:
     """Shows the cluster until the user leaves."""
+    with _keys() as keyboard:
+        api_session.run(choice, lambda over: _watch(over, choice.name, keyboard))
+
+
+async def _watch(over: transport.Transport, name: str, keyboard: int) -> None:
+    leaving = _leaving(keyboard)
+    objects = followed_objects.FollowedObjects(name)
     console = rich.console.Console(file=sys.stdout, highlight=False)
-    view = rich.live.Live(drawing(cluster), console=console, screen=True, auto_refresh=False)
-    with _keys() as keyboard, contextlib.suppress(KeyboardInterrupt):
-        try:
-            view.start(refresh=True)
-            _follow(opened, cluster, view=view, keyboard=keyboard)
-        finally:
-            view.stop()  # also after an interrupted start, to restore the screen
+    view = rich.live.Live(
+        drawing(object_set.ObjectSet(name)),
+        console=console,
+        screen=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    try:
+        view.start(refresh=True)
+        first = asyncio.create_task(objects.follow(over, tuple(map(object_set.Read, KINDS))))
+        await asyncio.wait(
+            [first, asyncio.create_task(leaving.wait())], return_when=asyncio.FIRST_COMPLETED
+        )
+        await _follow(objects, view, leaving)
+    finally:
+        view.stop()  # also after an interrupted start, to restore the screen
+        await objects.close()
 
 
-def _follow(
-    opened: state_dir.Local, cluster: local_cluster.Cluster, *, view: rich.live.Live, keyboard: int
+async def _follow(
+    objects: followed_objects.FollowedObjects, view: rich.live.Live, leaving: asyncio.Event
 ) -> None:
-    """Redraws when the state, the terminal's size or a pod's phase changes, until a key ends it."""
-    drawn_stamp = None
-    while not _wants_to_leave(keyboard):
-        now = (opened.store.stamp(), view.console.size)
-        if now == drawn_stamp and not opened.is_due(cluster):
-            continue
-        drawn_stamp, note = now, ""
+    """Redraws when the cluster or the terminal's size changes, until a key or a signal ends it."""
+    drawn_size = None
+    while not leaving.is_set():
+        size = view.console.size
+        if objects.changed.is_set() or size != drawn_size:
+            drawn_size = size
+            objects.changed.clear()
+            view.update(drawing(objects.now(), note=objects.trouble), refresh=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(leaving.wait(), TICK_SECONDS)
+
+
+def _leaving(keyboard: int) -> asyncio.Event:
+    """Set by a key, a signal, or the end of the terminal."""
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def read_key() -> None:
         try:
-            cluster = opened.cluster() or cluster
-        except errors.StateError as error:  # shown, not fatal: the next write may be readable again
-            note = str(error)
-        view.update(drawing(cluster, note=note), refresh=True)
+            key = os.read(keyboard, 1)
+        except OSError:
+            key = b""
+        if key in _LEAVE:
+            leaving.set()
+            loop.remove_reader(keyboard)
+
+    loop.add_reader(keyboard, read_key)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leaving.set)
+    return leaving
 
 
-def drawing(cluster: local_cluster.Cluster, *, note: str = "") -> rich.console.Group:
-    """Everything on the screen: pools, nodes, tiles, legend."""
+def drawing(objects: object_set.ObjectSet, *, note: str = "") -> rich.console.Group:
+    """Everything on the screen: pools, nodes, tiles, who waits, legend."""
+    nodes = gpu_tiles.nodes_with_gpus(objects)
     by_pool: dict[str, list[gpu_tiles.NodeGpus]] = {}
-    for node in gpu_tiles.nodes_with_gpus(cluster):
+    for node in nodes:
         by_pool.setdefault(node.pool, []).append(node)
-    parts: list[rich.console.RenderableType] = [_title(cluster), ""]
+    parts: list[rich.console.RenderableType] = [_title(objects, nodes), ""]
     for pool, members in by_pool.items():
         parts += [
             _pool_line(pool, members),
             rich.columns.Columns([_node(member) for member in members], padding=(0, 3)),
             "",
         ]
+    parts += _waiting_lines(objects)
     parts.append(_shown(gpu_tiles.LEGEND))
     if note:
         parts.append(rich.text.Text(plaintext.escaped(note), style="red"))
@@ -78,16 +128,36 @@ def drawing(cluster: local_cluster.Cluster, *, note: str = "") -> rich.console.G
     return rich.console.Group(*parts)
 
 
-def _title(cluster: local_cluster.Cluster) -> rich.text.Text:
-    nodes = gpu_tiles.nodes_with_gpus(cluster)
+def _title(objects: object_set.ObjectSet, nodes: list[gpu_tiles.NodeGpus]) -> rich.text.Text:
     gpus = [gpu for node in nodes for gpu in node.gpus]
     free = sum(gpu.state == gpu_tiles.FREE for gpu in gpus)
-    claims = sum(key.kind == "ResourceClaim" for key in cluster.records)
+    claims = objects.count("ResourceClaim")
     return rich.text.Text.assemble(
-        (f"fleet {plaintext.escaped(cluster.name)}", "bold"),
+        (f"cluster {plaintext.escaped(objects.cluster)}", "bold"),
         f"   {text.counted(len(nodes), 'node')}   {free} of {text.counted(len(gpus), 'GPU')} free"
-        f"   {text.counted(claims, 'claim')}   revision {cluster.revision}",
+        f"   {text.counted(claims, 'claim')}   revision {objects.revision}",
     )
+
+
+def _waiting_lines(objects: object_set.ObjectSet) -> list[rich.console.RenderableType]:
+    """The first pods that wait, with their reasons."""
+    structs = [stored.struct for stored in objects.listed("Pod")]
+    waiting = [pod for pod in structs if isinstance(pod, pods.Pod) and _waits(pod)]
+    if not waiting:
+        return []
+    lines: list[rich.console.RenderableType] = [f"{text.counted(len(waiting), 'pod')} waiting"]
+    for pod in waiting[:MOST_WAITING]:
+        reasons = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        line = plaintext.escaped(f"  {name}: {reasons[0] if reasons else 'not decided yet'}")
+        lines.append(rich.text.Text(line, overflow="ellipsis", no_wrap=True, style="dim"))
+    if len(waiting) > MOST_WAITING:
+        lines.append(rich.text.Text(f"  and {len(waiting) - MOST_WAITING} more", style="dim"))
+    return [*lines, ""]
+
+
+def _waits(pod: pods.Pod) -> bool:
+    return not pod.spec.node_name and pod.status.phase not in pods.TERMINAL_PHASES
 
 
 def _pool_line(pool: str, members: list[gpu_tiles.NodeGpus]) -> rich.text.Text:
@@ -111,17 +181,6 @@ def _shown(tiles: str) -> rich.text.Text:
     for sign in tiles:
         drawn.append(sign, style=_STYLES.get(sign, ""))
     return drawn
-
-
-def _wants_to_leave(keyboard: int) -> bool:
-    """Waits a tick for a key. A closed terminal counts as leaving."""
-    ready, _, _ = select.select([keyboard], [], [], TICK_SECONDS)
-    if not ready:
-        return False
-    try:
-        return os.read(keyboard, 1) in _LEAVE
-    except OSError:
-        return True
 
 
 @contextlib.contextmanager

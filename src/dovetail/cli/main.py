@@ -21,12 +21,16 @@ MOST_CHARACTERS = 300  # of an unexpected exception
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 COMMANDS = {
-    "up": ("dovetail.cli.up:command", "Start a cluster in memory from a fleet, and show it."),
+    "up": ("dovetail.cli.up:command", "Start the embedded cluster from a fleet, and show it."),
+    "down": ("dovetail.cli.down:command", "End the embedded cluster; its state is kept."),
     "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, pods, queues and more."),
     "apply": (
         "dovetail.cli.apply:command",
         "Create or change objects from YAML or JSON, all or none.",
     ),
+    "create": ("dovetail.cli.apply:create", "Create objects from YAML or JSON, all or none."),
+    "delete": ("dovetail.cli.delete:command", "Delete objects by name, by label, or of a file."),
+    "describe": ("dovetail.cli.describe:command", "Describe objects: devices, reasons, events."),
     "migrate": ("dovetail.cli.migrate:group", "Convert queues of Kueue or KAI, field by field."),
     "cel": ("dovetail.cli.cel:group", "Check and evaluate device selector expressions."),
     "allocate": (
@@ -65,14 +69,13 @@ COMMANDS = {
 # Commands of kubectl and Slurm, and what to use instead.
 HINTS = {
     "why": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
-    "explain": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
-    "describe": "`dovetail get RESOURCE NAME -o yaml` shows all of an object",
-    "delete": "`dovetail up --fresh` starts over",
-    "create": "`dovetail apply -f FILE` does",
+    "explain": "`dovetail describe pod NAME` says why a pod waits, `dovetail when` for how long",
     "queues": "`dovetail get queues` shows them",
     "squeue": "`dovetail get pods -A` shows what runs and waits, `dovetail when` the starts",
     "sshare": "`dovetail get queues -o wide` shows shares",
     "sinfo": "`dovetail get gpus` shows nodes",
+    "scancel": "`dovetail delete pod NAME` does",
+    "sbatch": "`dovetail create -f FILE` does",
 }
 
 

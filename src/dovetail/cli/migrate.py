@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from dovetail.cli import apply, output
+from dovetail.cli import manifest_files, output
 from dovetail.cli.tables import text
 from dovetail.manifest import manifests
 from dovetail.migrate import field_notes
@@ -92,7 +92,7 @@ def _run(
             problem += f"; for those of {THEIRS[name]}: dovetail migrate {name} {_given(files)}"
         _refuse([problem])
 
-    if conversion.objects and apply.STDIN not in files:
+    if conversion.objects and manifest_files.STDIN not in files:
         output.next_step(f"migrate {scheduler} {_given(files)} | kubectl apply -f -")
     if strict and conversion.count(field_notes.Fate.DROPPED):
         raise click.exceptions.Exit(LOSSY)
@@ -111,7 +111,7 @@ def _given(files: tuple[str, ...]) -> str:
 def _trees(files: tuple[str, ...]) -> list[field_notes.Tree]:
     problems: list[str] = []
     trees: list[field_notes.Tree] = []
-    for name, content in apply.contents(files):
+    for name, content in manifest_files.contents(files):
         manifest = manifests.load(content, file=name, strict=False)
         problems += map(str, manifest.problems)
         trees += [item.stored.tree for item in manifest.objects]
@@ -147,4 +147,4 @@ def _refuse(problems: list[str]) -> NoReturn:
     for problem in problems:
         output.say(f"error: {problem}")
     output.say(f"nothing was converted: {text.counted(len(problems), 'problem')}")
-    raise click.exceptions.Exit(apply.REFUSED)
+    raise click.exceptions.Exit(manifest_files.REFUSED)

@@ -71,6 +71,11 @@ def write_objects(trees: Sequence[dict[str, Any]], form: str) -> None:
     _echo(_json(listed) if form == "json" else _yaml(listed), sys.stdout)
 
 
+def write_object(tree: dict[str, Any], form: str) -> None:
+    """One Kubernetes object, in JSON or YAML."""
+    _echo(_json(tree) if form == "json" else _yaml(tree), sys.stdout)
+
+
 def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
     """Kubernetes objects as YAML documents, or as one JSON List."""
     if form == "json":
@@ -88,7 +93,9 @@ def say(message: str) -> None:
 
 
 def progress(message: str, *, is_last: bool = False) -> None:
-    """A message that the next one overwrites in the terminal."""
+    """A message that the next one overwrites in the terminal. Logs and pipes get none."""
+    if not sys.stderr.isatty():
+        return
     _echo("\r" + plaintext.escaped(message) + ("\n" if is_last else ""), sys.stderr)
 
 

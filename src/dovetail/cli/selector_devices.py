@@ -9,9 +9,9 @@ from dovetail import errors
 from dovetail.cel import device_views
 from dovetail.cel.evaluate.frame import DeviceView
 from dovetail.files import bounded_files
+from dovetail.kubetypes import codec, object_set
 from dovetail.kubetypes.resource import slices
 from dovetail.manifest import manifests
-from dovetail.sim.local import local_cluster, state_dir
 
 
 class NamedDevice(msgspec.Struct, frozen=True):
@@ -21,10 +21,18 @@ class NamedDevice(msgspec.Struct, frozen=True):
     view: DeviceView
 
 
-def from_cluster(place: state_dir.Local) -> list[NamedDevice]:
-    """Every device of the cluster; of the sample fleet if none was started."""
-    cluster = place.cluster() or place.up(None, fresh=False).cluster
-    return _named(stored.struct for stored in local_cluster.listed(cluster, "ResourceSlice"))
+def from_cluster(objects: object_set.ObjectSet) -> list[NamedDevice]:
+    """Every device that the slices of a cluster publish."""
+    return _named(stored.struct for stored in objects.listed("ResourceSlice"))
+
+
+def from_sample() -> list[NamedDevice]:
+    """Every device of the sample fleet, for expressions that are tried without any cluster."""
+    from dovetail.sim.fleet import fleet_objects, fleet_spec
+
+    trees = fleet_objects.objects_of(fleet_spec.sample())
+    published = [codec.decode(tree).struct for tree in trees if tree["kind"] == "ResourceSlice"]
+    return _named(published)
 
 
 def from_file(file: Path) -> list[NamedDevice]:

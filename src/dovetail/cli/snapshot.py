@@ -1,15 +1,15 @@
-"""`dovetail snapshot`: a cluster as files. Save the local or a live one, load one back, show what one holds."""
+"""`dovetail snapshot`: a cluster as files. Save one, load one as the embedded cluster, show what one holds."""
 
 import asyncio
 from pathlib import Path
 
 import click
 
-from dovetail import errors, timestamps
-from dovetail.cli import options, output
+from dovetail import errors
+from dovetail.cli import cluster_option, output
 from dovetail.cli.tables import text
-from dovetail.sim.local import state_dir
-from dovetail.snapshot import local_snapshot, snapshot_files, snapshot_format
+from dovetail.files import state_directory
+from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 
 FORMS = ("table", "json")
 
@@ -22,19 +22,6 @@ def group() -> None:
 @group.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
-    "--kubeconfig", metavar="FILE", help="Save a live cluster: the one this kubeconfig leads to."
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    help="Save a live cluster: the one of this context of the kubeconfig.",
-)
-@click.option(
-    "--live",
-    is_flag=True,
-    help="Save a live cluster: the one kubectl would use, or of the pod we run in.",
-)
-@click.option(
     "--redact",
     is_flag=True,
     help="Replace names by numbers and leave out what scheduling does not read.",
@@ -43,55 +30,61 @@ def group() -> None:
 @click.option(
     "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True
 )
-@options.own_state
-def save(
-    *,
-    directory: Path,
-    kubeconfig: str | None,
-    context: str | None,
-    live: bool,
-    redact: bool,
-    force: bool,
-    form: str,
-    state: str | None,
-) -> None:
-    """Save a cluster to DIRECTORY: the local one, or a live one with --kubeconfig, --context or --live.
+@cluster_option.writable
+def save(*, directory: Path, redact: bool, force: bool, form: str) -> None:
+    """Save a cluster to DIRECTORY.
 
     Pods and what owns them, nodes, claims, templates, device classes, slices, taint rules, volumes, queues and
     namespaces; secrets are never read.
     """
-    is_live = live or kubeconfig is not None or context is not None
-    if is_live and state is not None:
-        raise click.UsageError(
-            "give --state for the local cluster or --kubeconfig for a live one, not both"
+    from dovetail.snapshot import live_snapshot
+
+    choice = cluster_option.chosen()
+    output.say(f"reading {choice.name}")
+    name = "" if choice.directory is None else state_directory.cluster_name(choice.directory)
+    manifest = asyncio.run(
+        live_snapshot.save(
+            directory,
+            choice.connection,
+            say=output.say,
+            is_forced=force,
+            redacts=redact,
+            cluster=name,
         )
-    if is_live:
-        manifest = _save_live(directory, kubeconfig, context=context, redact=redact, force=force)
-    else:
-        manifest = _save_local(directory, options.opened(state), redact=redact, force=force)
+    )
     _show(manifest, form)
     if form == "table":
-        output.next_step(
-            f"snapshot load {directory} --fresh"
-            if is_live
-            else f"get pods -A --snapshot {directory}"
-        )
+        output.next_step(f"get pods -A --snapshot {directory}")
 
 
 @group.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--fresh", is_flag=True, help="Replace the cluster that is there, forgetting it.")
-@options.own_state
+@click.option(
+    "--state",
+    metavar="DIR",
+    help=f"Directory of the cluster. [default: ${state_directory.STATE_VARIABLE} or the user's state directory]",
+)
 def load(*, directory: Path, fresh: bool, state: str | None) -> None:
-    """Load the snapshot in DIRECTORY as the local cluster.
+    """Load the snapshot in DIRECTORY as the embedded cluster, and leave it running.
 
-    Statuses, uids and versions stay as they were; nothing is rescheduled.
+    Statuses, uids and versions are as they were saved; from then on the scheduler decides about what waits.
     """
-    place = options.opened(state)
-    snapshot = local_snapshot.load(directory, place, fresh=fresh)
-    output.say(
-        f'loaded {_objects(snapshot.manifest)} of "{snapshot.cluster.name}" into {place.store.directory}'
+    from dovetail.boot import embedded_process, embedded_setup
+
+    place = state_directory.state_directory(state)
+    saved = saved_objects.read(directory)
+    if state_directory.has_state(place) and not fresh:
+        raise errors.InputError(
+            f'a cluster "{state_directory.cluster_name(place)}" is already in {place}; '
+            "add --fresh to replace it"
+        )
+    name = saved.objects.cluster
+    setup = embedded_setup.Setup(name=name, snapshot=str(directory.resolve()))
+    embedded_process.start(
+        place, setup, is_fresh=fresh, names_fleet=False, is_tethered=False, say=output.progress
     )
+    output.say(f'loaded {_objects(saved.manifest)} of "{name}" into {place}')
     output.next_step("get pods -A")
 
 
@@ -105,45 +98,6 @@ def show(*, directory: Path, form: str) -> None:
     _show(snapshot_files.checked(directory), form)
     if form == "table":
         output.next_step(f"get pods -A --snapshot {directory}")
-
-
-def _save_local(
-    directory: Path, place: state_dir.Local, *, redact: bool, force: bool
-) -> snapshot_format.Manifest:
-    cluster = place.cluster()
-    if cluster is None:
-        raise errors.StateError(
-            f"no cluster in {place.store.directory}; for a live one add --kubeconfig FILE\nnext: dovetail up"
-        )
-    facts = snapshot_format.Facts(
-        taken_at=timestamps.to_text(place.now()),
-        cluster=cluster.name,
-        resource_versions={
-            kind.unique_name: str(cluster.revision) for kind in snapshot_format.KINDS
-        },
-    )
-    documents = local_snapshot.documents_of(cluster)
-    manifest = snapshot_files.write(
-        directory, documents, facts, is_forced=force, redacts=redact, say=output.say
-    )
-    if left_out := len(cluster.records) - sum(map(len, documents.values())):
-        output.say(
-            f"left out: {text.counted(left_out, 'object')} of kinds a snapshot does not keep"
-        )
-    return manifest
-
-
-def _save_live(
-    directory: Path, kubeconfig: str | None, *, context: str | None, redact: bool, force: bool
-) -> snapshot_format.Manifest:
-    from dovetail.kube.auth import client_config
-    from dovetail.snapshot import live_snapshot  # the local cluster needs no HTTP
-
-    connection = client_config.load(kubeconfig, context=context)
-    output.say(f"reading {connection.server}")
-    return asyncio.run(
-        live_snapshot.save(directory, connection, say=output.say, is_forced=force, redacts=redact)
-    )
 
 
 def _show(manifest: snapshot_format.Manifest, form: str) -> None:

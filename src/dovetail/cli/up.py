@@ -1,16 +1,25 @@
-"""`dovetail up`: starts a cluster from a fleet and shows it, live on a terminal."""
+"""`dovetail up`: starts the embedded cluster and shows it, live on a terminal."""
 
-import datetime
+from __future__ import annotations
+
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dovetail.cli import options, output
+from dovetail.cli import api_session, cluster_option, fleet_option, output, settling
 from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
+from dovetail.files import state_directory
+from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods
-from dovetail.sim.local import local_cluster
+
+if TYPE_CHECKING:
+    from dovetail.boot import cluster_choice
+    from dovetail.kube.http import transport
+
+SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a reason
 
 
 @click.command()
@@ -22,52 +31,140 @@ from dovetail.sim.local import local_cluster
 )
 @click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
 @click.option("--empty", is_flag=True, help="Start the sample fleet without the sample workload.")
-@options.state
-def command(*, file: str | None, fresh: bool, empty: bool, state: str | None) -> None:
-    """Start a cluster in memory, place its pods and show its GPUs.
+@click.option("--detach", "-d", is_flag=True, help="Leave the cluster running, and show it once.")
+@click.option(
+    "--state",
+    metavar="DIR",
+    help=f"Directory of the cluster. [default: ${state_directory.STATE_VARIABLE} or the user's state directory]",
+)
+def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: str | None) -> None:
+    """Start the embedded cluster: an API server, the scheduler and hollow nodes, in one process on this machine.
 
-    On a terminal the picture follows every change until q or Ctrl-C; elsewhere it is printed once.
+    On a terminal the picture follows every change; q or Ctrl-C ends the cluster, and the next `up` goes on from its
+    state. With --detach, or where there is no terminal, the cluster stays up until `dovetail down`. `up` on a running
+    cluster only shows it.
     """
-    opened = options.opened(state)
-    started = opened.up(None if file is None else options.fleet(file), fresh=fresh, is_empty=empty)
-    verb = "started" if started.is_new else "found"
-    output.say(f'{verb} the cluster of fleet "{started.cluster.name}" in {opened.store.directory}')
-    cluster = started.cluster
-    if _is_terminal():
+    from dovetail.boot import embedded_process, embedded_setup
+    from dovetail.sim.fleet import fleet_spec
+
+    directory = state_directory.state_directory(state)
+    fleet = None if file is None else fleet_option.fleet(file)
+    shown = fleet or fleet_spec.sample()
+    setup = embedded_setup.Setup(
+        name=shown.name, fleet=shown, has_sample_workload=fleet is None and not empty
+    )
+    is_live = is_terminal() and not detach
+    started = embedded_process.start(
+        directory,
+        setup,
+        is_fresh=fresh,
+        names_fleet=fleet is not None,
+        is_tethered=is_live,
+        say=lambda message: output.progress(message, is_last=True),
+    )
+    name = embedded_setup.read(directory).name
+    output.say(f'{_verb(started)} the cluster of fleet "{name}" in {directory}')
+    if is_live:
         from dovetail.cli import live_picture
 
-        live_picture.watch(opened, cluster)
-        cluster = opened.cluster() or cluster
-    _print(cluster, opened.now())
-    output.next_step(_next(cluster))
+        try:
+            live_picture.watch(started.choice)
+        finally:
+            if not started.was_running:
+                embedded_process.stop(directory)
+        if not started.was_running:
+            output.say("the cluster has ended; its state is kept")
+            output.next_step("up")
+        return
+    objects = _settled(started.choice)
+    _print(objects)
+    output.say(f"export KUBECONFIG={directory / state_directory.KUBECONFIG}")
+    output.next_step(_next(objects))
 
 
-def _print(cluster: local_cluster.Cluster, now: datetime.datetime) -> None:
-    query = listing.Query(cluster=cluster, now=now, test=lambda _: True, namespace=None, node=None)
+def _verb(started: object) -> str:
+    from dovetail.boot import embedded_process
+
+    assert isinstance(started, embedded_process.Started)
+    if started.is_new:
+        return "started"
+    return "found" if started.was_running else "resumed"
+
+
+def _settled(choice: cluster_choice.Choice) -> object_set.ObjectSet:
+    """The objects of the picture, once the scheduler has answered about every pod."""
+    from dovetail.kube import read_objects
+
+    progress = _Progress()
+
+    async def work(over: transport.Transport) -> object_set.ObjectSet:
+        await settling.wait_for_answers(over, ("",), seconds=SETTLE_SECONDS, report=progress.report)
+        reading = await read_objects.read_over(over, PICTURE, cluster=choice.name)
+        return reading.objects
+
+    objects = api_session.run(choice, work)
+    progress.finish()
+    return objects
+
+
+PICTURE = tuple(
+    object_set.Read(kind) for kind in (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
+)
+
+
+class _Progress:
+    """Says how far the scheduler is, where that takes more than a second."""
+
+    def __init__(self) -> None:
+        import time
+
+        self._clock = time.monotonic
+        self._said_at = self._clock()
+        self._has_said = False
+
+    def report(self, answered: int, total: int) -> None:
+        if answered < total and self._clock() - self._said_at > 1.0:
+            self._said_at = self._clock()
+            self._has_said = True
+            output.progress(f"{answered} of {total} pods have their answer")
+
+    def finish(self) -> None:
+        if self._has_said:
+            output.progress("every pod has its answer          ", is_last=True)
+
+
+def _print(objects: object_set.ObjectSet) -> None:
+    query = listing.Query(
+        objects=objects,
+        now=cluster_option.EPOCH,
+        test=lambda _: True,
+        namespace=None,
+        node=None,
+    )
     gpus = gpu_table.rows(query)
     output.write_lines(text.table(gpus.headers, [row.cells for row in gpus.rows]))
     output.say(gpu_tiles.LEGEND)
-    if counts := gpu_tiles.pod_counts(cluster):
-        ended = _ended(cluster)
+    if counts := gpu_tiles.pod_counts(objects):
+        ended = _ended(objects)
         output.say(
             f"{text.counted(counts.total, 'pod')}: {counts.running - ended} running, {counts.waiting} waiting"
             + (f", {ended} ended" if ended else "")
         )
 
 
-def _ended(cluster: local_cluster.Cluster) -> int:
+def _ended(objects: object_set.ObjectSet) -> int:
     """How many placed pods have ended."""
-    structs = (stored.struct for stored in local_cluster.listed(cluster, "Pod"))
+    structs = (stored.struct for stored in objects.listed("Pod"))
     return sum(
         isinstance(pod, pods.Pod)
         and bool(pod.spec.node_name)
-        and pod.status.phase in ("Succeeded", "Failed")
+        and pod.status.phase in pods.TERMINAL_PHASES
         for pod in structs
     )
 
 
-def _next(cluster: local_cluster.Cluster) -> str:
-    if gpu_tiles.pod_counts(cluster):
+def _next(objects: object_set.ObjectSet) -> str:
+    if gpu_tiles.pod_counts(objects):
         return "get pods -A"
     return "apply -f examples/one-gpu.yaml" if _has_examples() else "get devices"
 
@@ -76,5 +173,6 @@ def _has_examples() -> bool:
     return Path("examples/one-gpu.yaml").is_file()
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Whether a person sits in front of a terminal that can show a picture."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

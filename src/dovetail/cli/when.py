@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 
 import click
 
 from dovetail import errors
 from dovetail.answer import when
-from dovetail.cli import options, output
+from dovetail.cli import cluster_option, output
 from dovetail.cli.tables import text
+from dovetail.kubetypes import object_set, registry
+from dovetail.live.gangs import facts_of_objects
+from dovetail.live.intents import stored_promises
 from dovetail.model import plan, policy
-from dovetail.sim.local import control, local_cluster, state_dir
-from dovetail.world.events import Object
 
 FORMS = ("table", "json")
 HEADERS = ("gang", "pods", "start", "in", "latest", "why")
@@ -29,44 +29,30 @@ UNKNOWN = "?"
     "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True
 )
 @click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Ask about a real cluster: the one this kubeconfig leads to.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    help="Ask about a real cluster: the kubeconfig's context of this name.",
-)
-@click.option(
     "--config",
     "file",
     metavar="FILE",
     help="The scheduler's configuration: whose pods, how queues share.",
 )
-@options.state
+@cluster_option.readable
 def command(
     *,
     name: str | None,
     namespace: str | None,
     form: str,
-    kubeconfig: str | None,
-    context: str | None,
     file: str | None,
-    state: str | None,
 ) -> None:
     """Say when waiting work starts: all of it, or the gang or pod NAME (train, job/train, pod/train-0).
 
     Runs the cluster forward on paper with the runtimes that work states: once as expected, once at its longest.
     """
-    is_live = kubeconfig is not None or context is not None
-    rules = _rules(file, is_live=is_live)  # first: a wrong file is reported before any request
-    promised: tuple[plan.Promise, ...] = ()
-    if is_live:
-        facts, promised = _live(kubeconfig, context)
-        now = datetime.datetime.now(datetime.UTC)
-    else:
-        facts, now = _local(options.opened(state))
+    configured = _configured(file)  # first: a wrong file is reported before any request
+    reads = [object_set.Read(kind) for kind in facts_of_objects.KINDS]
+    seen = cluster_option.view([*reads, object_set.Read(registry.INTENT)])
+    now = seen.now
+    rules = configured or _default_policy(seen)
+    facts = facts_of_objects.facts_of(seen.objects)
+    promised = stored_promises.promises_of(seen.objects)
 
     all_expectations = when.when(facts, rules, now, promises=promised)
     expectations = [each for each in all_expectations if _is_selected(each, name, namespace)]
@@ -80,47 +66,27 @@ def command(
         output.write_lines(text.table(HEADERS, rows))
     else:
         output.say("nothing waits")
-    output.say(f"next: {'kubectl' if is_live else 'dovetail'} get pods -A")
+    cluster_option.say_cluster(seen.name)
+    output.next_step("get pods -A")
 
 
-def _rules(file: str | None, *, is_live: bool) -> policy.Policy:
-    """The scheduler's policy. It has every pod of the local cluster; a real one may have other schedulers."""
-    from dovetail.model import configuration  # the local cluster needs none
+def _configured(file: str | None) -> policy.Policy | None:
+    """The policy of the scheduler's configuration file, if one was given."""
+    if file is None:
+        return None
+    from dovetail.files import configuration_file
+    from dovetail.model import configuration
 
-    if file is not None:
-        from dovetail.files import configuration_file
-
-        return configuration.policy_of(configuration_file.load(file))
-    if is_live:
-        return configuration.policy_of(configuration.SchedulerConfiguration())
-    return policy.DEFAULT
+    return configuration.policy_of(configuration_file.load(file))
 
 
-def _local(opened: state_dir.Local) -> tuple[list[Object], datetime.datetime]:
-    """The local cluster as it is now, or a saved one as it was when it was saved."""
-    cluster = opened.cluster()
-    if cluster is None:
-        raise errors.StateError(f"no cluster in {opened.store.directory}\nnext: dovetail up")
-    now = opened.now()
-    if (directory := options.snapshot()) is not None:
-        from dovetail.snapshot import snapshot_files  # most commands read none
+def _default_policy(seen: cluster_option.View) -> policy.Policy:
+    """Every pod of the embedded cluster and of a snapshot is ours; elsewhere there may be other schedulers."""
+    from dovetail.model import configuration
 
-        now = snapshot_files.taken_at(snapshot_files.checked(directory))
-    return control.facts_of(cluster), now
-
-
-def _live(
-    kubeconfig: str | None, context: str | None
-) -> tuple[list[Object], tuple[plan.Promise, ...]]:
-    """The objects of a real cluster, and the starts its scheduler promised."""
-    from dovetail.boot import live_view  # the local cluster needs no HTTP
-    from dovetail.kube.auth import client_config
-    from dovetail.kubetypes import registry
-
-    kinds = (*registry.WATCHED, *registry.OURS, *registry.OWNERS, *registry.PARENTS)
-    connection = client_config.load(kubeconfig, context=context)
-    cluster: local_cluster.Cluster = asyncio.run(live_view.cluster(connection, kinds))
-    return control.facts_of(cluster), asyncio.run(live_view.promises(connection))
+    if seen.is_embedded or cluster_option.snapshot() is not None:
+        return policy.DEFAULT
+    return configuration.policy_of(configuration.SchedulerConfiguration())
 
 
 def _is_selected(expectation: when.Expectation, name: str | None, namespace: str | None) -> bool:

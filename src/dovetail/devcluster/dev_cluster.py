@@ -20,12 +20,11 @@ import msgspec
 
 from dovetail import errors
 from dovetail.devcluster import control_plane, kube_binaries, probe, processes
-from dovetail.files import private_files
+from dovetail.files import private_files, state_directory
 from dovetail.install import apply_chart
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
 from dovetail.sim.fleet import fleet_objects, fleet_spec
-from dovetail.sim.local import state_dir
 
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
@@ -84,7 +83,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def default_directory() -> Path:
     """The default directory of the cluster."""
-    return state_dir.state_directory(None) / "dev"
+    return state_directory.state_directory(None) / "dev"
 
 
 def sized_fleet(nodes: int) -> fleet_spec.Fleet:

@@ -24,13 +24,12 @@ from dovetail.install import chart
 from dovetail.kube import client, discovery
 from dovetail.kube.auth import access_reviews, client_config
 from dovetail.kube.http import transport
-from dovetail.kubetypes import codec, meta, registry
+from dovetail.kubetypes import codec, meta, object_set, registry
 from dovetail.kubetypes.core import leases, resource_quotas
 from dovetail.kubetypes.resource import device_classes, slices
 from dovetail.ports import api as apis
 from dovetail.ports import failures
-from dovetail.sim.local import local_cluster
-from dovetail.snapshot import local_snapshot, snapshot_files
+from dovetail.snapshot import saved_objects, snapshot_files
 
 QUOTA: Final = registry.Kind(
     "v1", "ResourceQuota", "resourcequotas", True, resource_quotas.ResourceQuota
@@ -126,14 +125,14 @@ async def gather_facts(
 
 def report_on_snapshot(directory: Path, ours: findings.Ours) -> checkup.Report:
     """The report on a saved cluster, as of the time it was saved."""
-    saved = local_snapshot.read(directory)
+    saved = saved_objects.read(directory)
     saved_kinds = {file.kind for file in saved.manifest.files}
     saved_facts: PartialFacts = {}
     for name, kind in LISTED.items():
         if kind.name in saved_kinds:
-            stored_objects = local_cluster.listed(saved.cluster, kind.name)
+            stored_objects = saved.objects.listed(kind.name)
             saved_facts[name] = tuple(stored.struct for stored in stored_objects)
-    saved_facts["kubelets"] = _saved_kubelets(saved.cluster)
+    saved_facts["kubelets"] = _saved_kubelets(saved.objects)
     if number := check_control_plane.number_of(saved.manifest.server_version):
         saved_facts |= {"server_version": saved.manifest.server_version, "server_number": number}
 
@@ -251,10 +250,10 @@ async def _kubelets(over: transport.Transport) -> dict[str, str]:
     return {node.metadata.name: node.status.node_info.kubelet_version for node in kubelets}
 
 
-def _saved_kubelets(cluster: local_cluster.Cluster) -> dict[str, str]:
+def _saved_kubelets(objects: object_set.ObjectSet) -> dict[str, str]:
     kubelets = [
         codec.decode_struct(_Kubelet, stored.document)
-        for stored in local_cluster.listed(cluster, registry.NODE.name)
+        for stored in objects.listed(registry.NODE.name)
     ]
     return {node.metadata.name: node.status.node_info.kubelet_version for node in kubelets}
 

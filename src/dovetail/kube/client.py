@@ -7,7 +7,7 @@ waits no longer than it holds. Never retries: callers know which requests may be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -208,6 +208,23 @@ async def list_all(
         return await pages.read(0)
 
 
+async def list_documents(
+    transport: transport.Transport,
+    kind: registry.Kind,
+    *,
+    namespace: str = "",
+    params: dict[str, str] | None = None,
+) -> tuple[list[bytes], str]:
+    """All objects of a kind as the server wrote them, not decoded, and the version of the list."""
+    pages = _Pages(
+        transport, kind, namespace=namespace, params=params or {}, unreadable=_say_nothing
+    )
+    try:
+        return await pages.read_raw(PAGE_ITEMS)
+    except failures.Expired:
+        return await pages.read_raw(0)
+
+
 class _Pages:
     """One kind's list, page by page."""
 
@@ -229,14 +246,30 @@ class _Pages:
     async def read(self, items: int) -> tuple[list[Any], str]:
         """Reads all pages, the first with this many items; 0 requests everything at once."""
         objects: list[Any] = []
+        version = ""
+        async for page in self._pages(items):
+            version = page.metadata.resource_version
+            raws = page.items or []
+            objects += await decode.structs(self._kind, raws, unreadable=self._unreadable)
+        return objects, version
+
+    async def read_raw(self, items: int) -> tuple[list[bytes], str]:
+        """As `read`, without decoding the items."""
+        documents: list[bytes] = []
+        version = ""
+        async for page in self._pages(items):
+            version = page.metadata.resource_version
+            documents += map(bytes, page.items or ())
+        return documents, version
+
+    async def _pages(self, items: int) -> AsyncIterator[decode.Page]:
         params = {**self._params, "limit": str(items)} if items else self._params
         while True:
             page, size = await self._page(params)
-            raws = page.items or []
-            objects += await decode.structs(self._kind, raws, unreadable=self._unreadable)
+            yield page
             if not page.metadata.continue_:
-                return objects, page.metadata.resource_version
-            fitting = PAGE_BYTES * max(1, len(raws)) // max(1, size)
+                return
+            fitting = PAGE_BYTES * max(1, len(page.items or ())) // max(1, size)
             params = {
                 **self._params,
                 "limit": str(max(1, min(PAGE_ITEMS, fitting))),

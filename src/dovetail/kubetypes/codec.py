@@ -56,7 +56,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     @property
     def tree(self) -> dict[str, Any]:
         """The document as a plain tree, parsed on every call. Raises DecodeError where only the struct was sound."""
-        return _parsed(self.document)
+        return parsed(self.document)
 
 
 def decode(data: bytes | str | dict[str, Any]) -> Stored:
@@ -72,7 +72,7 @@ def decode(data: bytes | str | dict[str, Any]) -> Stored:
 def decode_all(data: bytes | str | dict[str, Any]) -> tuple[Stored, ...]:
     """One object, or every item of a list of objects."""
     if not isinstance(data, dict):
-        data = _parsed(data.encode() if isinstance(data, str) else data)
+        data = parsed(data.encode() if isinstance(data, str) else data)
     return tuple(decode(item) for item in expanded(data))
 
 
@@ -184,7 +184,7 @@ def _decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
 
 def _decode_slowly(kind: type[S], document: bytes, error: Exception) -> S:
     """Separates nulls, which Kubernetes reads as absent, from wrong values."""
-    tree = _parsed(document)
+    tree = parsed(document)
     misfits = untyped.misfits(kind, tree)
     wrong = tuple(misfit for misfit in misfits if not misfit.is_unknown_field)
     if not wrong:
@@ -196,7 +196,8 @@ def _decode_slowly(kind: type[S], document: bytes, error: Exception) -> S:
     raise DecodeError(subject, wrong or (untyped.Misfit("", str(error)),)) from None
 
 
-def _parsed(document: bytes) -> dict[str, Any]:
+def parsed(document: bytes) -> dict[str, Any]:
+    """A JSON object as a plain tree. Raises DecodeError for anything else."""
     try:
         tree = msgspec.json.decode(document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -53,6 +53,11 @@ class Kind(NamedTuple):
     shares_name: bool = False  # a kind of another group, earlier in the table, has the same name
 
     @property
+    def group(self) -> str:
+        """The API group; empty for core kinds."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
     def unique_name(self) -> str:
         """The name that no other kind of the table has: with the group, as kubectl writes it, where names collide."""
         if not self.shares_name:

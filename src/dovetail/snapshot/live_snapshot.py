@@ -44,8 +44,9 @@ async def save(
     is_forced: bool = False,
     redacts: bool = False,
     page_items: int = PAGE_ITEMS,
+    cluster: str = "",
 ) -> snapshot_format.Manifest:
-    """Saves all objects of the kinds that a snapshot has."""
+    """Saves all objects of the kinds that a snapshot has. The cluster is named as given, or after its context."""
     with snapshot_files.Draft(directory, is_forced=is_forced, redacts=redacts, say=say) as draft:
         taken_at = timestamps.to_text(datetime.datetime.now(datetime.UTC))
         async with transport.Transport(connection) as over:
@@ -53,7 +54,7 @@ async def save(
             versions = await _listed(_Source(over, draft, page_items), say)
         facts = snapshot_format.Facts(
             taken_at=taken_at,
-            cluster=_name_of(connection),
+            cluster=cluster or _name_of(connection),
             server_version=server.git_version,
             resource_versions=versions,
         )

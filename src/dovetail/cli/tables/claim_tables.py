@@ -1,16 +1,15 @@
 """The tables `dovetail get claims` and `get templates`: what is requested, what was allocated. Never print."""
 
 from dovetail.cli.tables import listing, text
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.resource import claims
-from dovetail.sim.local import local_cluster
 
 
 def claim_rows(query: listing.Query) -> listing.Listing:
     """One row per claim. --node keeps claims allocated on that node."""
     rows: list[listing.Row] = []
-    documents = []
-    for stored in local_cluster.listed(query.cluster, "ResourceClaim", namespace=query.namespace):
+    shown: list[codec.Stored] = []
+    for stored in query.objects.listed("ResourceClaim", namespace=query.namespace):
         claim = stored.struct
         if not isinstance(claim, claims.ResourceClaim) or not query.wants(stored):
             continue
@@ -18,10 +17,13 @@ def claim_rows(query: listing.Query) -> listing.Listing:
         if query.node is not None and query.node not in {result.pool for result in results}:
             continue
         rows.append(_claim_row(claim, age=query.age(stored)))
-        documents.append(stored.tree)
+        shown.append(stored)
 
     headers = ("namespace", "name", "requests", "state", "age")
-    return listing.Listing(headers, ("devices", "reserved for"), tuple(rows), tuple(documents))
+    wide_headers = ("devices", "reserved for")
+    return listing.Listing(
+        headers, wide_headers, tuple(rows), lambda: [stored.tree for stored in shown]
+    )
 
 
 def template_rows(query: listing.Query) -> listing.Listing:
@@ -91,11 +93,13 @@ CLAIMS = listing.Table(
     name="claims",
     aliases=("claim", "resourceclaim", "resourceclaims"),
     listing=claim_rows,
+    reads=listing.reads_of(registry.CLAIM),
     is_namespaced=True,
 )
 TEMPLATES = listing.Table(
     name="templates",
     aliases=("template", "resourceclaimtemplate", "resourceclaimtemplates"),
     listing=template_rows,
+    reads=listing.reads_of(registry.TEMPLATE),
     is_namespaced=True,
 )

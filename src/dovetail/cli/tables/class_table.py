@@ -1,7 +1,7 @@
 """The table `dovetail get classes`: one row per DeviceClass. Never prints."""
 
 from dovetail.cli.tables import listing
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.resource import device_classes
 
 HEADERS = ("name", "selectors", "extended resource", "age")
@@ -33,5 +33,6 @@ TABLE = listing.Table(
     name="classes",
     aliases=("class", "deviceclass", "deviceclasses"),
     listing=rows,
+    reads=listing.reads_of(registry.DEVICE_CLASS),
     next_step="get devices",
 )

@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from dovetail.cli.tables import gpu_tiles, listing, text
-from dovetail.sim.local import local_cluster
+import msgspec
+
+from dovetail.cli.tables import gpu_table, gpu_tiles, listing, plugin_gpus, text
+from dovetail.kubetypes import object_set
 
 PCI: Final = "resource.kubernetes.io"
 HEADERS: Final = ("node", "device", "type", "model", "memory", "gpu", "pci", "numa", "state")
@@ -14,18 +16,54 @@ def rows(query: listing.Query) -> listing.Listing:
     """One row per published device. -l matches the labels of the node."""
     node_labels = {
         stored.struct.metadata.name: stored.struct.metadata.labels
-        for stored in local_cluster.listed(query.cluster, "Node")
+        for stored in query.objects.listed("Node")
     }
     shown = [
         item
-        for item in gpu_tiles.items(query.cluster)
+        for item in gpu_tiles.items(query.objects)
         if query.wants_node(item.node)
         and query.test(node_labels.get(item.node, {}))
         and query.wants_name(item.device.name)
     ]
     pools = {(item.driver, item.pool) for item in shown}
-    documents = listing.slices_of_pools(query.cluster, pools)
-    return listing.Listing(HEADERS, WIDE_HEADERS, tuple(map(_row, shown)), documents)
+    counted = [resource for resource in _counted(query) if query.wants_name(resource.name)]
+    all_rows = [*map(_row, shown), *map(_counted_row, counted)]
+    return listing.Listing(
+        HEADERS,
+        WIDE_HEADERS,
+        tuple(all_rows),
+        lambda: listing.slices_of_pools(query.objects, pools),
+    )
+
+
+def _counted(query: listing.Query) -> list[plugin_gpus.Resource]:
+    """What device plugins count, on nodes that publish no GPUs."""
+    used = plugin_gpus.used_in(query.objects)
+    resources: list[plugin_gpus.Resource] = []
+    for node in gpu_tiles.nodes_with_gpus(query.objects):
+        is_wanted = query.wants_node(node.name) and query.test(node.node.metadata.labels)
+        if is_wanted and not node.pools:
+            resources += plugin_gpus.resources_of(node.node, used.get(node.name, {}))
+    return resources
+
+
+def _counted_row(resource: plugin_gpus.Resource) -> listing.Row:
+    """One row for all devices of a resource, because they have no names."""
+    return listing.Row(
+        f"device/{resource.node}/{resource.name}",
+        (
+            resource.node,
+            resource.name,
+            resource.type,
+            resource.profile,
+            "",
+            "",
+            "",
+            "",
+            f"{resource.used} of {resource.total} allocated",
+        ),
+        ("device plugin", "", "", "", "", ""),
+    )
 
 
 def _row(item: gpu_tiles.Item) -> listing.Row:
@@ -55,4 +93,20 @@ def _row(item: gpu_tiles.Item) -> listing.Row:
     )
 
 
-TABLE = listing.Table(name="devices", aliases=("device",), listing=rows, next_step="get claims -A")
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    """As the GPUs, but names are those of devices here, and every node's labels are compared.
+
+    Devices of a node that the server left out would count as devices of a node without labels.
+    """
+    return gpu_table.reads(msgspec.structs.replace(query, names=(), labels=""))
+
+
+TABLE = listing.Table(
+    name="devices",
+    aliases=("device",),
+    listing=rows,
+    reads=_reads,
+    more_reads=gpu_table.more_reads,
+    next_step="get claims -A",
+    shows_objects=False,
+)

@@ -1,21 +1,21 @@
 """The GPUs of a cluster for people: node by node, GPU by GPU, free or in use.
 
-Reads published slices and allocated claims only, so it shows what a scheduler sees.
-Returns structs and tile strings. Never prints.
+Read from published slices and allocated claims, and for nodes whose GPUs a device plugin counts from the node and the
+pods bound to it, so it shows what a scheduler sees. Returns structs and tile strings. Never prints.
 """
 
 import locale
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
 import msgspec
 
-from dovetail.cli.tables import text
+from dovetail.cli.tables import plugin_gpus, text
+from dovetail.kubetypes import object_set
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims, slices
 from dovetail.model import node_pools
 from dovetail.sim.fleet import device_publisher
-from dovetail.sim.local import local_cluster
 
 FREE, PART, USED = "free", "part", "used"
 
@@ -115,7 +115,9 @@ class NodeGpus(msgspec.Struct, frozen=True):
         has_partitions = any(gpu.partitions for gpu in self.gpus)
         if not has_partitions:
             return "whole"
-        return "whole+mig" if has_whole else "mig"
+        pool = node_pools.pool_of(self.node)
+        parts = "shared" if pool.sharing and not pool.mig_profiles else "mig"
+        return f"whole+{parts}" if has_whole else parts
 
 
 class PodCounts(msgspec.Struct, frozen=True):
@@ -126,18 +128,18 @@ class PodCounts(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def pod_counts(cluster: local_cluster.Cluster) -> PodCounts | None:
+def pod_counts(objects: object_set.ObjectSet) -> PodCounts | None:
     """Pods by whether they have a node; None where there are no pods."""
-    structs = [stored.struct for stored in local_cluster.listed(cluster, "Pod")]
+    structs = [stored.struct for stored in objects.listed("Pod")]
     placed = sum(isinstance(pod, pods.Pod) and bool(pod.spec.node_name) for pod in structs)
     return PodCounts(len(structs), placed, len(structs) - placed) if structs else None
 
 
-def items(cluster: local_cluster.Cluster) -> Iterator[Item]:
+def items(objects: object_set.ObjectSet) -> Iterator[Item]:
     """Every published device, node by node and in counting order."""
-    allocated_devices = allocated(cluster)
+    allocated_devices = allocated(objects)
     all_items: list[Item] = []
-    for stored in local_cluster.listed(cluster, "ResourceSlice"):
+    for stored in objects.listed("ResourceSlice"):
         if not isinstance(stored.struct, slices.ResourceSlice):
             continue
         spec = stored.struct.spec
@@ -150,10 +152,10 @@ def items(cluster: local_cluster.Cluster) -> Iterator[Item]:
     return iter(all_items)
 
 
-def allocated(cluster: local_cluster.Cluster) -> set[DeviceId]:
+def allocated(objects: object_set.ObjectSet) -> set[DeviceId]:
     """The devices that claims hold, without admin access."""
     device_ids: set[DeviceId] = set()
-    for stored in local_cluster.listed(cluster, "ResourceClaim"):
+    for stored in objects.listed("ResourceClaim"):
         if not isinstance(stored.struct, claims.ResourceClaim):
             continue
         allocation = stored.struct.status.allocation
@@ -165,23 +167,29 @@ def allocated(cluster: local_cluster.Cluster) -> set[DeviceId]:
     return device_ids
 
 
-def nodes_with_gpus(cluster: local_cluster.Cluster) -> list[NodeGpus]:
+def nodes_with_gpus(objects: object_set.ObjectSet) -> list[NodeGpus]:
     """Nodes that publish GPUs, in counting order."""
     by_node: dict[str, dict[str, list[Item]]] = {}
-    for item in items(cluster):
+    for item in items(objects):
         if item.driver == device_publisher.GPU_DRIVER:
             identity = item.word("parentUUID") or item.word("uuid")
             by_node.setdefault(item.node, {}).setdefault(identity, []).append(item)
     nodes_by_name = {
         stored.struct.metadata.name: stored.struct
-        for stored in local_cluster.listed(cluster, "Node")
+        for stored in objects.listed("Node")
         if isinstance(stored.struct, nodes.Node)
     }
-    return [
+    published = [
         _node_gpus(nodes_by_name[name], by_gpu)
         for name, by_gpu in by_node.items()
         if name in nodes_by_name
     ]
+    # A node that publishes its GPUs may be counted by a plugin too, while it is moved from one to the other.
+    others = [node for name, node in nodes_by_name.items() if name not in by_node]
+    counted = _counted_nodes(others, objects)
+    if not counted:
+        return published
+    return sorted([*published, *counted], key=lambda node: text.natural(node.name))
 
 
 def can_show_tiles(stream: TextIO) -> bool:
@@ -202,6 +210,55 @@ def coloured(line: str) -> str:
     """The line with ANSI colours on its tiles."""
     return "".join(
         f"\x1b[{_COLOURS[sign]}m{sign}\x1b[0m" if sign in _COLOURS else sign for sign in line
+    )
+
+
+def _counted_nodes(
+    candidates: Sequence[nodes.Node], objects: object_set.ObjectSet
+) -> list[NodeGpus]:
+    """Nodes whose GPUs a device plugin counts."""
+    plugin_nodes = [node for node in candidates if node_pools.plugin_gpus(node)]
+    if not plugin_nodes:
+        return []
+    used = plugin_gpus.used_in(objects)
+    return [_counted_gpus(node, used.get(node.metadata.name, {})) for node in plugin_nodes]
+
+
+def _counted_gpus(node: nodes.Node, used: Mapping[str, int]) -> NodeGpus:
+    """The GPUs of a node by number; use is shown from the first one on."""
+    pool = node_pools.pool_of(node)
+    product = pool.accelerator.replace("-", " ")
+    resources = plugin_gpus.resources_of(node, used)
+    whole = sum(each.total for each in resources if each.type == plugin_gpus.WHOLE)
+    whole_used = sum(each.used for each in resources if each.type == plugin_gpus.WHOLE)
+    parts = sum(each.total for each in resources if each.type != plugin_gpus.WHOLE)
+    parts_used = sum(each.used for each in resources if each.type != plugin_gpus.WHOLE)
+
+    split_count = 0
+    if parts:
+        labelled = pool.gpu_count - whole
+        split_count = labelled if labelled > 0 else 1
+    gpus: list[Gpu] = []
+    for number in range(whole):
+        state = USED if number < whole_used else FREE
+        gpus.append(_counted_gpu(node, number, product, partitions=0, state=state))
+    per_gpu = -(-parts // split_count) if split_count else 0
+    for number in range(split_count):
+        state = PART if number * per_gpu < parts_used else FREE
+        gpus.append(_counted_gpu(node, whole + number, product, partitions=per_gpu, state=state))
+    return NodeGpus(node, tuple(gpus), frozenset())
+
+
+def _counted_gpu(
+    node: nodes.Node, number: int, product: str, *, partitions: int, state: str
+) -> Gpu:
+    return Gpu(
+        uuid=f"{node.metadata.name}/{number}",
+        product=product,
+        memory_bytes=0,
+        has_whole=not partitions,
+        partitions=partitions,
+        state=state,
     )
 
 

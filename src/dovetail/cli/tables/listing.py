@@ -1,20 +1,21 @@
 """What every table of `dovetail get` is made of: the query, the rows, and one record per table.
 
-Given a cluster and filters, a table returns a `Listing`. Never prints.
+A table says which lists it needs; given the objects and filters it returns a `Listing`. Never reads, never prints.
 """
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from dovetail.cli import label_option
 from dovetail.cli.tables import text
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.kubetypes.resource import slices
-from dovetail.sim.local import local_cluster
+
+Tree = dict[str, Any]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -31,18 +32,19 @@ class Listing(msgspec.Struct, frozen=True):
     headers: tuple[str, ...]
     wide_headers: tuple[str, ...]
     rows: tuple[Row, ...]
-    documents: tuple[dict[str, Any], ...]
+    documents: Callable[[], Sequence[Tree]]  # called for -o json and -o yaml only
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What the user wants to see. Namespace None means all of them."""
+    """What the user wants to see, and what was read for it. Namespace None means all of them."""
 
-    cluster: local_cluster.Cluster
+    objects: object_set.ObjectSet
     now: datetime.datetime
     test: label_option.Test
     namespace: str | None
     node: str | None
     names: tuple[str, ...] = ()
+    labels: str = ""  # the selector as typed, for the server
     in_full: bool = False  # nothing is cut short
 
     def wants(self, stored: codec.Stored) -> bool:
@@ -69,9 +71,33 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...]
     listing: Callable[[Query], Listing]
+    reads: Callable[[Query], tuple[object_set.Read, ...]]
+    more_reads: Callable[[Query], tuple[object_set.Read, ...]] = lambda query: ()  # after the first
     next_step: str = "get gpus"
     is_namespaced: bool = False
-    live_next_step: str = ""  # set for our own kinds, which are shown for a real cluster too
+    shows_objects: bool = True  # one object per row; else rows are put together from several
+    definition: registry.Kind | None = None  # set for our own kinds, which may not be installed
+
+
+def reads_of(kind: registry.Kind) -> Callable[[Query], tuple[object_set.Read, ...]]:
+    """Reads the objects of one kind that the query can show, as far as the server can tell."""
+
+    def reads(query: Query) -> tuple[object_set.Read, ...]:
+        namespace = (query.namespace or "") if kind.is_namespaced else ""
+        return (object_set.Read(kind, namespace, query.labels, fields_of_name(query.names)),)
+
+    return reads
+
+
+def reads_of_nodes(query: Query) -> tuple[object_set.Read, ...]:
+    """Reads the nodes that the query can show: one by --node or by name, or those the labels select."""
+    names = query.names if query.node is None else (query.node,)
+    return (object_set.Read(registry.NODE, "", query.labels, fields_of_name(names)),)
+
+
+def fields_of_name(names: Sequence[str]) -> str:
+    """The field selector of one name. A server cannot select one of several."""
+    return f"metadata.name={names[0]}" if len(names) == 1 else ""
 
 
 def one_row_each(
@@ -82,9 +108,9 @@ def one_row_each(
     wide_headers: tuple[str, ...] = (),
 ) -> Listing:
     """Rows that show one object each, in natural order; objects without a row are left out."""
-    namespace = query.namespace if local_cluster.is_namespaced(kind) else None
+    namespace = query.namespace if object_set.is_namespaced(kind) else None
     shown: list[tuple[Row, codec.Stored]] = []
-    for stored in local_cluster.listed(query.cluster, kind, namespace=namespace):
+    for stored in query.objects.listed(kind, namespace=namespace):
         if not query.wants(stored):
             continue
         row = row_of(stored.struct, stored)
@@ -93,22 +119,19 @@ def one_row_each(
 
     shown.sort(key=lambda pair: text.natural(pair[0].name))
     rows = tuple(row for row, _ in shown)
-    documents = tuple(stored.tree for _, stored in shown)
-    return Listing(headers, wide_headers, rows, documents)
+    return Listing(headers, wide_headers, rows, lambda: [stored.tree for _, stored in shown])
 
 
-def slices_of_pools(
-    cluster: local_cluster.Cluster, pools: set[tuple[str, str]]
-) -> tuple[dict[str, Any], ...]:
+def slices_of_pools(objects: object_set.ObjectSet, pools: set[tuple[str, str]]) -> list[Tree]:
     """All slices of pools given as (driver, name), including those with counters only."""
     trees = []
-    for stored in local_cluster.listed(cluster, "ResourceSlice"):
+    for stored in objects.listed("ResourceSlice"):
         if not isinstance(stored.struct, slices.ResourceSlice):
             continue
         spec = stored.struct.spec
         if (spec.driver, spec.pool.name) in pools:
             trees.append(stored.tree)
-    return tuple(trees)
+    return trees
 
 
 def allocatable(node: nodes.Node, resource: str) -> str:

@@ -1,18 +1,21 @@
 """Which gang and which queue the pods of a cluster belong to, as the scheduler reads it.
 
-Given a cluster in memory. Builds its World once, and only for tables that need it. Never decides anything.
+Given the objects of a cluster. Builds its World once, and only for tables that need it. Never decides anything.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods
+from dovetail.live.gangs import facts_of_objects
 from dovetail.model.queue import queue_access
-from dovetail.sim.local import control, local_cluster
 from dovetail.world import events
 
 NONE: Final = ""
+# What decides to which gang and queue a pod belongs, besides the pod.
+KINDS: Final = (registry.NAMESPACE, registry.QUEUE, *registry.OWNERS, *registry.PARENTS)
 
 
 class Membership(NamedTuple):
@@ -25,8 +28,8 @@ class Membership(NamedTuple):
 class Memberships:
     """The memberships of one cluster's pods."""
 
-    def __init__(self, cluster: local_cluster.Cluster) -> None:
-        self._world = control.world_of(cluster)
+    def __init__(self, objects: object_set.ObjectSet) -> None:
+        self._world = facts_of_objects.world_of(objects)
         self._access = queue_access.QueueAccess(self._world.queues, self._world.namespaces)
 
     def of(self, pod: pods.Pod) -> Membership:

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from dovetail.cli.tables import listing, text
+from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.model import node_pools
 from dovetail.schedule.node import node_fit
-from dovetail.sim.local import local_cluster
 
 HEADERS = ("pool", "provider", "nodes", "gpus", "gpu", "spot", "taints")
 WIDE_HEADERS = ("label", "names")
@@ -17,7 +17,7 @@ WIDE_HEADERS = ("label", "names")
 def rows(query: listing.Query) -> listing.Listing:
     """One row per pool. Nodes without a pool label are left to `get nodes`."""
     members: dict[tuple[str, str], list[nodes.Node]] = {}
-    for stored in local_cluster.listed(query.cluster, "Node"):
+    for stored in query.objects.listed("Node"):
         node = stored.struct
         assert isinstance(node, nodes.Node)
         pool = node_pools.pool_of(node)
@@ -27,8 +27,12 @@ def rows(query: listing.Query) -> listing.Listing:
 
     ordered = sorted(members.items(), key=lambda item: (text.natural(item[0][0]), item[0][1]))
     table_rows = tuple(_row(key, pool_nodes) for key, pool_nodes in ordered)
-    documents = tuple(_document(key, pool_nodes) for key, pool_nodes in ordered)
-    return listing.Listing(HEADERS, WIDE_HEADERS, table_rows, documents)
+    return listing.Listing(
+        HEADERS,
+        WIDE_HEADERS,
+        table_rows,
+        lambda: [_document(key, pool_nodes) for key, pool_nodes in ordered],
+    )
 
 
 def _row(key: tuple[str, str], members: list[nodes.Node]) -> listing.Row:
@@ -82,4 +86,15 @@ def _taints(members: list[nodes.Node]) -> list[str]:
     return sorted(set.intersection(*taints)) if taints else []
 
 
-TABLE = listing.Table(name="pools", aliases=("pool",), listing=rows, next_step="get gpus")
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    return (object_set.Read(registry.NODE, labels=query.labels),)
+
+
+TABLE = listing.Table(
+    name="pools",
+    aliases=("pool",),
+    listing=rows,
+    reads=_reads,
+    next_step="get gpus",
+    shows_objects=False,
+)

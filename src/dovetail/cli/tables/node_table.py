@@ -27,7 +27,7 @@ def _row(node: nodes.Node, age: str) -> listing.Row:
             node.metadata.name,
             _status(node),
             pool.name,
-            labels.get("nvidia.com/gpu.count", "0"),
+            _gpu_count(node),
             pool.accelerator,
             listing.allocatable(node, "cpu"),
             listing.allocatable(node, "memory"),
@@ -50,4 +50,16 @@ def _status(node: nodes.Node) -> str:
     return f"{status},SchedulingDisabled" if node.spec.unschedulable else status
 
 
-TABLE = listing.Table(name="nodes", aliases=("node", "no"), listing=rows, next_step="get pools")
+def _gpu_count(node: nodes.Node) -> str:
+    """GPUs by the label of discovery; else what a device plugin counts."""
+    labelled = node.metadata.labels.get(node_pools.COUNT)
+    return labelled or str(sum(node_pools.plugin_gpus(node).values()))
+
+
+TABLE = listing.Table(
+    name="nodes",
+    aliases=("node", "no"),
+    listing=rows,
+    reads=listing.reads_of_nodes,
+    next_step="get pools",
+)

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from dovetail.cli.tables import listing
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import pods
-from dovetail.sim.local import local_cluster
 
 if TYPE_CHECKING:  # the engine, which few tables need
     from dovetail.cli.tables import membership
@@ -17,7 +16,7 @@ WHY_WIDTH: Final = 90  # characters of a reason in the narrow table
 
 def rows(query: listing.Query) -> listing.Listing:
     """One row per pod. -o wide adds its gang and queue, and shows the reason in full."""
-    belonging = _belonging(query.cluster) if query.in_full else None
+    belonging = _belonging(query.objects) if query.in_full else None
 
     def row_of(pod: pods.Pod, stored: codec.Stored) -> listing.Row | None:
         if not query.wants_node(pod.spec.node_name):
@@ -30,7 +29,7 @@ def rows(query: listing.Query) -> listing.Listing:
             ",".join(_claim_names(pod)),
             query.age(stored),
         )
-        reason = _why_not(pod, query.cluster)
+        reason = _why_not(pod, query.objects)
         last_cells = (_cut(reason),) if belonging is None else (*belonging.of(pod), reason)
         return listing.Row(f"pod/{pod.metadata.name}", (*cells, *last_cells))
 
@@ -44,10 +43,10 @@ def is_pending(row: listing.Row) -> bool:
     return row.cells[HEADERS.index("status")] == "Pending"
 
 
-def _belonging(cluster: local_cluster.Cluster) -> "membership.Memberships":
+def _belonging(objects: object_set.ObjectSet) -> "membership.Memberships":
     from dovetail.cli.tables import membership
 
-    return membership.Memberships(cluster)
+    return membership.Memberships(objects)
 
 
 def _claim_names(pod: pods.Pod) -> list[str]:
@@ -66,15 +65,54 @@ def _cut(reason: str) -> str:
     return reason[: WHY_WIDTH - len("...") - len(ending)].rstrip() + "..." + ending
 
 
-def _why_not(pod: pods.Pod, cluster: local_cluster.Cluster) -> str:
+def _why_not(pod: pods.Pod, objects: object_set.ObjectSet) -> str:
     """The scheduler's message about a pending pod; no scheduler decides about one that names its node."""
-    if node := pod.spec.node_name:
-        has_ended = pod.status.phase in pods.TERMINAL_PHASES
-        if has_ended or local_cluster.Key("Node", "", node) in cluster.records:
-            return ""
-        return f"node {node} does not exist; a pod that names its node is placed on no other"
-    messages = {condition.type: condition.message for condition in reversed(pod.status.conditions)}
-    return messages.get("PodScheduled", "")
+    node = pod.spec.node_name
+    if not node:
+        messages = {entry.type: entry.message for entry in reversed(pod.status.conditions)}
+        return messages.get("PodScheduled", "")
+    if not _may_name_no_node(pod) or objects.get(object_set.Key("Node", "", node)) is not None:
+        return ""
+    return f"node {node} does not exist; a pod that names its node is placed on no other"
 
 
-TABLE = listing.Table(name="pods", aliases=("pod", "po"), listing=rows, is_namespaced=True)
+def _may_name_no_node(pod: pods.Pod) -> bool:
+    """Whether no kubelet has started the pod yet, and no scheduler chose its node."""
+    is_scheduled = any(
+        entry.type == "PodScheduled" and entry.status == "True" for entry in pod.status.conditions
+    )
+    return bool(pod.spec.node_name) and pod.status.phase == "Pending" and not is_scheduled
+
+
+def _more_reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    """The nodes of pods that may name one which does not exist."""
+    structs = (stored.struct for stored in query.objects.listed("Pod"))
+    lost = [pod for pod in structs if isinstance(pod, pods.Pod) and _may_name_no_node(pod)]
+    names = sorted({pod.spec.node_name or "" for pod in lost})
+    return tuple(
+        object_set.Read(registry.NODE, fields=listing.fields_of_name([name])) for name in names
+    )
+
+
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    """The pods themselves; for -o wide also what makes gangs and queues of them."""
+    selectors = [listing.fields_of_name(query.names)]
+    if query.node is not None:
+        selectors.append(f"spec.nodeName={query.node}")
+    fields = ",".join(filter(None, selectors))
+    reads = [object_set.Read(registry.POD, query.namespace or "", query.labels, fields)]
+    if query.in_full:
+        from dovetail.cli.tables import membership
+
+        reads += [object_set.Read(kind) for kind in membership.KINDS]
+    return tuple(reads)
+
+
+TABLE = listing.Table(
+    name="pods",
+    aliases=("pod", "po"),
+    listing=rows,
+    reads=_reads,
+    more_reads=_more_reads,
+    is_namespaced=True,
+)

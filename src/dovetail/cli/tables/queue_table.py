@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dovetail.cli.tables import listing, text
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.custom import queues
 from dovetail.model.queue import queue_access, queue_resources, queue_status, queue_tree
 from dovetail.quantity import quantity
-from dovetail.sim.local import local_cluster
 
 HEADERS: Final = (
     "queue",
@@ -36,7 +35,7 @@ def rows(query: listing.Query) -> listing.Listing:
     """One row per queue, children below their parents."""
     stored: dict[str, codec.Stored] = {}
     by_name: dict[str, queues.Queue] = {}
-    for record in local_cluster.listed(query.cluster, "Queue"):
+    for record in query.objects.listed("Queue"):
         if not isinstance(record.struct, queues.Queue):
             continue
         stored[record.struct.metadata.name] = record
@@ -44,14 +43,16 @@ def rows(query: listing.Query) -> listing.Listing:
 
     problems = queue_tree.problems(by_name)
     table_rows = []
-    documents = []
+    shown: list[codec.Stored] = []
     for name, depth in _in_tree_order(by_name, problems):
         if not query.wants(stored[name]):
             continue
         row = _row(stored[name], by_name[name], problems.get(name), depth=depth, query=query)
         table_rows.append(row)
-        documents.append(stored[name].tree)
-    return listing.Listing(HEADERS, WIDE_HEADERS, tuple(table_rows), tuple(documents))
+        shown.append(stored[name])
+    return listing.Listing(
+        HEADERS, WIDE_HEADERS, tuple(table_rows), lambda: [each.tree for each in shown]
+    )
 
 
 def _in_tree_order(
@@ -156,10 +157,16 @@ def _message(queue: queues.Queue, problem: queue_tree.Problem | None) -> str:
     return next((condition.message for condition in ready), "")
 
 
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    """All of them: what is wrong with a queue depends on the others."""
+    return (object_set.Read(registry.QUEUE),)
+
+
 TABLE = listing.Table(
     name="queues",
     aliases=("queue",),
     listing=rows,
+    reads=_reads,
     next_step="get pods -A",
-    live_next_step="get pods -A",
+    definition=registry.QUEUE,
 )

@@ -1,7 +1,7 @@
 """The table `dovetail get slices`: one row per ResourceSlice. Never prints."""
 
 from dovetail.cli.tables import listing
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.resource import slices
 
 HEADERS = ("name", "node", "driver", "pool", "devices", "counter sets", "age")
@@ -32,9 +32,18 @@ def rows(query: listing.Query) -> listing.Listing:
     return listing.one_row_each(query, "ResourceSlice", row_of, HEADERS, WIDE_HEADERS)
 
 
+def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
+    selectors = [listing.fields_of_name(query.names)]
+    if query.node is not None:
+        selectors.append(f"spec.nodeName={query.node}")
+    fields = ",".join(filter(None, selectors))
+    return (object_set.Read(registry.SLICE, "", query.labels, fields),)
+
+
 TABLE = listing.Table(
     name="slices",
     aliases=("slice", "resourceslice", "resourceslices"),
     listing=rows,
+    reads=_reads,
     next_step="get devices",
 )

@@ -1,7 +1,7 @@
 """The table `dovetail get topologies`: the levels of each, widest first. Never prints."""
 
 from dovetail.cli.tables import listing
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.custom import topologies
 
 HEADERS = ("topology", "levels", "age")
@@ -25,6 +25,7 @@ TABLE = listing.Table(
     name="topologies",
     aliases=("topology",),
     listing=rows,
+    reads=listing.reads_of(registry.TOPOLOGY),
     next_step="get nodes",
-    live_next_step="get nodes",
+    definition=registry.TOPOLOGY,
 )

@@ -6,6 +6,7 @@ names the file and the field. Never connects, never opens the files it refers to
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,7 +14,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail import errors
-from dovetail.manifest import yaml_text
 
 
 class ExecVariable(msgspec.Struct, frozen=True):
@@ -177,6 +177,11 @@ def _document(path: Path) -> _Document:
         raise errors.InputError(
             f"{path}: larger than {_MAX_BYTES >> 20} MiB; is it really a kubeconfig?"
         )
+    if text.startswith(b"{"):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _fitted(path, msgspec.json.decode(text))  # in a tenth of the time
+    from dovetail.manifest import yaml_text
+
     try:
         documents = list(yaml_text.documents(text.decode()))
     except UnicodeDecodeError:

@@ -43,8 +43,10 @@ class QueueStatusWriter:
         *,
         clock: clocks.Clock,
         meter_: meter.Meter | None = None,
+        every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._picture = picture_
+        self._every_seconds = every_seconds
         self._queues = picture_.world.queues
         self._api = api
         self._clock = clock
@@ -60,7 +62,9 @@ class QueueStatusWriter:
     def publish(self, numbers: Mapping[str, queues.QueueStatus]) -> None:
         """Takes the numbers of a decision, for all its queues. Cheap; call it after every decision."""
         self._numbers = numbers
-        self._workqueue.put(ALL_QUEUES, self._looked + EVERY_SECONDS - self._clock.monotonic())
+        self._workqueue.put(
+            ALL_QUEUES, self._looked + self._every_seconds - self._clock.monotonic()
+        )
 
     async def run(self) -> None:
         """Writes until cancelled."""
@@ -108,7 +112,8 @@ class QueueStatusWriter:
         if status == queue.status:
             return
         written_at = self._written.get(queue.metadata.name, -math.inf)
-        interval = EVERY_SECONDS if queue_status.has_news(queue.status, status) else PASSING_SECONDS
+        has_news = queue_status.has_news(queue.status, status)
+        interval = self._every_seconds if has_news else PASSING_SECONDS
         self._workqueue.put(queue.metadata.name, written_at + interval - self._clock.monotonic())
 
     async def _write(self, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,12 +20,38 @@ from dovetail.ports import clock as clocks
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.fleet import machines
-from dovetail.sim.server import controllers, merge, watchers, write_rules
-from dovetail.sim.server.object_store import ObjectStore, Record
+from dovetail.sim.server import (
+    builtin_kinds,
+    controllers,
+    garbage_collector,
+    merge,
+    priority_classes,
+    served_kinds,
+    watchers,
+    write_rules,
+)
+from dovetail.sim.server.object_store import Change, ObjectStore, Record
+from dovetail.sim.server.served_kinds import ServedKinds, TableKey
 from dovetail.sim.virtual_clock import VirtualClock
 from dovetail.world.events import ObjectKey
 
 Tree = dict[str, Any]
+
+
+class StoredObject(NamedTuple):
+    """One object as a journal kept it."""
+
+    table: TableKey
+    document: bytes
+
+
+class Restored(NamedTuple):
+    """The state of a server that ran before."""
+
+    revision: int
+    objects: list[StoredObject]
+
+
 Hook = Callable[[str, Target], None]  # given the verb and its target; may raise a failure
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")  # built in
@@ -42,24 +68,43 @@ class SimApi:
         namespaces: Iterable[str] = (),
         delay_seconds: float = 0.0,
         check_selector: field_errors.CheckExpression | None = None,
+        collects_all_kinds: bool = False,
+        restored: Restored | None = None,
+        on_change: Callable[[Change], None] | None = None,
     ) -> None:
+        """Starts with the objects of `restored`, if there are any; `on_change` hears of every change after that.
+
+        `collects_all_kinds` lets the garbage collector notice the absence of owners of every served kind; without it,
+        simulations may name owners that they do not store.
+        """
         self.clock = clock or VirtualClock()
+        self.kinds = ServedKinds()
         self.shelf = ObjectStore(self.clock.now)
+        self.shelf.listen(self._note_definition)
+        if restored is not None:
+            self._restore(restored)
+        if on_change is not None:
+            self.shelf.listen(on_change)
         self.delay_seconds = delay_seconds
         self.before: Hook | None = None  # if it raises, the request is not carried out
         self.after: Hook | None = (
             None  # if it raises, the request was carried out, but its answer is lost
         )
         self._check_selector = check_selector or _check_selector
+        is_known_owner = (
+            self.kinds.is_served_owner if collects_all_kinds else garbage_collector.is_collected
+        )
+        self.controllers = controllers.Controllers(self.shelf, is_known_owner=is_known_owner)
         for name in (*NAMESPACES, *namespaces):
-            self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            if self.shelf.find(registry.NAMESPACE, ("", name)) is None:
+                self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     # The interface of ports.api.Api
 
     async def get(self, target: Target) -> bytes:
         """The document."""
         await self._arrive("get", target)
-        answer = codec.encode_tree(self._found(target).tree)
+        answer = self.found(target).document
         self._leave("get", target)
         return answer
 
@@ -69,17 +114,15 @@ class SimApi:
         tree = write_rules.parsed(document)
         match target.subresource:
             case "binding":
-                self._bind(target, tree)
+                self.bind(target, tree)
                 record = None
             case "eviction":
                 self._evict(target, tree)
                 record = None
             case "":
-                record = self._create(target, tree)
+                record = self.create_object(target, tree)
             case _:
-                raise failures.Missing(
-                    f"{target}: no such subresource", status=404, reason="NotFound"
-                )
+                raise write_rules.not_served()
         self._leave("create", target)
         if record is None:
             return (
@@ -93,13 +136,12 @@ class SimApi:
         """Patches an object or its status (JSON merge patch); with `adds`, keyed lists keep their other items."""
         await self._arrive("patch", target)
         if target.subresource not in ("", "status"):
-            raise failures.Missing(f"{target}: no such subresource", status=404, reason="NotFound")
-        record = self._found(target)
+            raise write_rules.not_served()
+        record = self.found(target)
         patch_tree = write_rules.parsed(patch)
         if adds:
             patch_tree = merge.as_merge_patch(record.tree, patch_tree)
-        tree = write_rules.patched(target, record, patch_tree, terms=self._terms(target.namespace))
-        stored = self.shelf.put(target.kind, tree)
+        stored = self.write(target, write_rules.merged(record.tree, patch_tree))
         self._leave("patch", target)
         return _answer(stored, brief=brief)
 
@@ -107,7 +149,7 @@ class SimApi:
         self, target: Target, finalizer: str, *, uid: str, resource_version: str
     ) -> bytes:
         """Adds a finalizer; returns the metadata."""
-        finalizers = [*self._found(target).metadata.finalizers, finalizer]
+        finalizers = [*self.found(target).metadata.finalizers, finalizer]
         metadata = {"uid": uid, "resourceVersion": resource_version, "finalizers": finalizers}
         return await self.patch(target, msgspec.json.encode({"metadata": metadata}), brief=True)
 
@@ -121,16 +163,7 @@ class SimApi:
     ) -> None:
         """Deletes, if the uid and the version still match those given."""
         await self._arrive("delete", target)
-        metadata = self._found(target).metadata
-        for what, expected, have in (
-            ("uid", uid, metadata.uid),
-            ("version", resource_version, metadata.resource_version),
-        ):
-            if expected and expected != have:
-                message = (
-                    f"{target}: the {what} of the request is {expected}, the object's is {have}"
-                )
-                raise failures.Conflict(message, status=409, reason="Conflict")
+        check_preconditions(target, self.found(target), uid=uid, resource_version=resource_version)
         self.shelf.delete(target.kind, _key(target), grace_seconds=grace_seconds)
         self._leave("delete", target)
 
@@ -145,7 +178,7 @@ class SimApi:
         """Evicts a pod; a rehearsal only checks whether it could be. There are no disruption budgets here."""
         place = target._replace(subresource="eviction")
         await self._arrive("rehearse" if is_rehearsal else "create", place)
-        metadata = self._found(target).metadata
+        metadata = self.found(target).metadata
         if metadata.uid != uid:
             raise failures.Conflict(
                 f"{target}: the uid of the request is {uid}, the pod's is {metadata.uid}",
@@ -176,49 +209,140 @@ class SimApi:
 
     def tree(self, kind: Kind, name: str, *, namespace: str = "") -> Tree:
         """One object as a plain tree, with the fields that structs lack. It must exist."""
-        return write_rules.parsed(
-            codec.encode_tree(self._found(Target(kind, namespace, name)).tree)
-        )
+        return self.found(Target(kind, namespace, name)).tree
 
     def put(self, tree: Tree, *, namespace: str = "default") -> Any:
         """Creates an object as its owner would, then writes its status if it has one. Returns the struct."""
-        kind = kind_of(tree)
+        kind = self.kind_of(tree)
         metadata: Tree = tree.get("metadata") or {}
         place = (metadata.get("namespace") or namespace) if kind.is_namespaced else ""
-        record = self._create(Target(kind, place), tree)
-        if tree.get("status") and kind.name in write_rules.WITH_STATUS:
+        record = self.create_object(Target(kind, place), tree)
+        if tree.get("status") and self.kinds.has_status(kind):
             target = Target(kind, place, record.metadata.name, "status")
-            changed = write_rules.patched(
-                target, record, {"status": tree["status"]}, terms=self._terms(place)
-            )
-            record = self.shelf.put(kind, changed)
+            changed = write_rules.merged(record.tree, {"status": tree["status"]})
+            record = self.write(target, changed)
         return record.struct
 
     def settle(self) -> int:
         """Runs the controllers until they have nothing left to do; returns how many objects they wrote."""
-        return controllers.settle(self.shelf)
+        return self.controllers.settle()
 
-    # Effects
-
-    def _create(self, target: Target, tree: Tree) -> Record:
-        kind = target.kind
-        if (
-            kind.is_namespaced
-            and self.shelf.find(registry.NAMESPACE, ("", target.namespace)) is None
-        ):
+    def kind_of(self, tree: Tree) -> Kind:
+        """The served kind of a document in its stored version."""
+        served = self.kinds.named(str(tree.get("apiVersion")), str(tree.get("kind")))
+        if served is None or not served.is_stored_version:
             raise failures.Missing(
-                f'namespaces "{target.namespace}" not found', status=404, reason="NotFound"
+                f"no kind {tree.get('kind')} in {tree.get('apiVersion')}",
+                status=404,
+                reason="NotFound",
             )
+        return served.kind
+
+    # Effects, shared with the HTTP front
+
+    def create_object(self, target: Target, tree: Tree, *, is_rehearsal: bool = False) -> Record:
+        """Stores a new object of a collection; a rehearsal only checks it."""
+        kind = target.kind
         metadata: Tree = tree.get("metadata") or {}
         name = str(metadata.get("name") or "") or self._generated(
             str(metadata.get("generateName") or "")
         )
+        if kind.is_namespaced:
+            self._check_namespace(target, name)
         if self.shelf.find(kind, (target.namespace, name)) is not None:
             raise failures.AlreadyThere(
-                f'{kind.plural} "{name}" already exists', status=409, reason="AlreadyExists"
+                f'{write_rules.qualified(kind)} "{name}" already exists',
+                status=409,
+                reason="AlreadyExists",
             )
-        created = write_rules.created(target, tree, name=name, terms=self._terms(target.namespace))
-        return self.shelf.put(kind, created)
+        if write_rules.is_kind(kind, registry.POD):
+            tree = self._with_priority(tree, name)
+        created = write_rules.created(
+            target,
+            tree,
+            name=name,
+            terms=self._terms(target.namespace),
+            has_status=self.kinds.has_status(kind),
+        )
+        return self.shelf.put(kind, created, is_rehearsal=is_rehearsal)
+
+    def write(self, target: Target, tree: Tree, *, is_rehearsal: bool = False) -> Record:
+        """Replaces an object, or its status; a rehearsal only checks it."""
+        changed = write_rules.written(
+            target,
+            self.found(target),
+            tree,
+            terms=self._terms(target.namespace),
+            has_status=self.kinds.has_status(target.kind),
+        )
+        return self.shelf.put(target.kind, changed, is_rehearsal=is_rehearsal)
+
+    def _with_priority(self, tree: Tree, name: str) -> Tree:
+        """A pod with the priority of the class it names, or of the default class."""
+        spec: Tree = tree.get("spec") or {}
+        class_name = str(spec.get("priorityClassName") or "")
+        standing = priority_classes.named(class_name, self._priority_class_trees())
+        if standing is None and not class_name:
+            return tree
+        if standing is None:
+            raise failures.Refused(
+                f'pods "{name}" is forbidden: no PriorityClass with name {class_name} was found',
+                status=403,
+                reason="Forbidden",
+            )
+        if spec.get("priority") not in (None, standing.value):
+            raise failures.Refused(
+                f'pods "{name}" is forbidden: the integer value of priority ({spec["priority"]}) must '
+                f"not be provided in pod spec; priority admission controller computed {standing.value} "
+                "from the given PriorityClass name",
+                status=403,
+                reason="Forbidden",
+            )
+        decided = {
+            "priorityClassName": standing.name,
+            "priority": standing.value,
+            "preemptionPolicy": standing.policy,
+        }
+        return tree | {"spec": spec | decided}
+
+    def _priority_class_trees(self) -> list[Tree]:
+        return [record.tree for record in self.shelf.all(builtin_kinds.PRIORITY_CLASS)]
+
+    def _check_namespace(self, target: Target, name: str) -> None:
+        namespace = self.shelf.find(registry.NAMESPACE, ("", target.namespace))
+        if namespace is None:
+            raise write_rules.not_found(registry.NAMESPACE, target.namespace)
+        if namespace.metadata.deletion_timestamp is not None:
+            raise failures.Refused(
+                f'{write_rules.qualified(target.kind)} "{name}" is forbidden: unable to create new '
+                f"content in namespace {target.namespace} because it is being terminated",
+                status=403,
+                reason="Forbidden",
+            )
+
+    def _note_definition(self, change: Change) -> None:
+        """Serves the kinds of CustomResourceDefinitions while they are stored."""
+        if not write_rules.is_kind(change.kind, builtin_kinds.CRD):
+            return
+        if change.event == watchers.DELETED:
+            kind = self.kinds.forget(change.record.tree)
+            if kind is not None:
+                self.shelf.drop_table(kind)
+        else:
+            self.kinds.define(change.record.tree)
+
+    def _restore(self, restored: Restored) -> None:
+        """Puts back stored objects; definitions first, because they say what the others are."""
+        definitions = served_kinds.table_key(builtin_kinds.CRD)
+        ordered = sorted(restored.objects, key=lambda stored: stored.table != definitions)
+        for stored in ordered:
+            kind = self.kinds.stored_kind(stored.table)
+            if kind is None:
+                continue  # its definition is gone
+            self.shelf.restore(kind, stored.document)
+            if stored.table == definitions:
+                self.kinds.define(codec.parsed(stored.document))
+        self.shelf.restored(restored.revision)
 
     def _generated(self, base: str) -> str:
         if not base:
@@ -231,25 +355,24 @@ class SimApi:
         )
         return base[: names.MAX_GENERATED_BASE] + suffix
 
-    def _bind(self, target: Target, tree: Tree) -> None:
-        record = self._found(target._replace(subresource=""))
+    def bind(self, target: Target, tree: Tree) -> None:
+        record = self.found(target._replace(subresource=""))
         self.shelf.put(
             registry.POD, write_rules.bound(target, record, tree, now=self.shelf.stamp())
         )
 
     def _evict(self, target: Target, tree: Tree) -> None:
-        self._found(target._replace(subresource=""))
+        self.found(target._replace(subresource=""))
         options: Tree = tree.get("deleteOptions") or {}
         self.shelf.delete(
             registry.POD, _key(target), grace_seconds=options.get("gracePeriodSeconds")
         )
 
-    def _found(self, target: Target) -> Record:
+    def found(self, target: Target) -> Record:
+        """The object of a target. Raises Missing."""
         record = self.shelf.find(target.kind, _key(target))
         if record is None:
-            raise failures.Missing(
-                f'{target.kind.plural} "{target.name}" not found', status=404, reason="NotFound"
-            )
+            raise write_rules.not_found(target.kind, target.name)
         return record
 
     def _terms(self, namespace: str) -> field_errors.Terms:
@@ -275,18 +398,23 @@ class SimApi:
             self.after(verb, target)
 
 
-SERVED: Final = (*registry.WORLD, *registry.RECORDS, registry.POD_GROUP)
-_BY_NAME: Final = {(kind.api_version, kind.name): kind for kind in SERVED}
-
-
-def kind_of(tree: Tree) -> Kind:
-    """The served kind of a document."""
-    kind = _BY_NAME.get((str(tree.get("apiVersion")), str(tree.get("kind"))))
-    if kind is None:
-        raise failures.Missing(
-            f"no kind {tree.get('kind')} in {tree.get('apiVersion')}", status=404, reason="NotFound"
-        )
-    return kind
+def check_preconditions(
+    target: Target, record: Record, *, uid: str = "", resource_version: str = ""
+) -> None:
+    """Refuses a deletion that was meant for another object of the name, or for another version."""
+    metadata = record.metadata
+    for what, expected, have in (
+        ("UID", uid, metadata.uid),
+        ("ResourceVersion", resource_version, metadata.resource_version),
+    ):
+        if expected and expected != have:
+            raise failures.Conflict(
+                f"Operation cannot be fulfilled on {write_rules.qualified(target.kind)} "
+                f'"{target.name}": Precondition failed: {what} in precondition: {expected}, '
+                f"{what} in object meta: {have}",
+                status=409,
+                reason="Conflict",
+            )
 
 
 def _key(target: Target) -> ObjectKey:
@@ -295,7 +423,7 @@ def _key(target: Target) -> ObjectKey:
 
 def _answer(record: Record, *, brief: bool) -> bytes:
     if not brief:
-        return codec.encode_tree(record.tree)
+        return record.document
     return codec.encode_tree(
         {
             "apiVersion": "meta.k8s.io/v1",

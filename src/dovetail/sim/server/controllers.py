@@ -1,76 +1,213 @@
 """The controllers that every cluster needs, in memory: creates claims, releases devices, collects orphans.
 
-Given the object store, acts until nothing is left to do. Stands in for the claim controller and the garbage collector
-of kube-controller-manager, in the parts a scheduler depends on, and runs the volume controllers. `given_back` and
-`made_for` work on single objects, for callers that store claims elsewhere. Never allocates, never binds.
+Given the object store, acts until nothing is left to do. Stands in for the claim controller of kube-controller-manager,
+in the parts a scheduler depends on, and runs the volume controllers and the garbage collector. `releases` and
+`owner_pod` work on single objects, for callers that store claims elsewhere. Never allocates, never binds.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from dovetail.kubetypes import codec, meta, names, registry
 from dovetail.kubetypes.core import pods
+from dovetail.kubetypes.registry import Kind
 from dovetail.kubetypes.resource import claims
 from dovetail.kubetypes.workloads import owners
 from dovetail.model import gangs, reservations
 from dovetail.model.workloads import owner_gangs
-from dovetail.sim.server import volume_controllers
-from dovetail.sim.server.object_store import ObjectStore, Record, uids
-from dovetail.world.events import key_of
+from dovetail.sim.server import budget_controller, garbage_collector, volume_controllers, watchers
+from dovetail.sim.server.object_store import Change, ObjectStore, Record
+from dovetail.sim.server.served_kinds import TableKey, table_key
+from dovetail.world.events import ObjectKey, key_of
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
-# Kinds of owners whose absence is noticed. Owners of other kinds count as present.
-COLLECTED: Final = {
-    kind.name: kind for kind in (registry.POD, registry.NODE, registry.CLAIM, registry.POD_GROUP)
-}
-OWNED: Final = (registry.CLAIM, registry.SLICE, registry.LEASE, registry.POD, registry.VOLUME_CLAIM)
 VOLUME_KINDS: Final = {
     kind.name: kind
     for kind in (*registry.STORAGE, registry.POD)
     if kind.name in volume_controllers.KINDS
 }
+_VOLUME_TABLES: Final = frozenset(
+    table_key(kind) for name, kind in VOLUME_KINDS.items() if name != registry.POD.name
+)
+_POD: Final = table_key(registry.POD)
+_CLAIM: Final = table_key(registry.CLAIM)
+_GROUP: Final = table_key(registry.POD_GROUP)
+_TEMPLATE: Final = table_key(registry.TEMPLATE)
+_BUDGET: Final = table_key(registry.BUDGET)
 
 Tree = dict[str, Any]
 
 
 def settle(shelf: ObjectStore) -> int:
-    """Acts until nothing is left to do; returns how many revisions that took."""
-    before = shelf.revision
-    while True:
-        start = shelf.revision
-        for record in shelf.all(registry.POD_GROUP):
-            _make_group_claims(shelf, record)
-        for record in shelf.all(registry.POD):
-            _make_claims(shelf, record)
-            _reserve_claims(shelf, record.struct)
-        for record in shelf.all(registry.CLAIM):
-            _release(shelf, record)
-        if _has_volumes(shelf):
-            _run_volume_controllers(shelf)
-        _collect(shelf)
-        if shelf.revision == start:
-            return shelf.revision - before
+    """Acts on everything in the store until nothing is left to do; returns how many revisions that took."""
+    return Controllers(shelf).settle()
 
 
-def _run_volume_controllers(shelf: ObjectStore) -> None:
-    listed = {
-        name: [record.tree for record in shelf.all(kind)] for name, kind in VOLUME_KINDS.items()
-    }
-    for tree in volume_controllers.changes(listed):
-        shelf.put(VOLUME_KINDS[tree["kind"]], tree)
+class Controllers:
+    """The controllers of one store. They look only at objects that changed, and at those that depend on them."""
+
+    def __init__(
+        self,
+        shelf: ObjectStore,
+        *,
+        is_known_owner: garbage_collector.IsKnownOwner = garbage_collector.is_collected,
+    ) -> None:
+        self._shelf = shelf
+        self._pods: set[ObjectKey] = set()  # to look at
+        self._claims: set[ObjectKey] = set()
+        self._groups: set[ObjectKey] = set()
+        self._waiting_pods: set[ObjectKey] = set()  # for a template, or for their group's claim
+        self._waiting_groups: set[ObjectKey] = set()
+        self._pods_naming: dict[ObjectKey, set[ObjectKey]] = {}  # by claim
+        self._claims_held_by: dict[ObjectKey, set[ObjectKey]] = {}  # by pod or group
+        self._volume_pods: dict[ObjectKey, Record] = {}
+        self._are_volumes_new = False
+        self._budgets_in: set[str] = set()  # namespaces with budgets
+        self._uncounted: set[str] = set()  # of those, the ones in which pods or budgets changed
+        self._collector = garbage_collector.GarbageCollector(shelf, is_known_owner)
+        shelf.listen(self._note)
+        for key, table in shelf.tables():
+            for record in table.all():
+                self._note_object(key, record, None, is_deleted=False)
+
+    def settle(self) -> int:
+        """Acts until nothing is left to do; returns how many revisions that took."""
+        shelf = self._shelf
+        before = shelf.revision
+        while True:
+            start = shelf.revision
+            for record in self._taken(registry.POD_GROUP, self._groups):
+                self._look_at_group(record)
+            for record in self._taken(registry.POD, self._pods):
+                self._look_at_pod(record)
+            for record in self._taken(registry.CLAIM, self._claims):
+                _release(shelf, record)
+            if self._are_volumes_new:
+                self._are_volumes_new = False
+                self._run_volume_controllers()
+            for namespace in sorted(self._uncounted):
+                budget_controller.count(shelf, namespace)
+            self._uncounted.clear()
+            self._collector.collect()
+            if shelf.revision == start:
+                return shelf.revision - before
+
+    def _taken(self, kind: Kind, keys: set[ObjectKey]) -> Iterator[Record]:
+        """The objects to look at, by name. What changes meanwhile is looked at in the next round."""
+        ordered = sorted(keys)
+        keys.clear()
+        for key in ordered:
+            record = self._shelf.find(kind, key)
+            if record is not None:
+                yield record
+
+    def _look_at_group(self, record: Record) -> None:
+        is_complete = _make_group_claims(self._shelf, record)
+        _keep(self._waiting_groups, record.key, is_in=not is_complete)
+
+    def _look_at_pod(self, record: Record) -> None:
+        is_complete = _make_claims(self._shelf, record)
+        _keep(self._waiting_pods, record.key, is_in=not is_complete)
+        _reserve_claims(self._shelf, record.struct)
+
+    def _run_volume_controllers(self) -> None:
+        listed = {
+            name: [record.tree for record in self._shelf.all(kind)]
+            for name, kind in VOLUME_KINDS.items()
+            if name != registry.POD.name
+        }
+        pods_by_name = sorted(self._volume_pods.items())
+        listed[registry.POD.name] = [record.tree for _, record in pods_by_name]
+        for tree in volume_controllers.changes(listed):
+            self._shelf.put(VOLUME_KINDS[tree["kind"]], tree)
+
+    # What changed
+
+    def _note(self, change: Change) -> None:
+        is_deleted = change.event == watchers.DELETED
+        self._note_object(table_key(change.kind), change.record, change.old, is_deleted=is_deleted)
+
+    def _note_object(
+        self, table: TableKey, record: Record, old: Record | None, *, is_deleted: bool
+    ) -> None:
+        if table == _POD:
+            self._note_pod(record, old, is_deleted=is_deleted)
+        elif table == _CLAIM:
+            self._note_claim(record, old, is_deleted=is_deleted)
+        elif table == _GROUP:
+            self._groups.add(record.key)
+            self._pods |= self._waiting_pods
+            self._claims |= self._claims_held_by.get(record.key, set())
+        elif table == _TEMPLATE:
+            self._pods |= self._waiting_pods
+            self._groups |= self._waiting_groups
+        elif table == _BUDGET:
+            self._budgets_in.add(record.metadata.namespace)
+            self._uncounted.add(record.metadata.namespace)
+        elif table in _VOLUME_TABLES:
+            self._are_volumes_new = True
+
+    def _note_pod(self, record: Record, old: Record | None, *, is_deleted: bool) -> None:
+        key = record.key
+        self._pods.add(key)
+        old_names = set() if old is None else set(reservations.named_claims(old.struct))
+        names_ = set() if is_deleted else set(reservations.named_claims(record.struct))
+        _reindex(self._pods_naming, key, old_names, names_)
+        self._claims |= old_names | names_ | self._claims_held_by.get(key, set())
+        if is_deleted:
+            self._waiting_pods.discard(key)
+        if key[0] in self._budgets_in:
+            self._uncounted.add(key[0])
+
+        has_volumes = bool(record.struct.spec.volumes)
+        if has_volumes and not is_deleted:
+            self._volume_pods[key] = record
+        else:
+            self._volume_pods.pop(key, None)
+        self._are_volumes_new |= has_volumes
+
+    def _note_claim(self, record: Record, old: Record | None, *, is_deleted: bool) -> None:
+        key = record.key
+        self._claims.add(key)
+        self._pods |= self._pods_naming.get(key, set())
+        old_holders = set() if old is None else _holders(old.struct)
+        holders = set() if is_deleted else _holders(record.struct)
+        _reindex(self._claims_held_by, key, old_holders, holders)
 
 
-def _has_volumes(shelf: ObjectStore) -> bool:
-    """Whether the volume controllers could have anything to do: running them is slow with many pods."""
-    is_used = any(
-        shelf.all(kind)
-        for name, kind in VOLUME_KINDS.items()
-        if name.startswith("PersistentVolume")
-    )
-    return is_used or any(record.struct.spec.volumes for record in shelf.all(registry.POD))
+def _keep(keys: set[ObjectKey], key: ObjectKey, *, is_in: bool) -> None:
+    if is_in:
+        keys.add(key)
+    else:
+        keys.discard(key)
+
+
+def _reindex(
+    index: dict[ObjectKey, set[ObjectKey]],
+    key: ObjectKey,
+    old: Collection[ObjectKey],
+    new: Collection[ObjectKey],
+) -> None:
+    """Moves a key of an index from its old entries to its new ones."""
+    for entry in old:
+        keys = index.get(entry)
+        if keys is not None and entry not in new:
+            keys.discard(key)
+            if not keys:
+                del index[entry]
+    for entry in new:
+        index.setdefault(entry, set()).add(key)
+
+
+def _holders(claim: claims.ResourceClaim) -> set[ObjectKey]:
+    """The pods and groups a claim is reserved for or belongs to, by name."""
+    namespace = claim.metadata.namespace
+    users = {(namespace, user.name) for user in claim.status.reserved_for}
+    owner_names = {(namespace, owner.name) for owner in claim.metadata.owner_references}
+    return users | owner_names
 
 
 def releases(tree: Tree, staying: Collection[str]) -> Iterator[Tree]:
@@ -107,11 +244,14 @@ def owner_pod(claim: claims.ResourceClaim) -> meta.OwnerReference | None:
     return None
 
 
-def _make_claims(shelf: ObjectStore, record: Record) -> None:
-    """Creates a claim for each template that a pod names, and records its name in the pod's status."""
+def _make_claims(shelf: ObjectStore, record: Record) -> bool:
+    """Creates a claim for each template that a pod names, and records its name in the pod's status.
+
+    Returns whether the pod now has all of them.
+    """
     pod: pods.Pod = record.struct
     if _is_over(pod) or pod.metadata.deletion_timestamp is not None:
-        return
+        return True
 
     recorded_names = {status.name for status in pod.status.resource_claim_statuses}
     new_statuses = []
@@ -139,13 +279,25 @@ def _make_claims(shelf: ObjectStore, record: Record) -> None:
         shelf.put(
             registry.POD, record.tree | {"status": status | {"resourceClaimStatuses": statuses}}
         )
+    recorded_names |= {status["name"] for status in new_statuses}
+    return _has_all(pod.spec.resource_claims, recorded_names)
 
 
-def _make_group_claims(shelf: ObjectStore, record: Record) -> None:
-    """Creates a claim for each template that a PodGroup names, and records its name in the group's status."""
+def _has_all(entries: Iterable[pods.PodResourceClaim], recorded_names: Collection[str]) -> bool:
+    """Whether every entry with a template has its claim."""
+    return all(
+        entry.name in recorded_names or not entry.resource_claim_template_name for entry in entries
+    )
+
+
+def _make_group_claims(shelf: ObjectStore, record: Record) -> bool:
+    """Creates a claim for each template that a PodGroup names, and records its name in the group's status.
+
+    Returns whether the group now has all of them.
+    """
     group: owners.PodGroup = record.struct
     if group.metadata.deletion_timestamp is not None:
-        return
+        return True
     status: Tree = record.tree.get("status") or {}
     statuses = list(status.get("resourceClaimStatuses", ()))
     recorded_names = {claim_status["name"] for claim_status in statuses}
@@ -165,6 +317,8 @@ def _make_group_claims(shelf: ObjectStore, record: Record) -> None:
             registry.POD_GROUP,
             record.tree | {"status": status | {"resourceClaimStatuses": statuses}},
         )
+    recorded_names = {claim_status["name"] for claim_status in statuses}
+    return _has_all(group.spec.resource_claims, recorded_names)
 
 
 def _template(shelf: ObjectStore, entry: pods.PodResourceClaim, *, namespace: str) -> Record | None:
@@ -284,21 +438,3 @@ def _is_over(pod: pods.Pod) -> bool:
     """Whether a pod has ended, or was deleted before it was bound."""
     is_dropped = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
     return pod.status.phase in pods.TERMINAL_PHASES or is_dropped
-
-
-def _collect(shelf: ObjectStore) -> None:
-    """Deletes the objects whose owners are all gone."""
-    present_uids = uids(shelf, COLLECTED.values())
-    for kind in OWNED:
-        for record in shelf.all(kind):
-            if record.metadata.deletion_timestamp is None and _is_orphan(record, present_uids):
-                shelf.delete(kind, key_of(record.struct))
-
-
-def _is_orphan(record: Record, present_uids: Collection[str]) -> bool:
-    owner_references = record.metadata.owner_references
-    if not owner_references:
-        return False
-    return all(
-        owner.kind in COLLECTED and owner.uid not in present_uids for owner in owner_references
-    )

@@ -38,6 +38,15 @@ BUILT_IN: Final = (
 NO_CLASS: Final = Priority("", 0)
 
 
+def named(name: str, trees: Iterable[Tree]) -> Priority | None:
+    """The class of this name, or without a name the default one; None if there is none."""
+    classes = Classes(trees)
+    if name:
+        return classes.find(name)
+    default = classes.default()
+    return default if default.name else None
+
+
 class Classes:
     """The classes of one cluster."""
 
@@ -55,6 +64,10 @@ class Classes:
         self._defaults = [default for default in self._defaults if default.name != standing.name]
         if tree.get("globalDefault"):
             self._defaults.append(standing)
+
+    def find(self, name: str) -> Priority | None:
+        """The class of a name."""
+        return self._known.get(name)
 
     def misfits(self, tree: Tree, before: Tree | None) -> list[Misfit]:
         """The problems of a class that is created or changed."""
@@ -78,7 +91,7 @@ class Classes:
     def admitted(self, spec: Mapping[str, Any]) -> Tree | Misfit:
         """The spec of a new pod with its priority, or the problem with it."""
         name = str(spec.get("priorityClassName") or "")
-        standing = self._known.get(name) if name else self._default()
+        standing = self._known.get(name) if name else self.default()
         if standing is None:
             return (
                 "priorityClassName",
@@ -101,7 +114,7 @@ class Classes:
             filled["priorityClassName"] = standing.name
         return {**spec, **filled}
 
-    def _default(self) -> Priority:
+    def default(self) -> Priority:
         """The class of pods that name none; of several, which only an old state can hold, the lowest."""
         return min(
             self._defaults, key=lambda default: (default.value, default.name), default=NO_CLASS

@@ -18,22 +18,11 @@ from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.registry import Kind
 from dovetail.ports import failures
 from dovetail.ports.api import Target
+from dovetail.sim.server import object_defaults, served_kinds
 from dovetail.sim.server.object_store import Record
 
 Tree = dict[str, Any]
 
-WITH_STATUS: Final = frozenset(
-    {
-        "Pod",
-        "Node",
-        "ResourceClaim",
-        "DeviceTaintRule",
-        "Namespace",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
-        "Queue",
-    }
-)
 STATUS_STRANGERS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
 KEPT_METADATA: Final = (
     *STATUS_STRANGERS,
@@ -44,8 +33,39 @@ KEPT_METADATA: Final = (
 CHANGEABLE_IN_POD: Final = frozenset(
     {"activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"}
 )
+DECIDED_AT_CREATION: Final = (
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "schedulerName",
+    "priority",
+    "preemptionPolicy",
+    "priorityClassName",
+    "nodeName",
+)
 CHANGEABLE_WHILE_GATED: Final = frozenset({"nodeSelector", "affinity"})
 GATED: Final = "SchedulingGated"
+# The fields a write of a pod may change, in upstream's words.
+POD_UPDATES: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+OUTDATED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+NO_VERSION_ON_CREATE: Final = "resourceVersion should not be set on objects to be created"
+
+
+class Invalid(failures.Refused):
+    """422, with every field that is wrong: upstream's type of the problem, the field, the message."""
+
+    def __init__(self, kind: str, name: str, problems: Iterable[field_errors.FieldProblem]) -> None:
+        self.kind = kind
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems]
+        text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+        super().__init__(f'{kind} "{name}" is invalid: {text}', status=422, reason="Invalid")
 
 
 def parsed(document: bytes) -> Tree:
@@ -72,19 +92,23 @@ def merged(tree: Any, patch: Any) -> Any:
     return result
 
 
-def created(target: Target, tree: Tree, *, name: str, terms: field_errors.Terms) -> Tree:
-    """The object as it is first stored. `name` is the generated one if only a prefix was given."""
+def created(
+    target: Target, tree: Tree, *, name: str, terms: field_errors.Terms, has_status: bool = False
+) -> Tree:
+    """The object as it is first stored. `name` is the generated one if only a prefix was given.
+
+    Where the status has a path of its own, a new object does not bring it; only nodes do.
+    """
     kind = target.kind
     metadata = dict(tree.get("metadata") or {})
     _check_type(kind, tree)
     if metadata.get("namespace", target.namespace) != target.namespace:
         raise _bad(
-            f"the namespace of the object ({metadata['namespace']}) does not match the namespace of the request"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
     if metadata.pop("resourceVersion", ""):
         # Upstream answers with an internal error here.
-        message = "resourceVersion should not be set on objects to be created"
-        raise failures.Unavailable(message, status=500)
+        raise failures.Unavailable(NO_VERSION_ON_CREATE, status=500)
 
     for field in KEPT_METADATA[:-1]:
         metadata.pop(field, None)
@@ -92,7 +116,10 @@ def created(target: Target, tree: Tree, *, name: str, terms: field_errors.Terms)
     if target.namespace:
         metadata["namespace"] = target.namespace
     tree = tree | {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-    if kind.name == registry.POD.name:
+    if has_status and kind.struct is codec.Generic:
+        tree.pop("status", None)
+    tree = object_defaults.filled(kind, tree)
+    if is_kind(kind, registry.POD):
         tree = _with_pod_defaults(tree, terms.now)
     struct = _decoded(kind, tree)
     if not isinstance(struct, codec.Object):
@@ -100,37 +127,63 @@ def created(target: Target, tree: Tree, *, name: str, terms: field_errors.Terms)
     return _validated(tree, struct, admit.create(struct, terms))
 
 
-def patched(target: Target, record: Record, patch: Tree, *, terms: field_errors.Terms) -> Tree:
+def patched(
+    target: Target,
+    record: Record,
+    patch: Tree,
+    *,
+    terms: field_errors.Terms,
+    has_status: bool,
+) -> Tree:
     """The object after a merge patch of it or of its status."""
-    old = record.tree
-    _check_preconditions(target, patch, old["metadata"])
+    tree = merged(record.tree, patch)
+    return written(target, record, tree, terms=terms, has_status=has_status)
 
-    tree = merged(old, patch)
+
+def written(
+    target: Target,
+    record: Record,
+    new: Tree,
+    *,
+    terms: field_errors.Terms,
+    has_status: bool,
+) -> Tree:
+    """The object after a write of all of it, or of its status, with the fields a writer may not change put back."""
+    old = record.tree
+    tree = dict(new)
     _check_type(target.kind, tree)
     metadata = tree["metadata"] = dict(tree.get("metadata") or {})
-    if (metadata.get("name"), metadata.get("namespace", "")) != (target.name, target.namespace):
-        raise _bad("the name of the object does not match the name of the request")
+    if metadata.get("name", target.name) != target.name:
+        raise _bad(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+        )
+    if metadata.get("namespace", target.namespace) != target.namespace:
+        raise _bad(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    _check_preconditions(target, metadata, old["metadata"])
+    metadata |= {"name": target.name}
+    if target.namespace:
+        metadata["namespace"] = target.namespace
     _restore(metadata, old["metadata"], KEPT_METADATA)
     _check_finalizers(target, metadata, old["metadata"])
 
+    tree |= {"apiVersion": target.kind.api_version, "kind": target.kind.name}
     if target.subresource == "status":
+        if not has_status:
+            raise not_served()
         return _status_written(target, record, tree, terms=terms)
-    return _main_written(target, record, tree, terms=terms)
+    return _main_written(target, record, tree, terms=terms, has_status=has_status)
 
 
-def _check_preconditions(target: Target, patch: Tree, old_metadata: Tree) -> None:
-    """Refuses a patch made for another version of the object, or for another object of its name."""
-    metadata = patch.get("metadata")
-    if not isinstance(metadata, dict):
-        return
+def _check_preconditions(target: Target, metadata: Tree, old_metadata: Tree) -> None:
+    """Refuses a write made for another version of the object, or for another object of its name."""
     version = metadata.get("resourceVersion")
     if version and version != old_metadata["resourceVersion"]:
-        raise _conflict(
-            target, "the object has been modified; apply your changes to the latest version"
-        )
+        raise _conflict(target, OUTDATED)
     uid = metadata.get("uid")
     if uid and uid != old_metadata["uid"]:
-        raise _invalid(target, f"metadata.uid: {uid} is another object's; it cannot be changed")
+        raise _invalid(target, f'metadata.uid: Invalid value: "{uid}": field is immutable')
 
 
 def _restore(metadata: Tree, old_metadata: Tree, fields: Iterable[str]) -> None:
@@ -161,23 +214,32 @@ def bound(target: Target, record: Record, binding: Tree, *, now: str) -> Tree:
 
 
 def _check_bindable(target: Target, pod: pods.Pod, uid: str | None) -> None:
+    name = pod.metadata.name
     if uid and uid != pod.metadata.uid:
-        raise _conflict(target, f"the binding's uid is {uid}, the pod's is {pod.metadata.uid}")
+        raise _conflict(
+            target,
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {pod.metadata.uid}",
+        )
     if pod.metadata.deletion_timestamp is not None:
-        raise _conflict(target, "the pod is being deleted, cannot be assigned to a host")
+        raise _conflict(target, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod.spec.node_name:
-        raise _conflict(target, f"the pod is already assigned to node {pod.spec.node_name}")
+        raise _conflict(target, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
     if pod.spec.scheduling_gates:
-        raise _conflict(target, "the pod has scheduling gates, cannot be assigned to a host")
+        raise _conflict(target, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _main_written(target: Target, record: Record, tree: Tree, *, terms: field_errors.Terms) -> Tree:
+def _main_written(
+    target: Target, record: Record, tree: Tree, *, terms: field_errors.Terms, has_status: bool
+) -> Tree:
     kind, old = target.kind, record.tree
-    if kind.name in WITH_STATUS:
+    if has_status:
         tree.pop("status", None)
         if "status" in old:
             tree["status"] = old["status"]
-    if kind.name == registry.POD.name:
+    tree = object_defaults.filled(kind, tree, old)
+    if is_kind(kind, registry.POD):
+        tree["spec"] = dict(tree.get("spec") or {})
+        _fill_pod_spec(tree["spec"], old["spec"])
         _check_pod_spec(target, tree["spec"], old["spec"])
     struct = _decoded(kind, tree)
     if not isinstance(struct, codec.Object):
@@ -189,10 +251,20 @@ def _status_written(
     target: Target, record: Record, tree: Tree, *, terms: field_errors.Terms
 ) -> Tree:
     kind, old = target.kind, record.tree
-    if kind.name not in WITH_STATUS:
-        raise failures.Missing(f"{target}: no such subresource", status=404, reason="NotFound")
-    tree["spec"] = old.get("spec", {})
-    if kind.name == registry.POD.name:
+    for field in old.keys() | tree.keys():
+        if field in ("metadata", "status"):
+            continue
+        tree.pop(field, None)
+        if field in old:
+            tree[field] = old[field]
+    if kind.struct is not codec.Generic:
+        tree.setdefault("spec", {})
+    else:
+        # Of kinds without rules here, a write of the status changes no metadata but managedFields.
+        tree["metadata"] = old["metadata"] | {
+            name: tree["metadata"][name] for name in ("managedFields",) if name in tree["metadata"]
+        }
+    if is_kind(kind, registry.POD):
         # For pods, upstream protects only the owners here.
         _restore(tree["metadata"], old["metadata"], ("ownerReferences",))
     struct = _decoded(kind, tree)
@@ -204,9 +276,10 @@ def _status_written(
 def _validated(tree: Tree, struct: codec.Object, verdict: admit.Verdict) -> Tree:
     """The tree with the defaults of admission. Raises Refused for its problems."""
     if verdict.problems:
-        subject = codec.subject_of(struct)
-        message = "; ".join(map(str, verdict.problems))
-        raise failures.Refused(f"{subject} is invalid: {message}", status=422, reason="Invalid")
+        group = struct.api_version.rpartition("/")[0]
+        subject = f"{struct.kind}.{group}" if group else struct.kind
+        name = struct.metadata.name or struct.metadata.generate_name
+        raise Invalid(subject, name, verdict.problems)
     if verdict.object == struct:
         return tree
     stored = codec.Stored(struct, codec.encode_tree(tree))
@@ -232,6 +305,16 @@ def _with_pod_defaults(tree: Tree, now: str) -> Tree:
     return tree | {"spec": spec, "status": status}
 
 
+def _fill_pod_spec(new: Tree, old: Tree) -> None:
+    """Fills in what was decided when the pod was created, for writers that send their manifest again."""
+    for field in DECIDED_AT_CREATION:
+        if field in old:
+            new.setdefault(field, old[field])
+    for name in ("containers", "initContainers"):
+        if isinstance(new.get(name), list):
+            new[name] = [_with_requests(container) for container in new[name]]
+
+
 def _with_requests(container: Any) -> Any:
     """The container with its limits as requests, for resources it does not request."""
     resources = container.get("resources") if isinstance(container, dict) else None
@@ -247,7 +330,7 @@ def _check_pod_spec(target: Target, new: Tree, old: Tree) -> None:
         changeable |= CHANGEABLE_WHILE_GATED
     for name in sorted((new.keys() | old.keys()) - changeable):
         if _immutable_part(new, name) != _immutable_part(old, name):
-            raise _invalid(target, f"spec.{name}: pod updates may not change this field")
+            raise _invalid(target, f"spec: Forbidden: {POD_UPDATES}\nspec.{name} differs")
 
     added = _gate_names(new) - _gate_names(old)
     if added:
@@ -285,23 +368,61 @@ def _check_finalizers(target: Target, new: Tree, old: Tree) -> None:
 def _check_type(kind: Kind, tree: Tree) -> None:
     stated = (tree.get("apiVersion") or kind.api_version, tree.get("kind") or kind.name)
     if stated != (kind.api_version, kind.name):
-        raise _bad(f"expected {kind.api_version} {kind.name}, got {stated[0]} {stated[1]}")
+        group_version, name = stated
+        raise _bad(
+            f"{name} in version {group_version!r} cannot be handled as a {kind.name}: "
+            f"converting ({group_version}, Kind={name}) to ({kind.api_version}, Kind={kind.name})"
+        )
 
 
 def _decoded(kind: Kind, tree: Tree) -> Any:
     try:
         return codec.decode_struct(kind.struct, codec.encode_tree(tree))
     except errors.InputError as error:
-        raise _bad(str(error)) from None
+        raise _bad(
+            f'{kind.name} in version "{kind.api_version.rpartition("/")[2]}" cannot be handled as a '
+            f"{kind.name}: {error}"
+        ) from None
+
+
+def is_kind(kind: Kind, other: Kind) -> bool:
+    """Whether both are stored in the same place, whatever their versions."""
+    return served_kinds.table_key(kind) == served_kinds.table_key(other)
+
+
+def qualified(kind: Kind) -> str:
+    """The plural with its group, as messages name a resource: pods, deployments.apps."""
+    group, plural = served_kinds.table_key(kind)
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(kind: Kind, name: str) -> failures.Missing:
+    """The failure of a request for an object that is not there."""
+    return failures.Missing(f'{qualified(kind)} "{name}" not found', status=404, reason="NotFound")
+
+
+def not_served() -> failures.Missing:
+    """The failure of a request for a path that is not there."""
+    message = "the server could not find the requested resource"
+    return failures.Missing(message, status=404, reason="NotFound")
 
 
 def _bad(message: str) -> failures.Refused:
     return failures.Refused(message, status=400, reason="BadRequest")
 
 
-def _invalid(target: Target, message: str) -> failures.Refused:
-    return failures.Refused(f"{target} is invalid: {message}", status=422, reason="Invalid")
+def _invalid(target: Target, message: str) -> Invalid:
+    group = served_kinds.table_key(target.kind)[0]
+    subject = f"{target.kind.name}.{group}" if group else target.kind.name
+    field, _, detail = message.partition(": ")
+    type_ = field_errors.FORBIDDEN if detail.startswith("Forbidden") else field_errors.INVALID
+    problem = field_errors.FieldProblem(type_, field, detail)
+    return Invalid(subject, target.name, [problem])
 
 
 def _conflict(target: Target, message: str) -> failures.Conflict:
-    return failures.Conflict(f"{target}: {message}", status=409, reason="Conflict")
+    return failures.Conflict(
+        f'Operation cannot be fulfilled on {qualified(target.kind)} "{target.name}": {message}',
+        status=409,
+        reason="Conflict",
+    )

@@ -1,0 +1,225 @@
+"""The embedded cluster as one process: `python -m dovetail.boot.embedded_cluster DIRECTORY`.
+
+An API server in memory with its journal, workload controllers, the live scheduler and hollow kubelets; the last two are
+ordinary clients of the first. The server and its controllers have a thread and an event loop of their own, so that a
+long decision delays no request. Begins with the fleet that `setup.json` describes, or goes on from the journal. Writes
+a kubeconfig when requests are answered. Ends on SIGTERM or SIGINT. Never listens beyond loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dovetail import errors
+from dovetail.boot import (
+    background_loop,
+    clocks,
+    embedded_setup,
+    hollow_nodes,
+    logs,
+    scheduler,
+)
+from dovetail.files import private_files, state_directory
+from dovetail.hollow import publish_nodes
+from dovetail.kube.auth import client_config
+from dovetail.kubetypes import registry
+from dovetail.model import configuration, policy
+from dovetail.sim import workload_store
+from dovetail.sim.fleet import fleet_objects, sample_workload
+from dovetail.sim.rest import local_kubeconfig, loopback_certificate, rest_server
+from dovetail.sim.server import api_server, journal, served_kinds, watchers
+from dovetail.sim.server.object_store import Change
+from dovetail.snapshot import saved_objects
+
+LOG = logging.getLogger("dovetail.embedded")
+SHORTEST_WAKE_SECONDS: Final = 0.01
+LONGEST_WAKE_SECONDS: Final = 3600.0
+
+QUEUE_STATUS_SECONDS: Final = 0.1  # the one API server has little else to do
+# One user waits for the whole answer, and requests are answered meanwhile: reasons are worked out at once.
+BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
+
+Tree = dict[str, Any]
+
+
+class Server(NamedTuple):
+    """A running API server: how to reach it, and its objects, which only its own event loop may touch."""
+
+    connection: client_config.Connection
+    api: api_server.SimApi
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 after a signal, 1 when something failed."""
+    parser = argparse.ArgumentParser(prog="dovetail.boot.embedded_cluster")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--log-level", default="info", choices=configuration.LOG_LEVELS)
+    options = parser.parse_args(arguments)
+    logs.set_up("text", options.log_level)
+    try:
+        asyncio.run(run(options.directory))
+    except errors.DovetailError as error:
+        print(f"dovetail embedded cluster: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def run(directory: Path) -> None:
+    """Runs the cluster of the directory until a signal ends it."""
+    private_files.make_directory(directory)
+    async with (
+        background_loop.BackgroundLoop("api-server") as loop,
+        _entered_on(loop, serving(directory)) as server,
+    ):
+        LOG.info("embedded.serving", extra={"server": server.connection.server})
+        await run_clients(server.connection)
+
+
+@contextlib.asynccontextmanager
+async def serving(directory: Path) -> AsyncIterator[Server]:
+    """Serves the state of the directory while the block lasts."""
+    setup = embedded_setup.read(directory)
+    kept = journal.Journal(directory)
+    restored = kept.open()
+    with contextlib.closing(kept):
+        is_new = not restored.objects
+        if is_new and setup.snapshot:
+            restored = of_snapshot(Path(setup.snapshot))
+        api = api_server.SimApi(clocks.SystemClock(), collects_all_kinds=True, restored=restored)
+        if is_new:
+            _note_all(api, kept)
+        wake_ups = _WakeUps(workload_store.WorkloadStore(api))
+        token = local_kubeconfig.new_token()
+        certificate = loopback_certificate.kept_in(directory, clocks.SystemClock().now())
+        async with rest_server.serve(
+            api, token=token, certificate=certificate, journal=kept, settle=wake_ups.settle
+        ) as address:
+            if is_new:
+                await _begin(api, setup)
+            kubeconfig = directory / state_directory.KUBECONFIG
+            local_kubeconfig.write(
+                kubeconfig, server=address, token=token, certificate=certificate.certificate
+            )
+            try:
+                yield Server(client_config.load(str(kubeconfig)), api)
+            finally:
+                wake_ups.stop()
+                kubeconfig.unlink(missing_ok=True)
+
+
+async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
+    """Puts the fleet and the sample workload into an empty cluster."""
+    if setup.fleet is not None:
+        publisher = publish_nodes.Publisher(api, api.clock)
+        await publisher.publish(fleet_objects.objects_of(setup.fleet))
+    if setup.has_sample_workload:
+        for tree in sample_workload.objects_of_sample():
+            api.put(tree)
+
+
+def of_snapshot(directory: Path) -> api_server.Restored:
+    """The objects of a snapshot as a server kept them, with their uids and versions."""
+    saved = saved_objects.read(directory)
+    kinds = {kind.struct: kind for kind in registry.WORLD}
+    stored = [
+        api_server.StoredObject(served_kinds.table_key(kinds[type(each.struct)]), each.document)
+        for each in saved.objects.all()
+    ]
+    return api_server.Restored(saved.objects.revision, stored)
+
+
+def _note_all(api: api_server.SimApi, kept: journal.Journal) -> None:
+    """Makes durable what a server begins with, before it is connected to its journal."""
+    for _, table in api.shelf.tables():
+        for record in table.all():
+            change = Change(api.shelf.revision, watchers.ADDED, table.kind, record, None)
+            kept.note(change)
+    kept.commit()
+
+
+class _WakeUps:
+    """Runs the controllers after changes, and again when time alone gives them something to do."""
+
+    def __init__(self, store: workload_store.WorkloadStore) -> None:
+        self._store = store
+        self._timer: asyncio.TimerHandle | None = None
+
+    def settle(self) -> None:
+        """Runs the controllers now."""
+        is_idle = self._store.settle()
+        self.stop()
+        if not is_idle:
+            self._timer = asyncio.get_running_loop().call_later(0, self.settle)
+            return
+        due = self._store.next_wake_up
+        if due is None:
+            return
+        seconds = (due - clocks.SystemClock().now()).total_seconds()
+        wait = min(LONGEST_WAKE_SECONDS, max(SHORTEST_WAKE_SECONDS, seconds))
+        self._timer = asyncio.get_running_loop().call_later(wait, self.settle)
+
+    def stop(self) -> None:
+        """Forgets the next wake-up."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def run_clients(connection: client_config.Connection) -> None:
+    """Runs the scheduler and the kubelets until the first ends, which a signal makes it do."""
+    process = scheduler.Process(connection, scheduler_configuration())
+    # There is no other scheduler here: every pod is ours, whomever it names.
+    everyone = msgspec.structs.replace(process.settings.policy, scheduler_names=())
+    process.settings = process.settings._replace(policy=everyone, budget=BUDGET)
+    process.queue_status_seconds = QUEUE_STATUS_SECONDS
+    kubelets = hollow_nodes.run(
+        connection, hollow_nodes.Settings(plays_all=True), print_line=_log_violation
+    )
+    tasks = [asyncio.create_task(process.run()), asyncio.create_task(kubelets)]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def scheduler_configuration() -> configuration.SchedulerConfiguration:
+    """The scheduler's settings: alone, and with its metrics on any free port."""
+    return configuration.SchedulerConfiguration(
+        leader_election=configuration.LeaderElection(enabled=False),
+        serving=configuration.Serving(port=0),
+        # Nothing runs on hollow nodes, so a pod that was removed by force leaves nothing behind.
+        quarantine=configuration.Quarantine(enabled=False),
+    )
+
+
+def _log_violation(message: Tree) -> None:
+    if "violation" in message:
+        LOG.warning("embedded.violation", extra=message["violation"])
+
+
+@contextlib.asynccontextmanager
+async def _entered_on(
+    loop: background_loop.BackgroundLoop,
+    context: contextlib.AbstractAsyncContextManager[Server],
+) -> AsyncIterator[Server]:
+    """Enters and leaves a context on another loop."""
+    server = await loop.run(context.__aenter__())
+    try:
+        yield server
+    finally:
+        await loop.run(context.__aexit__(None, None, None))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

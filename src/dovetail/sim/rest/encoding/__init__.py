@@ -1,0 +1,1 @@
+"""Forms and versions of documents: content types, conversions, protobuf."""

@@ -1,0 +1,67 @@
+"""Converts objects between the version in which they are stored and the other versions that are served.
+
+Most versions differ in their name alone. Events are stored as events.k8s.io/v1 and served as core v1 too, where some
+fields have other names. Given whole trees, returns new ones; never drops a field that has a place on the other side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dovetail.kubetypes import codec
+from dovetail.sim.server.object_store import Record
+from dovetail.sim.server.served_kinds import Served
+
+Tree = dict[str, Any]
+
+# Stored name and core/v1 name of the same field.
+_EVENT_FIELDS: Final = (
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+)
+
+
+def is_core_event(served: Served) -> bool:
+    """Whether objects need more than another apiVersion."""
+    return served.kind.name == "Event" and served.api_version == "v1"
+
+
+def document(served: Served, record: Record) -> bytes:
+    """A stored object in the served version. Costs nothing in the stored one."""
+    if served.is_stored_version:
+        return record.document
+    return codec.encode_tree(tree(served, record.tree))
+
+
+def tree(served: Served, stored: Tree) -> Tree:
+    """A stored tree in the served version."""
+    if served.is_stored_version:
+        return stored
+    converted = stored | {"apiVersion": served.api_version}
+    if is_core_event(served):
+        for stored_name, core_name in _EVENT_FIELDS:
+            if stored_name in converted:
+                converted[core_name] = converted.pop(stored_name)
+        converted.setdefault("source", {})
+        if "series" in converted and "count" not in converted:
+            converted["count"] = converted["series"].get("count")
+    return converted
+
+
+def stored(served: Served, sent: Tree) -> Tree:
+    """A tree in the served version as it is stored. A wrong apiVersion stays, for the rules to refuse."""
+    if served.is_stored_version:
+        return sent
+    converted = dict(sent)
+    if converted.get("apiVersion", served.api_version) == served.api_version:
+        converted["apiVersion"] = served.kind.api_version
+    if is_core_event(served):
+        for stored_name, core_name in _EVENT_FIELDS:
+            if core_name in converted:
+                converted[stored_name] = converted.pop(core_name)
+    return converted

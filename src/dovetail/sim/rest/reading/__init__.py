@@ -1,0 +1,1 @@
+"""Lists and watches, and what they select."""
