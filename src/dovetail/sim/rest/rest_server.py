@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import logging
 import random
@@ -66,6 +67,7 @@ WATCH_SECONDS: Final = (
     1_800  # the shortest watch without timeoutSeconds; upstream draws up to twice that
 )
 STOP_SECONDS: Final = 2.0
+SETTLED_WRITES: Final = 100  # of controllers in one turn of the loop: some 30 ms
 _BEARER: Final = "bearer"
 _JSON: Final = "application/json"
 _OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -87,13 +89,15 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serves while the block lasts; yields the address, such as https://127.0.0.1:34567.
 
-    `settle` runs the controllers; it is called at most once per turn of the loop, after changes.
+    `settle` runs the controllers, by default those of the API; it is called at most once per turn of the loop, after
+    changes, and may leave work for the turn after its own changes.
     """
     if not ipaddress.ip_address(host).is_loopback:
         raise errors.InputError(f"{host}: not a loopback address; this server has one user")
     if not token:
         raise errors.InputError("the token is empty; anybody on this machine could use the server")
-    server = RestServer(api, token=token, journal=journal, settle=settle or api.settle)
+    controllers = settle or functools.partial(api.settle, SETTLED_WRITES)
+    server = RestServer(api, token=token, journal=journal, settle=controllers)
     app = web.Application(client_max_size=request_options.MAX_BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)

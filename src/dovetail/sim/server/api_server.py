@@ -223,9 +223,9 @@ class SimApi:
             record = self.write(target, changed)
         return record.struct
 
-    def settle(self) -> int:
-        """Runs the controllers until they have nothing left to do; returns how many objects they wrote."""
-        return self.controllers.settle()
+    def settle(self, most_writes: int | None = None) -> int:
+        """Runs the controllers until they have nothing left to do, or have written this much; returns how much."""
+        return self.controllers.settle(most_writes)
 
     def kind_of(self, tree: Tree) -> Kind:
         """The served kind of a document in its stored version."""

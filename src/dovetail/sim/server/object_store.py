@@ -29,6 +29,8 @@ Tree = dict[str, Any]
 REQUEST_BYTES: Final = 1_572_864
 DEFAULT_GRACE: Final = 30  # terminationGracePeriodSeconds of core/v1
 HISTORY_CHANGES: Final = 8_192  # per kind, for watches that resume
+_PODS: Final = table_key(registry.POD)
+_NAMESPACES: Final = table_key(registry.NAMESPACE)
 NAMESPACE_FINALIZER: Final = "kubernetes"  # of core/v1 NamespaceSpec
 
 
@@ -217,7 +219,7 @@ class ObjectStore:
         if finalizer:
             marked["finalizers"] = [*metadata.finalizers, finalizer]
         tree |= {"metadata": marked}
-        if kind.name == registry.NAMESPACE.name:
+        if table_key(kind) == _NAMESPACES:
             tree["status"] = (tree.get("status") or {}) | {"phase": "Terminating"}
         return self.put(kind, tree)
 
@@ -304,7 +306,7 @@ def _is_kept(kind: Kind, record: Record) -> bool:
     """Whether finalizers keep an object; a namespace's are those of its spec, too."""
     if record.metadata.finalizers:
         return True
-    if kind.name != registry.NAMESPACE.name:
+    if table_key(kind) != _NAMESPACES:
         return False
     spec: Tree = record.tree.get("spec") or {}
     return bool(spec.get("finalizers"))
@@ -312,7 +314,7 @@ def _is_kept(kind: Kind, record: Record) -> bool:
 
 def _grace(kind: Kind, record: Record, seconds: int | None) -> int:
     """The grace period: only running pods have one."""
-    if kind.name != registry.POD.name:
+    if table_key(kind) != _PODS:
         return 0
     pod = record.struct
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):

@@ -116,7 +116,7 @@ def created(
     if target.namespace:
         metadata["namespace"] = target.namespace
     tree = tree | {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-    if has_status and kind.struct is codec.Generic:
+    if has_status and not is_kind(kind, registry.NODE):
         tree.pop("status", None)
     tree = object_defaults.filled(kind, tree)
     if is_kind(kind, registry.POD):
