@@ -82,9 +82,27 @@ def applied(
     result = _merged(base, wanted, schema)
     owned_by_others = frozenset().union(*others.values()) if others else frozenset()
     dropped = owners.fields.get(manager, frozenset()) - wanted_fields
-    for path in sorted(dropped - owned_by_others, key=len, reverse=True):
-        result = _without(result, path, schema)
+    for path in _removable(dropped, owned_by_others):
+        result = _without(result, path)
     return _recorded(result, others | {manager: wanted_fields}, owners, now)
+
+
+def _removable(dropped: Fields, owned_by_others: Fields) -> Iterator[Path]:
+    """What is removed, in order: whole items first, because their fields say which items they are."""
+    remaining = sorted(dropped - owned_by_others)
+    kept_items = {path[: at + 1] for path in owned_by_others for at in range(len(path))}
+    for path in remaining:
+        if path[-1] == _SELF and path[:-1] not in kept_items:
+            yield path
+    for path in remaining:
+        if path[-1] != _SELF and not _is_key_field(path):
+            yield path
+
+
+def _is_key_field(path: Path) -> bool:
+    """Whether a field tells its item from others: it goes with the item only."""
+    is_in_item = len(path) > 1 and path[-2].startswith("k:")
+    return is_in_item and path[-1][2:] in msgspec.json.decode(path[-2][2:])
 
 
 def updated(old: Tree, new: Tree, manager: Manager, *, now: str, schema: Any = None) -> Tree:
@@ -262,14 +280,14 @@ def _is_item(item: Any, wanted: Tree) -> bool:
     return isinstance(item, dict) and _item_key(item, tuple(wanted)) == f"k:{_json(wanted)}"
 
 
-def _without(tree: Any, path: Path, schema: Any) -> Any:
+def _without(tree: Any, path: Path) -> Any:
     """The tree without one field or item, and without structs and lists that it leaves empty."""
     part = path[0]
     below = _step(tree, part) if part != _SELF else None
     if below is None:
         return tree
     is_last = len(path) == 1 or path[1:] == (_SELF,)
-    rest = None if is_last else _without(below, path[1:], schema)
+    rest = None if is_last else _without(below, path[1:])
     is_empty = is_last or (rest in ({}, []) and below not in ({}, []))
     if isinstance(tree, dict):
         result = dict(tree)
