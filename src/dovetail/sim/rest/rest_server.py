@@ -44,7 +44,7 @@ from dovetail.sim.rest.printing import tables
 from dovetail.sim.rest.reading import listing, watch_streams
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.rest.subresources import Subresources
-from dovetail.sim.server import write_rules
+from dovetail.sim.server import event_expiry, write_rules
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
@@ -138,21 +138,24 @@ class RestServer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Commits and sends bookmarks while the block lasts; ends all watches afterwards."""
+        """Commits and keeps house while the block lasts; ends all watches afterwards."""
         self._turns.start()
-        bookmarks = asyncio.create_task(self._send_bookmarks())
+        housekeeping = asyncio.create_task(self._look_after())
         try:
             yield
         finally:
-            bookmarks.cancel()
-            await asyncio.gather(bookmarks, return_exceptions=True)
+            housekeeping.cancel()
+            await asyncio.gather(housekeeping, return_exceptions=True)
             self._streams.end_all()
             self._turns.stop()
 
-    async def _send_bookmarks(self) -> None:
+    async def _look_after(self) -> None:
+        """Sends bookmarks, and removes events that nobody reads any more, once a minute."""
         while True:
             await asyncio.sleep(watch_streams.BOOKMARK_SECONDS)
-            await self._turns.committed()
+            event_expiry.expire(self._api.shelf)
+            with contextlib.suppress(failures.Unavailable):  # of a journal that failed
+                await self._turns.committed()
             self._streams.bookmark(self._turns.published)
 
     # Requests
