@@ -354,6 +354,21 @@ def test_changes_of_other_kinds_do_not_make_a_version_old() -> None:
     told(story)
 
 
+def test_controllers_run_once_for_all_changes_of_a_turn() -> None:
+    async def main() -> None:
+        api = SimApi(clocks.SystemClock())
+        seen: list[int] = []
+        async with rest_place.asked(api, settle=lambda: seen.append(api.shelf.revision)) as asker:
+            await asker.get("/version")
+            before = len(seen)
+            for number in range(20):
+                api.put(config_map(f"c{number}"))
+            await asker.get("/version")
+            assert seen[before:] == [api.shelf.revision]
+
+    asyncio.run(main())
+
+
 class FullDisk:
     """A journal that cannot write any more."""
 

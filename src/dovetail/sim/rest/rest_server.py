@@ -68,6 +68,17 @@ WATCH_SECONDS: Final = (
 )
 STOP_SECONDS: Final = 2.0
 SETTLED_WRITES: Final = 100  # of controllers in one turn of the loop: some 30 ms
+# Kinds whose deletion returns the object where nothing is left of it; others return a Status.
+_RETURNED: Final = frozenset(
+    ("", plural)
+    for plural in (
+        "persistentvolumeclaims",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+    )
+)
 _BEARER: Final = "bearer"
 _JSON: Final = "application/json"
 _OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -166,7 +177,6 @@ class RestServer:
             urllib.parse.unquote(part) for part in request.raw_path.split("?")[0].split("/")
         ]
         segments = segments[1:-1] if segments[-1] == "" else segments[1:]
-        subject = status_answers.Subject()
         try:
             if segments and segments[0] in HEALTH:
                 return self._health()
@@ -174,22 +184,21 @@ class RestServer:
             address = request_paths.parsed(segments)
             if address is None or not address.plural:
                 return self._documents(request, segments)
-            subject = status_answers.Subject(address.name, address.group, address.plural)
             return await self._on_object(request, address)
         except failures.ApiFailure as failure:
-            return _failed(failure, subject)
+            return _failed(failure)
         except web.HTTPRequestEntityTooLarge:
             limit = request_options.MAX_BODY_BYTES
             message = f"Request entity too large: limit is {limit}"
-            return _failed(failures.Futile(message, status=413), subject)
+            return _failed(failures.Futile(message, status=413))
         except (codec.DecodeError, RecursionError) as error:
-            return _failed(status_answers.bad(str(error)), subject)
+            return _failed(status_answers.bad(str(error)))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
             LOG.exception("apiserver.request_failed", extra={"path": request.path})
             message = f"Internal error occurred: {error}"
-            return _failed(failures.Unavailable(message, status=500), subject)
+            return _failed(failures.Unavailable(message, status=500))
 
     def _health(self) -> web.Response:
         if self._turns.broken is not None:
@@ -363,13 +372,9 @@ class RestServer:
     async def _patch(self, request: web.Request, served: Served, at: Address) -> web.Response:
         media = content_types.media_of(request.headers.get("Content-Type", ""))
         options = _write_options(request)
-        is_apply = media == content_types.APPLY_PATCH
-        if is_apply and not _query(request).get("fieldManager"):
-            raise failures.Refused(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
-                "is required for apply patch",
-                status=422,
-                reason="Invalid",
+        if media == content_types.APPLY_PATCH and not _query(request).get("fieldManager"):
+            raise request_options.invalid(
+                "PATCH", "fieldManager", "Required value: is required for apply patch"
             )
         written = self._writes.patch(served, at, await request.read(), media, options)
         return await self._answer(request, served, written)
@@ -388,7 +393,7 @@ class RestServer:
         options = request_options.delete_options(_query(request), await _options_tree(request))
         deleted = self._writes.delete(served.kind, at, options)
         await self._turns.committed()
-        if deleted.is_gone:
+        if deleted.is_gone and table_key(served.kind) not in _RETURNED:
             uid = deleted.record.metadata.uid
             subject = status_answers.Subject(at.name, at.group, at.plural, uid)
             return _json(status_answers.success(subject))
@@ -482,7 +487,8 @@ def _watch_seconds(query: Query) -> float:
 
 
 def _write_options(request: web.Request) -> request_options.WriteOptions:
-    return request_options.write_options(_query(request), request.headers.get("User-Agent", ""))
+    user_agent = request.headers.get("User-Agent", "")
+    return request_options.write_options(request.method, _query(request), user_agent)
 
 
 async def _body_tree(request: web.Request) -> Tree:
@@ -512,8 +518,8 @@ def _json_or_missing(document: bytes | None) -> web.Response:
     return _json(document)
 
 
-def _failed(failure: failures.ApiFailure, subject: status_answers.Subject) -> web.Response:
-    code, document = status_answers.failure(failure, subject)
+def _failed(failure: failures.ApiFailure) -> web.Response:
+    code, document = status_answers.failure(failure)
     response = _json(document, status=code)
     if failure.retry_after:
         response.headers["Retry-After"] = str(int(failure.retry_after))

@@ -22,6 +22,7 @@ Fields = frozenset[Path]
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 _SELF: Final = "."
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 # Fields that belong to the server or name the object: nobody owns them.
 _UNOWNED: Final = frozenset(
     {("f:apiVersion",), ("f:kind",)}
@@ -69,7 +70,7 @@ def applied(
 ) -> Tree:
     """The object after an apply. Raises Conflict for fields of other owners, unless forced."""
     base: Tree = live or {}
-    owners = owners_of(base)
+    owners = owners_of(base) if _is_tracked(base) else _before_first_apply(base, manager, schema)
     wanted_fields = fields_of(wanted, schema)
     others = {other: fields for other, fields in owners.fields.items() if other != manager}
 
@@ -85,6 +86,23 @@ def applied(
     for path in _removable(dropped, owned_by_others):
         result = _without(result, path)
     return _recorded(result, others | {manager: wanted_fields}, owners, now)
+
+
+def _is_tracked(tree: Tree) -> bool:
+    """Whether owners are recorded, or kubectl applied the object by itself: then it takes its own fields over."""
+    metadata = tree.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    return bool(metadata.get("managedFields")) or _LAST_APPLIED in annotations
+
+
+def _before_first_apply(live: Tree, manager: Manager, schema: Any) -> Owners:
+    """One owner for everything an object held before it was first applied, as upstream names it."""
+    if not live:
+        return Owners({}, {})
+    fields = frozenset(path for path in fields_of(live, schema) if path[0] != "f:status")
+    first = Manager("before-first-apply", UPDATE, manager.api_version)
+    created_at = str((live.get("metadata") or {}).get("creationTimestamp"))
+    return Owners({first: fields}, {first: created_at})
 
 
 def _removable(dropped: Fields, owned_by_others: Fields) -> Iterator[Path]:
