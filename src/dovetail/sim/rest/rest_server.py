@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import logging
 import random
@@ -43,7 +44,7 @@ from dovetail.sim.rest.printing import tables
 from dovetail.sim.rest.reading import listing, watch_streams
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.rest.subresources import Subresources
-from dovetail.sim.server import write_rules
+from dovetail.sim.server import event_expiry, write_rules
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
@@ -66,6 +67,18 @@ WATCH_SECONDS: Final = (
     1_800  # the shortest watch without timeoutSeconds; upstream draws up to twice that
 )
 STOP_SECONDS: Final = 2.0
+SETTLED_WRITES: Final = 100  # of controllers in one turn of the loop: some 30 ms
+# Kinds whose deletion returns the object where nothing is left of it; others return a Status.
+_RETURNED: Final = frozenset(
+    ("", plural)
+    for plural in (
+        "persistentvolumeclaims",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+    )
+)
 _BEARER: Final = "bearer"
 _JSON: Final = "application/json"
 _OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -87,13 +100,15 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serves while the block lasts; yields the address, such as https://127.0.0.1:34567.
 
-    `settle` runs the controllers; it is called at most once per turn of the loop, after changes.
+    `settle` runs the controllers, by default those of the API; it is called at most once per turn of the loop, after
+    changes, and may leave work for the turn after its own changes.
     """
     if not ipaddress.ip_address(host).is_loopback:
         raise errors.InputError(f"{host}: not a loopback address; this server has one user")
     if not token:
         raise errors.InputError("the token is empty; anybody on this machine could use the server")
-    server = RestServer(api, token=token, journal=journal, settle=settle or api.settle)
+    controllers = settle or functools.partial(api.settle, SETTLED_WRITES)
+    server = RestServer(api, token=token, journal=journal, settle=controllers)
     app = web.Application(client_max_size=request_options.MAX_BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
@@ -134,21 +149,24 @@ class RestServer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Commits and sends bookmarks while the block lasts; ends all watches afterwards."""
+        """Commits and keeps house while the block lasts; ends all watches afterwards."""
         self._turns.start()
-        bookmarks = asyncio.create_task(self._send_bookmarks())
+        housekeeping = asyncio.create_task(self._look_after())
         try:
             yield
         finally:
-            bookmarks.cancel()
-            await asyncio.gather(bookmarks, return_exceptions=True)
+            housekeeping.cancel()
+            await asyncio.gather(housekeeping, return_exceptions=True)
             self._streams.end_all()
             self._turns.stop()
 
-    async def _send_bookmarks(self) -> None:
+    async def _look_after(self) -> None:
+        """Sends bookmarks, and removes events that nobody reads any more, once a minute."""
         while True:
             await asyncio.sleep(watch_streams.BOOKMARK_SECONDS)
-            await self._turns.committed()
+            event_expiry.expire(self._api.shelf)
+            with contextlib.suppress(failures.Unavailable):  # of a journal that failed
+                await self._turns.committed()
             self._streams.bookmark(self._turns.published)
 
     # Requests
@@ -159,7 +177,6 @@ class RestServer:
             urllib.parse.unquote(part) for part in request.raw_path.split("?")[0].split("/")
         ]
         segments = segments[1:-1] if segments[-1] == "" else segments[1:]
-        subject = status_answers.Subject()
         try:
             if segments and segments[0] in HEALTH:
                 return self._health()
@@ -167,22 +184,21 @@ class RestServer:
             address = request_paths.parsed(segments)
             if address is None or not address.plural:
                 return self._documents(request, segments)
-            subject = status_answers.Subject(address.name, address.group, address.plural)
             return await self._on_object(request, address)
         except failures.ApiFailure as failure:
-            return _failed(failure, subject)
+            return _failed(failure)
         except web.HTTPRequestEntityTooLarge:
             limit = request_options.MAX_BODY_BYTES
             message = f"Request entity too large: limit is {limit}"
-            return _failed(failures.Futile(message, status=413), subject)
+            return _failed(failures.Futile(message, status=413))
         except (codec.DecodeError, RecursionError) as error:
-            return _failed(status_answers.bad(str(error)), subject)
+            return _failed(status_answers.bad(str(error)))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
             LOG.exception("apiserver.request_failed", extra={"path": request.path})
             message = f"Internal error occurred: {error}"
-            return _failed(failures.Unavailable(message, status=500), subject)
+            return _failed(failures.Unavailable(message, status=500))
 
     def _health(self) -> web.Response:
         if self._turns.broken is not None:
@@ -356,13 +372,9 @@ class RestServer:
     async def _patch(self, request: web.Request, served: Served, at: Address) -> web.Response:
         media = content_types.media_of(request.headers.get("Content-Type", ""))
         options = _write_options(request)
-        is_apply = media == content_types.APPLY_PATCH
-        if is_apply and not _query(request).get("fieldManager"):
-            raise failures.Refused(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
-                "is required for apply patch",
-                status=422,
-                reason="Invalid",
+        if media == content_types.APPLY_PATCH and not _query(request).get("fieldManager"):
+            raise request_options.invalid(
+                "PATCH", "fieldManager", "Required value: is required for apply patch"
             )
         written = self._writes.patch(served, at, await request.read(), media, options)
         return await self._answer(request, served, written)
@@ -381,7 +393,7 @@ class RestServer:
         options = request_options.delete_options(_query(request), await _options_tree(request))
         deleted = self._writes.delete(served.kind, at, options)
         await self._turns.committed()
-        if deleted.is_gone:
+        if deleted.is_gone and table_key(served.kind) not in _RETURNED:
             uid = deleted.record.metadata.uid
             subject = status_answers.Subject(at.name, at.group, at.plural, uid)
             return _json(status_answers.success(subject))
@@ -475,7 +487,8 @@ def _watch_seconds(query: Query) -> float:
 
 
 def _write_options(request: web.Request) -> request_options.WriteOptions:
-    return request_options.write_options(_query(request), request.headers.get("User-Agent", ""))
+    user_agent = request.headers.get("User-Agent", "")
+    return request_options.write_options(request.method, _query(request), user_agent)
 
 
 async def _body_tree(request: web.Request) -> Tree:
@@ -505,8 +518,8 @@ def _json_or_missing(document: bytes | None) -> web.Response:
     return _json(document)
 
 
-def _failed(failure: failures.ApiFailure, subject: status_answers.Subject) -> web.Response:
-    code, document = status_answers.failure(failure, subject)
+def _failed(failure: failures.ApiFailure) -> web.Response:
+    code, document = status_answers.failure(failure)
     response = _json(document, status=code)
     if failure.retry_after:
         response.headers["Retry-After"] = str(int(failure.retry_after))
