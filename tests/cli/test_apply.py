@@ -175,15 +175,14 @@ def test_applying_queues_of_another_scheduler_shows_how_to_convert_them(
     run = running.inside(state, "apply", "-f", "-", stdin=theirs)
     assert run.code == 1
     assert 'serves no "ClusterQueue" in kueue.x-k8s.io/v1beta2' in run.err
-    assert "`dovetail migrate kueue` makes queues of such" in run.err
+    assert "`dovetail migrate kueue` converts it" in run.err
 
 
 def test_a_misspelt_kind_is_refused_with_a_suggestion(state: Path) -> None:
     wrong = "apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: d}\nspec: {}\n"
     run = running.inside(state, "apply", "-f", "-", stdin=wrong)
     assert (run.code, run.out) == (1, "")
-    assert 'Deploymnt d: kind: the cluster serves no "Deploymnt" in apps/v1' in run.err
-    assert "did you mean deployment" in run.err
+    assert '"Deploymnt" is no kind of apps/v1; did you mean Deployment?' in run.err
 
 
 def test_create_takes_generated_names_and_refuses_what_exists(state: Path) -> None:
@@ -244,16 +243,39 @@ metadata: {name: default-queue}
 """
 
 
+def definition(group: str, version: str, kind: str) -> str:
+    """A definition of a cluster-scoped kind without a schema."""
+    plural = f"{kind.lower()}s" if kind == "Queue" else "topologies"
+    schema = "schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}"
+    return f"""
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {plural}.{group}}}
+spec:
+  group: {group}
+  scope: Cluster
+  names: {{plural: {plural}, singular: {kind.lower()}, kind: {kind}, listKind: {kind}List}}
+  versions: [{{name: {version}, served: true, storage: true, {schema}}}]
+---"""
+
+
 def test_queues_and_topologies_of_other_schedulers_are_kept_beside_ours(state: Path) -> None:
+    refused = running.inside(state, "apply", "-f", "-", stdin=FOREIGN)
+    assert refused.code == 1
+    assert refused.err.count("the cluster serves no") == 3, "one answer each"
+    assert refused.err.count("`dovetail migrate ") == 2, "Volcano's queues are not converted"
+
+    definitions = definition("scheduling.run.ai", "v2", "Queue")
+    definitions += definition("kueue.x-k8s.io", "v1beta1", "Topology")
+    definitions += definition("scheduling.volcano.sh", "v1beta1", "Queue")
     ours = "---\napiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: default-queue}\n"
-    run = running.inside(state, "apply", "-f", "-", stdin=FOREIGN + ours)
-    assert "error" not in run.err
-    assert run.lines == [
+    run = running.inside(state, "apply", "-f", "-", stdin=definitions + FOREIGN + ours)
+    assert run.lines[3:] == [
         "queue.scheduling.run.ai/default-queue created",
         "topology.kueue.x-k8s.io/racks created",
         "queue.scheduling.volcano.sh/default-queue created",
         "queue.dovetail.dev/default-queue created",
-    ]
+    ], run.err
     again = running.inside(state, "apply", "-f", "-", stdin=FOREIGN)
     assert all(line.endswith(" unchanged") for line in again.lines)
     listed = running.inside(state, "get", "queues", "-o", "name")

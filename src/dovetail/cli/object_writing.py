@@ -345,8 +345,9 @@ def _refused(item: _Item, answer: Any) -> list[str]:
 
 def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resources) -> str:
     struct = manifest.stored.struct
-    scheduler = manifests.CONVERTIBLE.get(struct.api_version.partition("/")[0])
-    hint = f"; `dovetail migrate {scheduler}` makes queues of such" if scheduler else ""
+    group = struct.api_version.partition("/")[0]
+    scheduler = manifests.CONVERTED.get((group, struct.kind))
+    hint = f"; `dovetail migrate {scheduler}` converts it" if scheduler else ""
     if not hint and (near := served.near(struct.kind)):
         hint = f"; did you mean {near}?"
     message = f'the cluster serves no "{struct.kind}" in {struct.api_version}{hint}'
