@@ -402,7 +402,7 @@ def test_the_live_picture_shows_names_without_their_power(state: Path, tmp_path:
 
     import rich.console
 
-    from dovetail.cli import live_picture
+    from dovetail.cli.views import live_picture
 
     objects = saved_objects.read(poisoned(state, tmp_path)).objects
     drawn = io.StringIO()
