@@ -1,6 +1,6 @@
 """Writes the field numbers of Kubernetes' protobuf encoding, read from the struct tags of the Go module k8s.io/api.
 
-Given the version of the modules; writes `src/dovetail/sim/rest/encoding/protobuf_fields.txt`: one line per message that the
+Given the version of the modules; writes `protobuf_fields.txt` of `sim/rest/encoding`: one line per message that the
 kinds below reach, with number, JSON name and type of every field. Run it again for another Kubernetes.
 """
 

@@ -253,6 +253,81 @@ def test_a_pod_gets_the_priority_of_its_class() -> None:
     told(story)
 
 
+def without(tree: Tree, *path: str) -> Tree:
+    """The tree without one field."""
+    name, *rest = path
+    if rest:
+        return tree | {name: without(tree[name], *rest)}
+    return {field: value for field, value in tree.items() if field != name}
+
+
+@pytest.mark.parametrize(
+    ("path", "tree", "cause"),
+    [
+        (PODS, pod("a", spec={"containers": []}), "spec.containers: Required value"),
+        (
+            DEPLOYMENTS,
+            deployment("d", replicas=-1),
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            DEPLOYMENTS,
+            without(deployment("d"), "spec", "template", "metadata"),
+            "spec.template.metadata.labels: Invalid value: {}: "
+            "`selector` does not match template `labels`",
+        ),
+        (
+            DEPLOYMENTS,
+            without(deployment("d"), "spec", "selector"),
+            "spec.selector: Required value",
+        ),
+        (
+            DEFINITIONS,
+            definition() | {"metadata": {"name": "other"}},
+            'metadata.name: Invalid value: "other": must be spec.names.plural+"."+spec.group',
+        ),
+        (
+            CONFIG_MAPS,
+            config_map(""),
+            "metadata.name: Required value: name or generateName is required",
+        ),
+    ],
+)
+def test_an_object_that_no_controller_could_use_is_refused(
+    path: str, tree: Tree, cause: str
+) -> None:
+    async def story(asker: Asker) -> None:
+        refused = (await asker.ask("POST", path, tree, status=422)).tree
+        [stated] = refused["details"]["causes"]
+        assert f"{stated['field']}: {stated['message']}" == cause
+        assert refused["details"]["kind"] == tree["kind"]
+
+    told(story)
+
+
+def test_an_object_of_another_kind_is_refused_as_that() -> None:
+    async def story(asker: Asker) -> None:
+        refused = (await asker.ask("POST", PODS, config_map("a"), status=400)).tree
+        assert 'ConfigMap in version "v1" cannot be handled as a Pod' in refused["message"]
+
+    told(story)
+
+
+def test_the_selector_of_a_workload_stays() -> None:
+    async def story(asker: Asker) -> None:
+        await asker.create(DEPLOYMENTS, deployment("d"))
+        other = {"matchLabels": {"app": "d", "more": "x"}}
+        labels = {"metadata": {"labels": other["matchLabels"]}}
+        change = {"spec": {"selector": other, "template": labels}}
+        refused = await asker.ask(
+            "PATCH", f"{DEPLOYMENTS}/d", change, status=422, Content_Type=rest_place.MERGE_PATCH
+        )
+        assert "spec.selector: Invalid value" in refused.tree["message"]
+        assert "field is immutable" in refused.tree["message"]
+
+    told(story)
+
+
 # Update and patch
 
 
@@ -409,6 +484,24 @@ def test_two_appliers_with_two_values_conflict_until_one_forces() -> None:
     told(story)
 
 
+def test_what_was_there_before_the_first_apply_has_an_owner() -> None:
+    async def story(asker: Asker) -> None:
+        await asker.create(CONFIG_MAPS, config_map("a", {"x": "1"}))
+        at = f"{CONFIG_MAPS}/a" + applying("one")
+        other = config_map("a", {"x": "2"})
+        refused = await asker.ask(
+            "PATCH", at, other, status=409, Content_Type=rest_place.APPLY_PATCH
+        )
+        assert refused.tree["message"] == (
+            'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.x'
+        )
+        added = config_map("a", {"y": "2"})
+        applied = await asker.patch(at, added, rest_place.APPLY_PATCH)
+        assert applied["data"] == {"x": "1", "y": "2"}
+
+    told(story)
+
+
 def test_an_update_takes_a_field_from_its_applier() -> None:
     async def story(asker: Asker) -> None:
         at = f"{DEPLOYMENTS}/web"
@@ -440,7 +533,7 @@ def test_a_deletion_may_name_the_object_it_means() -> None:
         made = await asker.create(CONFIG_MAPS, config_map("a"))
         wrong = {"preconditions": {"uid": "another"}}
         refused = (await asker.ask("DELETE", f"{CONFIG_MAPS}/a", wrong, status=409)).tree
-        assert "Precondition failed: UID in precondition: another" in refused["message"]
+        assert "the UID in the precondition (another) does not match" in refused["message"]
         right = {"preconditions": {"uid": made["metadata"]["uid"]}}
         done = (await asker.ask("DELETE", f"{CONFIG_MAPS}/a", right, status=200)).tree
         assert (done["status"], done["details"]["uid"]) == ("Success", made["metadata"]["uid"])

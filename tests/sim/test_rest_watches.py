@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ import msgspec
 import pytest
 
 from dovetail.boot import clocks
+from dovetail.kubetypes import registry
 from dovetail.sim.rest.reading import listing
-from dovetail.sim.server import object_store
+from dovetail.sim.server import event_expiry, object_store
 from dovetail.sim.server.api_server import SimApi
+from dovetail.sim.virtual_clock import VirtualClock
 from tests.sim.test_rest_requests import CONFIG_MAPS, PODS, config_map, pod
 from tests.support import rest_place
 from tests.support.rest_place import Asker, Tree
@@ -337,3 +340,79 @@ def test_a_watch_of_core_events_shows_core_events() -> None:
         assert msgspec.json.encode(event["involvedObject"]) == b'{"kind":"Pod","name":"a"}'
 
     told(story)
+
+
+def test_changes_of_other_kinds_do_not_make_a_version_old() -> None:
+    async def story(asker: Asker, api: SimApi) -> None:
+        secrets = "/api/v1/secrets"
+        since = await version(asker, secrets)  # nobody ever stored one
+        await asker.create(CONFIG_MAPS, config_map("a"))
+        async with asker.watch(f"{secrets}?resourceVersion={since}") as events:
+            api.put({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})
+            assert await next_of(events) == ("ADDED", "s")
+
+    told(story)
+
+
+def test_controllers_run_once_for_all_changes_of_a_turn() -> None:
+    async def main() -> None:
+        api = SimApi(clocks.SystemClock())
+        seen: list[int] = []
+        async with rest_place.asked(api, settle=lambda: seen.append(api.shelf.revision)) as asker:
+            await asker.get("/version")
+            before = len(seen)
+            for number in range(20):
+                api.put(config_map(f"c{number}"))
+            await asker.get("/version")
+            assert seen[before:] == [api.shelf.revision]
+
+    asyncio.run(main())
+
+
+class FullDisk:
+    """A journal that cannot write any more."""
+
+    is_full = False
+
+    def commit(self) -> None:
+        if self.is_full:
+            raise OSError("no space left")
+
+
+def test_a_write_that_cannot_be_kept_is_an_error_and_the_last_one() -> None:
+    async def main() -> None:
+        api, journal = SimApi(clocks.SystemClock()), FullDisk()
+        async with rest_place.asked(api, journal=journal) as asker, asyncio.timeout(60):
+            await asker.create(CONFIG_MAPS, config_map("a"))
+            journal.is_full = True
+            lost = await asker.ask("POST", CONFIG_MAPS, config_map("b"), status=500)
+            assert lost.tree["message"] == "the state cannot be written: no space left"
+            journal.is_full = False
+            await asker.ask("POST", CONFIG_MAPS, config_map("c"), status=500)
+            await asker.ask("DELETE", f"{CONFIG_MAPS}/a", status=500)
+            assert (await asker.ask("GET", "/readyz")).status == 500
+            await asker.get(f"{CONFIG_MAPS}/a")
+
+    asyncio.run(main())
+
+
+def test_events_end_an_hour_after_they_were_last_seen() -> None:
+    clock = VirtualClock()
+    api = SimApi(clock)
+
+    def event(name: str, **more: Any) -> None:
+        tree = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name}}
+        api.put({**tree, **more})
+
+    async def main() -> None:
+        event("single")
+        later = clock.now() + datetime.timedelta(minutes=50)
+        event("repeated", series={"count": 2, "lastObservedTime": later.isoformat()})
+        await clock.advance(3_500)
+        event("young")
+        assert event_expiry.expire(api.shelf) == 0
+        await clock.advance(200)
+        assert event_expiry.expire(api.shelf) == 1
+        assert [found.metadata.name for found in api.all(registry.EVENT)] == ["repeated", "young"]
+
+    asyncio.run(main())

@@ -65,13 +65,13 @@ def kept_in(directory: Path, now: datetime.datetime) -> Files:
     """The certificate of a directory; a new one if there is none or it ends soon."""
     files = Files(directory / "server.crt", directory / "server.key")
     if not _is_valid(files, now):
-        certificate, key = made(now)
+        certificate, key = new_pair(now)
         _write(files.key, key)
         _write(files.certificate, certificate)
     return files
 
 
-def made(now: datetime.datetime) -> tuple[bytes, bytes]:
+def new_pair(now: datetime.datetime) -> tuple[bytes, bytes]:
     """A new certificate and its key, PEM."""
     secret = secrets.randbelow(_N - 1) + 1
     point = _times(secret, _G)
@@ -214,15 +214,15 @@ def _times(factor: int, point: _Point) -> _Point:
     return result
 
 
-def _plus(one: _Point, other: _Point) -> _Point:
-    if one is None:
-        return other
-    if other is None:
-        return one
-    (x1, y1), (x2, y2) = one, other
+def _plus(left: _Point, right: _Point) -> _Point:
+    if left is None:
+        return right
+    if right is None:
+        return left
+    (x1, y1), (x2, y2) = left, right
     if x1 == x2 and (y1 + y2) % _P == 0:
         return None
-    if one == other:
+    if left == right:
         slope = (3 * x1 * x1 + _A) * pow(2 * y1, -1, _P) % _P
     else:
         slope = (y2 - y1) * pow(x2 - x1, -1, _P) % _P

@@ -13,7 +13,7 @@ import msgspec
 from dovetail.kubetypes.registry import Kind
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim.rest import request_options, status_answers
+from dovetail.sim.rest import object_shapes, request_options, status_answers
 from dovetail.sim.rest.encoding import content_types, conversions
 from dovetail.sim.rest.patching import field_owners, field_validation, patches
 from dovetail.sim.rest.request_options import DeleteOptions, WriteOptions
@@ -57,6 +57,7 @@ class ObjectWrites:
         """A new object of a collection."""
         warnings = field_validation.warnings(served, tree, options.field_validation)
         stored = conversions.stored(served, tree)
+        object_shapes.check(served.kind, stored, None)
         target = Target(served.kind, at.namespace)
         record = self._api.create_object(target, stored, is_rehearsal=options.is_rehearsal)
         return Written(record, is_new=True, warnings=tuple(warnings))
@@ -95,6 +96,8 @@ class ObjectWrites:
             tree = field_owners.updated(
                 record.tree, tree, manager, now=self._api.shelf.stamp(), schema=_schema(served)
             )
+        if not target.subresource:
+            object_shapes.check(served.kind, tree, record.tree)
         return self._api.write(target, tree, is_rehearsal=options.is_rehearsal)
 
     def _apply(self, served: Served, at: Address, body: bytes, options: WriteOptions) -> Written:
@@ -123,6 +126,8 @@ class ObjectWrites:
             now=self._api.shelf.stamp(),
             schema=_schema(served),
         )
+        if not at.subresource:
+            object_shapes.check(served.kind, tree, None if live is None else live.tree)
         if live is None:
             collection = Target(served.kind, at.namespace)
             record = self._api.create_object(collection, tree, is_rehearsal=options.is_rehearsal)

@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from dovetail.kubetypes import codec
+from dovetail.kubetypes import codec, field_errors
 from dovetail.manifest import yaml_text
 from dovetail.sim.rest import status_answers
 from dovetail.sim.rest.encoding import content_types, protobuf_bodies
+from dovetail.sim.server import write_rules
 
 Tree = dict[str, Any]
 
 MAX_BODY_BYTES: Final = 3_145_728  # kube-apiserver's limit of a request body
+_OPTIONS: Final = {  # meta/v1
+    "POST": "CreateOptions",
+    "PUT": "UpdateOptions",
+    "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}
 _ORPHAN: Final = "Orphan"
 _POLICIES: Final = ("Background", "Foreground", _ORPHAN)
 
@@ -39,12 +46,16 @@ class DeleteOptions(NamedTuple):
     is_rehearsal: bool = False
 
 
-def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
+def write_options(method: str, query: Mapping[str, str], user_agent: str) -> WriteOptions:
     """The options of a write."""
+    mode = query.get("fieldValidation", "")
+    if mode not in ("", "Ignore", "Strict", "Warn"):
+        message = f'Unsupported value: "{mode}": supported values: "", "Ignore", "Strict", "Warn"'
+        raise invalid(method, "fieldValidation", message)
     return WriteOptions(
-        is_rehearsal=_is_dry_run(query.get("dryRun", "")),
+        is_rehearsal=_is_dry_run(method, query.get("dryRun", "")),
         manager=query.get("fieldManager") or user_agent.partition("/")[0] or "unknown",
-        field_validation=query.get("fieldValidation", ""),
+        field_validation=mode,
         force=query.get("force", "") in ("true", "1"),
     )
 
@@ -56,17 +67,16 @@ def delete_options(query: Mapping[str, str], sent: Tree) -> DeleteOptions:
     if sent.get("orphanDependents") or query.get("orphanDependents") == "true":
         policy = _ORPHAN
     if policy not in _POLICIES:
-        raise status_answers.bad(
-            f'propagationPolicy: Unsupported value: "{policy}": supported values: '
-            '"Background", "Foreground", "Orphan"'
-        )
+        supported = '"Foreground", "Background", "Orphan", "nil"'
+        message = f'Unsupported value: "{policy}": supported values: {supported}'
+        raise invalid("DELETE", "propagationPolicy", message)
     preconditions: Tree = sent.get("preconditions") or {}
     return DeleteOptions(
         grace_seconds=_grace(sent.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))),
         policy=policy,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        is_rehearsal=_is_dry_run(",".join(filter(None, dry_run))),
+        is_rehearsal=_is_dry_run("DELETE", ",".join(filter(None, dry_run))),
     )
 
 
@@ -99,9 +109,18 @@ def tree_of(body: bytes) -> Tree:
     return tree
 
 
-def _is_dry_run(text: str) -> bool:
+def invalid(method: str, field: str, message: str) -> write_rules.Invalid:
+    """422 for an option of a request."""
+    is_required = message.startswith("Required")
+    type_ = field_errors.REQUIRED if is_required else field_errors.NOT_SUPPORTED
+    problem = field_errors.FieldProblem(type_, field, message)
+    return write_rules.Invalid(f"{_OPTIONS[method]}.meta.k8s.io", "", [problem])
+
+
+def _is_dry_run(method: str, text: str) -> bool:
     if text not in ("", "All"):
-        raise status_answers.bad(f'dryRun: Unsupported value: "{text}": supported values: "All"')
+        message = f'Unsupported value: ["{text}"]: supported values: "All"'
+        raise invalid(method, "dryRun", message)
     return text == "All"
 
 

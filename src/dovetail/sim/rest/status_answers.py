@@ -5,6 +5,7 @@ Given a failure of `ports.failures` and what the request was about; returns byte
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +32,11 @@ REASONS: Final = {  # meta/v1 StatusReason by code
     500: "InternalError",
     504: "Timeout",
 }
+# pods "a" not found; Deployment.apps "web" is invalid; Operation cannot be fulfilled on pods/binding "a"
+_ABOUT: Final = re.compile(
+    r"^(?:Operation cannot be fulfilled on )?(?P<kind>[A-Za-z]+(?:/[a-z]+)?)(?:\.(?P<group>[a-z0-9.-]+))? "
+    r'"(?P<name>[^"]*)"'
+)
 BUDGET_CAUSE: Final = "DisruptionBudget"  # policy/v1 DisruptionBudgetCause
 
 
@@ -51,18 +57,10 @@ class Failed(failures.ApiFailure):
         self.causes = causes
 
 
-def failure(error: failures.ApiFailure, subject: Subject = Subject()) -> tuple[int, bytes]:  # noqa: B008 - frozen
+def failure(error: failures.ApiFailure) -> tuple[int, bytes]:
     """The code and the document of a failure."""
     code = error.status or 500
-    details = {name: value for name, value in subject._asdict().items() if value}
-    causes = getattr(error, "causes", [])
-    if isinstance(error, write_rules.Invalid):
-        details["kind"] = error.kind.partition(".")[0]
-        causes = [_cause(problem) for problem in error.problems]
-    if isinstance(error, failures.Protected):
-        causes = [{"reason": BUDGET_CAUSE, "message": str(error.__cause__ or "")}]
-    if causes:
-        details["causes"] = causes
+    details = _details(error)
     if error.retry_after:
         details["retryAfterSeconds"] = int(error.retry_after)
     document: Tree = {
@@ -77,6 +75,23 @@ def failure(error: failures.ApiFailure, subject: Subject = Subject()) -> tuple[i
         document["details"] = details
     document["code"] = code
     return code, msgspec.json.encode(document)
+
+
+def _details(error: failures.ApiFailure) -> Tree:
+    """What a failure is about, as far as its message begins with that, and its causes."""
+    details: Tree = {}
+    match = _ABOUT.match(str(error))
+    if match is not None:
+        parts = {"name": match["name"], "group": match["group"], "kind": match["kind"]}
+        details = {name: value for name, value in parts.items() if value}
+    causes = getattr(error, "causes", [])
+    if isinstance(error, write_rules.Invalid):
+        causes = [_cause(problem) for problem in error.problems]
+    elif isinstance(error, failures.Protected):
+        causes = [{"reason": BUDGET_CAUSE, "message": str(error.__cause__ or "")}]
+    if causes:
+        details["causes"] = causes
+    return details
 
 
 def _cause(problem: field_errors.FieldProblem) -> Tree:

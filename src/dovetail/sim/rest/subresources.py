@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import timestamps
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import field_errors, registry
 from dovetail.kubetypes.core import disruption_budgets
 from dovetail.ports import failures
 from dovetail.ports.api import Target
@@ -66,12 +66,9 @@ class Subresources:
             )
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
         if not isinstance(replicas, int) or replicas < 0:
-            raise failures.Refused(
-                f'Scale.autoscaling "{at.name}" is invalid: spec.replicas: Invalid value: {replicas}: '
-                "must be greater than or equal to 0",
-                status=422,
-                reason="Invalid",
-            )
+            message = f"Invalid value: {replicas}: must be greater than or equal to 0"
+            problem = field_errors.FieldProblem(field_errors.INVALID, "spec.replicas", message)
+            raise write_rules.Invalid("Scale.autoscaling", at.name, [problem])
         tree = json_paths.with_value(paths.spec_replicas, record.tree, replicas)
         target = Target(served.kind, at.namespace, at.name)
         stored = self._api.write(target, tree, is_rehearsal=options.is_rehearsal)

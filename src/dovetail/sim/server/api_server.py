@@ -223,9 +223,9 @@ class SimApi:
             record = self.write(target, changed)
         return record.struct
 
-    def settle(self) -> int:
-        """Runs the controllers until they have nothing left to do; returns how many objects they wrote."""
-        return self.controllers.settle()
+    def settle(self, most_writes: int | None = None) -> int:
+        """Runs the controllers until they have nothing left to do, or have written this much; returns how much."""
+        return self.controllers.settle(most_writes)
 
     def kind_of(self, tree: Tree) -> Kind:
         """The served kind of a document in its stored version."""
@@ -245,7 +245,7 @@ class SimApi:
         kind = target.kind
         metadata: Tree = tree.get("metadata") or {}
         name = str(metadata.get("name") or "") or self._generated(
-            str(metadata.get("generateName") or "")
+            str(metadata.get("generateName") or ""), kind.name
         )
         if kind.is_namespaced:
             self._check_namespace(target, name)
@@ -344,11 +344,11 @@ class SimApi:
                 self.kinds.define(codec.parsed(stored.document))
         self.shelf.restored(restored.revision)
 
-    def _generated(self, base: str) -> str:
+    def _generated(self, base: str, kind_name: str) -> str:
         if not base:
-            raise failures.Refused(
-                "metadata.name: name or generateName is required", status=422, reason="Invalid"
-            )
+            message = "Required value: name or generateName is required"
+            problem = field_errors.FieldProblem(field_errors.REQUIRED, "metadata.name", message)
+            raise write_rules.Invalid(kind_name, "", [problem])
         number = int(machines.derived_uuid("name", base, self.shelf.revision).replace("-", ""), 16)
         suffix = "".join(
             _ALPHABET[number // len(_ALPHABET) ** place % len(_ALPHABET)] for place in range(5)
@@ -403,15 +403,15 @@ def check_preconditions(
 ) -> None:
     """Refuses a deletion that was meant for another object of the name, or for another version."""
     metadata = record.metadata
-    for what, expected, have in (
-        ("UID", uid, metadata.uid),
-        ("ResourceVersion", resource_version, metadata.resource_version),
+    for what, expected, have, otherwise in (
+        ("UID", uid, metadata.uid, "deleted and then recreated"),
+        ("ResourceVersion", resource_version, metadata.resource_version, "modified"),
     ):
         if expected and expected != have:
             raise failures.Conflict(
-                f"Operation cannot be fulfilled on {write_rules.qualified(target.kind)} "
-                f'"{target.name}": Precondition failed: {what} in precondition: {expected}, '
-                f"{what} in object meta: {have}",
+                f'Operation cannot be fulfilled on {target.kind.name} "{target.name}": '
+                f"the {what} in the precondition ({expected}) does not match the {what} in record "
+                f"({have}). The object might have been {otherwise}",
                 status=409,
                 reason="Conflict",
             )

@@ -56,6 +56,7 @@ class Controllers:
         is_known_owner: garbage_collector.IsKnownOwner = garbage_collector.is_collected,
     ) -> None:
         self._shelf = shelf
+        self._pause_at: int | None = None  # a revision
         self._pods: set[ObjectKey] = set()  # to look at
         self._claims: set[ObjectKey] = set()
         self._groups: set[ObjectKey] = set()
@@ -73,10 +74,14 @@ class Controllers:
             for record in table.all():
                 self._note_object(key, record, None, is_deleted=False)
 
-    def settle(self) -> int:
-        """Acts until nothing is left to do; returns how many revisions that took."""
+    def settle(self, most_writes: int | None = None) -> int:
+        """Acts until nothing is left to do; returns how many revisions that took.
+
+        With `most_writes` it pauses after about that many, and goes on when it is called again.
+        """
         shelf = self._shelf
         before = shelf.revision
+        self._pause_at = None if most_writes is None else before + most_writes
         while True:
             start = shelf.revision
             for record in self._taken(registry.POD_GROUP, self._groups):
@@ -92,14 +97,21 @@ class Controllers:
                 budget_controller.count(shelf, namespace)
             self._uncounted.clear()
             self._collector.collect()
-            if shelf.revision == start:
+            if shelf.revision == start or self._is_pausing:
                 return shelf.revision - before
+
+    @property
+    def _is_pausing(self) -> bool:
+        return self._pause_at is not None and self._shelf.revision >= self._pause_at
 
     def _taken(self, kind: Kind, keys: set[ObjectKey]) -> Iterator[Record]:
         """The objects to look at, by name. What changes meanwhile is looked at in the next round."""
         ordered = sorted(keys)
         keys.clear()
-        for key in ordered:
+        for place, key in enumerate(ordered):
+            if self._is_pausing:
+                keys.update(ordered[place:])
+                return
             record = self._shelf.find(kind, key)
             if record is not None:
                 yield record

@@ -28,7 +28,9 @@ Tree = dict[str, Any]
 # etcd's limit of a request. A real server stores protobuf, which is shorter than this JSON.
 REQUEST_BYTES: Final = 1_572_864
 DEFAULT_GRACE: Final = 30  # terminationGracePeriodSeconds of core/v1
-HISTORY_CHANGES: Final = 8_192  # per kind, for watches that resume
+HISTORY_CHANGES: Final = 4_096  # per kind, for watches that resume
+_PODS: Final = table_key(registry.POD)
+_NAMESPACES: Final = table_key(registry.NAMESPACE)
 NAMESPACE_FINALIZER: Final = "kubernetes"  # of core/v1 NamespaceSpec
 
 
@@ -116,6 +118,7 @@ class ObjectStore:
         self._subscriptions: dict[TableKey, list[watchers.Subscription]] = {}
         self._listeners: list[OnChange] = []
         self.revision = 1
+        self._began_at = 0  # every change after this revision was seen by this store
 
     # Questions
 
@@ -134,7 +137,8 @@ class ObjectStore:
         key = table_key(kind)
         table = self._tables.get(key)
         if table is None:
-            table = self._tables[key] = Table(kind, self.revision)
+            # It had no object so far, so that nothing of its history is missing.
+            table = self._tables[key] = Table(kind, self._began_at)
         return table
 
     def tables(self) -> Iterator[tuple[TableKey, Table]]:
@@ -217,7 +221,7 @@ class ObjectStore:
         if finalizer:
             marked["finalizers"] = [*metadata.finalizers, finalizer]
         tree |= {"metadata": marked}
-        if kind.name == registry.NAMESPACE.name:
+        if table_key(kind) == _NAMESPACES:
             tree["status"] = (tree.get("status") or {}) | {"phase": "Terminating"}
         return self.put(kind, tree)
 
@@ -234,7 +238,7 @@ class ObjectStore:
 
     def restored(self, revision: int) -> None:
         """Goes on from a revision after objects were put back: what happened before is not in the history."""
-        self.revision = max(self.revision, revision)
+        self.revision = self._began_at = max(self.revision, revision)
         for table in self._tables.values():
             table.complete_since = self.revision
 
@@ -304,7 +308,7 @@ def _is_kept(kind: Kind, record: Record) -> bool:
     """Whether finalizers keep an object; a namespace's are those of its spec, too."""
     if record.metadata.finalizers:
         return True
-    if kind.name != registry.NAMESPACE.name:
+    if table_key(kind) != _NAMESPACES:
         return False
     spec: Tree = record.tree.get("spec") or {}
     return bool(spec.get("finalizers"))
@@ -312,7 +316,7 @@ def _is_kept(kind: Kind, record: Record) -> bool:
 
 def _grace(kind: Kind, record: Record, seconds: int | None) -> int:
     """The grace period: only running pods have one."""
-    if kind.name != registry.POD.name:
+    if table_key(kind) != _PODS:
         return 0
     pod = record.struct
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):

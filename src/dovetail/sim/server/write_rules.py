@@ -101,7 +101,7 @@ def created(
     """
     kind = target.kind
     metadata = dict(tree.get("metadata") or {})
-    _check_type(kind, tree)
+    check_type(kind, tree)
     if metadata.get("namespace", target.namespace) != target.namespace:
         raise _bad(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -116,7 +116,7 @@ def created(
     if target.namespace:
         metadata["namespace"] = target.namespace
     tree = tree | {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-    if has_status and kind.struct is codec.Generic:
+    if has_status and not is_kind(kind, registry.NODE):
         tree.pop("status", None)
     tree = object_defaults.filled(kind, tree)
     if is_kind(kind, registry.POD):
@@ -151,7 +151,7 @@ def written(
     """The object after a write of all of it, or of its status, with the fields a writer may not change put back."""
     old = record.tree
     tree = dict(new)
-    _check_type(target.kind, tree)
+    check_type(target.kind, tree)
     metadata = tree["metadata"] = dict(tree.get("metadata") or {})
     if metadata.get("name", target.name) != target.name:
         raise _bad(
@@ -365,13 +365,15 @@ def _check_finalizers(target: Target, new: Tree, old: Tree) -> None:
         )
 
 
-def _check_type(kind: Kind, tree: Tree) -> None:
+def check_type(kind: Kind, tree: Tree) -> None:
+    """Refuses a document of another kind or version than its path says."""
     stated = (tree.get("apiVersion") or kind.api_version, tree.get("kind") or kind.name)
     if stated != (kind.api_version, kind.name):
         group_version, name = stated
         raise _bad(
-            f"{name} in version {group_version!r} cannot be handled as a {kind.name}: "
-            f"converting ({group_version}, Kind={name}) to ({kind.api_version}, Kind={kind.name})"
+            f'{name} in version "{group_version}" cannot be handled as a {kind.name}: '
+            f"converting ({group_version}, Kind={name}) to ({kind.api_version}, Kind={kind.name}): "
+            "unknown conversion"
         )
 
 
@@ -421,8 +423,9 @@ def _invalid(target: Target, message: str) -> Invalid:
 
 
 def _conflict(target: Target, message: str) -> failures.Conflict:
+    below = "/binding" if target.subresource == "binding" else ""
     return failures.Conflict(
-        f'Operation cannot be fulfilled on {qualified(target.kind)} "{target.name}": {message}',
+        f'Operation cannot be fulfilled on {qualified(target.kind)}{below} "{target.name}": {message}',
         status=409,
         reason="Conflict",
     )

@@ -22,6 +22,7 @@ Fields = frozenset[Path]
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 _SELF: Final = "."
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 # Fields that belong to the server or name the object: nobody owns them.
 _UNOWNED: Final = frozenset(
     {("f:apiVersion",), ("f:kind",)}
@@ -69,7 +70,7 @@ def applied(
 ) -> Tree:
     """The object after an apply. Raises Conflict for fields of other owners, unless forced."""
     base: Tree = live or {}
-    owners = owners_of(base)
+    owners = owners_of(base) if _is_tracked(base) else _before_first_apply(base, manager, schema)
     wanted_fields = fields_of(wanted, schema)
     others = {other: fields for other, fields in owners.fields.items() if other != manager}
 
@@ -82,9 +83,44 @@ def applied(
     result = _merged(base, wanted, schema)
     owned_by_others = frozenset().union(*others.values()) if others else frozenset()
     dropped = owners.fields.get(manager, frozenset()) - wanted_fields
-    for path in sorted(dropped - owned_by_others, key=len, reverse=True):
-        result = _without(result, path, schema)
+    for path in _removable(dropped, owned_by_others):
+        result = _without(result, path)
     return _recorded(result, others | {manager: wanted_fields}, owners, now)
+
+
+def _is_tracked(tree: Tree) -> bool:
+    """Whether owners are recorded, or kubectl applied the object by itself: then it takes its own fields over."""
+    metadata = tree.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    return bool(metadata.get("managedFields")) or _LAST_APPLIED in annotations
+
+
+def _before_first_apply(live: Tree, manager: Manager, schema: Any) -> Owners:
+    """One owner for everything an object held before it was first applied, as upstream names it."""
+    if not live:
+        return Owners({}, {})
+    fields = frozenset(path for path in fields_of(live, schema) if path[0] != "f:status")
+    first = Manager("before-first-apply", UPDATE, manager.api_version)
+    created_at = str((live.get("metadata") or {}).get("creationTimestamp"))
+    return Owners({first: fields}, {first: created_at})
+
+
+def _removable(dropped: Fields, owned_by_others: Fields) -> Iterator[Path]:
+    """What is removed, in order: whole items first, because their fields say which items they are."""
+    remaining = sorted(dropped - owned_by_others)
+    kept_items = {path[: at + 1] for path in owned_by_others for at in range(len(path))}
+    for path in remaining:
+        if path[-1] == _SELF and path[:-1] not in kept_items:
+            yield path
+    for path in remaining:
+        if path[-1] != _SELF and not _is_key_field(path):
+            yield path
+
+
+def _is_key_field(path: Path) -> bool:
+    """Whether a field tells its item from others: it goes with the item only."""
+    is_in_item = len(path) > 1 and path[-2].startswith("k:")
+    return is_in_item and path[-1][2:] in msgspec.json.decode(path[-2][2:])
 
 
 def updated(old: Tree, new: Tree, manager: Manager, *, now: str, schema: Any = None) -> Tree:
@@ -262,14 +298,14 @@ def _is_item(item: Any, wanted: Tree) -> bool:
     return isinstance(item, dict) and _item_key(item, tuple(wanted)) == f"k:{_json(wanted)}"
 
 
-def _without(tree: Any, path: Path, schema: Any) -> Any:
+def _without(tree: Any, path: Path) -> Any:
     """The tree without one field or item, and without structs and lists that it leaves empty."""
     part = path[0]
     below = _step(tree, part) if part != _SELF else None
     if below is None:
         return tree
     is_last = len(path) == 1 or path[1:] == (_SELF,)
-    rest = None if is_last else _without(below, path[1:], schema)
+    rest = None if is_last else _without(below, path[1:])
     is_empty = is_last or (rest in ({}, []) and below not in ({}, []))
     if isinstance(tree, dict):
         result = dict(tree)

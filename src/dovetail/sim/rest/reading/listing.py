@@ -62,7 +62,7 @@ class Lists:
 
     def page(self, served: Served, namespace: str, query: Mapping[str, str]) -> Page:
         """The page a query asks for."""
-        limit = _number(query.get("limit", ""), "limit")
+        limit = _number(query.get("limit", ""))
         if token := query.get("continue", ""):
             return self._next_page(token, limit)
         selection = query_selectors.parsed(
@@ -137,9 +137,9 @@ def _joined(kind: str, api_version: str, metadata: dict[str, Any], documents: li
     return b"".join((head[:-1], b',"items":[', b",".join(documents), b"]}\n"))
 
 
-def _number(text: str, name: str) -> int:
+def _number(text: str) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise status_answers.bad(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})')
+        raise status_answers.bad(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)

@@ -148,10 +148,7 @@ def _field_tests(text: str, table: TableKey) -> Iterator[FieldTest]:
             raise status_answers.bad(f"invalid field selector: '{part}'; can't understand '{part}'")
         field = _stored_field(match["key"], table)
         if field not in (*_NAME, *FIELDS.get(table, ())):
-            raise status_answers.bad(
-                f'Unable to find "{table[1]}" that match label selector "", field selector "{text}": '
-                f"field label not supported: {match['key']}"
-            )
+            raise status_answers.bad(f"field label not supported: {match['key']}")
         yield FieldTest(tuple(field.split(".")), match["value"], match["operator"] != "!=")
 
 
@@ -203,4 +200,4 @@ _FAST: Final[dict[tuple[str, ...], Callable[[pods.Pod], str]]] = {
 
 def refuse_continue(error: Exception) -> failures.Refused:
     """400 for a continue token that this server did not issue."""
-    return status_answers.bad(f"continue key is not valid: {error}")
+    return status_answers.bad(f"invalid continue token: continue key is not valid: {error}")
