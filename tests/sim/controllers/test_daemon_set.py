@@ -187,6 +187,18 @@ def test_a_waiting_pod_of_a_removed_node_is_deleted() -> None:
     assert targets(cluster) == ["a"]
 
 
+def test_a_second_pod_on_a_node_is_deleted() -> None:
+    cluster = cluster_of(node("a"))
+    cluster.apply(daemon_set())
+    bind(cluster)
+    first = cluster.pod_names
+    cluster.wait(10)
+    metadata = {"name": "stray", "labels": {"app": "agent"}}
+    spec = {"nodeName": "a", "containers": []}
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    assert cluster.pod_names == first
+
+
 def test_a_heartbeat_of_a_node_causes_no_work() -> None:
     cluster = cluster_of(node("a"))
     cluster.apply(daemon_set())

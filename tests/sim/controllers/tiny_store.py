@@ -21,6 +21,7 @@ from dovetail.sim.controllers import (
     workload_controllers,
     workload_defaults,
 )
+from dovetail.sim.controllers.apps import daemon_nodes
 from dovetail.sim.controllers.object_index import Key, key_of, uid_of
 
 Tree = dict[str, Any]
@@ -207,7 +208,8 @@ class Cluster:
         """Pods run and are ready; all that wait, if none is named. Deleted ones end."""
         for pod in self._chosen(names, self.pods):
             if pod["status"]["phase"] == "Pending" and not _is_deleted(pod):
-                self._set_pod(pod, phase="Running", is_ready=True, node=f"node-of-{_name(pod)}")
+                place = daemon_nodes.target_of(pod) or f"node-of-{_name(pod)}"
+                self._set_pod(pod, phase="Running", is_ready=True, node=place)
         self.settle()
 
     def unready(self, *names: str) -> None:
