@@ -11,13 +11,10 @@ from tests.cli import running
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(small: Path) -> Path:
     """The small fleet with the line of the example."""
-    place = tmp_path / "state"
-    fleet = str(running.EXAMPLES / "fleets" / "small.yaml")
-    assert running.inside(place, "up", "--fleet", fleet).code == 0
-    assert running.inside(place, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
-    return place
+    assert running.inside(small, "apply", "-f", str(running.EXAMPLES / "backfill.yaml")).code == 0
+    return small
 
 
 def test_short_work_runs_ahead_and_the_others_hear_when(state: Path) -> None:

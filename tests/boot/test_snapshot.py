@@ -17,9 +17,10 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.cli import snapshot as snapshot_command
+from dovetail.boot import embedded_cluster
 from dovetail.kubetypes import codec, object_set, registry
-from dovetail.sim.local import state_dir
+from dovetail.ports import api as apis
+from dovetail.sim.server import api_server
 from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 
 FACTS = snapshot_format.Facts(
@@ -267,29 +268,10 @@ def test_a_directory_without_a_snapshot_is_reported(tmp_path: Path) -> None:
         saved_objects.read(tmp_path / "nowhere")
 
 
-def test_loading_takes_over_everything_and_decides_nothing(tmp_path: Path) -> None:
-    here = state_dir.Local(tmp_path / "state")
-    before = here.up(None, fresh=False).cluster
-    documents = snapshot_command.documents_of(before)
-    snapshot_files.write(tmp_path / "snap", documents, FACTS)
-    there = state_dir.Local(tmp_path / "other")
-    snapshot_command.load_into(tmp_path / "snap", there, fresh=False)
-    after = there.cluster()
-    assert after is not None
-    kept = {kind.name for kind in snapshot_format.KINDS}
-    assert {key: bytes(record.document) for key, record in after.records.items()} == {
-        key: bytes(record.document) for key, record in before.records.items() if key.kind in kept
-    }
-    assert {key.kind for key in before.records} - kept == {"PriorityClass"}, (
-        "pods say their priority themselves"
-    )
-    assert after.revision == before.revision
-    with pytest.raises(
-        errors.InputError, match=r'a cluster "sample" is already in .*; add --fresh to replace it'
-    ):
-        snapshot_command.load_into(tmp_path / "snap", here, fresh=False)
-    assert here.cluster() == before
-    snapshot_command.load_into(tmp_path / "snap", here, fresh=True)
-    kept = here.cluster()
-    assert kept is not None
-    assert kept.name == "lab"
+def test_a_server_begins_with_a_snapshot_as_it_was_saved(tmp_path: Path) -> None:
+    saved(tmp_path / "snap")
+    api = api_server.SimApi(restored=embedded_cluster.of_snapshot(tmp_path / "snap"))
+    stored = api.found(apis.Target(registry.POD, "train", "p"))
+    assert stored.document == pod("p")  # uid, version and unknown fields included
+    assert api.shelf.revision >= 41  # later changes get later versions
+    assert [node.metadata.name for node in api.all(registry.NODE)] == ["a", "b"]

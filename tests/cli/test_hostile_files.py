@@ -455,7 +455,7 @@ def test_what_no_command_foresaw_is_one_line_and_no_traceback(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("a\x1b[31m\nb" + "x" * 1_000)
 
-    monkeypatch.setattr("dovetail.cli.cluster_option.chosen", broken)
+    monkeypatch.setattr("dovetail.cli.cluster.cluster_option.chosen", broken)
     monkeypatch.delenv(main.DEBUG, raising=False)
     arguments = ["get", "pods", "--state", str(tmp_path)]
     assert main.main(arguments) == 1

@@ -15,7 +15,9 @@ import yaml
 
 import dovetail.cli
 from dovetail.cli import get, output
+from dovetail.kubetypes import registry
 from dovetail.model import plaintext
+from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format
 from tests.cli import running
 
 # Steers a terminal (C0, ESC, C1), wipes a sign (DEL), turns the direction, or ends a line in some readers' eyes.
@@ -109,13 +111,12 @@ def harmless(done: running.Run) -> None:
     ids=lambda item: " ".join(item).encode("unicode_escape").decode()[:40],
 )
 def test_an_argument_is_quoted_without_its_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     (tmp_path / "kubeconfig").write_text("{}", encoding="utf-8")
-    running.inside(tmp_path / "state", "up", "--empty")
-    done = running.inside(tmp_path / "state", *arguments)
+    done = running.inside(state, *arguments)
     harmless(done)
     assert done.code in (0, 1, 2)
     assert done.err or done.out
@@ -171,10 +172,8 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     "tree", [tree for _, tree in documents()], ids=[name for name, _ in documents()]
 )
 def test_a_manifest_is_quoted_without_its_power(
-    tmp_path: Path, command: tuple[str, ...], tree: dict[str, Any]
+    state: Path, tmp_path: Path, command: tuple[str, ...], tree: dict[str, Any]
 ) -> None:
-    state = tmp_path / "state"
-    running.inside(state, "up", "--empty")
     for content in (
         json.dumps(tree),
         json.dumps(tree, ensure_ascii=False),
@@ -187,7 +186,7 @@ def test_a_manifest_is_quoted_without_its_power(
     harmless(running.inside(state, "when"))
 
 
-def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(tmp_path: Path) -> None:
+def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(state: Path, tmp_path: Path) -> None:
     file = tmp_path / "given.yaml"
     for content in (EVIL, f"a: {EVIL}", f"&{EVIL} a: *{EVIL}", f"!{EVIL} a", f"a: b: {EVIL}"):
         file.write_text(content, encoding="utf-8")
@@ -197,7 +196,7 @@ def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(tmp_path: Path) -> N
             ("scheduler", "--config"),
             ("when", "--kubeconfig"),
         ):
-            done = running.inside(tmp_path / "state", *command, str(file))
+            done = running.inside(state, *command, str(file))
             harmless(done)
             assert done.code == 1
 
@@ -225,11 +224,15 @@ def test_raw_signs_in_text_that_is_no_yaml_are_not_repeated(tmp_path: Path) -> N
         {"name": "x", "pools": [{"name": "a", "count": 1, "gpu": "L4", "machine": EVIL}]},
     ],
 )
-def test_a_fleet_is_quoted_without_its_power(tmp_path: Path, fleet: dict[str, Any]) -> None:
+def test_a_fleet_is_quoted_without_its_power(
+    state: Path, tmp_path: Path, fleet: dict[str, Any]
+) -> None:
+    """A cluster of another name runs already, so that even a sound fleet starts nothing."""
     file = tmp_path / "fleet.json"
     file.write_text(json.dumps(fleet), encoding="utf-8")
-    harmless(running.inside(tmp_path / "state", "up", "--fleet", str(file)))
-    harmless(running.inside(tmp_path / "state", "get", "nodes", "-o", "wide"))
+    done = running.inside(state, "up", "--fleet", str(file))
+    harmless(done)
+    assert done.code == 1
 
 
 @pytest.mark.parametrize(
@@ -302,18 +305,22 @@ def test_a_kubeconfig_and_what_its_plugin_says_are_quoted_without_their_power(
 # What is stored
 
 
-def poisoned(folder: Path) -> Path:
-    """A state whose every name, label and annotation steers."""
-    state = folder / "poisoned"
-    assert running.inside(state, "up").code == 0
+def poisoned(state: Path, folder: Path) -> Path:
+    """A saved cluster whose every name, label and annotation steers."""
+    saved = folder / "sound"
     assert running.inside(state, "apply", *running.single()).code == 0
-    stored = json.loads((state / "cluster.json").read_bytes())
-    stored["name"] = EVIL
-    for entry in stored["objects"]:
-        _poison(entry["document"])
-        entry["name"] = entry["document"]["metadata"]["name"]
-    (state / "cluster.json").write_text(json.dumps(stored), encoding="utf-8")
-    return state
+    assert running.inside(state, "snapshot", "save", str(saved)).code == 0
+    manifest = snapshot_files.manifest_of(saved)
+    documents: dict[registry.Kind, list[bytes]] = {kind: [] for kind in snapshot_format.KINDS}
+    for item in snapshot_files.items(saved, manifest):
+        tree = json.loads(bytes(item.document))
+        _poison(tree)
+        documents[item.kind].append(json.dumps(tree).encode())
+    facts = snapshot_format.Facts(
+        taken_at=manifest.taken_at, cluster=EVIL, resource_versions={}, server_version=EVIL
+    )
+    snapshot_files.write(folder / "poisoned", documents, facts)
+    return folder / "poisoned"
 
 
 def _poison(document: dict[str, Any]) -> None:
@@ -328,19 +335,11 @@ def _poison(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("form", output.FORMATS)
-def test_what_is_stored_is_shown_without_its_power(tmp_path: Path, form: str) -> None:
-    state = poisoned(tmp_path)
-    stored = json.loads((state / "cluster.json").read_bytes())
-    names = {entry["name"] for entry in stored["objects"]}
-    for resource in get.TABLES:
-        arguments = (
-            "get",
-            resource,
-            "-o",
-            form,
-            *(("-A",) if get.TABLES[resource].is_namespaced else ()),
-        )
-        done = running.inside(state, *arguments)
+def test_what_is_stored_is_shown_without_its_power(state: Path, tmp_path: Path, form: str) -> None:
+    place = str(poisoned(state, tmp_path))
+    for resource, table in get.TABLES.items():
+        wide = ("-A",) if table.is_namespaced else ()
+        done = running.inside(state, "get", resource, "-o", form, *wide, "--snapshot", place)
         harmless(done)
         assert done.code == 0, done.err
         if form in ("json", "yaml"):
@@ -348,17 +347,15 @@ def test_what_is_stored_is_shown_without_its_power(tmp_path: Path, form: str) ->
             metadata = [
                 item["metadata"] for item in read["items"] if "metadata" in item
             ]  # pools have none
-            assert {item["name"] for item in metadata} <= names
+            assert all(item["name"].endswith(EVIL) for item in metadata)
             assert all(item["labels"][EVIL] == EVIL for item in metadata)
-    harmless(running.inside(state, "up"))
-    harmless(running.inside(state, "when"))
-    harmless(running.inside(state, "when", "-o", "json"))
+    harmless(running.inside(state, "when", "--snapshot", place))
+    harmless(running.inside(state, "when", "-o", "json", "--snapshot", place))
     saved = str(tmp_path / f"saved{ARGUMENT}")
     harmless(running.inside(state, "snapshot", "save", saved))
-    harmless(running.inside(state, "snapshot", "show", saved))
-    harmless(running.inside(state, "doctor", "--snapshot", saved))
-    harmless(running.inside(state, "doctor", "--snapshot", saved, "-o", "json"))
-    harmless(running.inside(tmp_path / "other", "snapshot", "load", saved))
+    harmless(running.inside(state, "snapshot", "show", place))
+    harmless(running.inside(state, "doctor", "--snapshot", place))
+    harmless(running.inside(state, "doctor", "--snapshot", place, "-o", "json"))
 
 
 def test_lines_of_json_keep_their_meaning(tmp_path: Path) -> None:
@@ -389,30 +386,30 @@ def test_lines_of_json_keep_their_meaning(tmp_path: Path) -> None:
 # A terminal
 
 
-def test_on_a_terminal_only_our_own_colours_steer(tmp_path: Path) -> None:
-    state = poisoned(tmp_path)
+def test_on_a_terminal_only_our_own_colours_steer(state: Path, tmp_path: Path) -> None:
+    place = str(poisoned(state, tmp_path))
     for arguments in (("get", "gpus"), ("get", "pods", "-A"), ("get", ARGUMENT)):
-        with running.terminal(state, *arguments, TERM="xterm-256color") as screen:
+        with running.terminal(
+            state, *arguments, "--snapshot", place, TERM="xterm-256color"
+        ) as screen:
             screen.ending()
         assert raw_signs(screen.text.replace("\r\n", "\n")) == []
         assert ("\x1b[32m□" in screen.text) is (arguments == ("get", "gpus"))
 
 
-def test_the_live_picture_shows_names_without_their_power(tmp_path: Path) -> None:
+def test_the_live_picture_shows_names_without_their_power(state: Path, tmp_path: Path) -> None:
     import io
 
     import rich.console
 
-    from dovetail.cli import live_picture
-    from dovetail.sim.local import state_store
+    from dovetail.cli.views import live_picture
 
-    cluster = state_store.Store(poisoned(tmp_path)).load()
-    assert cluster is not None
+    objects = saved_objects.read(poisoned(state, tmp_path)).objects
     drawn = io.StringIO()
     console = rich.console.Console(
         file=drawn, width=4_000, force_terminal=True, color_system="standard"
     )
-    console.print(live_picture.drawing(cluster, note=EVIL))
+    console.print(live_picture.drawing(objects, note=EVIL))
     assert raw_signs(drawn.getvalue()) == []
     assert "pwned" in drawn.getvalue()
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dovetail import errors
+from dovetail.boot import embedded_setup
 from dovetail.devcluster import certificates, dev_cluster, kube_flags, processes
-from dovetail.files import private_files
+from dovetail.files import private_files, state_directory
 from tests.cli import running
 
 
@@ -27,14 +28,15 @@ def _generous() -> object:
     os.umask(before)
 
 
-def test_up_makes_its_directories_and_files_for_the_owner_alone(tmp_path: Path) -> None:
+SETUP = embedded_setup.Setup(name="tiny")
+
+
+def test_a_directory_is_made_for_the_owner_alone_and_so_are_those_above(tmp_path: Path) -> None:
     state = tmp_path / "above" / "state"
-    assert running.inside(state, "up", "--empty").code == 0
+    private_files.make_directory(state)
+    embedded_setup.write(state, SETUP)
     assert [mode(state.parent), mode(state)] == [0o700, 0o700]
-    assert {file.name: mode(file) for file in state.iterdir()} == {
-        "cluster.json": 0o600,
-        "lock": 0o600,
-    }
+    assert {file.name: mode(file) for file in state.iterdir()} == {"setup.json": 0o600}
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o1777])
@@ -55,8 +57,9 @@ def test_a_directory_others_may_only_read_will_do(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     state.chmod(0o755)
-    assert running.inside(state, "up", "--empty").code == 0
-    assert mode(state / "cluster.json") == 0o600
+    private_files.make_directory(state)
+    embedded_setup.write(state, SETUP)
+    assert mode(state / "setup.json") == 0o600
 
 
 def test_a_directory_of_another_user_is_refused(
@@ -75,41 +78,24 @@ def test_a_directory_of_another_user_is_refused(
     assert list(state.iterdir()) == []
 
 
-def test_who_may_only_read_reads(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert running.inside(state, "get", "gpus").code == 0
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """A state directory with the sample fleet."""
-    assert running.inside(tmp_path / "state", "up", "--empty").code == 0
-    return tmp_path / "state"
-
-
-@pytest.mark.parametrize("name", ["cluster.json.new", "cluster.json"])
-def test_a_link_where_state_is_written_is_replaced_not_followed(
-    tmp_path: Path, state: Path, name: str
-) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes((state / "cluster.json").read_bytes())
-    before = victim.read_bytes()
-    (state / name).unlink(missing_ok=True)
+@pytest.mark.parametrize("name", ["setup.json.new", "setup.json"])
+def test_a_link_where_state_is_written_is_replaced_not_followed(tmp_path: Path, name: str) -> None:
+    state, victim = tmp_path / "state", tmp_path / "victim"
+    private_files.make_directory(state)
+    victim.write_bytes(b"theirs")
     (state / name).symlink_to(victim)
-    assert running.inside(state, "up", "--fresh").code == 0
-    assert victim.read_bytes() == before
-    assert not (state / "cluster.json").is_symlink()
-    assert sorted(file.name for file in state.iterdir()) == ["cluster.json", "lock"]
+    embedded_setup.write(state, SETUP)
+    assert victim.read_bytes() == b"theirs"
+    assert not (state / "setup.json").is_symlink()
+    assert [file.name for file in state.iterdir()] == ["setup.json"]
 
 
-def test_a_link_in_place_of_the_lock_is_refused(tmp_path: Path, state: Path) -> None:
-    (state / "lock").unlink()
-    (state / "lock").symlink_to(tmp_path / "victim")
-    done = running.inside(state, "up", "--fresh")
-    assert done.code == 1
-    assert "cannot be used" in done.err
-    assert not (tmp_path / "victim").exists()
+def test_a_link_in_place_of_the_lock_counts_as_no_process(tmp_path: Path) -> None:
+    state, victim = tmp_path / "state", tmp_path / "victim"
+    private_files.make_directory(state)
+    victim.write_text(str(os.getpid()))
+    (state / "lock").symlink_to(victim)
+    assert state_directory.running_pid(state) is None
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

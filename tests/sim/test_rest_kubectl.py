@@ -159,7 +159,6 @@ def test_a_watching_get_shows_every_change(tmp_path: Path) -> None:
         await kubectl("apply -f -", given=pod("a"))
         watching = asyncio.create_task(kubectl.run("get pods -w --request-timeout=6s"))
         shown = asyncio.create_task(kubectl("wait --for=condition=Ready pod/a --timeout=30s"))
-        await asyncio.sleep(0)
         running(kubectl.api, "a")
         await shown
         out = (await watching).out

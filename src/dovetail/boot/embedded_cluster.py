@@ -94,8 +94,10 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
         is_new = not restored.objects
         if is_new and setup.snapshot:
             restored = of_snapshot(Path(setup.snapshot))
-        api = api_server.SimApi(clocks.SystemClock(), collects_all_kinds=True, restored=restored)
-        if is_new:
+        api = api_server.SimApi(
+            clocks.SystemClock(), collects_all_kinds=True, restored=restored, on_change=kept.note
+        )
+        if is_new and setup.snapshot:
             _note_all(api, kept)
         wake_ups = _WakeUps(workload_store.WorkloadStore(api))
         token = local_kubeconfig.new_token()
@@ -138,7 +140,7 @@ def of_snapshot(directory: Path) -> api_server.Restored:
 
 
 def _note_all(api: api_server.SimApi, kept: journal.Journal) -> None:
-    """Makes durable what a server begins with, before it is connected to its journal."""
+    """Makes objects durable that were put back from elsewhere: no change reported them to the journal."""
     for _, table in api.shelf.tables():
         for record in table.all():
             change = Change(api.shelf.revision, watchers.ADDED, table.kind, record, None)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
-from dovetail.cli import api_session, cluster_option, manifest_files, output
+from dovetail.cli import output
+from dovetail.cli.cluster import api_session, cluster_option
+from dovetail.cli.objects import manifest_files
 from dovetail.kubetypes import object_set
 
 if TYPE_CHECKING:
-    from dovetail.cli import object_writing
+    from dovetail.cli.objects import object_writing
 
 NAMESPACED_NEXT = {
     "ResourceClaim": "claims",
@@ -86,7 +88,7 @@ def create(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form:
 def _write(
     files: Sequence[str], *, namespace: str | None, dry_run: str, form: str, verb: str
 ) -> None:
-    from dovetail.cli import object_writing
+    from dovetail.cli.objects import object_writing
 
     did = "applied" if verb == "apply" else "created"
     place = namespace or _default_namespace()

@@ -13,8 +13,9 @@ from dovetail import errors
 from dovetail.cel import environment, explain_verdict, reads, selectors
 from dovetail.cel.evaluate import frame
 from dovetail.cel.evaluate.program import Outcome
-from dovetail.cli import cluster_option, output
-from dovetail.cli.selector_devices import NamedDevice, from_cluster, from_file, from_sample
+from dovetail.cli import output
+from dovetail.cli.cluster import cluster_option
+from dovetail.cli.objects.selector_devices import NamedDevice, from_cluster, from_file, from_sample
 from dovetail.cli.tables import text
 from dovetail.kubetypes import object_set, registry
 from dovetail.replay import selector_cases

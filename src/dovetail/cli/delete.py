@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dovetail import errors
-from dovetail.cli import (
-    api_session,
-    cluster_option,
-    manifest_files,
-    output,
-    resource_arguments,
-)
+from dovetail.cli import output
+from dovetail.cli.cluster import api_session, cluster_option, resource_arguments
+from dovetail.cli.objects import manifest_files
 from dovetail.manifest import manifests
 from dovetail.ports import api
 

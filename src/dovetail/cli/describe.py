@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
-from dovetail.cli import api_session, cluster_option, output, resource_arguments
+from dovetail.cli import output
+from dovetail.cli.cluster import api_session, cluster_option, resource_arguments
 from dovetail.cli.tables import description
 from dovetail.kubetypes import codec, registry
 from dovetail.ports import api

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
-from dovetail.cli import fleet_option, output
+from dovetail.cli import output
+from dovetail.cli.cluster import fleet_option
 from dovetail.cli.tables import text
 from dovetail.devcluster import kube_binaries
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from dovetail.cli import cluster_option, output
+from dovetail.cli import output
+from dovetail.cli.cluster import cluster_option
 from dovetail.cli.tables import text
 from dovetail.doctor import checkup, findings
 from dovetail.model import plaintext

@@ -7,7 +7,8 @@ import click
 import msgspec
 
 from dovetail import errors
-from dovetail.cli import cluster_option, label_option, output, resource_arguments
+from dovetail.cli import output
+from dovetail.cli.cluster import cluster_option, label_option, resource_arguments
 from dovetail.cli.tables import (
     claim_tables,
     class_table,
@@ -138,7 +139,8 @@ def _server_answer(word: str, query: listing.Query) -> Answer:
         raise click.BadParameter(
             f'"{word}" is not in a snapshot; expected one of {", ".join(TABLES)}'
         )
-    from dovetail.cli import api_session, server_table
+    from dovetail.cli.cluster import api_session
+    from dovetail.cli.views import server_table
     from dovetail.kube.http import transport
 
     choice = cluster_option.chosen()
@@ -159,7 +161,7 @@ def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], fo
         raise click.UsageError(f"-w follows our own tables, not {word}: {', '.join(TABLES)}")
     if cluster_option.snapshot() is not None:
         raise click.UsageError("a snapshot does not change; leave -w out")
-    from dovetail.cli import watched_rows
+    from dovetail.cli.views import watched_rows
 
     watched_rows.follow(cluster_option.chosen(), table, query, is_wide=form == "wide")
 

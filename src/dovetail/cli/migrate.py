@@ -7,7 +7,8 @@ from typing import NoReturn
 
 import click
 
-from dovetail.cli import manifest_files, output
+from dovetail.cli import output
+from dovetail.cli.objects import manifest_files
 from dovetail.cli.tables import text
 from dovetail.manifest import manifests
 from dovetail.migrate import field_notes

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from dovetail import errors
-from dovetail.cli import cluster_option, output
+from dovetail.cli import output
+from dovetail.cli.cluster import cluster_option
 from dovetail.cli.tables import text
 from dovetail.files import state_directory
 from dovetail.snapshot import saved_objects, snapshot_files, snapshot_format

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dovetail.cli import api_session, cluster_option, fleet_option, output, settling
+from dovetail.cli import output
+from dovetail.cli.cluster import api_session, cluster_option, fleet_option, settling
 from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
@@ -65,7 +66,7 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
     name = embedded_setup.read(directory).name
     output.say(f'{_verb(started)} the cluster of fleet "{name}" in {directory}')
     if is_live:
-        from dovetail.cli import live_picture
+        from dovetail.cli.views import live_picture
 
         try:
             live_picture.watch(started.choice)

@@ -8,7 +8,8 @@ import click
 
 from dovetail import errors
 from dovetail.answer import when
-from dovetail.cli import cluster_option, output
+from dovetail.cli import output
+from dovetail.cli.cluster import cluster_option
 from dovetail.cli.tables import text
 from dovetail.kubetypes import object_set, registry
 from dovetail.live.gangs import facts_of_objects

@@ -7,6 +7,7 @@ word may be a plural, a singular, a kind, a short name, or one of these with its
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from dovetail.ports import failures
 _AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )
+_API_VERSION: Final = re.compile(r"([A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9-]{1,63}")
 _ROOTS: Final = ("/api", "/apis")
 _BY_TYPE: Final = {(kind.api_version, kind.name): kind for kind in registry.ALL}
 
@@ -124,7 +126,8 @@ async def served_types(over: transport.Transport, api_versions: Sequence[str]) -
     """The kinds of a few API versions only: one request each, for commands that know what they look for."""
     kinds: list[registry.Kind] = []
     for api_version in dict.fromkeys(api_versions):
-        kinds += await server_side_apply.served(over, api_version)
+        if _API_VERSION.fullmatch(api_version):  # no server serves another
+            kinds += await server_side_apply.served(over, api_version)
     return Resources(Resource(_known(kind)) for kind in kinds)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.cli import label_option
+from dovetail.cli.cluster import label_option
 from dovetail.cli.tables import text
 from dovetail.kubetypes import codec, object_set, registry
 from dovetail.kubetypes.core import nodes

@@ -1,50 +1,23 @@
-"""Makes and keeps the certificate of the server on loopback, without any program or package but Python.
+"""Makes and keeps the certificate of the server on loopback.
 
 kubectl sends a token over TLS only, so the server needs a key and a certificate that its kubeconfig vouches for: one
-self-signed certificate for P-256, made once per state directory. The key can be read by its owner alone. The arithmetic
-is not constant-time: it runs once, on the machine whose user owns the key. Never signs anything else.
+self-signed P-256 certificate, made once per state directory. The key can be read by its owner alone. Never signs
+anything else.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
 import ipaddress
 import os
-import secrets
 import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
 
 NAME: Final = "dovetail-loopback"
 ADDRESSES: Final = ("127.0.0.1", "::1")
-YEARS: Final = 10
+VALID_DAYS: Final = 3650
 _RENEW: Final = datetime.timedelta(days=30)
-
-# NIST P-256 (FIPS 186-5, SP 800-186)
-_P: Final = 2**256 - 2**224 + 2**192 + 2**96 - 1
-_N: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_A: Final = _P - 3
-_G: Final = (
-    0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
-    0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
-)
-
-# Object identifiers, already encoded.
-_EC_KEY: Final = bytes.fromhex("06072a8648ce3d0201")  # id-ecPublicKey
-_CURVE: Final = bytes.fromhex("06082a8648ce3d030107")  # prime256v1
-_SIGNATURE: Final = bytes.fromhex("06082a8648ce3d040302")  # ecdsa-with-SHA256
-_COMMON_NAME: Final = bytes.fromhex("0603550403")
-_BASIC_CONSTRAINTS: Final = bytes.fromhex("0603551d13")
-_KEY_USAGE: Final = bytes.fromhex("0603551d0f")
-_EXTENDED_USAGE: Final = bytes.fromhex("0603551d25")
-_SERVER_AUTH: Final = bytes.fromhex("06082b06010505070301")
-_ALTERNATIVE_NAMES: Final = bytes.fromhex("0603551d11")
-_KEY_IDENTIFIER: Final = bytes.fromhex("0603551d0e")
-_TRUE: Final = bytes.fromhex("0101ff")
-
-_Point = tuple[int, int] | None
 
 
 class Files(NamedTuple):
@@ -73,13 +46,49 @@ def kept_in(directory: Path, now: datetime.datetime) -> Files:
 
 def made(now: datetime.datetime) -> tuple[bytes, bytes]:
     """A new certificate and its key, PEM."""
-    secret = secrets.randbelow(_N - 1) + 1
-    point = _times(secret, _G)
-    assert point is not None
-    public = b"\x04" + _octets(point[0]) + _octets(point[1])
-    body = _to_be_signed(public, now)
-    signed = _sequence(body, _sequence(_SIGNATURE), _bits(_signature(secret, body)))
-    return _pem("CERTIFICATE", signed), _pem("EC PRIVATE KEY", _private_key(secret, public))
+    # Only the first start in a state directory needs these, and importing them takes a while.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
+    alternative_names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses])
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    server_auth = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(server_auth, critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(alternative_names, critical=False)
+    )
+    certificate = builder.sign(key, hashes.SHA256())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
 def _is_valid(files: Files, now: datetime.datetime) -> bool:
@@ -100,131 +109,3 @@ def _write(path: Path, content: bytes) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     os.replace(temporary, path)
-
-
-# The certificate (RFC 5280)
-
-
-def _to_be_signed(public: bytes, now: datetime.datetime) -> bytes:
-    name = _sequence(_set(_sequence(_COMMON_NAME, _part(0x0C, NAME.encode()))))
-    begins = now - datetime.timedelta(hours=1)
-    ends = now + datetime.timedelta(days=365 * YEARS)
-    return _sequence(
-        _part(0xA0, _integer(2)),  # version 3
-        _integer(secrets.randbits(120) | 1 << 120),
-        _sequence(_SIGNATURE),
-        name,
-        _sequence(_time(begins), _time(ends)),
-        name,
-        _sequence(_sequence(_EC_KEY, _CURVE), _bits(public)),
-        _part(0xA3, _sequence(*_extensions(public))),
-    )
-
-
-def _extensions(public: bytes) -> list[bytes]:
-    addresses = [_part(0x87, ipaddress.ip_address(address).packed) for address in ADDRESSES]
-    names = _sequence(_part(0x82, b"localhost"), *addresses)
-    usage = bytes.fromhex("03020284")  # digitalSignature, keyCertSign
-    identifier = _part(0x04, hashlib.sha256(public).digest()[:20])
-    return [
-        _sequence(_BASIC_CONSTRAINTS, _TRUE, _part(0x04, _sequence(_TRUE))),
-        _sequence(_KEY_USAGE, _TRUE, _part(0x04, usage)),
-        _sequence(_EXTENDED_USAGE, _part(0x04, _sequence(_SERVER_AUTH))),
-        _sequence(_KEY_IDENTIFIER, _part(0x04, identifier)),
-        _sequence(_ALTERNATIVE_NAMES, _part(0x04, names)),
-    ]
-
-
-def _private_key(secret: int, public: bytes) -> bytes:
-    """RFC 5915."""
-    return _sequence(
-        _integer(1),
-        _part(0x04, _octets(secret)),
-        _part(0xA0, _CURVE),
-        _part(0xA1, _bits(public)),
-    )
-
-
-def _time(moment: datetime.datetime) -> bytes:
-    text = moment.astimezone(datetime.UTC).strftime("%y%m%d%H%M%SZ")
-    return _part(0x17, text.encode())
-
-
-def _pem(label: str, content: bytes) -> bytes:
-    text = base64.encodebytes(content).replace(b"\n", b"")
-    lines = [text[at : at + 64] for at in range(0, len(text), 64)]
-    marks = (f"-----BEGIN {label}-----".encode(), f"-----END {label}-----".encode())
-    return b"\n".join([marks[0], *lines, marks[1], b""])
-
-
-# DER
-
-
-def _part(tag: int, content: bytes) -> bytes:
-    size = len(content)
-    if size < 0x80:
-        return bytes([tag, size]) + content
-    octets = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    return bytes([tag, 0x80 | len(octets)]) + octets + content
-
-
-def _sequence(*parts: bytes) -> bytes:
-    return _part(0x30, b"".join(parts))
-
-
-def _set(*parts: bytes) -> bytes:
-    return _part(0x31, b"".join(parts))
-
-
-def _integer(value: int) -> bytes:
-    return _part(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
-
-
-def _bits(content: bytes) -> bytes:
-    return _part(0x03, b"\x00" + content)
-
-
-def _octets(value: int) -> bytes:
-    return value.to_bytes(32, "big")
-
-
-# The curve
-
-
-def _signature(secret: int, message: bytes) -> bytes:
-    """ECDSA with SHA-256."""
-    digest = int.from_bytes(hashlib.sha256(message).digest(), "big")
-    while True:
-        nonce = secrets.randbelow(_N - 1) + 1
-        point = _times(nonce, _G)
-        assert point is not None
-        first = point[0] % _N
-        second = pow(nonce, -1, _N) * (digest + first * secret) % _N
-        if first and second:
-            return _sequence(_integer(first), _integer(second))
-
-
-def _times(factor: int, point: _Point) -> _Point:
-    result: _Point = None
-    while factor:
-        if factor & 1:
-            result = _plus(result, point)
-        point = _plus(point, point)
-        factor >>= 1
-    return result
-
-
-def _plus(one: _Point, other: _Point) -> _Point:
-    if one is None:
-        return other
-    if other is None:
-        return one
-    (x1, y1), (x2, y2) = one, other
-    if x1 == x2 and (y1 + y2) % _P == 0:
-        return None
-    if one == other:
-        slope = (3 * x1 * x1 + _A) * pow(2 * y1, -1, _P) % _P
-    else:
-        slope = (y2 - y1) * pow(x2 - x1, -1, _P) % _P
-    x3 = (slope * slope - x1 - x2) % _P
-    return x3, (slope * (x1 - x3) - y1) % _P

@@ -154,8 +154,8 @@ class Journal:
         connection = self._open_connection
         rows = connection.execute("SELECT api_group, plural, document FROM objects")
         objects = [StoredObject((group, plural), document) for group, plural, document in rows]
-        found = connection.execute("SELECT value FROM meta WHERE name = ?", (_REVISION,)).fetchone()
-        return Restored(0 if found is None else int(found[0]), objects)
+        row = connection.execute("SELECT value FROM meta WHERE name = ?", (_REVISION,)).fetchone()
+        return Restored(0 if row is None else int(row[0]), objects)
 
 
 def _locked(path: Path) -> int:

@@ -181,25 +181,25 @@ def _resource_rows(resource: Resource) -> list[Tree]:
 def _subresources(resource: Resource) -> list[tuple[str, Tree, list[str]]]:
     """Name, kind and verbs of each subresource."""
     kind = resource.kind
-    found: list[tuple[str, Tree, list[str]]] = []
+    subresources: list[tuple[str, Tree, list[str]]] = []
     if resource.has_status:
-        found.append(("status", {"kind": kind.name}, _WRITES))
+        subresources.append(("status", {"kind": kind.name}, _WRITES))
     if resource.scale is not None:
         scale = {"kind": "Scale", "group": "autoscaling", "version": "v1"}
-        found.append(("scale", scale, _WRITES))
+        subresources.append(("scale", scale, _WRITES))
     if kind.api_version != "v1":
-        return found
+        return subresources
     match kind.name:
         case "Pod":
             eviction = {"kind": "Eviction", "group": "policy", "version": "v1"}
-            found.append(("binding", {"kind": "Binding"}, ["create"]))
-            found.append(("eviction", eviction, ["create"]))
+            subresources.append(("binding", {"kind": "Binding"}, ["create"]))
+            subresources.append(("eviction", eviction, ["create"]))
         case "Namespace":
-            found.append(("finalize", {"kind": "Namespace"}, ["update"]))
+            subresources.append(("finalize", {"kind": "Namespace"}, ["update"]))
         case "ServiceAccount":
             token = {"kind": "TokenRequest", "group": "authentication.k8s.io", "version": "v1"}
-            found.append(("token", token, ["create"]))
-    return found
+            subresources.append(("token", token, ["create"]))
+    return subresources
 
 
 def _review_rows() -> list[Row]:

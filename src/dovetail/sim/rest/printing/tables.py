@@ -14,8 +14,8 @@ import msgspec
 
 from dovetail.sim.rest.encoding import conversions
 from dovetail.sim.rest.printing import json_paths, printer_columns
+from dovetail.sim.rest.printing.column_definitions import NAME, Definition, Printer
 from dovetail.sim.rest.printing.printed_values import age
-from dovetail.sim.rest.printing.printer_columns import Definition, Printer
 from dovetail.sim.server.builtin_kinds import Column
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
@@ -77,11 +77,11 @@ def _printer(served: Served) -> Printer:
     resource = served.resource
     if resource.columns:
         return _custom_printer(resource.columns)
-    return printer_columns.PRINTERS.get(table_key(resource.kind), printer_columns.PLAIN)
+    return printer_columns.printer_of(table_key(resource.kind))
 
 
 def _custom_printer(columns: tuple[Column, ...]) -> Printer:
-    definitions = [printer_columns.NAME]
+    definitions = [NAME]
     for column in columns:
         definition = Definition(
             column.name, column.type, column.priority, column.format, column.description

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from dovetail import timestamps
 from dovetail.admission import admit
-from dovetail.cli import settling
+from dovetail.cli.cluster import settling
 from dovetail.kube import object_requests, resource_names
 from dovetail.kube.http import transport
 from dovetail.kubetypes import codec, field_errors, registry

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dovetail.cli import api_session, followed_objects, output
+from dovetail.cli import output
+from dovetail.cli.cluster import api_session, followed_objects
 from dovetail.cli.tables import listing, text
 from dovetail.kube import read_objects
 

@@ -20,7 +20,7 @@ import rich.console
 import rich.live
 import rich.text
 
-from dovetail.cli import api_session, followed_objects
+from dovetail.cli.cluster import api_session, followed_objects
 from dovetail.cli.tables import gpu_tiles, text
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods

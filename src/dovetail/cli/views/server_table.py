@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import resource_arguments
+from dovetail.cli.cluster import resource_arguments
 from dovetail.cli.tables import listing, text
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Which cluster a command works on, and how it reads, follows and waits for it."""

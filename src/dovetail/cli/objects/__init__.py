@@ -1,0 +1,1 @@
+"""Objects of files: read, checked, written all or none; devices for expressions."""

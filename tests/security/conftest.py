@@ -1,0 +1,5 @@
+"""The running cluster of the command line's tests, for attacks on whoever reads its output."""
+
+from tests.cli.conftest import _sample, cluster, empty, state
+
+__all__ = ["_sample", "cluster", "empty", "state"]
