@@ -50,9 +50,10 @@ def made(now: datetime.datetime) -> tuple[bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509 import oid
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    name = x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, NAME)])
     addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES]
     alternative_names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses])
     usage = x509.KeyUsage(
@@ -66,7 +67,7 @@ def made(now: datetime.datetime) -> tuple[bytes, bytes]:
         encipher_only=False,
         decipher_only=False,
     )
-    server_auth = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    server_auth = x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.SERVER_AUTH])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
         x509.CertificateBuilder()
