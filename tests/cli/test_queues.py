@@ -126,6 +126,10 @@ def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
     assert running.inside(state, "apply", "-f", str(folder / "speech.yaml")).code == 0
     wait_for_gpus(state, ["8", "4", "4"])
     assert running.inside(state, "get", "queues").column("FAIR") == ["8", "4", "4"]
+    waiting.wait_until(
+        lambda: len(running.inside(state, "get", "pods", "-A", "-o", "name").lines) == 8,
+        "those that yielded are gone",
+    )
     pods = running.inside(state, "get", "pods", "-A")
     assert sorted(pods.column("NAMESPACE")) == ["speech"] * 4 + ["vision"] * 4
     assert set(pods.column("STATUS")) == {"Running"}

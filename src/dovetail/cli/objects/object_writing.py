@@ -28,6 +28,7 @@ CONFIGURED: Final = "configured"
 UNCHANGED: Final = "unchanged"
 
 CONCURRENCY: Final = 16
+ATTEMPTS: Final = 3  # to look at an object between two writes of its controllers
 SERVED_SECONDS: Final = 10.0  # for a definition to be served after it was written
 POLL_SECONDS: Final = 0.1
 _DEFINITION: Final = "CustomResourceDefinition"
@@ -68,6 +69,13 @@ class _Item(NamedTuple):
     target: api.Target
     label: str
     is_served: bool  # already; else a definition among the objects makes it so
+
+
+class _Rehearsal(NamedTuple):
+    """What a write would do to one object."""
+
+    answer: Tree | object_requests.Refusal
+    outcome: str
 
 
 class Writer:
@@ -142,30 +150,32 @@ class Writer:
             and item.target.namespace not in namespaces
             and _priority_class(item.tree) not in classes
         ]
-        before = await self._gathered(checkable, lambda item: self._read(over, item))
-        rehearsed = await self._gathered(
-            checkable, lambda item: self._request(over, item, is_rehearsal=True)
-        )
-        for item, answer in zip(checkable, rehearsed, strict=True):
-            problems += _refused(item, answer)
+        rehearsals = await self._gathered(checkable, lambda item: self._rehearsed(over, item))
+        for item, rehearsal in zip(checkable, rehearsals, strict=True):
+            problems += _refused(item, rehearsal.answer)
         if problems:
             return Outcome(problems=tuple(problems))
 
-        stored_before = {id(item): tree for item, tree in zip(checkable, before, strict=True)}
+        known = {id(item): each for item, each in zip(checkable, rehearsals, strict=True)}
         if dry_run:
-            changes = [
-                _change(item, answer, stored_before[id(item)])
-                for item, answer in zip(checkable, rehearsed, strict=True)
-                if not isinstance(answer, object_requests.Refusal)
-            ]
-            return Outcome(tuple(changes))
-        outcome = await self._written(over, items, stored_before)
+            return Outcome(self._rehearsed_changes(items, known))
+        outcome = await self._written(over, items, known)
         if settles and not outcome.problems:
             places = {change.namespace for change in outcome.changes if change.namespace}
             kinds = {change.kind for change in outcome.changes}
             await settling.wait_for_answers(over, sorted(places), kinds=kinds)
         warnings = await self._queue_warnings(over, outcome.changes)
         return outcome._replace(warnings=warnings)
+
+    def _rehearsed_changes(
+        self, items: Sequence[_Item], known: dict[int, _Rehearsal]
+    ) -> tuple[Change, ...]:
+        """What would be done, in the order given; what could not be tried would be created."""
+        changes = {}
+        for item in items:
+            rehearsal = known.get(id(item), _Rehearsal(item.tree, CREATED))
+            changes[id(item.manifest)] = _change(item, rehearsal.answer, rehearsal)
+        return tuple(changes[id(manifest)] for manifest in self._objects)
 
     async def _resolved(self, over: transport.Transport) -> tuple[list[_Item], list[str]]:
         """The objects with their kinds on the server, in the order of writing; what it does not serve is a problem."""
@@ -237,10 +247,23 @@ class Writer:
 
         return await asyncio.gather(*map(limited, items))
 
-    async def _read(self, over: transport.Transport, item: _Item) -> Tree | None:
-        if self._is_creating:
-            return None
-        return await object_requests.read(over, item.target)
+    async def _rehearsed(self, over: transport.Transport, item: _Item) -> _Rehearsal:
+        """What a write would do. Looked at again where it would change something: a controller may have written."""
+        rehearsal = await self._rehearsed_once(over, item)
+        for _ in range(ATTEMPTS - 1):
+            if rehearsal.outcome != CONFIGURED:
+                break
+            rehearsal = await self._rehearsed_once(over, item)
+        return rehearsal
+
+    async def _rehearsed_once(self, over: transport.Transport, item: _Item) -> _Rehearsal:
+        before = None if self._is_creating else await object_requests.read(over, item.target)
+        answer = await self._request(over, item, is_rehearsal=True)
+        if before is None or isinstance(answer, object_requests.Refusal):
+            return _Rehearsal(answer, CREATED)
+        if _wanted(answer) == _wanted(before):
+            return _Rehearsal(before, UNCHANGED)
+        return _Rehearsal(answer, CONFIGURED)
 
     async def _request(
         self, over: transport.Transport, item: _Item, *, is_rehearsal: bool = False
@@ -252,26 +275,33 @@ class Writer:
         self,
         over: transport.Transport,
         items: Sequence[_Item],
-        stored_before: dict[int, Tree | None],
+        known: dict[int, _Rehearsal],
     ) -> Outcome:
         """Writes in order, objects of one rank side by side; stops at the first rank with a refusal."""
         changes: dict[int, Change] = {}
         problems: list[str] = []
         for rank in range(_LAST + 1):
             ranked = [item for item in items if _FIRST.get(item.target.kind.name, _LAST) == rank]
-            answers = await self._gathered(
-                ranked, lambda item: self._request_when_served(over, item)
-            )
+            answers = await self._gathered(ranked, lambda item: self._sent(over, item, known))
             for item, answer in zip(ranked, answers, strict=True):
                 refused = _refused(item, answer)
                 problems += refused
                 if not refused:
-                    changes[id(item.manifest)] = _change(item, answer, stored_before.get(id(item)))
+                    changes[id(item.manifest)] = _change(item, answer, known.get(id(item)))
             if problems:
                 done = f"written before that: {len(changes)} of {len(items)} objects"
                 return Outcome(problems=(*problems, done) if changes else tuple(problems))
         ordered = [changes[id(manifest)] for manifest in self._objects]
         return Outcome(tuple(ordered))
+
+    async def _sent(
+        self, over: transport.Transport, item: _Item, known: dict[int, _Rehearsal]
+    ) -> Tree | object_requests.Refusal:
+        """The answer to the write; nothing is sent where nothing would change."""
+        rehearsal = known.get(id(item))
+        if rehearsal is not None and rehearsal.outcome == UNCHANGED:
+            return rehearsal.answer
+        return await self._request_when_served(over, item)
 
     async def _request_when_served(
         self, over: transport.Transport, item: _Item
@@ -308,12 +338,10 @@ class Writer:
         )
 
 
-def _change(item: _Item, tree: Tree, before: Tree | None) -> Change:
+def _change(item: _Item, tree: Any, rehearsal: _Rehearsal | None) -> Change:
     metadata: Tree = tree.get("metadata") or {}
     name = str(metadata.get("name") or "")
-    outcome = CREATED
-    if before is not None:
-        outcome = UNCHANGED if _wanted(tree) == _wanted(before) else CONFIGURED
+    outcome = CREATED if rehearsal is None else rehearsal.outcome
     return Change(
         f"{item.label}/{name}",
         item.target.kind.name,

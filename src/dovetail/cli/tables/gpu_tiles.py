@@ -148,7 +148,10 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
             is_allocated = (spec.driver, spec.pool.name, device.name) in allocated_devices
             all_items.append(Item(node, spec.driver, spec.pool.name, device, is_allocated))
 
-    all_items.sort(key=lambda item: (text.natural(item.node), text.natural(item.device.name)))
+    # Names repeat: every node has its devices, and devices are called alike everywhere.
+    names = {item.node for item in all_items} | {item.device.name for item in all_items}
+    keys = {name: text.natural(name) for name in names}
+    all_items.sort(key=lambda item: (keys[item.node], keys[item.device.name]))
     return iter(all_items)
 
 
@@ -269,8 +272,9 @@ def _node_gpus(node: nodes.Node, by_gpu: dict[str, list[Item]]) -> NodeGpus:
 
 
 def _gpu(identity: str, shared: list[Item]) -> Gpu:
-    whole = [item for item in shared if item.word("type") == "gpu"]
-    partitions = [item for item in shared if item.word("type") == "mig"]
+    types = [item.word("type") for item in shared]
+    whole = [item for item, kind in zip(shared, types, strict=True) if kind == "gpu"]
+    partitions = [item for item, kind in zip(shared, types, strict=True) if kind == "mig"]
     state = FREE
     if any(item.is_allocated for item in whole):
         state = USED
