@@ -49,7 +49,7 @@ async def cluster(folder: Path) -> AsyncIterator[SimApi]:
             running = [
                 asyncio.create_task(scheduler.Process(connection, configuration()).run()),
                 asyncio.create_task(
-                    hollow_nodes.run(connection, settings, tell=lambda message: None)
+                    hollow_nodes.run(connection, settings, print_line=lambda message: None)
                 ),
             ]
             try:

@@ -31,14 +31,13 @@ from dovetail.boot import (
 from dovetail.files import private_files, state_directory
 from dovetail.hollow import publish_nodes
 from dovetail.kube.auth import client_config
-from dovetail.kubetypes import registry
 from dovetail.model import configuration, policy
 from dovetail.sim import workload_store
 from dovetail.sim.fleet import fleet_objects, sample_workload
 from dovetail.sim.rest import local_kubeconfig, loopback_certificate, rest_server
 from dovetail.sim.server import api_server, journal, served_kinds, watchers
 from dovetail.sim.server.object_store import Change
-from dovetail.snapshot import saved_objects
+from dovetail.snapshot import saved_objects, snapshot_format
 
 LOG = logging.getLogger("dovetail.embedded")
 SHORTEST_WAKE_SECONDS: Final = 0.01
@@ -91,7 +90,9 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
     kept = journal.Journal(directory)
     restored = kept.open()
     with contextlib.closing(kept):
-        is_new = not restored.objects
+        is_new = kept.clear_incomplete()
+        if is_new:
+            restored = api_server.Restored(restored.revision, [])
         if is_new and setup.snapshot:
             restored = of_snapshot(Path(setup.snapshot))
         api = api_server.SimApi(
@@ -107,6 +108,7 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
         ) as address:
             if is_new:
                 await _begin(api, setup)
+                kept.mark_complete()
             kubeconfig = directory / state_directory.KUBECONFIG
             local_kubeconfig.write(
                 kubeconfig, server=address, token=token, certificate=certificate.certificate
@@ -131,11 +133,11 @@ async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
 def of_snapshot(directory: Path) -> api_server.Restored:
     """The objects of a snapshot as a server kept them, with their uids and versions."""
     saved = saved_objects.read(directory)
-    kinds = {kind.struct: kind for kind in registry.WORLD}
-    stored = [
-        api_server.StoredObject(served_kinds.table_key(kinds[type(each.struct)]), each.document)
-        for each in saved.objects.all()
-    ]
+    kinds = {kind.unique_name: kind for kind in snapshot_format.KINDS}
+    stored: list[api_server.StoredObject] = []
+    for name, objects in saved.objects.by_kind.items():
+        table = served_kinds.table_key(kinds[name])
+        stored += [api_server.StoredObject(table, each.document) for each in objects.values()]
     return api_server.Restored(saved.objects.revision, stored)
 
 

@@ -23,15 +23,16 @@ LOG: Final = "log"
 SETUP: Final = "setup.json"  # what the cluster began with
 JOURNAL: Final = "objects.sqlite"
 CERTIFICATE: Final = ("server.crt", "server.key")
+# In the order of removal: whenever that is cut short, what is left is no cluster, or one that can begin again.
 FILES: Final = (
-    LOCK,
     KUBECONFIG,
     LOG,
-    SETUP,
-    JOURNAL,
     f"{JOURNAL}-wal",
     f"{JOURNAL}-shm",
+    JOURNAL,
     *CERTIFICATE,
+    SETUP,
+    LOCK,
 )
 
 

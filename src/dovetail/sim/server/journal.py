@@ -24,6 +24,7 @@ DATABASE: Final = "objects.sqlite"
 LOCK: Final = "lock"
 FORMAT: Final = 1  # of the tables below; PRAGMA user_version
 _REVISION: Final = "revision"
+_COMPLETE: Final = "complete"  # set once all objects that the cluster begins with are there
 
 _TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS objects (
@@ -70,6 +71,21 @@ class Journal:
         except BaseException:
             self.close()
             raise
+
+    def mark_complete(self) -> None:
+        """Records that the cluster has everything it begins with."""
+        self.commit()
+        self._open_connection.execute(_SET, (_COMPLETE, 1))
+
+    def clear_incomplete(self) -> bool:
+        """Removes all objects unless the cluster ever had everything it begins with. Returns whether it did.
+
+        A process that was killed before that begins again from nothing, so no fleet is ever there in part.
+        """
+        if self._meta(_COMPLETE) is not None:
+            return False
+        self._open_connection.execute("DELETE FROM objects")
+        return True
 
     def note(self, change: Change) -> None:
         """Adds a change to the open transaction. A failure is reported by `commit`, which answers wait for."""
@@ -154,13 +170,17 @@ class Journal:
         connection = self._open_connection
         rows = connection.execute("SELECT api_group, plural, document FROM objects")
         objects = [StoredObject((group, plural), document) for group, plural, document in rows]
-        row = connection.execute("SELECT value FROM meta WHERE name = ?", (_REVISION,)).fetchone()
-        return Restored(0 if row is None else int(row[0]), objects)
+        return Restored(self._meta(_REVISION) or 0, objects)
+
+    def _meta(self, name: str) -> int | None:
+        query = "SELECT value FROM meta WHERE name = ?"
+        row = self._open_connection.execute(query, (name,)).fetchone()
+        return None if row is None else int(row[0])
 
 
 def _locked(path: Path) -> int:
     """An exclusive lock that ends with the process. The file names the holder."""
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,68 @@
+"""How an embedded cluster begins, and begins again after its process was killed on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from dovetail.boot import embedded_cluster, embedded_setup
+from dovetail.files import private_files, state_directory
+from dovetail.kubetypes import registry
+from dovetail.sim.fleet import fleet_spec
+from dovetail.sim.server import api_server, journal
+
+FLEET = fleet_spec.Fleet(
+    name="pair",
+    pools=(fleet_spec.Pool(name="n", count=2, gpu="H100-SXM5-80GB", gpus_per_node=1),),
+)
+
+
+def nodes_after_start(directory: Path) -> list[str]:
+    """Serves the directory and returns the names of its nodes."""
+
+    async def story() -> list[str]:
+        async with embedded_cluster.serving(directory) as server:
+            return [node.metadata.name for node in server.api.all(registry.NODE)]
+
+    return asyncio.run(story())
+
+
+def started_directory(directory: Path) -> Path:
+    private_files.make_directory(directory)
+    embedded_setup.write(directory, embedded_setup.Setup(name="pair", fleet=FLEET))
+    return directory
+
+
+def test_a_cluster_that_was_killed_while_it_began_begins_again_whole(tmp_path: Path) -> None:
+    directory = started_directory(tmp_path / "state")
+    kept = journal.Journal(directory)
+    with contextlib.closing(kept):
+        kept.open()
+        api = api_server.SimApi(on_change=kept.note)
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n-0"}})
+        kept.commit()  # and no more: the process was killed here
+    assert nodes_after_start(directory) == ["n-0", "n-1"]
+
+
+def test_what_was_removed_from_a_complete_cluster_does_not_come_back(tmp_path: Path) -> None:
+    directory = started_directory(tmp_path / "state")
+
+    async def story() -> None:
+        async with embedded_cluster.serving(directory) as server:
+            for node in server.api.all(registry.NODE):
+                server.api.shelf.delete(registry.NODE, ("", node.metadata.name))
+
+    asyncio.run(story())
+    assert nodes_after_start(directory) == []
+
+
+def test_a_removal_that_is_cut_short_leaves_no_old_objects_under_a_new_setup(
+    tmp_path: Path,
+) -> None:
+    directory = started_directory(tmp_path / "state")
+    nodes_after_start(directory)
+    for name in state_directory.FILES:
+        (directory / name).unlink(missing_ok=True)
+        if not state_directory.has_state(directory):
+            assert not (directory / state_directory.JOURNAL).exists()
