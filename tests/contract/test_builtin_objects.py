@@ -27,7 +27,7 @@ def test_a_namespace_has_its_default_service_account_also_after_it_is_deleted(pl
     told(place, story)
 
 
-def test_the_priority_classes_of_the_system_are_there_and_stay(place: Place) -> None:
+def test_the_priority_classes_of_the_system_are_there(place: Place) -> None:
     async def story(hand: Hand) -> None:
         for name, value in (
             ("system-node-critical", 2_000_001_000),

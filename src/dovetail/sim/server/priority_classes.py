@@ -55,6 +55,11 @@ def system_trees() -> Iterator[Tree]:
         }
 
 
+def is_system(name: str) -> bool:
+    """Whether a class is built in."""
+    return any(priority_class.name == name for priority_class in BUILT_IN)
+
+
 def refusal(spec: Mapping[str, Any], standing: Priority) -> str:
     """Why a new pod is forbidden that states another priority or policy than its class; empty if it does not.
 
