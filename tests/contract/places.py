@@ -20,6 +20,7 @@ from dovetail.kube.http import transport
 from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.ports.api import Api, Target
+from dovetail.sim.server import builtin_kinds
 from dovetail.sim.server.api_server import SimApi
 from tests.support import cluster, rest_place, waiting
 
@@ -48,7 +49,7 @@ class InMemory:
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Api]:
-        self._api = SimApi(namespaces=[self.namespace])
+        self._api = SimApi(namespaces=[self.namespace], is_complete=True)
         yield self._api
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
@@ -64,7 +65,12 @@ class OverHttp:
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[Api]:
-        api = SimApi(clocks.SystemClock(), namespaces=[self.namespace], collects_all_kinds=True)
+        api = SimApi(
+            clocks.SystemClock(),
+            namespaces=[self.namespace],
+            collects_all_kinds=True,
+            is_complete=True,
+        )
         async with contextlib.AsyncExitStack() as open_:
             folder = open_.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-rest-"))
             kubeconfig = await open_.enter_async_context(rest_place.served(api, Path(folder)))
@@ -185,5 +191,9 @@ _KINDS = {
         registry.TEMPLATE,
         registry.LEASE,
         registry.EVENT,
+        *registry.STORAGE,
+        builtin_kinds.RESOURCE_QUOTA,
+        builtin_kinds.PRIORITY_CLASS,
+        builtin_kinds.SERVICE_ACCOUNT,
     )
 }

@@ -590,3 +590,12 @@ def test_a_queue_that_waits_below_its_quota_behind_pods_that_stay_put_is_named()
         for finding in checkup.report(healthy(queues=(content, holds))).findings
         if finding.check == "queues"
     ]
+
+
+def test_the_embedded_cluster_schedules_every_pod_without_a_lease() -> None:
+    waiting_pod = struct(pods.Pod, {"metadata": {"namespace": "a", "name": "p"}, "spec": {}})
+    alone = healthy(leases=(), pods=(waiting_pod,))
+    assert {finding.check for finding in checkup.report(alone).findings} >= {"leader", "schedulers"}
+    embedded = msgspec.structs.replace(alone, is_embedded=True)
+    severities = {finding.severity for finding in checkup.report(embedded).findings}
+    assert severities <= {Severity.NOTE}

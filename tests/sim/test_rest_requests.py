@@ -693,6 +693,18 @@ def test_the_one_user_may_do_everything_and_others_nothing() -> None:
     told(story)
 
 
+def test_the_priority_classes_of_the_system_cannot_be_deleted() -> None:
+    async def story(asker: Asker) -> None:
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        refused = await asker.ask("DELETE", f"{path}/system-node-critical", status=403)
+        assert refused.tree["message"] == (
+            'priorityclasses.scheduling.k8s.io "system-node-critical" is forbidden: '
+            "this is a system priority class and cannot be deleted"
+        )
+
+    told(story)
+
+
 # Versions
 
 

@@ -96,7 +96,11 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
         if is_new and setup.snapshot:
             restored = of_snapshot(Path(setup.snapshot))
         api = api_server.SimApi(
-            clocks.SystemClock(), collects_all_kinds=True, restored=restored, on_change=kept.note
+            clocks.SystemClock(),
+            collects_all_kinds=True,
+            is_complete=True,
+            restored=restored,
+            on_change=kept.note,
         )
         if is_new and setup.snapshot:
             _note_all(api, kept)

@@ -184,8 +184,8 @@ def rights(facts: Facts) -> Iterator[Finding]:
 
 
 def leader(facts: Facts) -> Iterator[Finding]:
-    """Whether one of our replicas leads."""
-    if facts.leases is None:
+    """Whether one of our replicas leads. The embedded scheduler has no replicas and takes no lease."""
+    if facts.leases is None or facts.is_embedded:
         return
     ours = facts.ours
     where = f"lease {ours.lease_namespace}/{ours.lease_name}"

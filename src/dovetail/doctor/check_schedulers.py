@@ -42,7 +42,8 @@ def schedulers(facts: Facts) -> Iterator[Finding]:
         yield _note(f"other schedulers lead here: {some(other_leaders)}")
 
     yield from _shared_devices(facts.pods, facts.ours)
-    yield from _unserved_pods(live_pods, facts)
+    if not facts.is_embedded:
+        yield from _unserved_pods(live_pods, facts)
 
 
 def ownership(facts: Facts) -> Iterator[Finding]:

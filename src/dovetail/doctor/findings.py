@@ -93,6 +93,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ours: Ours = Ours()
     server_version: str = ""
     server_number: Version | None = None
+    is_embedded: bool = False  # the cluster of `dovetail up`: its scheduler serves every pod
     served: dict[str, frozenset[str]] | None = None  # plurals by group and version
     clock_ahead_seconds: float | None = None  # this machine's clock minus the server's
     rights: Rights | None = None

@@ -101,7 +101,7 @@ async def gather_facts(
     """The facts of a live cluster.
 
     Without `ours`, the lease of an installation is looked up. `subject` is the user whose rights are checked: by
-    default the scheduler's service account, the caller's own user if it is empty.
+    default the scheduler's service account; the caller's own user if it is empty, or on the embedded cluster.
     """
     async with transport.Transport(connection, user_agent="dovetail-doctor") as over:
         gathered_facts: PartialFacts = {}
@@ -111,7 +111,9 @@ async def gather_facts(
             await _try_to_read(name, _list(over, kind, name), facts=gathered_facts, unread=unread)
 
         ours = ours or find_installation(gathered_facts.get("leases") or ())
-        if subject is None:
+        if subject is None and gathered_facts["is_embedded"]:
+            subject = ""  # the embedded scheduler runs as the one user there is
+        elif subject is None:
             subject = f"system:serviceaccount:{ours.lease_namespace}:{ours.lease_name}"
         await _try_to_read("kubelets", _kubelets(over), facts=gathered_facts, unread=unread)
         review = _review_rights(over, ours, subject)
@@ -225,6 +227,7 @@ async def _read_server(over: transport.Transport, facts: PartialFacts) -> None:
     version = await discovery.version(over)
     facts["server_version"] = version.git_version
     facts["server_number"] = version.number
+    facts["is_embedded"] = version.is_embedded
     facts["served"] = {
         version: await discovery.served(over, version)
         for version in check_control_plane.ASKED_VERSIONS

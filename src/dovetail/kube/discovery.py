@@ -13,6 +13,7 @@ import msgspec
 from dovetail.kube.http import status_errors, transport
 from dovetail.kubetypes import registry
 from dovetail.ports import failures
+from dovetail.ports.api import EMBEDDED_PLATFORM
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -23,6 +24,12 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
     major: str = ""
     minor: str = ""
     git_version: str = ""
+    platform: str = ""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether this is the API server of `dovetail up`."""
+        return self.platform == EMBEDDED_PLATFORM
 
     @property
     def number(self) -> tuple[int, int]:

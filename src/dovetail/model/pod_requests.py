@@ -7,7 +7,7 @@ pod-level amounts instead of the containers' where set, overhead on top. Never r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -83,11 +83,27 @@ class Shortage(msgspec.Struct, frozen=True, gc=False, order=True):
 
 def pod_request(pod: pods.Pod) -> Resources:
     """What scheduling the pod takes of a node, its own place among the node's pods included."""
-    amounts = _of_containers(pod.spec)
+    return _measured(request_amounts(pod), pods=1)
+
+
+def request_amounts(pod: pods.Pod) -> Amounts:
+    """What the pod requests in all, by resource, as exact quantities."""
+    amounts = _of_containers(pod.spec, requested)
     if pod.spec.resources is not None:
         amounts |= _pod_level(pod.spec.resources, amounts)
     _add(amounts, pod.spec.overhead)
-    return _measured(amounts, pods=1)
+    return amounts
+
+
+def limit_amounts(pod: pods.Pod) -> Amounts:
+    """What the pod may use at most, by resource; overhead raises only limits that there are."""
+    amounts = _of_containers(pod.spec, _limited)
+    if pod.spec.resources is not None:
+        own_limits = pod.spec.resources.limits
+        amounts |= {name: limit for name, limit in own_limits.items() if _is_pod_level(name)}
+    overhead = pod.spec.overhead
+    _add(amounts, {name: overhead[name] for name in overhead.keys() & amounts.keys()})
+    return amounts
 
 
 def occupied(pod: pods.Pod) -> Resources:
@@ -155,17 +171,19 @@ def is_extended(name: str) -> bool:
     return names.is_label_key(QUOTA_PREFIX + name)
 
 
-def _of_containers(spec: pods.PodSpec) -> Amounts:
+def _of_containers(
+    spec: pods.PodSpec, amounts_of: Callable[[pods.ResourceRequirements], Amounts]
+) -> Amounts:
     """Containers and sidecars together, or the peak during initialisation if that is more."""
     if len(spec.containers) == 1 and not spec.init_containers:
-        return requested(spec.containers[0].resources)  # as in most pods
+        return amounts_of(spec.containers[0].resources)  # as in most pods
     total: Amounts = {}
     for container in spec.containers:
-        _add(total, requested(container.resources))
+        _add(total, amounts_of(container.resources))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.init_containers:
-        request = requested(container.resources)
+        request = amounts_of(container.resources)
         if container.restart_policy == RESTART_ALWAYS:
             _add(total, request)
             _add(sidecars, request)
@@ -181,6 +199,11 @@ def _of_containers(spec: pods.PodSpec) -> Amounts:
 def requested(resources: pods.ResourceRequirements) -> Amounts:
     """Requests; a limit stands for a request that was not written, as an API server would have filled in."""
     return resources.limits | resources.requests
+
+
+def _limited(resources: pods.ResourceRequirements) -> Amounts:
+    """Limits, as a dictionary of the caller's own."""
+    return dict(resources.limits)
 
 
 def _pod_level(resources: pods.ResourceRequirements, containers: Amounts) -> Amounts:

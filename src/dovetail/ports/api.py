@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dovetail.kubetypes.registry import Kind
+
+# The platform that the API server of `dovetail up` states in /version.
+EMBEDDED_PLATFORM: Final = "dovetail/embedded"
 
 
 class Target(NamedTuple):

@@ -34,12 +34,32 @@ _EXCEEDED: Final = re.compile(
 )
 
 
+class ScopedRequirement(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """A scope that pods must be in, or values that the scope's field must have."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
+):
+    """Requirements that a pod must all meet to be counted."""
+
+    match_expressions: tuple[ScopedRequirement, ...] = ()
+
+
 class ResourceQuotaSpec(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """What a namespace may have."""
+    """What a namespace may have; with scopes, what the pods in all of them may have."""
 
     hard: dict[str, quantity.Quantity] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuotaStatus(

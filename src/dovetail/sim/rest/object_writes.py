@@ -11,14 +11,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dovetail.kubetypes.registry import Kind
-from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.rest import object_shapes, request_options, status_answers
 from dovetail.sim.rest.encoding import content_types, conversions
 from dovetail.sim.rest.patching import field_owners, field_validation, patches
 from dovetail.sim.rest.request_options import DeleteOptions, WriteOptions
 from dovetail.sim.rest.request_paths import Address
-from dovetail.sim.server import api_server, garbage_collector, write_rules
+from dovetail.sim.server import (
+    api_server,
+    builtin_kinds,
+    garbage_collector,
+    priority_classes,
+    write_rules,
+)
 from dovetail.sim.server.api_server import SimApi
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
@@ -168,14 +173,15 @@ class ObjectWrites:
         return Deleted(last or record, is_gone)
 
     def _refuse_protected(self, target: Target) -> None:
-        """The namespaces a cluster cannot do without."""
+        """The namespaces and priority classes a cluster cannot do without."""
+        is_class = target.kind == builtin_kinds.PRIORITY_CLASS
+        if is_class and priority_classes.is_system(target.name):
+            refusal = "this is a system priority class and cannot be deleted"
+            raise write_rules.forbidden(target.kind, target.name, refusal)
         is_namespace = table_key(target.kind) == ("", "namespaces")
         if is_namespace and target.name in api_server.NAMESPACES:
-            raise failures.Refused(
-                f'namespaces "{target.name}" is forbidden: this namespace may not be deleted',
-                status=403,
-                reason="Forbidden",
-            )
+            refusal = "this namespace may not be deleted"
+            raise write_rules.forbidden(target.kind, target.name, refusal)
 
 
 def target_of(kind: Kind, at: Address) -> Target:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from dovetail.kubetypes import codec
 from dovetail.ports import failures
+from dovetail.ports.api import EMBEDDED_PLATFORM
 from dovetail.sim.rest import (
     access_answers,
     request_options,
@@ -57,7 +58,7 @@ VERSION: Final = {
     "buildDate": "1970-01-01T00:00:00Z",
     "goVersion": "",
     "compiler": "",
-    "platform": "dovetail/embedded",
+    "platform": EMBEDDED_PLATFORM,
 }
 WATCH_SECONDS: Final = (
     1_800  # the shortest watch without timeoutSeconds; upstream draws up to twice that

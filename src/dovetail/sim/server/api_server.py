@@ -25,12 +25,14 @@ from dovetail.sim.server import (
     controllers,
     garbage_collector,
     merge,
+    object_store,
     priority_classes,
     served_kinds,
     watchers,
     write_rules,
 )
 from dovetail.sim.server.object_store import Change, ObjectStore, Record
+from dovetail.sim.server.quotas import quota_ledger
 from dovetail.sim.server.served_kinds import ServedKinds, TableKey
 from dovetail.sim.virtual_clock import VirtualClock
 from dovetail.world.events import ObjectKey
@@ -69,13 +71,16 @@ class SimApi:
         delay_seconds: float = 0.0,
         check_selector: field_errors.CheckExpression | None = None,
         collects_all_kinds: bool = False,
+        is_complete: bool = False,
         restored: Restored | None = None,
         on_change: Callable[[Change], None] | None = None,
     ) -> None:
         """Starts with the objects of `restored`, if there are any; `on_change` hears of every change after that.
 
         `collects_all_kinds` lets the garbage collector notice the absence of owners of every served kind; without it,
-        simulations may name owners that they do not store.
+        simulations may name owners that they do not store. `is_complete` makes it the cluster of a user: it has what
+        every cluster has from the start (system priority classes, a default service account in each namespace) and
+        refuses a priority without a class, which simulations and tests give their pods.
         """
         self.clock = clock or VirtualClock()
         self.kinds = ServedKinds()
@@ -94,7 +99,18 @@ class SimApi:
         is_known_owner = (
             self.kinds.is_served_owner if collects_all_kinds else garbage_collector.is_collected
         )
-        self.controllers = controllers.Controllers(self.shelf, is_known_owner=is_known_owner)
+        self._is_complete = is_complete
+        self._priority_classes: priority_classes.Classes | None = None  # None: to be read again
+        self.shelf.listen(self._note_priority_class)
+        self.quotas = quota_ledger.QuotaLedger(self.shelf)
+        self.controllers = controllers.Controllers(
+            self.shelf,
+            is_known_owner=is_known_owner,
+            quotas=self.quotas,
+            has_service_accounts=is_complete,
+        )
+        if is_complete:
+            self._add_system_classes()
         for name in (*NAMESPACES, *namespaces):
             if self.shelf.find(registry.NAMESPACE, ("", name)) is None:
                 self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -264,60 +280,75 @@ class SimApi:
             terms=self._terms(target.namespace),
             has_status=self.kinds.has_status(kind),
         )
+        if self.quotas.has_quotas(target.namespace):
+            self._check_quotas(kind, object_store.encoded(kind, created))
         return self.shelf.put(kind, created, is_rehearsal=is_rehearsal)
 
     def write(self, target: Target, tree: Tree, *, is_rehearsal: bool = False) -> Record:
         """Replaces an object, or its status; a rehearsal only checks it."""
+        record = self.found(target)
         changed = write_rules.written(
             target,
-            self.found(target),
+            record,
             tree,
             terms=self._terms(target.namespace),
             has_status=self.kinds.has_status(target.kind),
         )
+        if not target.subresource and self.quotas.has_quotas(target.namespace):
+            self._check_quotas(target.kind, object_store.encoded(target.kind, changed), record)
         return self.shelf.put(target.kind, changed, is_rehearsal=is_rehearsal)
+
+    def _check_quotas(self, kind: Kind, record: Record, old: Record | None = None) -> None:
+        refusal = self.quotas.refusal(served_kinds.table_key(kind), record, old)
+        if refusal:
+            raise write_rules.forbidden(kind, record.metadata.name, refusal)
 
     def _with_priority(self, tree: Tree, name: str) -> Tree:
         """A pod with the priority of the class it names, or of the default class."""
         spec: Tree = tree.get("spec") or {}
         class_name = str(spec.get("priorityClassName") or "")
-        standing = priority_classes.named(class_name, self._priority_class_trees())
-        if standing is None and not class_name:
-            return tree
+        classes = self._classes()
+        standing = classes.find(class_name) if class_name else classes.default()
         if standing is None:
-            raise failures.Refused(
-                f'pods "{name}" is forbidden: no PriorityClass with name {class_name} was found',
-                status=403,
-                reason="Forbidden",
-            )
-        if spec.get("priority") not in (None, standing.value):
-            raise failures.Refused(
-                f'pods "{name}" is forbidden: the integer value of priority ({spec["priority"]}) must '
-                f"not be provided in pod spec; priority admission controller computed {standing.value} "
-                "from the given PriorityClass name",
-                status=403,
-                reason="Forbidden",
-            )
-        decided = {
-            "priorityClassName": standing.name,
-            "priority": standing.value,
-            "preemptionPolicy": standing.policy,
-        }
+            refusal = f"no PriorityClass with name {class_name} was found"
+            raise write_rules.forbidden(registry.POD, name, refusal)
+        if standing == priority_classes.NO_CLASS and not self._is_complete:
+            return tree
+        refusal = priority_classes.refusal(spec, standing)
+        if refusal:
+            raise write_rules.forbidden(registry.POD, name, refusal)
+        decided: Tree = {"priority": standing.value, "preemptionPolicy": standing.policy}
+        if standing.name:
+            decided["priorityClassName"] = standing.name
         return tree | {"spec": spec | decided}
 
-    def _priority_class_trees(self) -> list[Tree]:
-        return [record.tree for record in self.shelf.all(builtin_kinds.PRIORITY_CLASS)]
+    def _classes(self) -> priority_classes.Classes:
+        """The priority classes, read again only after one has changed."""
+        if self._priority_classes is None:
+            records = self.shelf.all(builtin_kinds.PRIORITY_CLASS)
+            self._priority_classes = priority_classes.Classes(record.tree for record in records)
+        return self._priority_classes
+
+    def _note_priority_class(self, change: Change) -> None:
+        if change.kind == builtin_kinds.PRIORITY_CLASS:
+            self._priority_classes = None
+
+    def _add_system_classes(self) -> None:
+        for tree in priority_classes.system_trees():
+            key = ("", tree["metadata"]["name"])
+            if self.shelf.find(builtin_kinds.PRIORITY_CLASS, key) is None:
+                self.shelf.put(builtin_kinds.PRIORITY_CLASS, tree)
 
     def _check_namespace(self, target: Target, name: str) -> None:
         namespace = self.shelf.find(registry.NAMESPACE, ("", target.namespace))
         if namespace is None:
             raise write_rules.not_found(registry.NAMESPACE, target.namespace)
         if namespace.metadata.deletion_timestamp is not None:
-            raise failures.Refused(
-                f'{write_rules.qualified(target.kind)} "{name}" is forbidden: unable to create new '
-                f"content in namespace {target.namespace} because it is being terminated",
-                status=403,
-                reason="Forbidden",
+            raise write_rules.forbidden(
+                target.kind,
+                name,
+                f"unable to create new content in namespace {target.namespace} because it is being "
+                "terminated",
             )
 
     def _note_definition(self, change: Change) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.core import resource_quotas
 from dovetail.kubetypes.registry import Kind
 
 
@@ -62,6 +63,14 @@ CRD: Final = Kind(
 )
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", False, codec.Generic
+)
+RESOURCE_QUOTA: Final = Kind(
+    "v1",
+    "ResourceQuota",
+    "resourcequotas",
+    True,
+    resource_quotas.ResourceQuota,
+    has_generation=False,
 )
 SERVICE_ACCOUNT: Final = Kind(
     "v1", "ServiceAccount", "serviceaccounts", True, codec.Generic, has_generation=False
@@ -160,7 +169,7 @@ _CORE: Final = (
         scale=_SCALE,
         categories=_ALL,
     ),
-    _row("v1", "ResourceQuota", "resourcequotas", "quota", status=True),
+    Resource(RESOURCE_QUOTA, "resourcequota", ("quota",), has_status=True),
     _row("v1", "Secret", "secrets"),
     _row("v1", "ServiceAccount", "serviceaccounts", "sa"),
     _row("v1", "Service", "services", "svc", status=True, categories=_ALL),

@@ -18,8 +18,19 @@ from dovetail.kubetypes.resource import claims
 from dovetail.kubetypes.workloads import owners
 from dovetail.model import gangs, reservations
 from dovetail.model.workloads import owner_gangs
-from dovetail.sim.server import budget_controller, garbage_collector, volume_controllers, watchers
+from dovetail.sim.server import (
+    budget_controller,
+    builtin_kinds,
+    claim_refusals,
+    garbage_collector,
+    object_store,
+    service_accounts,
+    volume_controllers,
+    watchers,
+    write_rules,
+)
 from dovetail.sim.server.object_store import Change, ObjectStore, Record
+from dovetail.sim.server.quotas.quota_ledger import QuotaLedger
 from dovetail.sim.server.served_kinds import TableKey, table_key
 from dovetail.world.events import ObjectKey, key_of
 
@@ -37,6 +48,8 @@ _CLAIM: Final = table_key(registry.CLAIM)
 _GROUP: Final = table_key(registry.POD_GROUP)
 _TEMPLATE: Final = table_key(registry.TEMPLATE)
 _BUDGET: Final = table_key(registry.BUDGET)
+_NAMESPACE: Final = table_key(registry.NAMESPACE)
+_ACCOUNT: Final = table_key(builtin_kinds.SERVICE_ACCOUNT)
 
 Tree = dict[str, Any]
 
@@ -54,8 +67,13 @@ class Controllers:
         shelf: ObjectStore,
         *,
         is_known_owner: garbage_collector.IsKnownOwner = garbage_collector.is_collected,
+        quotas: QuotaLedger | None = None,
+        has_service_accounts: bool = False,
     ) -> None:
         self._shelf = shelf
+        self._quotas = QuotaLedger(shelf) if quotas is None else quotas
+        self._has_service_accounts = has_service_accounts
+        self._namespaces: set[str] = set()  # in which the default service account may be missing
         self._pause_at: int | None = None  # a revision
         self._pods: set[ObjectKey] = set()  # to look at
         self._claims: set[ObjectKey] = set()
@@ -84,6 +102,10 @@ class Controllers:
         self._pause_at = None if most_writes is None else before + most_writes
         while True:
             start = shelf.revision
+            if self._has_service_accounts:
+                service_accounts.ensure(shelf, self._namespaces)
+            self._namespaces.clear()
+            self._retry_where_quotas_eased()
             for record in self._taken(registry.POD_GROUP, self._groups):
                 self._look_at_group(record)
             for record in self._taken(registry.POD, self._pods):
@@ -97,6 +119,7 @@ class Controllers:
                 budget_controller.count(shelf, namespace)
             self._uncounted.clear()
             self._collector.collect()
+            self._quotas.write_statuses()
             if shelf.revision == start or self._is_pausing:
                 return shelf.revision - before
 
@@ -116,12 +139,21 @@ class Controllers:
             if record is not None:
                 yield record
 
+    def _retry_where_quotas_eased(self) -> None:
+        """Looks again at what a quota may have refused a claim."""
+        eased = self._quotas.eased_namespaces()
+        if not eased:
+            return
+        self._pods |= {key for key in self._waiting_pods if key[0] in eased}
+        self._groups |= {key for key in self._waiting_groups if key[0] in eased}
+        self._are_volumes_new |= any(key[0] in eased for key in self._volume_pods)
+
     def _look_at_group(self, record: Record) -> None:
-        is_complete = _make_group_claims(self._shelf, record)
+        is_complete = _make_group_claims(self._shelf, record, self._quotas)
         _keep(self._waiting_groups, record.key, is_in=not is_complete)
 
     def _look_at_pod(self, record: Record) -> None:
-        is_complete = _make_claims(self._shelf, record)
+        is_complete = _make_claims(self._shelf, record, self._quotas)
         _keep(self._waiting_pods, record.key, is_in=not is_complete)
         _reserve_claims(self._shelf, record.struct)
 
@@ -134,7 +166,9 @@ class Controllers:
         pods_by_name = sorted(self._volume_pods.items())
         listed[registry.POD.name] = [record.tree for _, record in pods_by_name]
         for tree in volume_controllers.changes(listed):
-            self._shelf.put(VOLUME_KINDS[tree["kind"]], tree)
+            kind = VOLUME_KINDS[tree["kind"]]
+            if not _quota_refusal(self._shelf, self._quotas, kind, tree):
+                self._shelf.put(kind, tree)
 
     # What changed
 
@@ -159,6 +193,10 @@ class Controllers:
         elif table == _BUDGET:
             self._budgets_in.add(record.metadata.namespace)
             self._uncounted.add(record.metadata.namespace)
+        elif table == _NAMESPACE:
+            self._namespaces.add(record.metadata.name)
+        elif table == _ACCOUNT:
+            self._namespaces.add(record.metadata.namespace)
         elif table in _VOLUME_TABLES:
             self._are_volumes_new = True
 
@@ -256,10 +294,20 @@ def owner_pod(claim: claims.ResourceClaim) -> meta.OwnerReference | None:
     return None
 
 
-def _make_claims(shelf: ObjectStore, record: Record) -> bool:
+def _quota_refusal(shelf: ObjectStore, quotas: QuotaLedger, kind: Kind, tree: Tree) -> str:
+    """Why a quota forbids an object that a controller creates; empty if none does, or if it is there already."""
+    metadata = tree["metadata"]
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    if not quotas.has_quotas(namespace) or shelf.find(kind, (namespace, name)) is not None:
+        return ""
+    refusal = quotas.refusal(table_key(kind), object_store.encoded(kind, tree))
+    return str(write_rules.forbidden(kind, name, refusal)) if refusal else ""
+
+
+def _make_claims(shelf: ObjectStore, record: Record, quotas: QuotaLedger) -> bool:
     """Creates a claim for each template that a pod names, and records its name in the pod's status.
 
-    Returns whether the pod now has all of them.
+    Returns whether the pod now has all of them. A claim that a quota forbids is recorded as an event on the pod.
     """
     pod: pods.Pod = record.struct
     if _is_over(pod) or pod.metadata.deletion_timestamp is not None:
@@ -281,6 +329,10 @@ def _make_claims(shelf: ObjectStore, record: Record) -> bool:
             claim = _from_template(
                 "v1", "Pod", pod.metadata, entry=entry.name, template=template.tree
             )
+            refusal = _quota_refusal(shelf, quotas, registry.CLAIM, claim)
+            if refusal:
+                claim_refusals.record(shelf, pod, entry.name, refusal)
+                continue
             shelf.put(registry.CLAIM, claim)
             claim_name = claim["metadata"]["name"]
         new_statuses.append({"name": entry.name, "resourceClaimName": claim_name})
@@ -302,7 +354,7 @@ def _has_all(entries: Iterable[pods.PodResourceClaim], recorded_names: Collectio
     )
 
 
-def _make_group_claims(shelf: ObjectStore, record: Record) -> bool:
+def _make_group_claims(shelf: ObjectStore, record: Record, quotas: QuotaLedger) -> bool:
     """Creates a claim for each template that a PodGroup names, and records its name in the group's status.
 
     Returns whether the group now has all of them.
@@ -321,6 +373,8 @@ def _make_group_claims(shelf: ObjectStore, record: Record) -> bool:
         claim = _from_template(
             version, "PodGroup", group.metadata, entry=entry.name, template=template.tree
         )
+        if _quota_refusal(shelf, quotas, registry.CLAIM, claim):
+            continue
         shelf.put(registry.CLAIM, claim)
         statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
 

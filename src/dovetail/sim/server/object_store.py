@@ -176,7 +176,7 @@ class ObjectStore:
         generation = _generation(kind, tree, old, old_tree)
         if generation:
             stamped["generation"] = generation
-        record = _encoded(kind, tree | {"metadata": stamped})
+        record = encoded(kind, tree | {"metadata": stamped})
         if len(record.document) > REQUEST_BYTES:
             raise failures.Futile("etcdserver: request is too large", status=500)
         if is_rehearsal:
@@ -246,7 +246,7 @@ class ObjectStore:
         self.table(kind).remove(key)
         tree = record.tree
         tree["metadata"] |= {"resourceVersion": str(self.revision)}
-        gone = _encoded(kind, tree)
+        gone = encoded(kind, tree)
         self._notify(Change(self.revision, watchers.DELETED, kind, gone, old))
         return gone
 
@@ -294,7 +294,8 @@ class ObjectStore:
             subscription.deliver(change.event, change.record.struct)
 
 
-def _encoded(kind: Kind, tree: Tree) -> Record:
+def encoded(kind: Kind, tree: Tree) -> Record:
+    """A tree as it would be stored."""
     document = codec.encode_tree(tree)
     return Record(document, codec.decode_struct(kind.struct, document))
 

@@ -35,16 +35,46 @@ BUILT_IN: Final = (
     Priority("system-cluster-critical", 2_000_000_000),
     Priority("system-node-critical", 2_000_001_000),
 )
+_DESCRIPTIONS: Final = (
+    "For pods without which the cluster does not work, on whichever node they run.",
+    "For pods without which their node does not work.",
+)
 NO_CLASS: Final = Priority("", 0)
 
 
-def named(name: str, trees: Iterable[Tree]) -> Priority | None:
-    """The class of this name, or without a name the default one; None if there is none."""
-    classes = Classes(trees)
-    if name:
-        return classes.find(name)
-    default = classes.default()
-    return default if default.name else None
+def system_trees() -> Iterator[Tree]:
+    """The built-in classes as objects, which an API server creates when it starts."""
+    for priority_class, description in zip(BUILT_IN, _DESCRIPTIONS, strict=True):
+        yield {
+            "apiVersion": VERSION,
+            "kind": KIND,
+            "metadata": {"name": priority_class.name},
+            "value": priority_class.value,
+            "preemptionPolicy": priority_class.policy,
+            "description": description,
+        }
+
+
+def is_system(name: str) -> bool:
+    """Whether a class is built in."""
+    return any(priority_class.name == name for priority_class in BUILT_IN)
+
+
+def refusal(spec: Mapping[str, Any], standing: Priority) -> str:
+    """Why a new pod is forbidden that states another priority or policy than its class; empty if it does not.
+
+    In the words of kube-apiserver's Priority plugin.
+    """
+    for field, what, computed in (
+        ("priority", "integer value of priority", standing.value),
+        ("preemptionPolicy", "string value of PreemptionPolicy", standing.policy),
+    ):
+        if spec.get(field) not in (None, computed):
+            return (
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority "
+                f"admission controller computed {computed} from the given PriorityClass name"
+            )
+    return ""
 
 
 class Classes:

@@ -403,6 +403,12 @@ def not_found(kind: Kind, name: str) -> failures.Missing:
     return failures.Missing(f'{qualified(kind)} "{name}" not found', status=404, reason="NotFound")
 
 
+def forbidden(kind: Kind, name: str, reason: str) -> failures.Refused:
+    """The failure of a request that admission does not let through."""
+    message = f'{qualified(kind)} "{name}" is forbidden: {reason}'
+    return failures.Refused(message, status=403, reason="Forbidden")
+
+
 def not_served() -> failures.Missing:
     """The failure of a request for a path that is not there."""
     message = "the server could not find the requested resource"
