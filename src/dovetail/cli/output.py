@@ -99,6 +99,12 @@ def progress(message: str, *, is_last: bool = False) -> None:
     _echo("\r" + plaintext.escaped(message) + ("\n" if is_last else ""), sys.stderr)
 
 
+def clear_progress(width: int) -> None:
+    """Blanks a progress message of that width, so that the next message begins on an empty line."""
+    if sys.stderr.isatty():
+        _echo("\r" + " " * width + "\r", sys.stderr)
+
+
 def flush() -> None:
     """Flushes the data written so far."""
     sys.stdout.flush()

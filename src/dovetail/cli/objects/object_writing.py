@@ -129,7 +129,12 @@ class Writer:
         return tuple(changes)
 
     async def write(
-        self, over: transport.Transport, *, dry_run: bool, settles: bool = False
+        self,
+        over: transport.Transport,
+        *,
+        dry_run: bool,
+        settles: bool = False,
+        report: settling.Report = settling.report_nothing,
     ) -> Outcome:
         """Checks everything on the server, then writes it. `settles` waits for the scheduler's answer."""
         items, problems = await self._resolved(over)
@@ -163,7 +168,7 @@ class Writer:
         if settles and not outcome.problems:
             places = {change.namespace for change in outcome.changes if change.namespace}
             kinds = {change.kind for change in outcome.changes}
-            await settling.wait_for_answers(over, sorted(places), kinds=kinds)
+            await settling.wait_for_answers(over, sorted(places), kinds=kinds, report=report)
         warnings = await self._queue_warnings(over, outcome.changes)
         return outcome._replace(warnings=warnings)
 
