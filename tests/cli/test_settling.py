@@ -35,6 +35,12 @@ def test_apply_ends_with_the_reason_of_a_pod_whose_template_is_not_there(state: 
     assert why.startswith("resourceClaims gpu: template onne does not exist in namespace default")
 
 
+def test_a_pod_that_names_a_node_which_is_not_there_is_not_waited_for(state: Path) -> None:
+    lost = GATED.replace("schedulingGates: [{name: example.com/later}]", "nodeName: nonode")
+    run = running.inside(state, "apply", "-f", "-", stdin=lost)
+    assert (run.code, "still to give" in run.err) == (0, False)
+
+
 def test_a_gated_pod_says_which_gate_it_waits_behind(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=GATED).code == 0
     (why,) = running.inside(state, "get", "pods", "-o", "wide").column("WHY NOT")

@@ -96,12 +96,14 @@ def is_answered(pod: Tree) -> bool:
     status: Tree = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return True
+    conditions = status.get("conditions") or ()
+    scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     if (pod.get("spec") or {}).get("nodeName"):
-        return status.get("phase") not in (None, "", "Pending")
+        # Its manifest named the node: no scheduler answers, and there may be no such node.
+        names_node = not any(each.get("status") == "True" for each in scheduled)
+        return names_node or status.get("phase") not in (None, "", "Pending")
     if status.get("phase") in _ENDED:
         return True
     if status.get("nominatedNodeName"):
         return False  # others are making room: it starts soon
-    conditions = status.get("conditions") or ()
-    scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     return any(each.get("status") == "False" and each.get("message") for each in scheduled)

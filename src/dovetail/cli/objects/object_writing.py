@@ -355,6 +355,8 @@ def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resourc
     hint = f"; `dovetail migrate {scheduler}` converts it" if scheduler else ""
     if not hint and (near := served.near(struct.kind)):
         hint = f"; did you mean {near}?"
+    if not hint and "." in group:
+        hint = "; apply its CustomResourceDefinition first"
     message = f'the cluster serves no "{struct.kind}" in {struct.api_version}{hint}'
     return str(manifest.problem("kind", message))
 
