@@ -128,7 +128,7 @@ def _print(objects: object_set.ObjectSet) -> None:
         node=None,
     )
     gpus = gpu_table.rows(query)
-    output.write_lines(text.table(gpus.headers, [row.cells for row in gpus.rows]))
+    output.write_table(text.table(gpus.headers, [row.cells for row in gpus.rows]))
     output.say(gpu_tiles.LEGEND)
     if counts := gpu_tiles.pod_counts(objects):
         ended = _ended(objects)
