@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
 
 from dovetail.cli.cluster import settling_notice
-from tests.cli import embedded, running
+from tests.cli import running
 
 TYPO = """
 apiVersion: v1
@@ -70,11 +72,21 @@ def test_a_missing_answer_is_said_with_numbers_and_the_next_step(
     )
 
 
-def test_a_slow_answer_is_waited_for_in_words_on_a_terminal(cluster: embedded.Embedded) -> None:
-    """Its template is missing, so the scheduler waits a second for it before it gives the reason."""
-    file = cluster.directory.parent / "typo.yaml"
-    file.write_text(TYPO, encoding="utf-8")
-    with running.terminal(cluster.directory, "apply", "-f", str(file)) as screen:
-        screen.wait_for("waiting for the scheduler: 0 of 1 answer")
-        screen.wait_for("pod/typo created")
-        assert screen.ending() == 0
+class Screen(io.StringIO):
+    """A terminal that keeps what it was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_slow_answer_is_waited_for_in_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    notice = settling_notice.SettlingNotice(iter((0.0, 0.9, 1.1, 1.2, 2.0)).__next__)
+    for answered in (0, 1, 3, 3, 4):
+        notice.report(answered, 4)
+    notice.finish()
+    line = "waiting for the scheduler: 3 of 4 answers"
+    assert screen.getvalue() == f"\r{line}\r{' ' * len(line)}\r"
