@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 import yaml
 
 from dovetail.cli import main
+from tests.support import waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -69,6 +70,18 @@ def inside(state: Path, *arguments: str, stdin: str | None = None) -> Run:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Run(result.exit_code, result.stdout, result.stderr)
+
+
+def until(state: Path, *arguments: str, shows: Callable[[Run], object], what: str) -> Run:
+    """The first run of a command that shows what an asynchronous step comes to."""
+    last: list[Run] = []
+
+    def is_shown() -> bool:
+        last[:] = [inside(state, *arguments)]
+        return bool(shows(last[0]))
+
+    waiting.wait_until(is_shown, what, so_far=lambda: last[0].out + last[0].err)
+    return last[0]
 
 
 def yaml_tree(text: str) -> Any:

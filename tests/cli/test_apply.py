@@ -290,3 +290,16 @@ def test_a_pod_that_will_wait_for_a_share_is_told_when_it_is_written(state: Path
     waiting = running.inside(state, "get", "pods", "-o", "json")
     assert "capacity.requests.memory" in waiting.out
     assert "nodeName" not in waiting.out
+
+
+def test_an_address_is_refused_with_the_command_that_reads_it(state: Path) -> None:
+    run = running.inside(state, "apply", "-f", "https://example.com/x.yaml")
+    assert run.code == 1
+    assert "curl -fsSL https://example.com/x.yaml | dovetail apply -f -" in run.err
+
+
+def test_a_kind_that_needs_a_definition_says_so(state: Path) -> None:
+    domain = "apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\nmetadata: {name: a}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=domain)
+    assert run.code == 1
+    assert "apply its CustomResourceDefinition first" in run.err

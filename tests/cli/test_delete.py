@@ -41,7 +41,9 @@ def test_the_objects_of_a_file_are_deleted_and_what_they_made_with_them(state: P
     run = running.inside(state, "delete", "-f", "-", "--cascade", "foreground", stdin=JOB)
     assert (run.code, run.lines) == (0, ['job.batch "sweep" deleted'])
     assert running.inside(state, "get", "pods").lines == []
-    assert "■" not in running.inside(state, "get", "gpus").out
+    running.until(
+        state, "get", "gpus", shows=lambda gpus: "■" not in gpus.out, what="every GPU is free"
+    )
 
 
 def test_labels_and_all_choose_what_is_deleted(state: Path) -> None:
@@ -63,11 +65,17 @@ def test_what_to_delete_must_be_said(state: Path, arguments: tuple[str, ...]) ->
 
 def test_describe_says_what_a_pod_holds_and_what_happened(state: Path) -> None:
     assert running.inside(state, "apply", "-f", ONE_GPU).code == 0
-    run = running.inside(state, "describe", "pod", "one-gpu")
+    run = running.until(
+        state,
+        "describe",
+        "pod",
+        "one-gpu",
+        shows=lambda pod: "Successfully assigned default/one-gpu" in pod.out,
+        what="the event of its binding",
+    )
     assert run.code == 0
     node = running.inside(state, "get", "pods").column("NODE")[0]
     assert f"devices: {node}/gpu-" in run.out
-    assert "Successfully assigned default/one-gpu" in run.out
     shown = running.inside(state, "describe", f"node/{node}").out
     assert "■" in shown
     assert "default" in shown
@@ -93,9 +101,14 @@ def test_any_kind_can_be_described(state: Path) -> None:
 
 def test_events_have_the_columns_of_kubectl(state: Path) -> None:
     assert running.inside(state, "apply", "-f", ONE_GPU).code == 0
-    run = running.inside(state, "get", "events")
+    run = running.until(
+        state,
+        "get",
+        "events",
+        shows=lambda events: events.lines and "Scheduled" in events.column("REASON"),
+        what="the event of its binding",
+    )
     assert run.lines[0].split()[:2] == ["LAST", "SEEN"]
-    assert "Scheduled" in run.column("REASON")
 
 
 def test_several_resources_and_names_at_once(state: Path) -> None:

@@ -295,3 +295,34 @@ spec: {containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 
     shown = running.inside(state, "get", "pods", "--snapshot", str(saved))
     assert shown.column("STATUS") == ["Running"]
     assert "■" in running.inside(state, "get", "gpus", "--snapshot", str(saved)).out
+
+
+def test_pods_of_all_namespaces_are_listed_namespace_by_namespace(state: Path) -> None:
+    apply_all(state)
+    namespaces = running.inside(state, "get", "pods", "-A").column("NAMESPACE")
+    assert len(set(namespaces)) > 1
+    assert namespaces == sorted(namespaces)
+
+
+def test_headers_can_be_left_out(state: Path) -> None:
+    whole = running.inside(state, "get", "nodes")
+    assert running.inside(state, "get", "nodes", "--no-headers").lines == whole.lines[1:]
+
+
+def test_formats_that_only_kubectl_has_are_refused_with_the_way_to_get_them(state: Path) -> None:
+    run = running.inside(state, "get", "pods", "-o", "jsonpath={.items}")
+    assert run.code == 2
+    assert "jsonpath is kubectl's" in run.err
+
+
+def test_a_pod_that_is_being_deleted_reads_terminating(
+    cluster: embedded.Embedded, state: Path
+) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: kept, finalizers: [example.com/wait]}\n"
+    pod += "spec: {containers: [{name: a, image: x}]}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=pod).code == 0
+    assert running.inside(state, "delete", "pod", "kept", "--no-wait").code == 0
+    waiting.wait_until(
+        lambda: running.inside(state, "get", "pods").column("STATUS") == ["Terminating"],
+        "the pod reads Terminating",
+    )

@@ -92,7 +92,13 @@ def test_a_repaired_queue_is_ready(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=QUEUES).code == 0
     gone = "apiVersion: dovetail.dev/v1alpha1\nkind: Queue\nmetadata: {name: gone}\nspec: {}\n"
     assert running.inside(state, "apply", "-f", "-", stdin=gone).code == 0
-    assert set(running.inside(state, "get", "queues").column("READY")) == {"yes"}
+    running.until(
+        state,
+        "get",
+        "queues",
+        shows=lambda run: set(run.column("READY")) == {"yes"},
+        what="its child is ready, too",
+    )
 
 
 def test_topologies_are_shown_with_their_levels(state: Path) -> None:
@@ -126,13 +132,7 @@ def test_a_queue_takes_back_what_it_is_sure_of(state: Path) -> None:
     assert running.inside(state, "apply", "-f", str(folder / "speech.yaml")).code == 0
     wait_for_gpus(state, ["8", "4", "4"])
     assert running.inside(state, "get", "queues").column("FAIR") == ["8", "4", "4"]
-    waiting.wait_until(
-        lambda: len(running.inside(state, "get", "pods", "-A", "-o", "name").lines) == 8,
-        "those that yielded are gone",
-    )
-    pods = running.inside(state, "get", "pods", "-A")
-    assert sorted(pods.column("NAMESPACE")) == ["speech"] * 4 + ["vision"] * 4
-    assert set(pods.column("STATUS")) == {"Running"}
+    wait_for_pods(state, {"speech": 4, "vision": 4})
     waiting.wait_until(
         lambda: len(running.inside(state, "get", "claims", "-A", "-o", "name").lines) == 8,
         "the claims of those that yielded are gone",
@@ -218,9 +218,14 @@ def test_a_gang_waits_as_a_whole_for_what_its_queue_may_have(state: Path) -> Non
     )
     assert running.inside(state, "apply", "-f", "-", stdin=queue + spec % 16).code == 0
     wait_for_gpus(state, ["16"])
-    assert running.inside(state, "get", "pods").column("STATUS") == ["Running", "Running"]
-    shown = running.inside(state, "get", "queues")
-    assert (shown.column("RUNNING"), shown.column("PENDING")) == (["1"], ["0"])
+    wait_for_pods(state, {"default": 2})
+    running.until(
+        state,
+        "get",
+        "queues",
+        shows=lambda run: (run.column("RUNNING"), run.column("PENDING")) == (["1"], ["0"]),
+        what="the gang runs, and none waits",
+    )
 
 
 def wait_for_gpus(state: Path, numbers: list[str]) -> None:
@@ -230,3 +235,16 @@ def wait_for_gpus(state: Path, numbers: list[str]) -> None:
         return running.inside(state, "get", "queues").column("GPUS")
 
     waiting.wait_until(lambda: shown() == numbers, f"GPUs {numbers}", so_far=lambda: str(shown()))
+
+
+def wait_for_pods(state: Path, numbers: dict[str, int]) -> None:
+    """Until so many pods run in each namespace, and there are no others: those that yielded are gone."""
+    expected = [(name, "Running") for name, count in numbers.items() for _ in range(count)]
+
+    def shown(run: running.Run) -> list[tuple[str, str]]:
+        rows = zip(run.column("NAMESPACE"), run.column("STATUS"), strict=True)
+        return sorted(rows)
+
+    running.until(
+        state, "get", "pods", "-A", shows=lambda run: shown(run) == expected, what=str(numbers)
+    )

@@ -58,6 +58,21 @@ def test_a_device_that_is_not_prepared_in_time_is_given_back() -> None:
     play(story)
 
 
+def test_other_pods_get_their_reason_while_one_waits_for_its_device() -> None:
+    async def story() -> None:
+        stage = _fabric(nodes=1)
+        stage.pod("a", templates=("one",))
+        async with stage.scheduling():
+            await stage.pass_time(3)
+            stage.pod("b", templates=("one",))
+            await stage.pass_time(3)
+            assert stage.node_of("a") == ""
+            conditions = {each.type: each for each in stage.the_pod("b").status.conditions}
+            assert conditions["PodScheduled"].message.startswith("1 node: ")
+
+    play(story)
+
+
 def _fabric(*, nodes: int) -> Stage:
     """Nodes with one GPU each that is attached when it is asked for."""
     stage = Stage(nodes=nodes, gpus=1)

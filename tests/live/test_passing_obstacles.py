@@ -50,6 +50,17 @@ def test_a_gang_whose_members_do_not_come_says_how_many_are_missing() -> None:
     play(story)
 
 
+def test_a_cluster_whose_controllers_are_quick_may_report_sooner() -> None:
+    async def story() -> None:
+        stage = Stage(nodes=1, gpus=1)
+        stage.pod("p", templates=("onne",))
+        async with stage.scheduling(transient_seconds=1.0):
+            await stage.pass_time(recorder.TRANSIENT_SECONDS - 2)
+            assert message(stage, "p").startswith("resourceClaims t0: template onne does not exist")
+
+    play(story)
+
+
 def test_a_misspelt_template_is_named_and_the_pod_starts_once_it_exists() -> None:
     async def story() -> None:
         stage = Stage(nodes=1, gpus=1)

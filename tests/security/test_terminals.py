@@ -390,7 +390,7 @@ def test_on_a_terminal_only_our_own_colours_steer(state: Path, tmp_path: Path) -
     place = str(poisoned(state, tmp_path))
     for arguments in (("get", "gpus"), ("get", "pods", "-A"), ("get", ARGUMENT)):
         with running.terminal(
-            state, *arguments, "--snapshot", place, TERM="xterm-256color"
+            state, *arguments, "--snapshot", place, columns=300, TERM="xterm-256color"
         ) as screen:
             screen.ending()
         assert raw_signs(screen.text.replace("\r\n", "\n")) == []

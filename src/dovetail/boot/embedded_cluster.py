@@ -44,6 +44,8 @@ SHORTEST_WAKE_SECONDS: Final = 0.01
 LONGEST_WAKE_SECONDS: Final = 3600.0
 
 QUEUE_STATUS_SECONDS: Final = 0.1  # the one API server has little else to do
+# Controllers are in the same process: what they have not made after a second needs a reason.
+TRANSIENT_SECONDS: Final = 1.0
 # One user waits for the whole answer, and requests are answered meanwhile: reasons are worked out at once.
 BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
 
@@ -187,7 +189,9 @@ async def run_clients(connection: client_config.Connection) -> None:
     process = scheduler.Process(connection, scheduler_configuration())
     # There is no other scheduler here: every pod is ours, whomever it names.
     everyone = msgspec.structs.replace(process.settings.policy, scheduler_names=())
-    process.settings = process.settings._replace(policy=everyone, budget=BUDGET)
+    process.settings = process.settings._replace(
+        policy=everyone, budget=BUDGET, transient_seconds=TRANSIENT_SECONDS
+    )
     process.queue_status_seconds = QUEUE_STATUS_SECONDS
     kubelets = hollow_nodes.run(
         connection, hollow_nodes.Settings(plays_all=True), print_line=_log_violation

@@ -12,7 +12,7 @@ import click
 
 from dovetail import errors
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session, cluster_option
+from dovetail.cli.cluster import api_session, cluster_option, settling_notice
 from dovetail.cli.objects import manifest_files
 from dovetail.kubetypes import object_set
 
@@ -104,9 +104,14 @@ def _write(
         return
     choice = cluster_option.chosen()
     is_dry = dry_run == "server"
+    notice = settling_notice.SettlingNotice()
     outcome = api_session.run(
-        choice, lambda over: writer.write(over, dry_run=is_dry, settles=choice.is_embedded)
+        choice,
+        lambda over: writer.write(
+            over, dry_run=is_dry, settles=choice.is_embedded, report=notice.report
+        ),
     )
+    notice.finish()
     if outcome.problems:
         manifest_files.refuse(outcome.problems, did=did)
     _show(outcome.changes, form=form, dry_run=is_dry)

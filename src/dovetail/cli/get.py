@@ -39,7 +39,23 @@ ALL_TABLES = (
     topology_table.TABLE,
 )
 TABLES = {table.name: table for table in ALL_TABLES}
+KUBECTL_FORMATS = ("jsonpath", "custom-columns", "go-template", "jsonpath-as-json")
 ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
+
+
+class _Forms(click.Choice[str]):
+    """The formats of -o. Those that kubectl alone has are refused with the way to get them."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        word = value.partition("=")[0]
+        if word in KUBECTL_FORMATS:
+            self.fail(
+                f"{word} is kubectl's: `kubectl get -o {word}=...` works on the same cluster"
+                " (`dovetail up` prints its KUBECONFIG), or read -o json",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
 
 
 class Answer(NamedTuple):
@@ -69,10 +85,11 @@ class Answer(NamedTuple):
     help="Labels to match; for gpus and devices, the node's.",
 )
 @click.option(
-    "-o", "--output", "form", type=click.Choice(output.FORMATS), default="table", show_default=True
+    "-o", "--output", "form", type=_Forms(output.FORMATS), default="table", show_default=True
 )
 @click.option("-w", "--watch", is_flag=True, help="Go on with a row for every change.")
 @click.option("--node", metavar="NAME", help="Only this node.")
+@click.option("--no-headers", is_flag=True, help="Leave out the headers of tables.")
 @cluster_option.readable
 def command(
     *,
@@ -83,6 +100,7 @@ def command(
     form: str,
     watch: bool,
     node: str | None,
+    no_headers: bool,
 ) -> None:
     """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues, topologies, or any kind.
 
@@ -109,7 +127,7 @@ def command(
         _watch(wanted, form)
         return
     answers = [_answer(*each) for each in wanted]
-    _write(answers, form)
+    _write(answers, form, has_headers=not no_headers)
     _refuse_missing(answers)
     if form in ("table", "wide"):
         _close(answers)
@@ -166,7 +184,7 @@ def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], fo
     watched_rows.follow(cluster_option.chosen(), table, query, is_wide=form == "wide")
 
 
-def _write(answers: Sequence[Answer], form: str) -> None:
+def _write(answers: Sequence[Answer], form: str, *, has_headers: bool) -> None:
     if form in ("json", "yaml"):
         trees = [_presented(tree) for answer in answers for tree in answer.listing.documents()]
         if not _is_single(answers):
@@ -174,13 +192,18 @@ def _write(answers: Sequence[Answer], form: str) -> None:
         elif trees:
             output.write_object(trees[0], form)
         return
-    blocks = [lines_of(answer.listing, form) for answer in answers if answer.listing.rows]
+    blocks = [
+        lines_of(answer.listing, form)[not has_headers and form != "name" :]
+        for answer in answers
+        if answer.listing.rows
+    ]
     separator = [] if form == "name" else [""]
     lines: list[str] = []
     for block in blocks:
         lines += [*(separator if lines else []), *block]
     if lines:
-        output.write_lines(lines)
+        write = output.write_table if form == "table" else output.write_lines
+        write(lines)
 
 
 def _presented(tree: listing.Tree) -> listing.Tree:

@@ -75,6 +75,7 @@ HINTS = {
     "sshare": "`dovetail get queues -o wide` shows shares",
     "sinfo": "`dovetail get gpus` shows nodes",
     "scancel": "`dovetail delete pod NAME` does",
+    "submit": "`dovetail create -f FILE` does",
     "sbatch": "`dovetail create -f FILE` does",
 }
 
@@ -86,6 +87,7 @@ HINTS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="next: dovetail up",
 )
+@click.version_option(package_name="dovetail", message="dovetail %(version)s")
 def cli() -> None:
     """Gives every AI workload on Kubernetes exactly the GPU capacity it needs."""
 

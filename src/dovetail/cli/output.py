@@ -7,6 +7,7 @@ there such characters are written as escapes. Never decides what to show.
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TextIO
@@ -17,6 +18,7 @@ from dovetail.cli.tables import gpu_tiles
 from dovetail.model import plaintext
 
 MAX_LINE_CHARACTERS: Final = 16_384  # of a message; a longer foreign name adds nothing
+CUT: Final = "..."
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
 
 _NUMBER_LIKE: Final = re.compile(r"[-+.]?[0-9][0-9_.,:eExXoOa-fA-F+-]*")
@@ -28,9 +30,25 @@ def write_lines(lines: Sequence[str]) -> None:
     text = "\n".join(map(plaintext.escaped, lines))
     if not gpu_tiles.can_show_tiles(sys.stdout):
         text = gpu_tiles.ascii_only(text)
-    elif sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    elif _shows_colours(sys.stdout):
         text = gpu_tiles.coloured(text)
     _echo(text + "\n", sys.stdout)
+
+
+def write_table(lines: Sequence[str]) -> None:
+    """Lines of a table; a terminal gets them cut to its width, so that no row wraps inside a word."""
+    if not sys.stdout.isatty():
+        write_lines(lines)
+        return
+    columns = shutil.get_terminal_size().columns
+    write_lines([fitted(plaintext.escaped(line), columns) for line in lines])
+
+
+def fitted(line: str, columns: int) -> str:
+    """The line, cut to so many columns; what is cut off is marked."""
+    if len(line) <= columns:
+        return line
+    return line[: max(0, columns - len(CUT))].rstrip() + CUT
 
 
 def write_json(value: Any) -> None:
@@ -99,6 +117,12 @@ def progress(message: str, *, is_last: bool = False) -> None:
     _echo("\r" + plaintext.escaped(message) + ("\n" if is_last else ""), sys.stderr)
 
 
+def clear_progress(width: int) -> None:
+    """Blanks a progress message of that width, so that the next message begins on an empty line."""
+    if sys.stderr.isatty():
+        _echo("\r" + " " * width + "\r", sys.stderr)
+
+
 def flush() -> None:
     """Flushes the data written so far."""
     sys.stdout.flush()
@@ -107,6 +131,12 @@ def flush() -> None:
 def next_step(command: str) -> None:
     """The last line: the next command."""
     say(f"next: dovetail {command}")
+
+
+def _shows_colours(stream: TextIO) -> bool:
+    """Whether a person looks at a terminal that knows colours, and wants them."""
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    return stream.isatty() and not is_dumb and not os.environ.get("NO_COLOR")
 
 
 def _echo(text: str, stream: TextIO, *, flushed: bool = True) -> None:

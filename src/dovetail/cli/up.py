@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session, cluster_option, fleet_option, settling
+from dovetail.cli.cluster import (
+    api_session,
+    cluster_option,
+    fleet_option,
+    settling,
+    settling_notice,
+)
 from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
@@ -96,42 +102,21 @@ def _settled(choice: cluster_choice.Choice) -> object_set.ObjectSet:
     """The objects of the picture, once the scheduler has answered about every pod."""
     from dovetail.kube import read_objects
 
-    progress = _Progress()
+    notice = settling_notice.SettlingNotice()
 
     async def work(over: transport.Transport) -> object_set.ObjectSet:
-        await settling.wait_for_answers(over, ("",), seconds=SETTLE_SECONDS, report=progress.report)
+        await settling.wait_for_answers(over, ("",), seconds=SETTLE_SECONDS, report=notice.report)
         reading = await read_objects.read_over(over, PICTURE, cluster=choice.name)
         return reading.objects
 
     objects = api_session.run(choice, work)
-    progress.finish()
+    notice.finish()
     return objects
 
 
 PICTURE = tuple(
     object_set.Read(kind) for kind in (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
 )
-
-
-class _Progress:
-    """Says how far the scheduler is, where that takes more than a second."""
-
-    def __init__(self) -> None:
-        import time
-
-        self._clock = time.monotonic
-        self._said_at = self._clock()
-        self._has_said = False
-
-    def report(self, answered: int, total: int) -> None:
-        if answered < total and self._clock() - self._said_at > 1.0:
-            self._said_at = self._clock()
-            self._has_said = True
-            output.progress(f"{answered} of {total} pods have their answer")
-
-    def finish(self) -> None:
-        if self._has_said:
-            output.progress("every pod has its answer          ", is_last=True)
 
 
 def _print(objects: object_set.ObjectSet) -> None:
@@ -143,7 +128,7 @@ def _print(objects: object_set.ObjectSet) -> None:
         node=None,
     )
     gpus = gpu_table.rows(query)
-    output.write_lines(text.table(gpus.headers, [row.cells for row in gpus.rows]))
+    output.write_table(text.table(gpus.headers, [row.cells for row in gpus.rows]))
     output.say(gpu_tiles.LEGEND)
     if counts := gpu_tiles.pod_counts(objects):
         ended = _ended(objects)

@@ -64,7 +64,7 @@ def command(
         return
     if expectations:
         rows = [_row(expectation, now) for expectation in expectations]
-        output.write_lines(text.table(HEADERS, rows))
+        output.write_table(text.table(HEADERS, rows))
     else:
         output.say("nothing waits")
     cluster_option.say_cluster(seen.name)

@@ -14,7 +14,7 @@ from dovetail.kube import object_requests
 from dovetail.kube.http import transport
 from dovetail.kubetypes import codec, registry
 
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.03
 SLOWEST_POLL_SECONDS: Final = 0.3
 # Kinds whose controllers make pods or report numbers, and the list of each.
@@ -31,6 +31,11 @@ WORKLOADS: Final = {
 _ENDED: Final = ("Succeeded", "Failed")
 
 Tree = dict[str, Any]
+Report = Callable[[int, int], None]  # given how many have their answer, and how many there are
+
+
+def report_nothing(answered: int, total: int) -> None:
+    """For callers that need no progress."""
 
 
 async def wait_for_answers(
@@ -39,7 +44,7 @@ async def wait_for_answers(
     *,
     kinds: Collection[str] = (),
     seconds: float = PATIENCE_SECONDS,
-    report: Callable[[int, int], None] = lambda answered, total: None,
+    report: Report = report_nothing,
 ) -> bool:
     """Waits for the pods of these namespaces, and for controllers of these kinds to have made theirs."""
     loop = asyncio.get_running_loop()
@@ -91,12 +96,14 @@ def is_answered(pod: Tree) -> bool:
     status: Tree = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return True
+    conditions = status.get("conditions") or ()
+    scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     if (pod.get("spec") or {}).get("nodeName"):
-        return status.get("phase") not in (None, "", "Pending")
+        # Its manifest named the node: no scheduler answers, and there may be no such node.
+        names_node = not any(each.get("status") == "True" for each in scheduled)
+        return names_node or status.get("phase") not in (None, "", "Pending")
     if status.get("phase") in _ENDED:
         return True
     if status.get("nominatedNodeName"):
         return False  # others are making room: it starts soon
-    conditions = status.get("conditions") or ()
-    scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     return any(each.get("status") == "False" and each.get("message") for each in scheduled)

@@ -23,6 +23,7 @@ from dovetail.model import gpu_annotations, workload_annotations
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
+ADDRESSES = ("http://", "https://")
 REFUSED = 1
 
 
@@ -76,6 +77,10 @@ def contents(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Every file to read with its content. Raises InputError for a file that cannot be read."""
     for name in files:
         path = Path(name)
+        if name.startswith(ADDRESSES):
+            raise errors.InputError(
+                f"{name}: addresses are not read; curl -fsSL {name} | dovetail apply -f -"
+            )
         if name == STDIN or not path.is_dir():
             yield bounded_files.display_name(name), bounded_files.content(name)
             continue

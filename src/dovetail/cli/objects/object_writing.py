@@ -137,7 +137,12 @@ class Writer:
         return tuple(changes)
 
     async def write(
-        self, over: transport.Transport, *, dry_run: bool, settles: bool = False
+        self,
+        over: transport.Transport,
+        *,
+        dry_run: bool,
+        settles: bool = False,
+        report: settling.Report = settling.report_nothing,
     ) -> Outcome:
         """Checks everything on the server, then writes it. `settles` waits for the scheduler's answer."""
         items, problems = await self._resolved(over)
@@ -163,7 +168,7 @@ class Writer:
         if settles and not outcome.problems:
             places = {change.namespace for change in outcome.changes if change.namespace}
             kinds = {change.kind for change in outcome.changes}
-            await settling.wait_for_answers(over, sorted(places), kinds=kinds)
+            await settling.wait_for_answers(over, sorted(places), kinds=kinds, report=report)
         warnings = await self._queue_warnings(over, outcome.changes)
         return outcome._replace(warnings=warnings)
 
@@ -378,6 +383,8 @@ def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resourc
     hint = f"; `dovetail migrate {scheduler}` converts it" if scheduler else ""
     if not hint and (near := served.near(struct.kind)):
         hint = f"; did you mean {near}?"
+    if not hint and "." in group:
+        hint = "; apply its CustomResourceDefinition first"
     message = f'the cluster serves no "{struct.kind}" in {struct.api_version}{hint}'
     return str(manifest.problem("kind", message))
 

@@ -107,7 +107,7 @@ def one_row_each(
     headers: tuple[str, ...],
     wide_headers: tuple[str, ...] = (),
 ) -> Listing:
-    """Rows that show one object each, in natural order; objects without a row are left out."""
+    """Rows that show one object each, by namespace and in natural order; objects without a row are left out."""
     namespace = query.namespace if object_set.is_namespaced(kind) else None
     shown: list[tuple[Row, codec.Stored]] = []
     for stored in query.objects.listed(kind, namespace=namespace):
@@ -117,7 +117,7 @@ def one_row_each(
         if row is not None:
             shown.append((row, stored))
 
-    shown.sort(key=lambda pair: text.natural(pair[0].name))
+    shown.sort(key=lambda pair: (pair[1].struct.metadata.namespace, text.natural(pair[0].name)))
     rows = tuple(row for row, _ in shown)
     return Listing(headers, wide_headers, rows, lambda: [stored.tree for _, stored in shown])
 

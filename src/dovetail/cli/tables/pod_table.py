@@ -24,7 +24,7 @@ def rows(query: listing.Query) -> listing.Listing:
         cells = (
             pod.metadata.namespace,
             pod.metadata.name,
-            pod.status.phase or "Pending",
+            _status(pod),
             pod.spec.node_name or "",
             ",".join(_claim_names(pod)),
             query.age(stored),
@@ -41,6 +41,14 @@ def rows(query: listing.Query) -> listing.Listing:
 def is_pending(row: listing.Row) -> bool:
     """Whether a row shows a pod without a node."""
     return row.cells[HEADERS.index("status")] == "Pending"
+
+
+def _status(pod: pods.Pod) -> str:
+    """The phase; a pod that is being deleted reads Terminating, as kubectl shows it."""
+    is_ended = pod.status.phase in pods.TERMINAL_PHASES
+    if pod.metadata.deletion_timestamp is not None and not is_ended:
+        return "Terminating"
+    return pod.status.phase or "Pending"
 
 
 def _belonging(objects: object_set.ObjectSet) -> "membership.Memberships":

@@ -12,12 +12,13 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import rich.columns
 import rich.console
 import rich.live
+import rich.segment
 import rich.text
 
 from dovetail.cli.cluster import api_session, followed_objects
@@ -80,7 +81,8 @@ async def _follow(
         if objects.changed.is_set() or size != drawn_size:
             drawn_size = size
             objects.changed.clear()
-            view.update(drawing(objects.now(), note=objects.trouble), refresh=True)
+            picture = drawing(objects.now(), note=objects.trouble, rows=size.height)
+            view.update(picture, refresh=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(leaving.wait(), TICK_SECONDS)
 
@@ -105,27 +107,63 @@ def _leaving(keyboard: int) -> asyncio.Event:
     return leaving
 
 
-def drawing(objects: object_set.ObjectSet, *, note: str = "") -> rich.console.Group:
-    """Everything on the screen: pools, nodes, tiles, who waits, legend."""
+class Drawing:
+    """Everything on the screen. Where it is too small, rows of nodes give way, and a line says how many."""
+
+    def __init__(
+        self,
+        head: Sequence[rich.console.RenderableType],
+        body: Sequence[rich.console.RenderableType],
+        foot: Sequence[rich.console.RenderableType],
+        *,
+        rows: int | None,
+    ) -> None:
+        self._head = rich.console.Group(*head)
+        self._body = rich.console.Group(*body)
+        self._foot = rich.console.Group(*foot)
+        self._rows = rows
+
+    def __rich_console__(
+        self, console: rich.console.Console, options: rich.console.ConsoleOptions
+    ) -> rich.console.RenderResult:
+        parts = (self._head, self._body, self._foot)
+        unbounded = options.reset_height()
+        head, body, foot = (console.render_lines(part, unbounded, pad=False) for part in parts)
+        if self._rows is not None:
+            room = max(1, self._rows - len(head) - len(foot))
+            if len(body) > room:
+                hidden = len(body) - room + 1
+                message = f"{text.counted(hidden, 'row')} more; dovetail get gpus shows all"
+                note = rich.text.Text(message, style="bold")
+                body = [*body[: room - 1], *console.render_lines(note, unbounded, pad=False)]
+        for number, line in enumerate((*head, *body, *foot)):
+            if number:
+                yield rich.segment.Segment.line()
+            yield from line
+
+
+def drawing(objects: object_set.ObjectSet, *, note: str = "", rows: int | None = None) -> Drawing:
+    """Who waits first, then pools, nodes and tiles, then the legend; in so many rows of the screen."""
     nodes = gpu_tiles.nodes_with_gpus(objects)
     by_pool: dict[str, list[gpu_tiles.NodeGpus]] = {}
     for node in nodes:
         by_pool.setdefault(node.pool, []).append(node)
-    parts: list[rich.console.RenderableType] = [_title(objects, nodes), ""]
+    head: list[rich.console.RenderableType] = [_title(objects, nodes), ""]
+    head += _waiting_lines(objects)
+    body: list[rich.console.RenderableType] = []
     for pool, members in by_pool.items():
-        parts += [
+        body += [
             _pool_line(pool, members),
             rich.columns.Columns([_node(member) for member in members], padding=(0, 3)),
             "",
         ]
-    parts += _waiting_lines(objects)
-    parts.append(_shown(gpu_tiles.LEGEND))
+    foot: list[rich.console.RenderableType] = [_shown(gpu_tiles.LEGEND)]
     if note:
-        parts.append(rich.text.Text(plaintext.escaped(note), style="red"))
-    parts.append(
+        foot.append(rich.text.Text(plaintext.escaped(note), style="red"))
+    foot.append(
         rich.text.Text("q leaves; another terminal can run: dovetail apply -f FILE", style="dim")
     )
-    return rich.console.Group(*parts)
+    return Drawing(head, body, foot, rows=rows)
 
 
 def _title(objects: object_set.ObjectSet, nodes: list[gpu_tiles.NodeGpus]) -> rich.text.Text:
@@ -136,6 +174,8 @@ def _title(objects: object_set.ObjectSet, nodes: list[gpu_tiles.NodeGpus]) -> ri
         (f"cluster {plaintext.escaped(objects.cluster)}", "bold"),
         f"   {text.counted(len(nodes), 'node')}   {free} of {text.counted(len(gpus), 'GPU')} free"
         f"   {text.counted(claims, 'claim')}   revision {objects.revision}",
+        overflow="ellipsis",
+        no_wrap=True,
     )
 
 

@@ -89,6 +89,11 @@ class BindingCycles:
         return self._most_pods - len(self._in_flight) + self._limiter.aside
 
     @property
+    def is_writing(self) -> bool:
+        """Whether a pod is being written now: not if all of them wait for other controllers."""
+        return len(self._in_flight) > self._limiter.aside
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is being written or released."""
         return not self._in_flight and not self.releasing and not self._unwinding

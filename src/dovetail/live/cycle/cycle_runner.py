@@ -72,8 +72,12 @@ class CycleRunner:
 
     @property
     def is_writing(self) -> bool:
-        """Whether bindings or promises are being written: events and conditions can wait."""
-        return bool(self._actors.binding_cycles) or self._actors.promises.is_busy
+        """Whether bindings, nominations or promises are being written: reports can wait.
+
+        A pod whose condition says that a node is reserved for it has its nomination by then.
+        """
+        actors = self._actors
+        return actors.binding_cycles.is_writing or actors.evictor.is_busy or actors.promises.is_busy
 
     async def run(self) -> None:
         """Runs a cycle whenever something may be decided."""
@@ -180,6 +184,7 @@ class CycleRunner:
 
     def _begin_evictions(self, decided: plan.Plan, nominations: dict[str, str]) -> None:
         work = self._actors.evictor.execute(decided, nominations)  # it counts as busy from here on
+        self._recorder.is_busy = True
 
         async def evict() -> None:
             try:

@@ -326,6 +326,7 @@ def _recorder(
         instance=settings.instance,
         rate_per_second=settings.events_per_second,
         records_scheduled=settings.records_scheduled,
+        transient_seconds=settings.transient_seconds,
         reason_of=reasons.reason_of,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dovetail.live.intents import intent_parts
+from dovetail.live.report import recorder
 from dovetail.model import policy as policies
 
 
@@ -27,6 +28,8 @@ class Settings(NamedTuple):
     records_scheduled: bool = True
     scales_from_zero: bool = True  # an autoscaler may add kinds of nodes of which none exists now
     events_per_second: float = 50.0
+    # Obstacles that usually pass are reported after so long.
+    transient_seconds: float = recorder.TRANSIENT_SECONDS
     controller: str = "dovetail"
     instance: str = "dovetail"
     whole_pause_seconds: float = 0.1  # between two cycles about all waiting pods

@@ -365,7 +365,7 @@ class Evictor:
         names = ", ".join(str(eviction.pod) for eviction in evictions[:3])
         if len(evictions) > 3:
             names += ", ..."
-        note = f"{len(evictions)} pods yield to {gang} ({names}); {first.detail}"
+        note = f"{_yielding(evictions)} to {gang} ({names}); {first.detail}"
         self._recorder.record_pod_event(pod, reason=first.rule, note=note)
 
     def _first_pending(self, gang: plan.GangRef) -> pods.Pod | None:
@@ -399,7 +399,11 @@ def eviction_message(eviction: plan.Eviction) -> str:
 
 
 def _gained(evictions: Sequence[plan.Eviction]) -> str:
-    return f"{len(evictions)} pods yield" if evictions else "others are ending there"
+    return _yielding(evictions) if evictions else "others are ending there"
+
+
+def _yielding(evictions: Sequence[plan.Eviction]) -> str:
+    return "1 pod yields" if len(evictions) == 1 else f"{len(evictions)} pods yield"
 
 
 def _condition(

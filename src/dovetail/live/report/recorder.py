@@ -46,7 +46,7 @@ TRANSIENT: Final = frozenset(
         ReasonCode.VOLUME_UNBOUND,
     }
 )
-TRANSIENT_SECONDS: Final = 5.0
+TRANSIENT_SECONDS: Final = 5.0  # unless the scheduler's settings say otherwise
 # Failures that are worth another try.
 RETRIABLE: Final = (
     failures.Conflict,
@@ -105,6 +105,7 @@ class Recorder:
         instance: str = "dovetail",
         rate_per_second: float = 50.0,
         records_scheduled: bool = True,
+        transient_seconds: float = TRANSIENT_SECONDS,
         reason_of: ReasonOf = plain_reason,
     ) -> None:
         self._api = api
@@ -115,6 +116,7 @@ class Recorder:
         self._instance = instance
         self._pause = 1.0 / rate_per_second
         self._records_scheduled = records_scheduled
+        self._transient_seconds = transient_seconds
         self._reason_of = reason_of
         self._last_reports: dict[str, LastReport] = {}
         self._reasons: dict[str, str] = {}  # the last reason of each condition
@@ -134,7 +136,7 @@ class Recorder:
         if unreadable.problem_of(pod) is not None:
             return  # its owner knows already; this gate cannot be removed
         if is_transient(refusal):
-            self._later.setdefault(uid, self._clock.monotonic() + TRANSIENT_SECONDS)
+            self._later.setdefault(uid, self._clock.monotonic() + self._transient_seconds)
             if self._clock.monotonic() < self._later[uid]:
                 return
         else:
