@@ -6,7 +6,6 @@ lists that a command needs. Never writes to a cluster.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 import msgspec
 
 from dovetail.cli import output
+from dovetail.cli.cluster import api_session
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
 
@@ -117,7 +117,7 @@ def view(reads: Sequence[object_set.Read]) -> View:
     from dovetail.kube import read_objects
 
     choice = chosen()
-    reading = asyncio.run(read_objects.read(choice.connection, reads, cluster=choice.name))
+    reading = api_session.awaited(read_objects.read(choice.connection, reads, cluster=choice.name))
     _report_unreadable(reading.unreadable)
     now = datetime.datetime.now(datetime.UTC)
     return View(reading.objects, now, choice.name, choice.is_embedded, reading.unserved)
