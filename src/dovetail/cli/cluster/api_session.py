@@ -15,7 +15,23 @@ T = TypeVar("T")
 
 def run(choice: cluster_choice.Choice, work: Callable[[transport.Transport], Awaitable[T]]) -> T:
     """What the work returns. Raises ApiFailure where the cluster is unreachable or refuses."""
-    return asyncio.run(_run(choice, work))
+    return awaited(_run(choice, work))
+
+
+def awaited(work: Awaitable[T]) -> T:
+    """What the work returns, by an event loop of its own.
+
+    The loop's main task returns nothing: `asyncio.run` formats that task with its result, twice, while it restores
+    Ctrl-C (`signal.getsignal` looks for the handler among its constants). For the objects of a large fleet this took
+    longer than reading them.
+    """
+    outcome: list[T] = []
+
+    async def keep() -> None:
+        outcome.append(await work)
+
+    asyncio.run(keep())
+    return outcome[0]
 
 
 async def _run(

@@ -6,9 +6,10 @@ lists that a command needs. Never writes to a cluster.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import datetime
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from dovetail.cli import output
+from dovetail.cli.cluster import api_session
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
 
@@ -117,10 +119,25 @@ def view(reads: Sequence[object_set.Read]) -> View:
     from dovetail.kube import read_objects
 
     choice = chosen()
-    reading = asyncio.run(read_objects.read(choice.connection, reads, cluster=choice.name))
+    with _not_collecting():
+        reading = api_session.awaited(
+            read_objects.read(choice.connection, reads, cluster=choice.name)
+        )
     _report_unreadable(reading.unreadable)
     now = datetime.datetime.now(datetime.UTC)
     return View(reading.objects, now, choice.name, choice.is_embedded, reading.unserved)
+
+
+@contextlib.contextmanager
+def _not_collecting() -> Iterator[None]:
+    """What is read lives until the command ends: to look for garbage among it only costs time."""
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_collecting:
+            gc.enable()
 
 
 def widened(seen: View, reads: Sequence[object_set.Read]) -> View:

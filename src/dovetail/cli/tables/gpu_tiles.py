@@ -4,6 +4,7 @@ Read from published slices and allocated claims, and for nodes whose GPUs a devi
 pods bound to it, so it shows what a scheduler sees. Returns structs and tile strings. Never prints.
 """
 
+import functools
 import locale
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
@@ -41,7 +42,9 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         value = self.device.attributes.get(f"{domain}/{name}" if domain else name)
         if value is None:
             return ""
-        fields = (value.string_value, value.version_value, value.int_value, value.bool_value)
+        if value.string_value is not None:
+            return value.string_value  # nearly all of them, and a fleet has many
+        fields = (value.version_value, value.int_value, value.bool_value)
         texts = (str(field) for field in fields if field is not None)
         return next(texts, "")
 
@@ -148,10 +151,9 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
             is_allocated = (spec.driver, spec.pool.name, device.name) in allocated_devices
             all_items.append(Item(node, spec.driver, spec.pool.name, device, is_allocated))
 
-    # Names repeat: every node has its devices, and devices are called alike everywhere.
-    names = {item.node for item in all_items} | {item.device.name for item in all_items}
-    keys = {name: text.natural(name) for name in names}
-    all_items.sort(key=lambda item: (keys[item.node], keys[item.device.name]))
+    # Nodes and devices share few names: each is taken apart once.
+    order = functools.cache(text.natural)
+    all_items.sort(key=lambda item: (order(item.node), order(item.device.name)))
     return iter(all_items)
 
 
@@ -273,8 +275,8 @@ def _node_gpus(node: nodes.Node, by_gpu: dict[str, list[Item]]) -> NodeGpus:
 
 def _gpu(identity: str, shared: list[Item]) -> Gpu:
     types = [item.word("type") for item in shared]
-    whole = [item for item, kind in zip(shared, types, strict=True) if kind == "gpu"]
-    partitions = [item for item, kind in zip(shared, types, strict=True) if kind == "mig"]
+    whole = [item for item, word in zip(shared, types, strict=True) if word == "gpu"]
+    partitions = [item for item, word in zip(shared, types, strict=True) if word == "mig"]
     state = FREE
     if any(item.is_allocated for item in whole):
         state = USED
