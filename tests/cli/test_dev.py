@@ -87,7 +87,13 @@ def test_a_cluster_comes_up_is_shown_and_goes_without_a_trace(place: Path) -> No
     assert table.column("HEALTH") == ["ok"] * 4 + ["-"]
 
     queues = running.outside(place.parent, "get", "queues", "--kubeconfig", status["kubeconfig"])
-    assert (queues.code, queues.err) == (0, "no queues found\nnext: kubectl apply -f FILE\n")
+    messages = queues.err.splitlines()
+    assert (queues.code, messages[0], messages[-1]) == (
+        0,
+        "no queues found",
+        "next: dovetail apply -f FILE",
+    )
+    assert messages[1].startswith("cluster: https://127.0.0.1:")
     defined = running.outside(
         place.parent, "install", "--definitions", "--kubeconfig", status["kubeconfig"]
     )

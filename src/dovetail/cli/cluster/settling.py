@@ -88,7 +88,14 @@ def is_observed(tree: Tree) -> bool:
     if tree["kind"] == "Job":
         return bool(status)
     generation = (tree.get("metadata") or {}).get("generation", 0)
-    return int(status.get("observedGeneration") or 0) >= int(generation or 0)
+    is_current = int(status.get("observedGeneration") or 0) >= int(generation or 0)
+    if tree["kind"] != registry.QUEUE.name:
+        return is_current
+    # The numbers of a queue follow its conditions; a queue that is not ready gets none.
+    conditions = status.get("conditions") or ()
+    ready = [each for each in conditions if each.get("type") == "Ready"]
+    is_ready = any(each.get("status") == "True" for each in ready)
+    return is_current and bool(ready) and (not is_ready or bool(status.get("resources")))
 
 
 def is_answered(pod: Tree) -> bool:
