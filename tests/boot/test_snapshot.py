@@ -112,6 +112,26 @@ def test_an_unreadable_object_is_reported_and_left_out(tmp_path: Path) -> None:
     assert names[0].startswith("left out: Pod train/x: Pod: spec.nodeName: expected text")
 
 
+def test_an_object_whose_kind_is_there_twice_is_left_out(tmp_path: Path) -> None:
+    """Decoders disagree about which of the two counts."""
+    twice = b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"},"kind":null}'
+    manifest = snapshot_files.write(tmp_path / "snap", {registry.NODE: [node("n"), twice]}, FACTS)
+    assert manifest.left_out == 1
+    assert len([*saved_objects.read(tmp_path / "snap").objects.all()]) == 1
+
+
+def test_a_snapshot_with_owners_of_pods_becomes_the_objects_of_a_server(tmp_path: Path) -> None:
+    """Owners are known by group and kind alone, whatever their struct."""
+    job = b'{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"train","name":"j","uid":"7"}}'
+    [kind] = [kind for kind in registry.OWNERS if kind.name == "Job"]
+    documents = {registry.NODE: [node("n")], kind: [job]}
+    snapshot_files.write(tmp_path / "snap", documents, FACTS)
+    api = api_server.SimApi(restored=embedded_cluster.of_snapshot(tmp_path / "snap"))
+    [stored] = api.shelf.all(api.kind_of(msgspec.json.decode(job)))
+    assert stored.metadata.uid == "7"
+    assert len(api.all(registry.NODE)) == 1
+
+
 def test_long_work_reports_its_progress(tmp_path: Path) -> None:
     names: list[str] = []
     many = (node(f"n{number}") for number in range(snapshot_files.SAY_EVERY + 1))

@@ -46,6 +46,16 @@ class Embedded:
             raise self._failure
         self._baseline = self.call(self._documents)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread.is_alive()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended it."""
+        return self._failure
+
     def stop(self) -> None:
         """Ends it."""
         if self._stop is not None:

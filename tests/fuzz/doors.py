@@ -13,6 +13,7 @@ import argparse
 import base64
 import contextlib
 import json
+import logging
 import multiprocessing
 import multiprocessing.connection
 import random
@@ -27,11 +28,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import aiohttp.http_exceptions
 import click.testing
 import msgspec
 
 from dovetail.cli import main as command_line
 from tests.fuzz import doors_given as given
+from tests.fuzz import process_steps
 from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
 
 BATCH: Final = 1_000
@@ -92,24 +95,33 @@ def run(
     counts: Counter[str] | None = None,
 ) -> None:
     """Hands over all of them, here and without bounds. Upstream is not asked."""
-    with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=given.FAST_FOLDER) as folder:
-        handing = Handing(Path(folder))
+    folder = tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=given.FAST_FOLDER)
+    with folder, Handing(Path(folder.name)) as handing:
         for case in batch:
             outcome = handing.hand_over(case)
             _count(case, outcome, handing=handing, tally=tally, seed=seed)
             if counts is not None:
-                counts[
-                    f"{case.door}: {outcome.kind if isinstance(outcome, Problem) else outcome}"
-                ] += 1
+                ending = outcome.kind if isinstance(outcome, Problem) else outcome
+                counts[f"{case.door}: {ending}"] += 1
 
 
 class Handing:
-    """A place to lay files into, and the commands that read them."""
+    """A place to lay files into, and the commands that read them. Ends the clusters it started with its block."""
 
     def __init__(self, folder: Path, *, seconds: float | None = None) -> None:
         self._places: dict[str, given.Place] = {}
+        self._open = contextlib.ExitStack()
+        self._faults = _Faults()
         self._folder = folder
         self._seconds = seconds
+
+    def __enter__(self) -> Handing:
+        logging.getLogger().addHandler(self._faults)
+        self._open.callback(logging.getLogger().removeHandler, self._faults)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def hand_over(self, case: Case) -> str | Problem:
         """How it ended: `exit 0`, `exit 1`, `exit 2`, or what must not be."""
@@ -157,19 +169,46 @@ class Handing:
         if door not in self._places:
             folder = self._folder / door
             folder.mkdir(mode=0o700)
-            self._places[door] = given.DOORS[door].prepared(folder)
+            self._places[door] = self._open.enter_context(given.DOORS[door].prepared(folder))
         return self._places[door]
 
     def _ended(self, arguments: tuple[str, ...], place: given.Place) -> str | Problem:
         shown = " ".join(arguments)
         try:
+            # Processor time of every thread counts, that of a cluster in this process included.
             with _bounded(self._seconds):
                 ending = invoked(arguments, place)
         except TooLong:
             return Problem("too long", f"{shown}\nmore than {self._seconds:g} s of processor time")
         except MemoryError:
             return Problem("memory", f"{shown}\nmore than {MEMORY_BYTES >> 20} MiB")
+        if place.cluster is not None and not place.cluster.is_running:
+            return Problem(
+                "cluster ended", f"{shown}\nthe cluster ended: {place.cluster.failure!r}"
+            )
+        if faults := self._faults.taken():
+            return Problem("raised", f"{shown}\n{faults[0]}")
         return judged(arguments, ending)
+
+
+class _Faults(logging.Handler):
+    """Tracebacks that a cluster in this process writes into its log; the rest of the log is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the traceback of a record that has one, unless a client sent what is not HTTP."""
+        error = record.exc_info[1] if record.exc_info else None
+        is_fault = record.levelno >= logging.ERROR and error is not None
+        if is_fault and not isinstance(error, aiohttp.http_exceptions.HttpProcessingError):
+            self._texts.append("".join(traceback.format_exception(error)))
+
+    def taken(self) -> list[str]:
+        """Those since the last call."""
+        texts, self._texts = self._texts, []
+        return texts
 
 
 class Ending(NamedTuple):
@@ -183,10 +222,10 @@ class Ending(NamedTuple):
 
 def invoked(arguments: tuple[str, ...], place: given.Place) -> Ending:
     """The command in this process, without what `main` would hide."""
-    if arguments[0] == given.LOAD_KUBECONFIG:
-        return _loaded(place)
+    is_step = arguments[0] in process_steps.PLACES
+    program = process_steps.group if is_step else command_line.cli
     runner = click.testing.CliRunner(env={"DOVETAIL_STATE": str(place.state), "NO_COLOR": "1"})
-    result = runner.invoke(command_line.cli, arguments)
+    result = runner.invoke(program, arguments)
     if isinstance(result.exception, MemoryError | TooLong):
         raise result.exception
     is_raised = result.exception is not None and not isinstance(result.exception, SystemExit)
@@ -196,18 +235,6 @@ def invoked(arguments: tuple[str, ...], place: given.Place) -> Ending:
         else ""
     )
     return Ending(result.exit_code, result.stdout, result.stderr, raised)
-
-
-def _loaded(place: given.Place) -> Ending:
-    try:
-        given.load_kubeconfig(place.file)
-    except given.REFUSALS as refused:
-        return Ending(1, "", f"error: {str(refused).encode('unicode_escape').decode()}", "")
-    except MemoryError:
-        raise
-    except Exception:
-        return Ending(1, "", "", traceback.format_exc())
-    return Ending(0, "", "", "")
 
 
 def judged(arguments: tuple[str, ...], ending: Ending) -> str | Problem:
@@ -324,13 +351,15 @@ def _round(batch: list[Case], seed: int, *, tally: Tally, counts: Counter[str]) 
     context = multiprocessing.get_context("spawn" if not _can_fork() else "fork")
     while batch:
         near, far = context.Pipe()
-        child = context.Process(target=_work, args=(batch, far), daemon=True)
-        child.start()
-        far.close()
-        batch = _followed(batch, near, child, seed, tally=tally, counts=counts)
-        if child.is_alive():
-            child.kill()
-        child.join()
+        # The folder is this process's: a child that is killed cleans up nothing.
+        with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=given.FAST_FOLDER) as folder:
+            child = context.Process(target=_work, args=(batch, far, Path(folder)), daemon=True)
+            child.start()
+            far.close()
+            batch = _followed(batch, near, child, seed, tally=tally, counts=counts)
+            if child.is_alive():
+                child.kill()
+            child.join()
 
 
 def _followed(
@@ -369,13 +398,12 @@ def _followed(
     return []
 
 
-def _work(batch: list[Case], far: multiprocessing.connection.Connection) -> None:
+def _work(batch: list[Case], far: multiprocessing.connection.Connection, folder: Path) -> None:
     """The child: hands over one file after the other and reports each."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     shrunk: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=given.FAST_FOLDER) as folder:
-        handing = Handing(Path(folder), seconds=CASE_SECONDS)
+    with Handing(folder, seconds=CASE_SECONDS) as handing:
         for case in batch:
             outcome = handing.hand_over(case)
             content = None

@@ -12,7 +12,9 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Callable
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,13 +22,12 @@ import click.testing
 import msgspec
 import yaml
 
-from dovetail import errors
 from dovetail.cli import get
 from dovetail.cli import main as command_line
-from dovetail.kube.auth import client_config, credentials
-from dovetail.kube.http import tls
+from dovetail.files import state_directory
 from dovetail.model import configuration
-from dovetail.ports import failures
+from dovetail.sim.fleet import fleet_spec
+from tests.cli import embedded
 from tests.fuzz import objects as fuzzed_objects
 from tests.fuzz.findings import ROOT
 from tests.generators import clusters, devices, expressions, mutations, worlds
@@ -34,10 +35,6 @@ from tests.scenarios import build
 from tests.security import hostile
 
 Tree = dict[str, Any]
-LOAD_KUBECONFIG: Final = (
-    "load-kubeconfig"  # no command: those that take one wait for a server to answer
-)
-REFUSALS: Final = (errors.DovetailError, failures.ApiFailure)
 SMALL_FLEET: Final = {
     "name": "x",
     "pools": [{"name": "a", "count": 1, "gpu": "A100-SXM4-80GB", "gpusPerNode": 1}],
@@ -55,19 +52,36 @@ WHOLES: Final = (
     b'{"a":' + b"9" * 5000 + b"}", b"\xed\xa0\x80", b'{"\\ud800":"\\udfff"}',
     b"\xe2\x80\xa8", b"\x1b]0;x\x07", b"a\rb",
 )  # fmt: skip
+STATE_FILES: Final = (state_directory.SETUP, state_directory.JOURNAL)
+_SOME_ROW: Final = (
+    "INSERT OR IGNORE INTO objects (api_group, plural, namespace, name, revision, document) "
+    "VALUES ('', 'configmaps', 'default', 'a', 1, x'7b7d')"
+)
 FAST_FOLDER: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
 STEERING: Final = "\x1b]0;x\x07\x1b[31m\x9b2J\x7f\u202e\u2028\r"
 
 
+# Bytes 18 and 19 of a SQLite file say how it is journalled; a database in memory can only be without a log beside it.
+_MODES: Final = slice(18, 20)
+_WITH_LOG: Final = b"\x02\x02"
+_WITHOUT_LOG: Final = b"\x01\x01"
+
+
+class Sources(NamedTuple):
+    """The files of a small cluster and of a snapshot of it, when nothing was wrong."""
+
+    state: dict[str, bytes]
+    snapshot: dict[str, bytes]
+
+
 class Place(NamedTuple):
-    """Where a door's file lies, beside a cluster, a snapshot of it, and what they were when nothing was wrong."""
+    """Where a door's file lies, beside a state directory and a snapshot; `cluster` runs in the directory."""
 
     folder: Path
     file: Path
     state: Path
-    stored: bytes
     saved: Path
-    sums: dict[str, bytes]
+    cluster: embedded.Embedded | None = None
 
 
 class Door(NamedTuple):
@@ -76,11 +90,11 @@ class Door(NamedTuple):
     content: Callable[[random.Random], bytes]
     commands: Callable[[Place, random.Random], list[tuple[str, ...]]]
     lay: Callable[[Place, bytes, random.Random], None]
-    prepared: Callable[[Path], Place]
+    prepared: Callable[[Path], contextlib.AbstractContextManager[Place]]
 
 
 def warm(door: str) -> None:
-    """What is made once and kept: sources, and a small cluster."""
+    """What is made once and kept: sources, and a small cluster, which has ended when this returns."""
     DOORS[door].content(random.Random(0))
     _small_cluster()
 
@@ -397,43 +411,50 @@ def _invoked(state: Path, *arguments: str) -> None:
     assert done.exit_code == 0, done.output
 
 
-@functools.cache
-def _small_cluster() -> tuple[bytes, dict[str, bytes]]:
-    """The state file of a small cluster with something of most kinds, and the files of a snapshot of it."""
-    import tempfile
+def _small_fleet() -> fleet_spec.Fleet:
+    return fleet_spec.read(json.dumps(SMALL_FLEET), file="small fleet")
 
+
+@functools.cache
+def _small_cluster() -> Sources:
+    """The state of a small cluster with something of most kinds, and a snapshot of it."""
     with tempfile.TemporaryDirectory(prefix="dovetail-doors-", dir=FAST_FOLDER) as folder:
         state, saved = Path(folder, "state"), Path(folder, "saved")
-        fleet = Path(folder, "fleet.json")
-        fleet.write_bytes(msgspec.json.encode(SMALL_FLEET))
-        _invoked(state, "up", "--fleet", str(fleet))
         ours = [tree for tree in _manifests() if tree["kind"] in ("Queue", "Topology")]
         pods = [tree for tree in _manifests() if tree["metadata"].get("name") in ("p0", "p1")]
         listed = Path(folder, "list.json")
         listed.write_bytes(
             msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*ours, *pods]})
         )
-        _invoked(state, "apply", "-f", str(listed))
-        _invoked(state, "apply", "-f", str(ROOT / "examples" / "one-gpu.yaml"))
-        _invoked(state, "snapshot", "save", str(saved))
-        return (state / "cluster.json").read_bytes(), {
-            item.name: item.read_bytes() for item in saved.iterdir()
-        }
+        with embedded.running(state, _small_fleet()):
+            _invoked(state, "apply", "-f", str(listed))
+            _invoked(state, "apply", "-f", str(ROOT / "examples" / "one-gpu.yaml"))
+            _invoked(state, "snapshot", "save", str(saved))
+        return Sources(
+            {name: (state / name).read_bytes() for name in STATE_FILES},
+            {item.name: item.read_bytes() for item in saved.iterdir()},
+        )
 
 
-def _prepared(folder: Path) -> Place:
-    state, saved = folder / "state", folder / "saved"
-    for directory in (state, saved):
+@contextlib.contextmanager
+def _prepared(folder: Path) -> Iterator[Place]:
+    """A snapshot, and an empty state directory."""
+    place = Place(folder, folder / "given", folder / "state", folder / "saved")
+    for directory in (place.state, place.saved):
         directory.mkdir(mode=0o700)
-    stored, sums = _small_cluster()
-    place = Place(folder, folder / "given", state, stored, saved, sums)
-    _restore(place)
-    return place
+    _restore_snapshot(place)
+    yield place
 
 
-def _restore(place: Place) -> None:
-    (place.state / "cluster.json").write_bytes(place.stored)
-    for name, content in place.sums.items():
+@contextlib.contextmanager
+def _prepared_cluster(folder: Path) -> Iterator[Place]:
+    """The same beside a cluster that runs in a thread of this process until the end."""
+    with _prepared(folder) as place, embedded.running(place.state, _small_fleet()) as cluster:
+        yield place._replace(cluster=cluster)
+
+
+def _restore_snapshot(place: Place) -> None:
+    for name, content in _small_cluster().snapshot.items():
         (place.saved / name).write_bytes(content)
 
 
@@ -442,27 +463,37 @@ def _lay_file(place: Place, content: bytes, rng: random.Random) -> None:
 
 
 def _lay_beside_cluster(place: Place, content: bytes, rng: random.Random) -> None:
+    assert place.cluster is not None
+    place.cluster.reset()
     place.file.write_bytes(content)
-    (place.state / "cluster.json").write_bytes(place.stored)
 
 
 def _lay_state(place: Place, content: bytes, rng: random.Random) -> None:
-    (place.state / "cluster.json").write_bytes(content)
+    """One file of a state directory instead of its own."""
+    shutil.rmtree(place.state)
+    place.state.mkdir(mode=0o700)
+    name, _, rest = content.partition(b"\n")
+    laid = name.decode(errors="replace")
+    if laid not in STATE_FILES:
+        laid = state_directory.JOURNAL
+    for file, sound in _small_cluster().state.items():
+        (place.state / file).write_bytes(rest if file == laid else sound)
 
 
 def _lay_snapshot(place: Place, content: bytes, rng: random.Random) -> None:
     """One file of a snapshot instead of its own; mostly the manifest is made to fit."""
     shutil.rmtree(place.saved)
     place.saved.mkdir(mode=0o700)
-    _restore(place)
+    _restore_snapshot(place)
     name, _, rest = content.partition(b"\n")
     file = name.decode(errors="replace")
-    if file not in place.sums:
+    sound = _small_cluster().snapshot
+    if file not in sound:
         file = "manifest.json"
     (place.saved / file).write_bytes(rest)
     if file == "manifest.json" or rng.random() < 0.05:
         return
-    manifest = msgspec.json.decode(place.sums["manifest.json"])
+    manifest = msgspec.json.decode(sound["manifest.json"])
     count = rest.count(b'"apiVersion"')
     with contextlib.suppress(
         msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError
@@ -480,7 +511,7 @@ def _lay_snapshot(place: Place, content: bytes, rng: random.Random) -> None:
 
 def _snapshot_content(rng: random.Random) -> bytes:
     """The name of a file of a snapshot, and what it is to hold."""
-    _, sums = _small_cluster()
+    sums = _small_cluster().snapshot
     name = rng.choice(sorted(sums))
     tree = msgspec.json.decode(sums[name])
     roll = rng.random()
@@ -499,15 +530,96 @@ def _snapshot_content(rng: random.Random) -> bytes:
 
 
 def _state_content(rng: random.Random) -> bytes:
-    stored, _ = _small_cluster()
-    tree = msgspec.json.decode(stored)
+    """The name of a file of a state directory, and what it is to hold."""
+    if rng.random() < 0.15:
+        setup = msgspec.json.decode(_small_cluster().state[state_directory.SETUP])
+        text = _encoded(_bent([setup], rng), rng)
+        if rng.random() < 0.35:
+            text = hostile.garbled(text, rng)
+        return state_directory.SETUP.encode() + b"\n" + text
+    return state_directory.JOURNAL.encode() + b"\n" + _journal(rng)
+
+
+def _journal(rng: random.Random) -> bytes:
+    """A journal with broken documents, values of other types, another format, or broken bytes."""
+    if rng.random() < 0.03:
+        return rng.choice(WHOLES)
+    sound = _small_cluster().state[state_directory.JOURNAL]
+    assert sound[_MODES] == _WITH_LOG
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        database.deserialize(sound[: _MODES.start] + _WITHOUT_LOG + sound[_MODES.stop :])
+        for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
+            _damage_row(database, rng)
+        if rng.random() < 0.1:
+            version = rng.choice((-1, 0, 1, 2, 2**31 - 1))
+            database.execute(f"PRAGMA user_version = {version}")
+        content = database.serialize()
+    content = content[: _MODES.start] + _WITH_LOG + content[_MODES.stop :]
+    return _damaged_bytes(content, rng) if rng.random() < 0.3 else content
+
+
+def _damage_row(database: sqlite3.Connection, rng: random.Random) -> None:
+    numbers = [number for (number,) in database.execute("SELECT rowid FROM objects ORDER BY rowid")]
+    if not numbers:
+        return
+    number = rng.choice(numbers)
     roll = rng.random()
-    if roll < 0.8:
-        entries = [entry for entry in tree["objects"] if isinstance(entry, dict)]
-        for _ in range(rng.choice((1, 1, 2, 4))):
-            hostile.bent(rng.choice(entries) if rng.random() < 0.9 else tree, rng)
-    text = json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
-    return hostile.garbled(text, rng) if roll > 0.6 else text
+    if roll < 0.6:
+        query = "SELECT document FROM objects WHERE rowid = ?"
+        [document] = database.execute(query, (number,)).fetchone()
+        _set(database, "document", _damaged_document(document, rng), number)
+    elif roll < 0.7:
+        column = rng.choice(("api_group", "plural", "namespace", "name", "revision", "document"))
+        value = rng.choice((7, 0.5, b"\xff", "", "x", "\x1b[31m", "X" * 5000))
+        _set(database, column, value, number)
+    elif roll < 0.8:
+        database.execute("UPDATE meta SET value = ?", (rng.choice((-1, 0, 0.5, "x", 2**62)),))
+    elif roll < 0.9:
+        database.execute("DELETE FROM objects WHERE rowid = ?", (number,))
+    else:
+        table = rng.choice(("objects", "meta"))
+        statement = rng.choice(("DELETE FROM {}", "ALTER TABLE {} ADD COLUMN more TEXT"))
+        with contextlib.suppress(sqlite3.OperationalError):  # the column was added before
+            database.execute(statement.format(table))
+        if table == "objects":
+            database.execute(_SOME_ROW)
+
+
+def _set(database: sqlite3.Connection, column: str, value: Any, number: int) -> None:
+    with contextlib.suppress(sqlite3.IntegrityError):  # another row has this name
+        database.execute(f"UPDATE objects SET {column} = ? WHERE rowid = ?", (value, number))
+
+
+def _damaged_document(document: Any, rng: random.Random) -> bytes:
+    if not isinstance(document, bytes):
+        return b"{}"
+    tree: Any = None
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        tree = msgspec.json.decode(document)
+    if tree and isinstance(tree, dict) and rng.random() < 0.7:
+        tree = _bent([tree], rng)
+        return json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    return hostile.garbled(document, rng)
+
+
+def _damaged_bytes(content: bytes, rng: random.Random) -> bytes:
+    """Bytes overwritten, cut off, or a page moved, mostly in the pages that SQLite reads first."""
+    damaged = bytearray(content)
+    for _ in range(rng.choice((1, 1, 3, 20))):
+        end = len(damaged) if rng.random() < 0.7 else min(200, len(damaged))
+        start = rng.randrange(max(1, end))
+        match rng.randrange(4):
+            case 0:
+                damaged[start : start + 1] = rng.randbytes(1)
+            case 1:
+                damaged[start : start + 64] = rng.randbytes(64)
+            case 2:
+                page = start // 4096 * 4096
+                other = rng.randrange(max(1, len(damaged))) // 4096 * 4096
+                damaged[page : page + 4096] = damaged[other : other + 4096]
+            case _:
+                del damaged[len(damaged) - rng.randrange(1, 5000) :]
+    return bytes(damaged)
 
 
 # Commands
@@ -529,7 +641,10 @@ def _read_cluster(rng: random.Random) -> tuple[str, ...]:
 
 def _apply(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
     form = ("-o", rng.choice(("table", "json", "yaml", "name")))
-    if rng.random() < 0.5:
+    roll = rng.random()
+    if roll < 0.4:
+        return [("apply", "--dry-run=client", "-f", str(place.file), *form)]
+    if roll < 0.65:
         return [("apply", "--dry-run", "-f", str(place.file), *form)]
     return [("apply", "-f", str(place.file), *form), _read_cluster(rng)]
 
@@ -553,31 +668,19 @@ def _read_snapshot(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
         ("when", "--snapshot", saved),
         ("doctor", "--snapshot", saved, *rng.choice(((), ("-o", "json"), ("--strict",)))),
         ("snapshot", "show", saved, *rng.choice(((), ("-o", "json")))),
-        ("snapshot", "load", saved, "--fresh"),
+        ("load-snapshot", saved),
         ("cel", "eval", "device.driver == 'gpu.nvidia.com'", "--snapshot", saved),
     ]
     return [rng.choice(commands)]
 
 
 def _read_state(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
-    fresh = str(place.folder / "fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
-    commands = [
-        _read_cluster(rng),
-        _read_cluster(rng),
-        ("up",),
-        ("apply", "-f", str(ROOT / "examples" / "one-gpu.yaml")),
-        ("snapshot", "save", fresh, *rng.choice(((), ("--redact",)))),
-        ("cel", "eval", "device.driver == 'gpu.nvidia.com'"),
-    ]
-    return [rng.choice(commands)]
-
-
-def load_kubeconfig(file: Path) -> None:
-    """As far as commands come before they ask the server."""
-    connection = client_config.load(str(file))
-    if connection.server.startswith("https://"):
-        tls.context(connection, credentials.Identity())
+    """Mostly a start of the process, and a look at what it would serve; sometimes commands while none runs."""
+    if rng.random() < 0.1:
+        return [rng.choice((_read_cluster(rng), ("down",)))]
+    copy = str(place.folder / "copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    return [("open-state", copy), (*_read_cluster(rng), "--snapshot", copy)]
 
 
 def _one(*words: str) -> Callable[[Place, random.Random], list[tuple[str, ...]]]:
@@ -610,9 +713,9 @@ def _line(sources: Callable[[], list[Tree]]) -> Callable[[random.Random], bytes]
 
 DOORS: Final[dict[str, Door]] = {
     "configuration": Door(_text(_configurations), _configure, _lay_file, _prepared),
-    "apply": Door(_text(_manifests), _apply, _lay_beside_cluster, _prepared),
-    "fleet": Door(_text(_fleets), _one("up", "--fresh", "--fleet"), _lay_file, _prepared),
-    "kubeconfig": Door(_text(_kubeconfigs), _one(LOAD_KUBECONFIG), _lay_file, _prepared),
+    "apply": Door(_text(_manifests), _apply, _lay_beside_cluster, _prepared_cluster),
+    "fleet": Door(_text(_fleets), _one("build-fleet"), _lay_file, _prepared),
+    "kubeconfig": Door(_text(_kubeconfigs), _one("load-kubeconfig"), _lay_file, _prepared),
     "kueue": Door(_text(lambda: _rivals("kueue")), _migrate("kueue"), _lay_file, _prepared),
     "kai": Door(_text(lambda: _rivals("kai")), _migrate("kai"), _lay_file, _prepared),
     "scenarios": Door(_line(_scenarios), _with_form("decide", "--scenarios"), _lay_file, _prepared),

@@ -168,6 +168,15 @@ def _published(api: SimApi, clock: VirtualClock, fleet: fleet_spec.Fleet) -> pub
     return asyncio.run(main())
 
 
+def test_a_fleet_that_the_server_refuses_fails_with_the_first_refusal() -> None:
+    """As a failure of the API, not as the group of what every worker met."""
+    pool = fleet_spec.Pool(name="a", count=40, gpu="L4", labels={"team": "no such value"})
+    fleet = fleet_spec.Fleet(name="x", pools=(pool,))
+    clock = VirtualClock()
+    with pytest.raises(failures.ApiFailure, match=r'Node "a-.*" is invalid: metadata.labels'):
+        _published(SimApi(clock), clock, fleet)
+
+
 def test_a_fleet_is_published_once_however_often_it_is_asked_for() -> None:
     clock = VirtualClock()
     api = SimApi(clock)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli import main
-from tests.fuzz import doors, doors_given
+from tests.fuzz import doors, doors_given, process_steps
 from tests.fuzz.findings import AGREE, Tally
 
 FILES = 300
@@ -104,7 +104,7 @@ def test_what_ends_a_child_or_never_ends_is_a_finding(monkeypatch: pytest.Monkey
         content=lambda rng: contents[rng.randrange(1 << 30) % len(contents)]
     )
     monkeypatch.setitem(doors_given.DOORS, "kubeconfig", door)
-    monkeypatch.setattr(doors_given, "load_kubeconfig", read_badly)
+    monkeypatch.setattr(process_steps, "read_kubeconfig", read_badly)
     monkeypatch.setattr(doors, "CASE_SECONDS", 0.2)
     seeds: dict[bytes, int] = {}
     for seed in range(1_000):

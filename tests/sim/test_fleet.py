@@ -299,6 +299,12 @@ def test_device_classes_are_those_of_the_chart() -> None:
         ("name: x\npools: [{name: a, count: 1, gpu: L4, memory: lots}]", "pools[0].memory"),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, cpu: '0'}]", "pools[0].cpu"),
         ("name: x\npools: [{name: a, count: 1, gpu: L4, clique: rack1}]", "pools[0].clique"),
+        ("name: x\npools: [{name: a, count: 1, gpu: L4, machine: ' '}]", "pools[0].machine"),
+        ("name: x\npools: [{name: a, count: 1, gpu: L4, labels: {a: b c}}]", "pools[0].labels[a]"),
+        (
+            "name: x\npools: [{name: a, count: 1, gpu: L4, labels: {a b: c}}]",
+            "pools[0].labels[a b]",
+        ),
         ("name: x\npools: []", "pools: expected at least one pool"),
         ("name: x\ndriverVersion: latest\npools: [{name: a, count: 1, gpu: L4}]", "driverVersion"),
         ("name: x", "missing required field pools"),

@@ -29,7 +29,11 @@ Tree = dict[str, Any]
 def opened(directory: Path) -> tuple[Journal, SimApi]:
     journal = Journal(directory)
     restored = journal.open()
-    return journal, SimApi(restored=restored, on_change=journal.note)
+    try:
+        return journal, SimApi(restored=restored, on_change=journal.note)
+    except errors.StateError:
+        journal.close()
+        raise
 
 
 def config_map(name: str, value: str = "") -> Tree:
@@ -201,3 +205,87 @@ def test_a_writer_that_ends_at_any_call_of_the_database_loses_nothing(tmp_path: 
             assert boundary > 40
             return
     pytest.fail("it never came to its end")
+
+
+def damaged(directory: Path, statement: str, *values: Any) -> bytes:
+    """Puts one object into a journal, changes the file behind its back, and returns the file's bytes."""
+    journal, api = opened(directory)
+    api.put(config_map("a"))
+    journal.commit()
+    journal.close()
+    connection = sqlite3.connect(directory / DATABASE)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+    return (directory / DATABASE).read_bytes()
+
+
+ROW = "UPDATE objects SET {} = ? WHERE plural = 'configmaps'"
+OTHER_NAME = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"b"}}'
+OTHER_KIND = b'{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"default","name":"a"}}'
+
+
+@pytest.mark.parametrize(
+    ("statement", "value", "message"),
+    [
+        (ROW.format("document"), b"{", "configmaps default/a: .*not JSON"),
+        (ROW.format("document"), b"[]", "configmaps default/a: "),
+        (ROW.format("document"), b'{"metadata":{"name":7}}', "configmaps default/a: "),
+        (ROW.format("document"), "{}", "configmaps default/a: its document is str, not bytes"),
+        (ROW.format("document"), OTHER_NAME, "holds ConfigMap default/b"),
+        (ROW.format("document"), OTHER_KIND, "holds Secret default/a"),
+        (ROW.format("name"), b"a", "a name in it is bytes, not text"),
+        ("UPDATE meta SET value = ?", "many", "revision is 'many', not a number"),
+        ("UPDATE meta SET value = ?", -5, "revision is -5, not a number"),
+        ("DELETE FROM meta WHERE name = ?", "revision", "it holds objects, but no revision"),
+    ],
+)
+def test_a_damaged_row_is_refused_by_name_and_the_file_left_as_it_is(
+    tmp_path: Path, statement: str, value: Any, message: str
+) -> None:
+    before = damaged(tmp_path, statement, value)
+    with pytest.raises(errors.StateError, match=message) as refusal:
+        opened(tmp_path)
+    assert str(tmp_path / DATABASE) in str(refusal.value)
+    assert "dovetail up --fresh" in str(refusal.value)
+    assert (tmp_path / DATABASE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "spec", [7, {"versions": [7]}, {"names": 7, "versions": [{"served": True}]}]
+)
+def test_a_damaged_definition_is_refused(tmp_path: Path, spec: Any) -> None:
+    metadata = {"name": "aardvarks.aa.example.com"}
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    document = msgspec.json.encode({**head, "metadata": metadata, "spec": spec})
+    statement = "INSERT INTO objects VALUES ('apiextensions.k8s.io', 'customresourcedefinitions', '', ?, 1, ?)"
+    damaged(tmp_path, statement, metadata["name"], document)
+    with pytest.raises(errors.StateError, match="customresourcedefinitions aardvarks"):
+        opened(tmp_path)
+
+
+def test_a_damaged_page_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """Rows are read from the table; the damaged index would fail only at the next write."""
+    damaged(tmp_path, "UPDATE meta SET value = value")
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    query = "SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex_objects%'"
+    [page] = connection.execute(query).fetchone()
+    [page_bytes] = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray((tmp_path / DATABASE).read_bytes())
+    start = (page - 1) * page_bytes
+    content[start : start + page_bytes] = b"\xff" * page_bytes
+    (tmp_path / DATABASE).write_bytes(content)
+    with pytest.raises(errors.StateError, match=DATABASE):
+        opened(tmp_path)
+    assert (tmp_path / DATABASE).read_bytes() == bytes(content)
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+    before = (tmp_path / DATABASE).read_bytes()
+    with pytest.raises(errors.StateError, match="was not written by Dovetail"):
+        opened(tmp_path)
+    assert (tmp_path / DATABASE).read_bytes() == before

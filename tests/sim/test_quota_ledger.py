@@ -175,7 +175,7 @@ def test_a_server_that_starts_again_goes_on_counting_where_it_was() -> None:
     first.put(pod("a"))
     first.settle()
     stored = [
-        api_server.StoredObject(key, record.document)
+        api_server.StoredObject(key, record.key, record.document)
         for key, table in first.shelf.tables()
         for record in table.all()
     ]

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,11 +31,12 @@ from dovetail.boot import (
 from dovetail.files import private_files, state_directory
 from dovetail.hollow import publish_nodes
 from dovetail.kube.auth import client_config
+from dovetail.kubetypes import codec
 from dovetail.model import configuration, policy
 from dovetail.sim import workload_store
 from dovetail.sim.fleet import fleet_objects, sample_workload
 from dovetail.sim.rest import local_kubeconfig, loopback_certificate, rest_server
-from dovetail.sim.server import api_server, journal, served_kinds, watchers
+from dovetail.sim.server import api_server, journal, watchers
 from dovetail.sim.server.object_store import Change
 from dovetail.snapshot import saved_objects, snapshot_format
 
@@ -49,6 +50,9 @@ TRANSIENT_SECONDS: Final = 1.0
 # One user waits for the whole answer, and requests are answered meanwhile: reasons are worked out at once.
 BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
 
+# Of every kind that a snapshot may hold: its own, and those of owners, whatever their version.
+_PLURALS: Final = {(kind.group, kind.name): kind.plural for kind in snapshot_format.KINDS}
+
 Tree = dict[str, Any]
 
 
@@ -57,6 +61,15 @@ class Server(NamedTuple):
 
     connection: client_config.Connection
     api: api_server.SimApi
+
+
+class State(NamedTuple):
+    """What a directory holds: the objects on a server, their journal, and what they began with."""
+
+    api: api_server.SimApi
+    journal: journal.Journal
+    setup: embedded_setup.Setup
+    is_new: bool  # nothing was stored yet, apart from the objects of a snapshot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,6 +101,37 @@ async def run(directory: Path) -> None:
 @contextlib.asynccontextmanager
 async def serving(directory: Path) -> AsyncIterator[Server]:
     """Serves the state of the directory while the block lasts."""
+    with opened(directory) as state:
+        wake_ups = _WakeUps(workload_store.WorkloadStore(state.api))
+        token = local_kubeconfig.new_token()
+        certificate = loopback_certificate.kept_in(directory, clocks.SystemClock().now())
+        async with rest_server.serve(
+            state.api,
+            token=token,
+            certificate=certificate,
+            journal=state.journal,
+            settle=wake_ups.settle,
+        ) as address:
+            if state.is_new:
+                await begin(state.api, state.setup)
+                state.journal.mark_complete()
+            kubeconfig = directory / state_directory.KUBECONFIG
+            local_kubeconfig.write(
+                kubeconfig, server=address, token=token, certificate=certificate.certificate
+            )
+            try:
+                yield Server(client_config.load(str(kubeconfig)), state.api)
+            finally:
+                wake_ups.stop()
+                kubeconfig.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def opened(directory: Path) -> Iterator[State]:
+    """The objects of the directory in memory, and the journal of their changes, until the block ends.
+
+    Raises StateError, with the files as they were, if they cannot be trusted.
+    """
     setup = embedded_setup.read(directory)
     kept = journal.Journal(directory)
     restored = kept.open()
@@ -106,27 +150,10 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
         )
         if is_new and setup.snapshot:
             _note_all(api, kept)
-        wake_ups = _WakeUps(workload_store.WorkloadStore(api))
-        token = local_kubeconfig.new_token()
-        certificate = loopback_certificate.kept_in(directory, clocks.SystemClock().now())
-        async with rest_server.serve(
-            api, token=token, certificate=certificate, journal=kept, settle=wake_ups.settle
-        ) as address:
-            if is_new:
-                await _begin(api, setup)
-                kept.mark_complete()
-            kubeconfig = directory / state_directory.KUBECONFIG
-            local_kubeconfig.write(
-                kubeconfig, server=address, token=token, certificate=certificate.certificate
-            )
-            try:
-                yield Server(client_config.load(str(kubeconfig)), api)
-            finally:
-                wake_ups.stop()
-                kubeconfig.unlink(missing_ok=True)
+        yield State(api, kept, setup, is_new=is_new)
 
 
-async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
+async def begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
     """Puts the fleet and the sample workload into an empty cluster."""
     if setup.fleet is not None:
         publisher = publish_nodes.Publisher(api, api.clock)
@@ -139,12 +166,16 @@ async def _begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
 def of_snapshot(directory: Path) -> api_server.Restored:
     """The objects of a snapshot as a server kept them, with their uids and versions."""
     saved = saved_objects.read(directory)
-    kinds = {kind.unique_name: kind for kind in snapshot_format.KINDS}
-    stored: list[api_server.StoredObject] = []
-    for name, objects in saved.objects.by_kind.items():
-        table = served_kinds.table_key(kinds[name])
-        stored += [api_server.StoredObject(table, each.document) for each in objects.values()]
-    return api_server.Restored(saved.objects.revision, stored)
+    stored = [_as_stored(each) for each in saved.objects.all()]
+    return api_server.Restored(saved.objects.revision, stored, origin=str(directory))
+
+
+def _as_stored(saved: codec.Stored) -> api_server.StoredObject:
+    metadata = saved.struct.metadata
+    group = saved.struct.api_version.rpartition("/")[0]
+    plural = _PLURALS[group, saved.struct.kind]
+    key = (metadata.namespace, metadata.name)
+    return api_server.StoredObject((group, plural), key, saved.document)
 
 
 def _note_all(api: api_server.SimApi, kept: journal.Journal) -> None:

@@ -65,9 +65,13 @@ class Publisher:
                 done = done._replace(nodes=done.nodes + 1, slices=done.slices + len(slices))
                 say(done)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._concurrency, len(machines))):
-                group.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._concurrency, len(machines))):
+                    group.create_task(worker())
+        except ExceptionGroup as refusals:
+            # Workers that were already waiting may fail, too; the first failure names the cause.
+            raise refusals.exceptions[0] from None
         return done
 
     async def _put_node(self, tree: Tree, slices: list[Tree]) -> None:

@@ -26,7 +26,7 @@ from dovetail import errors, timestamps
 from dovetail.cel.language import lexer, literals
 from dovetail.cel.language.source import Issue
 from dovetail.files import bounded_files
-from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes import codec, registry, untyped
 from dovetail.snapshot import snapshot_format
 from dovetail.snapshot.snapshot_format import Facts, File, Manifest
 
@@ -308,10 +308,13 @@ def _renamed_literal(written: str, rename: snapshot_format.Rename) -> str:
 
 
 def _of_one_line(kind: registry.Kind, document: bytes) -> bytes:
-    """The document on one line, with the kind that items of a typed list leave out."""
+    """The document on one line, with the kind that items of a typed list leave out. Raises InputError."""
     if b"\n" in document:
         document = msgspec.json.format(document, indent=-1)
-    head = msgspec.json.decode(document, type=_TypeMeta)
+    try:
+        head = msgspec.json.decode(document, type=_TypeMeta)
+    except msgspec.ValidationError as error:
+        raise errors.InputError(f"{kind.name}: {untyped.path_first(error)}") from None
     if head.api_version and head.kind:
         return document
     type_meta = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.name})

@@ -102,7 +102,7 @@ def is_answered(pod: Tree) -> bool:
     """Whether a pod has started or ended, or says why it has no node."""
     status: Tree = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        return True
+        return False  # hollow kubelets let go of it at once
     conditions = status.get("conditions") or ()
     scheduled = [each for each in conditions if each.get("type") == "PodScheduled"]
     if (pod.get("spec") or {}).get("nodeName"):

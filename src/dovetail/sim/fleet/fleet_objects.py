@@ -3,7 +3,6 @@
 Given a fleet without problems, returns plain trees, the same ones each time. Never stores or validates them.
 """
 
-import re
 from typing import Any, Final
 
 from dovetail.sim.fleet import device_publisher, fleet_spec, machines
@@ -74,9 +73,9 @@ def _discovery_labels(machine: machines.Machine, fleet: fleet_spec.Fleet) -> dic
     labels = {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(len(machine.boards)),
-        "nvidia.com/gpu.product": _label_value(gpu.product.value),
+        "nvidia.com/gpu.product": fleet_spec.label_value(gpu.product.value),
         "nvidia.com/gpu.memory": str(gpu.memory_bytes.value // MIB),
-        "nvidia.com/gpu.family": _label_value(gpu.architecture.value.lower()),
+        "nvidia.com/gpu.family": fleet_spec.label_value(gpu.architecture.value.lower()),
         "nvidia.com/gpu.compute.major": major,
         "nvidia.com/gpu.compute.minor": minor,
         "nvidia.com/gpu.mode": "compute",
@@ -92,7 +91,7 @@ def _discovery_labels(machine: machines.Machine, fleet: fleet_spec.Fleet) -> dic
         ),
     }
     if machine.pool.machine:
-        labels["nvidia.com/gpu.machine"] = _label_value(machine.pool.machine)
+        labels["nvidia.com/gpu.machine"] = fleet_spec.label_value(machine.pool.machine)
     return labels
 
 
@@ -101,7 +100,3 @@ def _version_labels(prefix: str, version: str, *, with_revision: bool) -> dict[s
     names = ("major", "minor", "revision") if with_revision else ("major", "minor")
     labelled_parts = zip(names, [*parts, ""], strict=False)  # a revision may be missing
     return {f"{prefix}.full": version} | {f"{prefix}.{name}": part for name, part in labelled_parts}
-
-
-def _label_value(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from dovetail import errors, gpus
-from dovetail.kubetypes import untyped
+from dovetail.kubetypes import names, untyped
 from dovetail.quantity import quantity
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
@@ -126,14 +126,19 @@ def problems_of(fleet: Fleet) -> Iterator[str]:
 
     if not fleet.pools:
         yield "pools: expected at least one pool"
-    names: set[str] = set()
+    pool_names: set[str] = set()
     for index, pool in enumerate(fleet.pools):
         where = f"pools[{index}]"
-        if pool.name in names:
+        if pool.name in pool_names:
             yield f'{where}.name: "{pool.name}" is already taken by another pool'
-        names.add(pool.name)
+        pool_names.add(pool.name)
         for field, problem in _problems_of_pool(pool, fleet.driver_version):
             yield f"{where}.{field}: {problem}"
+
+
+def label_value(text: str) -> str:
+    """A product name as feature discovery writes it into a label."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -169,6 +174,18 @@ def _field_problems(pool: Pool) -> Iterator[tuple[str, str]]:
         yield "clique", f'expected "{AUTOMATIC}" or CLUSTER-UUID.NUMBER, got "{pool.clique}"'
     if pool.rack is not None and not _DNS_LABEL.fullmatch(pool.rack):
         yield "rack", f'expected lower-case letters, digits and "-", got "{pool.rack}"'
+    yield from _label_problems(pool)
+
+
+def _label_problems(pool: Pool) -> Iterator[tuple[str, str]]:
+    """What an API server would refuse of the node's labels."""
+    if pool.machine is not None and not names.is_label_value(label_value(pool.machine)):
+        yield "machine", f'expected a product name such as DGX-H100, got "{pool.machine}"'
+    for key, value in pool.labels.items():
+        if not names.is_label_key(key):
+            yield f"labels[{key}]", f"the key {names.KEY_RULE}"
+        elif not names.is_label_value(value):
+            yield f"labels[{key}]", f'"{value}" {names.VALUE_RULE}'
 
 
 def _mig_problems(gpu: gpus.Gpu, driver_version: str) -> Iterator[str]:

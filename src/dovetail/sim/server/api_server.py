@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dovetail import errors
 from dovetail.kubetypes import codec, field_errors, names, registry
 from dovetail.kubetypes.registry import Kind
 from dovetail.kubetypes.resource import claims
@@ -44,7 +45,14 @@ class StoredObject(NamedTuple):
     """One object as a journal kept it."""
 
     table: TableKey
+    key: ObjectKey
     document: bytes
+
+    @property
+    def place(self) -> str:
+        """How messages name it."""
+        namespace, name = self.key
+        return f"{self.table[1]} {namespace}/{name}" if namespace else f"{self.table[1]} {name}"
 
 
 class Restored(NamedTuple):
@@ -52,10 +60,12 @@ class Restored(NamedTuple):
 
     revision: int
     objects: list[StoredObject]
+    origin: str = "the state"  # the file it was read from
 
 
 Hook = Callable[[str, Target], None]  # given the verb and its target; may raise a failure
 
+START_OVER: Final = "dovetail up --fresh starts over"
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")  # built in
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # apimachinery's safe letters and digits
 
@@ -363,17 +373,38 @@ class SimApi:
             self.kinds.define(change.record.tree)
 
     def _restore(self, restored: Restored) -> None:
-        """Puts back stored objects; definitions first, because they say what the others are."""
+        """Puts back stored objects; definitions first, because they say what the others are.
+
+        Raises StateError if one cannot be what the server stored.
+        """
         definitions = served_kinds.table_key(builtin_kinds.CRD)
         ordered = sorted(restored.objects, key=lambda stored: stored.table != definitions)
         for stored in ordered:
             kind = self.kinds.stored_kind(stored.table)
             if kind is None:
                 continue  # its definition is gone
-            self.shelf.restore(kind, stored.document)
-            if stored.table == definitions:
-                self.kinds.define(codec.parsed(stored.document))
+            try:
+                self._put_back(kind, stored)
+            except errors.InputError as error:
+                raise errors.StateError(
+                    f"{restored.origin}: {stored.place}: {error}; {START_OVER}"
+                ) from None
         self.shelf.restored(restored.revision)
+
+    def _put_back(self, kind: Kind, stored: StoredObject) -> None:
+        """Puts back one object. Raises InputError if it is damaged."""
+        tree = codec.parsed(stored.document)
+        record = self.shelf.restore(kind, stored.document)
+        struct = record.struct
+        is_of_kind = struct.kind == tree.get("kind") == kind.name  # a key may be there twice
+        is_of_group = struct.api_version.rpartition("/")[0] == stored.table[0]
+        if record.key != stored.key or not is_of_kind or not is_of_group:
+            raise errors.InputError(f"the document holds {codec.subject_of(struct)}")
+        if kind == builtin_kinds.CRD:
+            try:
+                self.kinds.define(tree)
+            except (AttributeError, TypeError, ValueError, KeyError) as error:
+                raise errors.InputError(f"the definition cannot be used: {error}") from None
 
     def _generated(self, base: str, kind_name: str) -> str:
         if not base:

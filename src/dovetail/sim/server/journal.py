@@ -16,7 +16,7 @@ from typing import Final
 
 from dovetail import errors
 from dovetail.sim.server import watchers
-from dovetail.sim.server.api_server import Restored, StoredObject
+from dovetail.sim.server.api_server import START_OVER, Restored, StoredObject
 from dovetail.sim.server.object_store import Change
 from dovetail.sim.server.served_kinds import table_key
 
@@ -67,7 +67,9 @@ class Journal:
             return self._read()
         except (OSError, sqlite3.Error) as error:
             self.close()
-            raise errors.StateError(f"{self.directory}: cannot be used: {error}") from error
+            raise errors.StateError(
+                f"{self.directory / DATABASE}: cannot be used: {error}; {START_OVER}"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -146,36 +148,88 @@ class Journal:
         # Created here, so that nobody else can ever read it: SQLite gives its other files the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, factory=self._connection_type)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Makes a new file ready; checks one that is there, and changes nothing in it if it cannot be used."""
+        version = self._checked_format(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         # Commits survive the death of the process without waiting for the disk; after a power cut the last ones may
         # be missing, never a part of one.
         connection.execute("PRAGMA synchronous = NORMAL")
-        self._check_format(connection)
-        return connection
-
-    def _check_format(self, connection: sqlite3.Connection) -> None:
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, FORMAT):
-            raise errors.StateError(
-                f"{self.directory / DATABASE}: has format {version}, this Dovetail reads {FORMAT}; "
-                "use the version that wrote it, or another directory"
-            )
+        if version == FORMAT:
+            return
         connection.execute("BEGIN")
         for statement in _TABLES:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.execute("COMMIT")
 
+    def _checked_format(self, connection: sqlite3.Connection) -> int:
+        """The format of the file, 0 for an empty one. Raises StateError for a file that is not ours or is damaged."""
+        file = self.directory / DATABASE
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, FORMAT):
+            raise errors.StateError(
+                f"{file}: has format {version}, this Dovetail reads {FORMAT}; "
+                "use the version that wrote it, or another directory"
+            )
+        [table_count] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if version == 0 and table_count:
+            raise errors.StateError(
+                f"{file}: was not written by Dovetail; use another directory, or remove the file"
+            )
+        # A damaged index would be noticed only by the first write, which clients wait for.
+        [verdict] = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise errors.StateError(f"{file}: is damaged: {verdict}; {START_OVER}")
+        return int(version)
+
     def _read(self) -> Restored:
         connection = self._open_connection
-        rows = connection.execute("SELECT api_group, plural, document FROM objects")
-        objects = [StoredObject((group, plural), document) for group, plural, document in rows]
-        return Restored(self._meta(_REVISION) or 0, objects)
+        rows = connection.execute(
+            "SELECT api_group, plural, namespace, name, document FROM objects"
+        )
+        objects = [self._stored(*row) for row in rows]
+        revision = self._meta(_REVISION)
+        if revision is None and objects:
+            raise self._damaged("it holds objects, but no revision")
+        return Restored(revision or 0, objects, origin=str(self.directory / DATABASE))
 
     def _meta(self, name: str) -> int | None:
         query = "SELECT value FROM meta WHERE name = ?"
         row = self._open_connection.execute(query, (name,)).fetchone()
-        return None if row is None else int(row[0])
+        value = None if row is None else row[0]
+        if value is not None and (not isinstance(value, int) or value < 0):
+            raise self._damaged(f"its {name} is {value!r}, not a number")
+        return value
+
+    def _stored(
+        self, group: object, plural: object, namespace: object, name: object, document: object
+    ) -> StoredObject:
+        """One row. SQLite keeps values of any type in any column."""
+        if not (
+            isinstance(group, str)
+            and isinstance(plural, str)
+            and isinstance(namespace, str)
+            and isinstance(name, str)
+        ):
+            words = (group, plural, namespace, name)
+            wrong = next(word for word in words if not isinstance(word, str))
+            raise self._damaged(f"a name in it is {type(wrong).__name__}, not text")
+        stored = StoredObject((group, plural), (namespace, name), b"")
+        if not isinstance(document, bytes):
+            what = type(document).__name__
+            raise self._damaged(f"{stored.place}: its document is {what}, not bytes")
+        return stored._replace(document=document)
+
+    def _damaged(self, problem: str) -> errors.StateError:
+        return errors.StateError(f"{self.directory / DATABASE}: {problem}; {START_OVER}")
 
 
 def _locked(path: Path) -> int:

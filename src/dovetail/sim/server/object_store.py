@@ -231,10 +231,11 @@ class ObjectStore:
             self.revision += 1
             self._remove(kind, record.key, record, record)
 
-    def restore(self, kind: Kind, document: bytes) -> None:
-        """Puts back an object as it was stored, without a new version and without telling subscribers."""
+    def restore(self, kind: Kind, document: bytes) -> Record:
+        """Puts back an object as it was stored, without a new version and without notifying subscribers."""
         record = Record(document, codec.decode_struct(kind.struct, document))
         self.table(kind).put(record.key, record)
+        return record
 
     def restored(self, revision: int) -> None:
         """Goes on from a revision after objects were put back: what happened before is not in the history."""
