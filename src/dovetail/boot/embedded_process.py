@@ -24,7 +24,7 @@ START_SECONDS: Final = 120.0  # a large fleet has to be written first
 SAY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.02
 GRACE_SECONDS: Final = 10.0
-LARGEST_LOG_BYTES: Final = 8 << 20  # a longer one is begun anew
+LARGEST_LOG_BYTES: Final = 8 << 20  # a longer one starts over
 
 Say = Callable[[str], None]
 
@@ -108,7 +108,7 @@ def _refuse_other_fleet(directory: Path, setup: embedded_setup.Setup) -> None:
 
 
 def _prepare_log(log: Path) -> None:
-    """A log that only its owner reads, begun anew when it is long."""
+    """A log that only its owner reads, started over when it is long."""
     is_long = log.exists() and log.stat().st_size > LARGEST_LOG_BYTES
     if is_long:
         log.unlink()

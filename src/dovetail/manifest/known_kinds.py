@@ -2,7 +2,7 @@
 
 Given apiVersion and kind. The groups of Kubernetes itself are closed: a kind that is not listed here does not exist. Of
 groups of other projects only some kinds are known, so a kind is refused there only if it is a known one misspelt. Kinds
-of groups that are not known at all are nobody's mistake. Never reads an object.
+of groups that are not known at all are left alone. Never reads an object.
 """
 
 from __future__ import annotations

@@ -92,5 +92,5 @@ class _Rows:
 
 
 def _identity(row: listing.Row) -> str:
-    """What tells rows apart: names are unique within a namespace only, which is the first cell then."""
+    """What distinguishes rows: names are unique within a namespace only, which is the first cell then."""
     return f"{row.cells[0]} {row.name.partition('/')[2]}"

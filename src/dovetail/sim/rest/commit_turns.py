@@ -1,4 +1,4 @@
-"""Group commit: the changes of one turn of the event loop become durable together, then everybody hears of them.
+"""Group commit: the changes of one turn of the event loop become durable together, then watches receive them.
 
 Given a store, a journal and the watches; an answer or an event leaves the server only after the change it reports is
 durable. Controllers run once after each turn that changed something. Never drops a change; a journal that fails stops

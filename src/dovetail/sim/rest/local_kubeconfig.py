@@ -18,7 +18,7 @@ NAME: Final = "dovetail"  # of the cluster, the user and the context
 
 
 def new_token() -> str:
-    """A token nobody can guess."""
+    """A token that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 

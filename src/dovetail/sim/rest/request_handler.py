@@ -119,7 +119,7 @@ class RequestHandler:
             self._turns.stop()
 
     async def _look_after(self) -> None:
-        """Sends bookmarks, and removes events that nobody reads any more, once a minute."""
+        """Sends bookmarks, and removes events that have expired, once a minute."""
         while True:
             await asyncio.sleep(watch_streams.BOOKMARK_SECONDS)
             event_expiry.expire(self._api.shelf)

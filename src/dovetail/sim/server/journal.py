@@ -145,7 +145,7 @@ class Journal:
         return self._connection
 
     def _connected(self, path: Path) -> sqlite3.Connection:
-        # Created here, so that nobody else can ever read it: SQLite gives its other files the same mode.
+        # Created here, so that no other user can ever read it: SQLite gives its other files the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, factory=self._connection_type)
         try:

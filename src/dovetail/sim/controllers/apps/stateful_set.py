@@ -193,7 +193,7 @@ def _roll(sync: Sync) -> Steps:
     if sync.is_ordered:
         victims = outdated[: max(room, 0)]
     else:
-        # Pods that serve nobody are replaced at once; they cost no availability.
+        # Pods that serve no request are replaced at once; they cost no availability.
         useless = [pod for pod in outdated if not sync.is_available(pod)]
         useful = [pod for pod in outdated if sync.is_available(pod)]
         victims = [*useless, *useful[: max(room, 0)]]

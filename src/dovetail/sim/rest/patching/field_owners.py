@@ -23,7 +23,7 @@ APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 _SELF: Final = "."
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-# Fields that belong to the server or name the object: nobody owns them.
+# Fields that belong to the server or name the object: no manager owns them.
 _UNOWNED: Final = frozenset(
     {("f:apiVersion",), ("f:kind",)}
     | {
@@ -118,7 +118,7 @@ def _removable(dropped: Fields, owned_by_others: Fields) -> Iterator[Path]:
 
 
 def _is_key_field(path: Path) -> bool:
-    """Whether a field tells its item from others: it goes with the item only."""
+    """Whether a field identifies its item: it goes with the item only."""
     is_in_item = len(path) > 1 and path[-2].startswith("k:")
     return is_in_item and path[-1][2:] in msgspec.json.decode(path[-2][2:])
 

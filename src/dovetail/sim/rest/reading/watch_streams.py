@@ -1,6 +1,6 @@
-"""Watches: streams of changes after a version, each line made once and shared by everybody who watches all of a kind.
+"""Watches: streams of changes after a version, each line made once and shared by all watches of a kind.
 
-Given committed changes in order. A stream starts from the bounded history of its kind or is told 410 Gone; a client
+Given committed changes in order. A stream starts from the bounded history of its kind or gets 410 Gone; a client
 that reads too slowly is cut off and resumes with a new request. Selectors turn changes into additions and deletions as
 objects begin and cease to match. Never reorders events.
 """
@@ -160,7 +160,7 @@ class Streams:
         self._by_table: dict[TableKey, set[Stream]] = {}
 
     def publish(self, changes: list[Change]) -> None:
-        """Passes committed changes to everybody who watches their kinds."""
+        """Passes committed changes to all watches of their kinds."""
         for change in changes:
             streams = self._by_table.get(table_key(change.kind))
             if not streams:
@@ -195,7 +195,7 @@ class Streams:
                     stream.close()
 
     def bookmark(self, published: int) -> None:
-        """Sends a bookmark to everybody who takes them."""
+        """Sends a bookmark to every watch that takes them."""
         for streams in self._by_table.values():
             for stream in streams:
                 if stream.wish.takes_bookmarks and not stream.is_over:
