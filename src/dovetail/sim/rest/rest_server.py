@@ -43,7 +43,9 @@ async def serve(
     if not ipaddress.ip_address(host).is_loopback:
         raise errors.InputError(f"{host}: not a loopback address; this server has one user")
     if not token:
-        raise errors.InputError("the token is empty; every user of this machine could use the server")
+        raise errors.InputError(
+            "the token is empty; every user of this machine could use the server"
+        )
     controllers = settle or functools.partial(api.settle, SETTLED_WRITES)
     handler = RequestHandler(api, token=token, journal=journal, settle=controllers)
     app = web.Application(client_max_size=request_options.MAX_BODY_BYTES)
