@@ -290,6 +290,7 @@ class SimApi:
             terms=self._terms(target.namespace),
             has_status=self.kinds.has_status(kind),
         )
+        self._check_priority_class(kind, created, None)
         if self.quotas.has_quotas(target.namespace):
             self._check_quotas(kind, object_store.encoded(kind, created))
         return self.shelf.put(kind, created, is_rehearsal=is_rehearsal)
@@ -304,9 +305,23 @@ class SimApi:
             terms=self._terms(target.namespace),
             has_status=self.kinds.has_status(target.kind),
         )
+        self._check_priority_class(target.kind, changed, record)
         if not target.subresource and self.quotas.has_quotas(target.namespace):
             self._check_quotas(target.kind, object_store.encoded(target.kind, changed), record)
         return self.shelf.put(target.kind, changed, is_rehearsal=is_rehearsal)
+
+    def _check_priority_class(self, kind: Kind, tree: Tree, old: Record | None) -> None:
+        if kind != builtin_kinds.PRIORITY_CLASS:
+            return
+        misfits = self._classes().misfits(tree, None if old is None else old.tree)
+        if not misfits:
+            return
+        problems = [
+            field_errors.FieldProblem(field_errors.INVALID, field, message)
+            for field, message in misfits
+        ]
+        subject = "PriorityClass.scheduling.k8s.io"
+        raise write_rules.Invalid(subject, str(tree["metadata"]["name"]), problems)
 
     def _check_quotas(self, kind: Kind, record: Record, old: Record | None = None) -> None:
         refusal = self.quotas.refusal(served_kinds.table_key(kind), record, old)
