@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +44,7 @@ LOG = logging.getLogger("dovetail.embedded")
 SHORTEST_WAKE_SECONDS: Final = 0.01
 LONGEST_WAKE_SECONDS: Final = 3600.0
 
+PROGRESS_NODES: Final = 100  # between two reports of a fleet that is being published
 QUEUE_STATUS_SECONDS: Final = 0.1  # the one API server has little else to do
 # Controllers are in the same process: what they have not made after a second needs a reason.
 TRANSIENT_SECONDS: Final = 1.0
@@ -113,7 +114,9 @@ async def serving(directory: Path) -> AsyncIterator[Server]:
             settle=wake_ups.settle,
         ) as address:
             if state.is_new:
-                await begin(state.api, state.setup)
+                progress = _ProgressFile(directory / state_directory.PROGRESS)
+                await begin(state.api, state.setup, report=progress.write)
+                progress.remove()
                 state.journal.mark_complete()
             kubeconfig = directory / state_directory.KUBECONFIG
             local_kubeconfig.write(
@@ -153,14 +156,36 @@ def opened(directory: Path) -> Iterator[State]:
         yield State(api, kept, setup, is_new=is_new)
 
 
-async def begin(api: api_server.SimApi, setup: embedded_setup.Setup) -> None:
+async def begin(
+    api: api_server.SimApi,
+    setup: embedded_setup.Setup,
+    *,
+    report: Callable[[publish_nodes.Progress], None] = lambda _: None,
+) -> None:
     """Puts the fleet and the sample workload into an empty cluster."""
     if setup.fleet is not None:
         publisher = publish_nodes.Publisher(api, api.clock)
-        await publisher.publish(fleet_objects.objects_of(setup.fleet))
+        await publisher.publish(fleet_objects.objects_of(setup.fleet), say=report)
     if setup.has_sample_workload:
         for tree in sample_workload.objects_of_sample():
             api.put(tree)
+
+
+class _ProgressFile:
+    """Says to the command that waits for the cluster how many nodes it has, every hundred nodes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, progress: publish_nodes.Progress) -> None:
+        """Replaces the text, at some numbers."""
+        if progress.nodes % PROGRESS_NODES == 0:
+            text = f"{progress.nodes} of {progress.nodes_wanted} nodes"
+            private_files.replace(self._path, text.encode())
+
+    def remove(self) -> None:
+        """The cluster is complete."""
+        self._path.unlink(missing_ok=True)
 
 
 def of_snapshot(directory: Path) -> api_server.Restored:

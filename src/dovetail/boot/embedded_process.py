@@ -119,7 +119,7 @@ def _prepare_log(log: Path) -> None:
 def _wait_until_ready(directory: Path, ended: Callable[[], int | None] | None, say: Say) -> None:
     """Returns when requests are answered. Raises StateError with the end of the log if that fails."""
     began = time.monotonic()
-    is_announced = False
+    announced = ""
     while not (directory / state_directory.KUBECONFIG).exists():
         waited = time.monotonic() - began
         has_ended = ended is not None and ended() is not None
@@ -134,7 +134,16 @@ def _wait_until_ready(directory: Path, ended: Callable[[], int | None] | None, s
                 f"the embedded cluster in {directory} is not ready after {START_SECONDS:g} s; "
                 f"its log is {directory / state_directory.LOG}"
             )
-        if waited > SAY_SECONDS and not is_announced:
-            is_announced = True
-            say(f"starting the embedded cluster in {directory}")
+        text = f"starting the embedded cluster in {directory}{_progress(directory)}"
+        if waited > SAY_SECONDS and text != announced:
+            announced = text
+            say(text)
         time.sleep(POLL_SECONDS)
+
+
+def _progress(directory: Path) -> str:
+    """How far the process is, as it says itself; nothing while it does not."""
+    try:
+        return ": " + (directory / state_directory.PROGRESS).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -17,6 +17,7 @@ import msgspec
 from dovetail.cli.tables import gpu_tiles
 from dovetail.model import plaintext
 
+PROGRESS_WIDTH = 120  # what is blanked after messages of unknown length
 MAX_LINE_CHARACTERS: Final = 16_384  # of a message; a longer foreign name adds nothing
 CUT: Final = "..."
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")

@@ -85,6 +85,7 @@ def load(*, directory: Path, fresh: bool, state: str | None) -> None:
     embedded_process.start(
         place, setup, is_fresh=fresh, names_fleet=False, is_tethered=False, say=output.progress
     )
+    output.clear_progress(output.PROGRESS_WIDTH)
     output.say(f'loaded {_objects(saved.manifest)} of "{name}" into {place}')
     output.next_step("get pods -A")
 

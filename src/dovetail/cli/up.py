@@ -67,8 +67,9 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
         is_fresh=fresh,
         names_fleet=fleet is not None,
         is_tethered=is_live,
-        say=lambda message: output.progress(message, is_last=True),
+        say=output.progress,
     )
+    output.clear_progress(output.PROGRESS_WIDTH)
     name = embedded_setup.read(directory).name
     output.say(f'{_verb(started)} the cluster of fleet "{name}" in {directory}')
     if is_live:

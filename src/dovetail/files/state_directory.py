@@ -20,6 +20,7 @@ STATE_VARIABLE: Final = "DOVETAIL_STATE"
 LOCK: Final = "lock"  # held by the process; names it
 KUBECONFIG: Final = "kubeconfig"  # there while requests are answered
 LOG: Final = "log"
+PROGRESS: Final = "progress"  # how far a new cluster is, while it begins
 SETUP: Final = "setup.json"  # what the cluster began with
 JOURNAL: Final = "objects.sqlite"
 CERTIFICATE: Final = ("server.crt", "server.key")
@@ -27,6 +28,7 @@ CERTIFICATE: Final = ("server.crt", "server.key")
 FILES: Final = (
     KUBECONFIG,
     LOG,
+    PROGRESS,
     f"{JOURNAL}-wal",
     f"{JOURNAL}-shm",
     JOURNAL,
