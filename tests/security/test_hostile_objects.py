@@ -466,18 +466,22 @@ def test_mutated_objects_crash_nothing_hide_nothing_and_are_never_applied_in_par
 
 def test_the_fuzz_notices_a_crash_and_a_partial_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = findings.Tally("objects", folder=None)
-    monkeypatch.setattr(fuzz, "applied", lambda cluster, text: 1 // 0)
+    monkeypatch.setattr(fuzz, "_sent", lambda api, tree, *, is_rehearsal: 1 // 0)
     fuzz.run(None, fuzz.cases(random.Random(1), 40), tally=tally, seed=1)
     assert tally.counts["crashed"] > 0
     assert "ZeroDivisionError" in tally.findings[0].ours
 
-    def partial(cluster: Any, text: bytes) -> None:
-        cluster.records.pop(next(iter(cluster.records)))
+    def partial(api: Any, tree: Any, *, is_rehearsal: bool) -> None:
+        """Changes the server before it refuses."""
+        number = api.shelf.revision
+        name = f"left-behind-{number}"
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        raise failures.Refused("refused in part", status=422)
 
     tally = findings.Tally("objects", folder=None)
-    monkeypatch.setattr(fuzz, "applied", partial)
+    monkeypatch.setattr(fuzz, "_sent", partial)
     fuzz.run(None, fuzz.cases(random.Random(1), 40), tally=tally, seed=1)
-    assert "changed the cluster it was given" in tally.findings[0].ours
+    assert "a refused batch changed the server" in tally.findings[0].ours
 
 
 def test_the_fuzz_notices_a_hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,8 +319,17 @@ def _renamed(obstacle: plan.Obstacle, names: Mapping[str, str]) -> plan.Obstacle
         detail = detail.replace(stand_in, name)
     if (subject, detail) == (reason.subject, reason.detail):
         return obstacle
+    if detail != reason.detail:
+        detail = _without_expressions(detail)
     renamed = msgspec.structs.replace(reason, subject=subject, detail=detail)
     return plan.Obstacle(reason=renamed, nodes=obstacle.nodes, pools=obstacle.pools)
+
+
+def _without_expressions(detail: str) -> str:
+    """The chain without the nearest devices, if these quote a selector that the pod's author did not write."""
+    rules, _, note = detail.partition(nearest_devices.NEAREST)
+    values, mark, tainted = note.partition(stage_notes.TAINTED)
+    return f"{rules}{mark}{tainted}" if "`" in values else detail
 
 
 def _shortage_key(reason: Reason) -> tuple[int, str, int, int]:
