@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # A test that would skip for a missing real part fails instead when REQUIRE_REAL=1.
 export REQUIRE_REAL
 PYTEST_WORKERS ?= 2
+# Tests with real parts wait for these much of the time: one process more than cores.
+REAL_WORKERS ?= 3
 # `make test AFTER_CHECK=1` leaves out the fast tests, for a caller that has just seen `make check` pass.
 AFTER_CHECK ?=
 
@@ -48,10 +50,10 @@ kube: $(VENV)/dev.stamp ## build the pinned Kubernetes versions into the user ca
 	@$(BIN)/python tools/kube/build.py
 
 test: $(VENV)/dev.stamp system-deps ## every test, with the real parts and the newest pinned Kubernetes
-	@$(BIN)/python -m tools.test --workers $(PYTEST_WORKERS) $(if $(AFTER_CHECK),--after-check)
+	@$(BIN)/python -m tools.test --workers $(PYTEST_WORKERS) --real-workers $(REAL_WORKERS) $(if $(AFTER_CHECK),--after-check)
 
 test-skew: $(VENV)/dev.stamp system-deps ## the tests that run on the older pinned Kubernetes
-	@$(BIN)/python -m tools.test --skew --workers $(PYTEST_WORKERS)
+	@$(BIN)/python -m tools.test --skew --real-workers $(REAL_WORKERS)
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench

@@ -46,6 +46,13 @@ class Stage(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+class Workers(NamedTuple):
+    """How many test processes run at once, as pytest-xdist takes it."""
+
+    fast: str
+    real: str
+
+
 STEALING: Final = (
     "--dist",
     "worksteal",
@@ -78,7 +85,10 @@ def main() -> int:
     parser.add_argument(
         "--after-check", action="store_true", help="without the fast tests, which `make check` ran"
     )
-    parser.add_argument("--workers", default="2", help="test processes")
+    parser.add_argument("--workers", default="2", help="test processes of the fast tests")
+    parser.add_argument(
+        "--real-workers", default="3", help="of tests with real parts, which often wait for those"
+    )
     options = parser.parse_args()
 
     if options.skew:
@@ -90,10 +100,11 @@ def main() -> int:
         stages, versions = [FAST, REAL], [NEWEST]
 
     build = [sys.executable, "-m", "tools.realparts", *versions]
-    return run(stages, build, workers=options.workers)
+    workers = Workers(options.workers, options.real_workers)
+    return run(stages, build, workers=workers)
 
 
-def run(stages: Sequence[Stage], build: Sequence[str], *, workers: str) -> int:
+def run(stages: Sequence[Stage], build: Sequence[str], *, workers: Workers) -> int:
     """Runs the stages, those that need no real part while the builder works; the worst exit code."""
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(
@@ -110,7 +121,7 @@ def run(stages: Sequence[Stage], build: Sequence[str], *, workers: str) -> int:
 
 
 def _results(
-    stages: Sequence[Stage], build: Sequence[str], *, workers: str
+    stages: Sequence[Stage], build: Sequence[str], *, workers: Workers
 ) -> tuple[list[Result], list[str]]:
     """How the stages ended, and which parts were not built. A stage that lacks a required part is not run."""
     results: list[Result] = []
@@ -169,9 +180,10 @@ def not_run(stage: Stage) -> Result:
     return Result(f"{stage.title}, not run", go_build.BUILD_FAILED, 0.0, Counter(error=1), {})
 
 
-def ran(stage: Stage, *, workers: str, not_built: Sequence[str]) -> Result:
+def ran(stage: Stage, *, workers: Workers, not_built: Sequence[str]) -> Result:
     """One run of pytest, whose output goes straight to the terminal."""
-    selection = ["-m", stage.selection, "-n", workers, "--durations=20", *stage.options]
+    count = workers.real if stage.needs_parts else workers.fast
+    selection = ["-m", stage.selection, "-n", count, "--durations=20", *stage.options]
     print(f"{stage.title}: pytest -m '{stage.selection}'", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="dovetail-test-") as scratch:

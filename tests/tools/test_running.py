@@ -47,7 +47,7 @@ def test_the_last_line_counts_all_stages_and_the_worst_exit_code_is_ours(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stages = [stage(tmp_path, FAILS), stage(tmp_path, PASSES + SKIPS, needs_parts=True)]
-    assert running.run(stages, ALL_BUILT, workers="0") == 1
+    assert running.run(stages, ALL_BUILT, workers=running.Workers("0", "0")) == 1
     lines = capfd.readouterr().out.splitlines()
     assert lines[-1].startswith("1 failed, 1 passed, 1 skipped in ")
     assert lines[-3].startswith("test_0: 1 failed in ")
@@ -61,7 +61,12 @@ def test_a_part_that_is_not_built_is_known_to_the_tests_that_need_it(
 ) -> None:
     monkeypatch.delenv("REQUIRE_REAL", raising=False)
     asks = f"import os\n\ndef test_asks() -> None:\n    assert os.environ['{real.NOT_BUILT_VARIABLE}'] == 'helm'\n"
-    assert running.run([stage(tmp_path, asks, needs_parts=True)], NOT_BUILT, workers="0") == 0
+    assert (
+        running.run(
+            [stage(tmp_path, asks, needs_parts=True)], NOT_BUILT, workers=running.Workers("0", "0")
+        )
+        == 0
+    )
     assert f"not built: helm; see {realparts.LOG}" in capfd.readouterr().out
 
 
@@ -70,7 +75,7 @@ def test_a_required_part_that_is_not_built_fails_the_run_after_the_fast_tests(
 ) -> None:
     monkeypatch.setenv("REQUIRE_REAL", "1")
     stages = [stage(tmp_path, PASSES), stage(tmp_path, PASSES, needs_parts=True)]
-    assert running.run(stages, NOT_BUILT, workers="0") == 1
+    assert running.run(stages, NOT_BUILT, workers=running.Workers("0", "0")) == 1
     captured = capfd.readouterr()
     assert captured.out.splitlines()[-1].startswith("1 passed, 1 error in ")
     assert captured.out.splitlines()[-2].startswith("test_1, not run: 1 error in ")
@@ -96,7 +101,7 @@ def test_an_ended_run_leaves_neither_builder_nor_tests_behind(tmp_path: Path) ->
     stages = [stage(tmp_path, waits)]
     program = (
         "from tools import test; "
-        f"raise SystemExit(test.run([test.Stage{tuple(stages[0])}], {build}, workers='0'))"
+        f"raise SystemExit(test.run([test.Stage{tuple(stages[0])}], {build}, workers=test.Workers('0', '0')))"
     )
     with (
         subprocess.Popen([sys.executable, "-c", program], cwd=running.ROOT) as tool,
