@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dovetail.boot import embedded_cluster, embedded_setup
 from dovetail.files import private_files
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import codec, registry
 from dovetail.ports import api as apis
 from dovetail.sim.fleet import fleet_spec
 from dovetail.sim.server import api_server
@@ -90,6 +90,22 @@ class Embedded:
         self.call(self._put_back)
 
     def _put_back(self, api: api_server.SimApi) -> None:
+        self._remove_new(api)
+        trees = [
+            (kind, key, codec.parsed(document)) for (kind, key), document in self._baseline.items()
+        ]
+        # What owns others comes first, because it gets a new uid where it has to be created again.
+        trees.sort(key=lambda entry: bool(entry[2]["metadata"].get("ownerReferences")))
+        uids: dict[str, str] = {}
+        for kind, key, before in trees:
+            record = api.shelf.find(kind, key)
+            if record is None:
+                created = api.put(_as_new(before, uids), namespace=key[0])
+                uids[before["metadata"]["uid"]] = created.metadata.uid
+            elif _wanted(record.tree) != _wanted(before):
+                api.shelf.put(kind, _restored(record.tree, before))
+
+    def _remove_new(self, api: api_server.SimApi) -> None:
         while True:
             revision = api.shelf.revision
             for _, table in list(api.shelf.tables()):
@@ -135,6 +151,42 @@ class Embedded:
             await asyncio.gather(clients, return_exceptions=True)
         for _ in range(LAST_TURNS):  # closed connections are let go of in turns of the loop
             await asyncio.sleep(0)
+
+
+def _as_new(tree: Tree, uids: Mapping[str, str]) -> Tree:
+    """The object as its creator would send it, with the uids that its owners have now."""
+    stamped = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+    metadata = {name: value for name, value in tree["metadata"].items() if name not in stamped}
+    if "ownerReferences" in metadata:
+        metadata["ownerReferences"] = [
+            owner | {"uid": uids.get(owner["uid"], owner["uid"])}
+            for owner in metadata["ownerReferences"]
+        ]
+    return tree | {"metadata": metadata}
+
+
+def _wanted(tree: Tree) -> Tree:
+    """The part of an object that its owner writes; kubelets and controllers write the rest all the time."""
+    metadata = tree["metadata"]
+    kept = {name: metadata.get(name) or {} for name in ("labels", "annotations")}
+    body = {name: value for name, value in tree.items() if name not in ("metadata", "status")}
+    return body | kept
+
+
+def _restored(tree: Tree, before: Tree) -> Tree:
+    metadata = {
+        name: value
+        for name, value in tree["metadata"].items()
+        if name not in ("labels", "annotations")
+    }
+    earlier = {
+        name: value
+        for name, value in before["metadata"].items()
+        if name in ("labels", "annotations")
+    }
+    status = {"status": tree["status"]} if "status" in tree else {}
+    body = {name: value for name, value in before.items() if name != "status"}
+    return body | {"metadata": metadata | earlier} | status
 
 
 @contextlib.contextmanager

@@ -197,3 +197,17 @@ def test_a_pod_is_not_bound_before_its_device_is_attached(
         shows=lambda run: "lack cpu" in run.out,
         what="the reason of another pod",
     )
+
+
+def test_every_story_begins_with_the_same_cluster(cluster: embedded.Embedded) -> None:
+    state = cluster.directory
+    changed = "apiVersion: v1\nkind: Node\nmetadata: {name: h100-0, labels: {left: behind}}\n"
+    spec = "spec: {unschedulable: true}\n"
+    assert running.inside(state, "apply", "-f", "-", stdin=changed + spec).code == 0
+    assert running.inside(state, "delete", "node", "h100-1").code == 0
+    cluster.reset()
+    names = running.inside(state, "get", "nodes", "-o", "name").lines
+    assert {"node/h100-0", "node/h100-1"} <= set(names)
+    node = msgspec.json.decode(running.inside(state, "get", "node", "h100-0", "-o", "json").out)
+    assert "left" not in node["metadata"]["labels"]
+    assert "unschedulable" not in node.get("spec", {})
