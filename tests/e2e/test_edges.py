@@ -103,7 +103,7 @@ def test_a_share_that_no_device_has_is_refused_with_a_reason(story: Scene) -> No
     head = {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": {"name": "share"}}
     story.rest.create("resourceclaims", head | {"spec": body}, story.namespace)
     story.pod("sharing", claims=["share"])
-    story.wait_refused("sharing", "capacity")
+    story.wait_refused("sharing", "offer memory of", "no device has it")
 
 
 def test_the_definition_of_intents_keeps_parts(story: Scene) -> None:

@@ -203,7 +203,7 @@ def test_the_generators_of_create_work(tmp_path: Path) -> None:
         assert await kubectl("get secret s -o jsonpath={.data.a}") == "Yg=="
         await kubectl("create job j --image=x")
         assert await kubectl("get job j -o jsonpath={.spec.backoffLimit}") == "6"
-        await kubectl("create quota q --hard=pods=3,requests.cpu=2")
+        await kubectl("create quota q --hard=pods=3,services=20")
         assert await kubectl("get quota q -o jsonpath={.spec.hard.pods}") == "3"
         await kubectl("create serviceaccount sa")
         assert (await kubectl("create token sa")).strip()
