@@ -223,6 +223,10 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
         if _is_owner_unseen(seen.world, id_)
     ]:
         return f"the scheduler does not know what made {unseen[0]}"
+    # Nodes, slices and queues too: without them the engine finds nothing to do.
+    verdict = await process._consistent()
+    if not verdict["consistent"]:
+        return f"the scheduler's picture is behind: {verdict}"
     now = process.clock.now()
     plan = decide.decide(seen.world, process.settings.policy, now, process.settings.budget)
     if plan.placements or plan.evictions:
