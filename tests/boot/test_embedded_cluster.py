@@ -11,6 +11,7 @@ from dovetail.files import private_files, state_directory
 from dovetail.kubetypes import registry
 from dovetail.sim.fleet import fleet_spec
 from dovetail.sim.server import api_server, journal
+from tests.support import waiting
 
 FLEET = fleet_spec.Fleet(
     name="pair",
@@ -66,3 +67,23 @@ def test_a_removal_that_is_cut_short_leaves_no_old_objects_under_a_new_setup(
         (directory / name).unlink(missing_ok=True)
         if not state_directory.has_state(directory):
             assert not (directory / state_directory.JOURNAL).exists()
+
+
+def test_clients_that_are_cancelled_leave_no_task_behind(tmp_path: Path) -> None:
+    directory = started_directory(tmp_path / "state")
+
+    async def story() -> set[str]:
+        async with embedded_cluster.serving(directory) as server:
+            before = asyncio.all_tasks()
+            clients = asyncio.create_task(embedded_cluster.run_clients(server.connection))
+            await waiting.until(
+                lambda: len(asyncio.all_tasks() - before) > 5, "the clients' own tasks"
+            )
+            clients.cancel()
+            await asyncio.gather(clients, return_exceptions=True)
+            left = [task for task in asyncio.all_tasks() - before if not task.done()]
+            names = [getattr(task.get_coro(), "__qualname__", "") for task in left]
+            # The server answers requests that were under way; everything else is the clients'.
+            return {name for name in names if not name.startswith("RequestHandler")}
+
+    assert asyncio.run(story()) == set()

@@ -253,10 +253,12 @@ async def run_clients(connection: client_config.Connection) -> None:
         connection, hollow_nodes.Settings(plays_all=True), print_line=_log_violation
     )
     tasks = [asyncio.create_task(process.run()), asyncio.create_task(kubelets)]
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:  # also when this task is cancelled: waiting for tasks does not pass that on to them
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
 
