@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.server import priority_classes
+from dovetail.ports import failures
+from dovetail.sim.server.api_server import SimApi
 from tests.e2e.namespace_scene import Scene, node_of, scene
 from tests.support import rest
 from tests.support.live import Live
@@ -114,13 +115,15 @@ def test_the_embedded_cluster_takes_refuses_and_fills_in_as_the_server_does(clus
             rank(story, "e", 1) | {"metadata": {"name": "system-e"}},
             rank(story, "f", 1_000_000_000),
         ]
-        ours = priority_classes.Classes(known)
+        ours = SimApi(is_complete=True, namespaces=[story.namespace])
+        for class_ in known:
+            ours.put(class_)
         for number, spec in enumerate(specs):
             tree = _plain(f"p{number}", story.namespace, spec)
             assert _standing(ours, tree) == _on_server(story, tree), spec
-        for one in classes:
-            is_taken = not ours.misfits(one, None)
-            assert is_taken == _is_taken(story, one), one
+        for class_ in classes:
+            is_taken = _stored(ours, class_) is not None
+            assert is_taken == _is_taken(story, class_), class_
 
 
 def _plain(name: str, namespace: str, spec: Tree) -> Tree:
@@ -130,12 +133,21 @@ def _plain(name: str, namespace: str, spec: Tree) -> Tree:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**gated, **spec}}
 
 
-def _standing(classes: priority_classes.Classes, tree: Tree) -> tuple[Any, ...] | None:
+def _standing(server: SimApi, tree: Tree) -> tuple[Any, ...] | None:
     """What is stored of a pod's priority; None where it is refused."""
-    spec = classes.admitted(tree["spec"])
-    if not isinstance(spec, dict):
+    pod = _stored(server, tree)
+    if pod is None:
         return None
-    return spec["priority"], spec.get("priorityClassName", ""), spec["preemptionPolicy"]
+    spec = pod.spec
+    return spec.priority, spec.priority_class_name or "", spec.preemption_policy
+
+
+def _stored(server: SimApi, tree: Tree) -> Any:
+    """The object as the embedded cluster stores it; None where it is refused."""
+    try:
+        return server.put(tree)
+    except failures.Refused:
+        return None
 
 
 def _on_server(story: Scene, tree: Tree) -> tuple[Any, ...] | None:

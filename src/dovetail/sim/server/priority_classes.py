@@ -20,7 +20,6 @@ HIGHEST: Final = 1_000_000_000  # of a class that users may create
 LOWEST: Final = -(2**31)
 RESERVED: Final = "system-"  # prefix of Kubernetes' own classes
 CREATE_ANOTHER: Final = "may not be changed: create a class with another name"
-DECIDED_AT_CREATION: Final = ("priorityClassName", "priority", "preemptionPolicy")
 
 
 class Priority(NamedTuple):
@@ -118,32 +117,6 @@ class Classes:
             misfits += _change_misfits(tree, before)
         return misfits
 
-    def admitted(self, spec: Mapping[str, Any]) -> Tree | Misfit:
-        """The spec of a new pod with its priority, or the problem with it."""
-        name = str(spec.get("priorityClassName") or "")
-        standing = self._known.get(name) if name else self.default()
-        if standing is None:
-            return (
-                "priorityClassName",
-                f'no PriorityClass is named "{name}"; apply one, or name another',
-            )
-        stated = spec.get("priority")
-        source = f"PriorityClass {standing.name}" if standing.name else "no PriorityClass"
-        if stated is not None and stated != standing.value:
-            return "priority", (
-                f"leave it out: with {source} it is {standing.value}, not {stated}; a PriorityClass sets another"
-            )
-        policy = spec.get("preemptionPolicy")
-        if policy is not None and policy != standing.policy:
-            return (
-                "preemptionPolicy",
-                f"leave it out: with {source} it is {standing.policy}, not {policy}",
-            )
-        filled: Tree = {"priority": standing.value, "preemptionPolicy": standing.policy}
-        if standing.name:
-            filled["priorityClassName"] = standing.name
-        return {**spec, **filled}
-
     def default(self) -> Priority:
         """The class of pods that name none; of several, which only an old state can hold, the lowest."""
         return min(
@@ -175,12 +148,3 @@ def _change_misfits(tree: Tree, before: Tree) -> Iterator[Misfit]:
         yield "value", CREATE_ANOTHER
     if policy != old_policy:
         yield "preemptionPolicy", CREATE_ANOTHER
-
-
-def changed(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Misfit]:
-    """The fields of a pod that an update may not change, because they were decided at creation."""
-    return [
-        (field, "may not be changed: it was decided when the pod was created")
-        for field in DECIDED_AT_CREATION
-        if field in old and new.get(field) != old[field]
-    ]
