@@ -134,6 +134,7 @@ struct fault {
     uint32_t milliseconds, hangs;
 };
 
+#define FAULT_KILLS (-9) /* a code that kills the process instead of being returned */
 #define STORE_MAGIC 0x444f5631u
 
 struct store {

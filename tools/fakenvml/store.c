@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,27 @@ nvmlReturn_t change_abandon(nvmlReturn_t code) {
     return code;
 }
 
+/* A place in a change where a test may have this process killed: named like a function, by a fault that kills. */
+static void mortal(const char *place) {
+    struct store *store = here->store;
+    for (uint32_t index = 0; index < store->fault_count && index < MAX_FAULTS; index++) {
+        const struct fault *fault = &store->faults[index];
+        if (fault->code == FAULT_KILLS && strcmp(fault->function, place) == 0) kill(getpid(), SIGKILL);
+    }
+}
+
+/* Writes the lines of the change; with a fault, only the first half of them. */
+static bool write_history(void) {
+    mortal("change-before-history");
+    size_t half = lines_used / 2;
+    if (here->store->fault_count > 0) {
+        if (write(here->history, lines, half) != (ssize_t)half) return false;
+        mortal("change-within-history");
+        return write(here->history, lines + half, lines_used - half) == (ssize_t)(lines_used - half);
+    }
+    return write(here->history, lines, lines_used) == (ssize_t)lines_used;
+}
+
 /* After a change: brings /proc and /dev of the GPUs whose partitions differ up to date. */
 static void show_partitions(void) {
     const struct machine *before = draft(), *after = in_force();
@@ -116,12 +138,14 @@ nvmlReturn_t change_commit(void) {
         uint64_t before = copy->history_bytes;
         /* Last: a repair believes a draft whose length is that of the file. */
         __atomic_store_n(&copy->history_bytes, before + lines_used, __ATOMIC_SEQ_CST);
-        if (write(here->history, lines, lines_used) != (ssize_t)lines_used) {
+        if (!write_history()) {
             if (ftruncate(here->history, (off_t)before) != 0) perror("fakenvml: history");
             return change_abandon(OPERATING_SYSTEM);
         }
     }
+    mortal("change-after-history");
     put_in_force();
+    mortal("change-in-force");
     show_partitions();
     unlock();
     if (has_events) wake_all(&here->store->event_wake);

@@ -27,6 +27,13 @@ LOST_XID: Final = 79  # the GPU has fallen off the bus
 
 EVENT_SINGLE_BIT_ECC, EVENT_DOUBLE_BIT_ECC, EVENT_XID = 0x1, 0x2, 0x8
 EVENT_RECOVERY_ACTION: Final = 0x8000
+FAULT_KILLS: Final = -9
+CHANGE_PLACES: Final = (
+    "change-before-history",
+    "change-within-history",
+    "change-after-history",
+    "change-in-force",
+)
 PROCESS_KINDS: Final = {"compute": 0, "graphics": 1, "mps": 2}
 
 
@@ -304,6 +311,12 @@ class Hardware:
     def fail(self, function: str, code: int) -> None:
         """Every call of an NVML function returns this code."""
         self._do("fault", function, str(code), "0", "0")
+
+    def kill_within_change(self, place: str) -> None:
+        """The next process that changes the hardware dies by SIGKILL at this place of the change."""
+        if place not in CHANGE_PLACES:
+            raise ValueError(f'unknown place "{place}"; known: {", ".join(CHANGE_PLACES)}')
+        self._do("fault", place, str(FAULT_KILLS), "0", "0")
 
     def release(self, function: str | None = None) -> None:
         """Ends the faults of one function, or of all."""
