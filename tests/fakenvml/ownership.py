@@ -1,6 +1,6 @@
 """Reads a machine's history alone and decides whether any silicon ever had two owners.
 
-Shares no code with the library nor with whatever uses it: it knows only what the lines mean. Every memory slice of every
+Shares no code with the library nor with its users: it knows only what the lines mean. Every memory slice of every
 GPU has at most one GPU instance, every compute slice of an instance at most one compute instance.
 """
 

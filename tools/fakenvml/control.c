@@ -214,6 +214,19 @@ static void print_mps(struct text *text, const struct machine *machine) {
     }
 }
 
+static void print_memory_limits(struct text *text, const struct machine *machine) {
+    const char *between = "";
+    for (uint32_t index = 0; index < MAX_MEMORY_LIMITS; index++) {
+        const struct memory_limit *limit = &machine->memory_limits[index];
+        if (!limit->is_set) continue;
+        print(text, "%s{\"gpu\":%u,\"soft_bytes\":%llu,\"hard_bytes\":%llu,\"cgroup\":", between, limit->gpu,
+              (unsigned long long)limit->soft, (unsigned long long)limit->hard);
+        print_string(text, limit->cgroup);
+        print(text, "}");
+        between = ",";
+    }
+}
+
 /* As many characters as the whole needs, so that a caller with too little room can come again. */
 static int snapshot(char *out, size_t size) {
     struct text text = {out, 0, size};
@@ -232,6 +245,8 @@ static int snapshot(char *out, size_t size) {
     }
     print(&text, "],\"mps_daemons\":[");
     print_mps(&text, machine);
+    print(&text, "],\"memory_limits\":[");
+    print_memory_limits(&text, machine);
     print(&text, "]}");
     read_end();
     return (int)text.used;

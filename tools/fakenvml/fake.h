@@ -56,6 +56,7 @@ enum {
 #define MAX_EVENTS 128
 #define MAX_FAULTS 32
 #define MAX_MPS 16
+#define MAX_MEMORY_LIMITS 128
 #define NO_INSTANCE 0xFFFFFFFFu
 
 #define EVENT_SINGLE_BIT_ECC 0x1ull
@@ -116,6 +117,12 @@ struct mps_daemon {
     char pipe_directory[160], pinned_memory_limit[64], visible_devices[160];
 };
 
+struct memory_limit {
+    uint32_t is_set, gpu;
+    uint64_t soft, hard;
+    char cgroup[256];
+};
+
 struct machine {
     uint64_t sequence;      /* of the last line of the history */
     uint64_t history_bytes; /* the length of the history that belongs to this state */
@@ -125,6 +132,7 @@ struct machine {
     uint64_t event_count;
     struct event events[MAX_EVENTS];
     struct mps_daemon mps[MAX_MPS];
+    struct memory_limit memory_limits[MAX_MEMORY_LIMITS];
     struct gpu gpus[MAX_GPUS];
 };
 

@@ -16,6 +16,7 @@
 /* As the driver numbers them: 1 and 2 are for configuring and monitoring; then nine for each of 15 instances. */
 #define FIRST_MINOR 3
 #define MINORS_PER_INSTANCE (1 + MAX_CI)
+#define CAPABILITY_MODE 0444
 
 static uint32_t minor_of(uint32_t gpu_minor, uint32_t gi) {
     return FIRST_MINOR + gpu_minor * MAX_GI * MINORS_PER_INSTANCE + gi * MINORS_PER_INSTANCE;
@@ -28,7 +29,7 @@ static void write_access(const char *directory, uint32_t minor) {
     if (access(path, F_OK) == 0) return;
     FILE *file = fopen(path, "we");
     if (file == NULL) return;
-    fprintf(file, "DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: 1\n", minor);
+    fprintf(file, "DeviceFileMinor: %u\nDeviceFileMode: %u\nDeviceFileModify: 1\n", minor, CAPABILITY_MODE);
     fclose(file);
 }
 
@@ -42,9 +43,11 @@ static void remove_access(const char *directory) {
 /* A character device where the kernel allows it, else an empty file. */
 static void make_node(const char *path, uint32_t major, uint32_t minor) {
     if (access(path, F_OK) == 0) return;
-    if (mknod(path, S_IFCHR | 0666, makedev(major, minor)) == 0) return;
-    int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (file >= 0) close(file);
+    if (mknod(path, S_IFCHR | CAPABILITY_MODE, makedev(major, minor)) != 0) {
+        int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, CAPABILITY_MODE);
+        if (file >= 0) close(file);
+    }
+    chmod(path, CAPABILITY_MODE); /* whatever the umask of this process is */
 }
 
 static void show(const struct machine *machine, const char *directory, uint32_t minor, bool is_live) {

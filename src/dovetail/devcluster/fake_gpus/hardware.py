@@ -27,6 +27,7 @@ LOST_XID: Final = 79  # the GPU has fallen off the bus
 
 EVENT_SINGLE_BIT_ECC, EVENT_DOUBLE_BIT_ECC, EVENT_XID = 0x1, 0x2, 0x8
 EVENT_RECOVERY_ACTION: Final = 0x8000
+MEMORY_LIMITS_SINCE: Final = 610  # the driver branch; an estimate, the header names none
 FAULT_KILLS: Final = -9
 CHANGE_PLACES: Final = (
     "change-before-history",
@@ -76,6 +77,7 @@ class Hardware:
         )
         (hardware.home / "history.jsonl").unlink(missing_ok=True)
         hardware._do("make", text)
+        hardware._offer_what_the_driver_has()
         driver_root.write(hardware.home, hardware.snapshot(), fake_library.finished(hidden))
         return hardware
 
@@ -268,6 +270,7 @@ class Hardware:
         version = driver_version or self.snapshot().driver_version
         nvml_version = _nvml_version(version, cuda_version)
         self._do("reload", version, nvml_version, str(_cuda_number(cuda_version)))
+        self._offer_what_the_driver_has()
         driver_root.write(self.home, self.snapshot(), fake_library.finished())
 
     def reset(self, gpu: int) -> None:
@@ -332,6 +335,13 @@ class Hardware:
     def _do(self, *words: str) -> str:
         return fake_library.command(self.home, *words)
 
+    def _offer_what_the_driver_has(self) -> None:
+        state = self.snapshot()
+        has_limits = _major(state.driver_version) >= MEMORY_LIMITS_SINCE
+        for gpu in state.gpus:
+            if gpu.memory_limits_supported != has_limits:
+                self.set(gpu.index, memory_limits_supported=int(has_limits))
+
     def _event(
         self, gpu: int, kind: int, data: int, *, gi: int | None = None, ci: int | None = None
     ) -> None:
@@ -352,6 +362,10 @@ def _process_text(process: hardware_state.Process) -> str:
         process.memory_utilisation,
     )
     return " ".join(str(number) for number in numbers) + ";"
+
+
+def _major(driver_version: str) -> int:
+    return int(driver_version.split(".")[0])
 
 
 def _cuda_number(version: str) -> int:
