@@ -47,6 +47,7 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ci_id: int | None
     gi_profile_id: int
     placement: Placement
+    is_whole: bool = True  # the compute instance fills the GPU instance
 
 
 class Fabric(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -94,9 +94,10 @@ def _candidate(
 
 
 def _existing(gpu: Gpu, inventory: Inventory) -> list[slices.Device]:
-    """The MIG devices an administrator made; instances without a compute instance are not usable."""
+    """The MIG devices an administrator made, as far as one compute instance fills the GPU instance."""
     profiles = {profile.gi_profile_id: profile for profile in gpu.mig_profiles}
-    usable = [mig for mig in gpu.mig_devices if mig.uuid and mig.gi_profile_id in profiles]
+    whole = [mig for mig in gpu.mig_devices if mig.uuid and mig.is_whole]
+    usable = [mig for mig in whole if mig.gi_profile_id in profiles]
     return [_made(gpu, mig, profiles[mig.gi_profile_id], inventory) for mig in usable]
 
 

@@ -86,7 +86,7 @@ class PoolPublisher:
             await self._awake.wait()
             self._awake.clear()
             try:
-                await self.reconcile()
+                await self.sync()
             except failures.ApiFailure as failure:
                 failures_in_a_row += 1
                 self._awake.set()
@@ -96,7 +96,7 @@ class PoolPublisher:
                 if not self._awake.is_set():
                     self._is_written.set()
 
-    async def reconcile(self) -> None:
+    async def sync(self) -> None:
         """Compares once and writes what differs. Raises ApiFailure; repeating it is always right."""
         wanted = self._wanted
         if wanted is None:
@@ -104,16 +104,16 @@ class PoolPublisher:
         if self.has_dropped_counters and any(content.shared_counters for content in wanted):
             wanted = ()
         try:
-            await self._reconcile(wanted)
+            await self._sync(wanted)
         except CountersDropped:
             self.has_dropped_counters = True
             self.problem = "the API server drops counters: its gate DRAPartitionableDevices is off"
             LOG.error("slices.withdrawn node=%s reason=%s", self._node_name, self.problem)
-            await self._reconcile(())
+            await self._sync(())
         else:
             self.problem = self.problem if self.has_dropped_counters and not wanted else ""
 
-    async def _reconcile(self, wanted: Sequence[SliceContent]) -> None:
+    async def _sync(self, wanted: Sequence[SliceContent]) -> None:
         expected = [self._stored_for.get(_key(content), content) for content in wanted]
         documents = await self._list_slices()
         stored = [slice_ for slice_ in map(_decoded, documents) if self._is_ours(slice_)]
