@@ -14,7 +14,7 @@ import msgspec
 
 from dovetail.node import gpu_control
 from dovetail.node.inventory import Gpu, Inventory, UnreadGpu
-from dovetail.node.nvml import gpu_facts
+from dovetail.node.nvml import gpu_facts, topology
 from dovetail.node.nvml.answers import text
 from dovetail.node.nvml.session import Opened, Session
 
@@ -43,13 +43,14 @@ def inventory(session: Session, *, sysfs_root: Path) -> Inventory:
     named = [identity(session, index) for index in range(versions.gpu_count)]
     known = [each for each in named if isinstance(each, Identity)]
     unread = [each for each in named if isinstance(each, UnreadGpu)]
-    gpus: list[Gpu] = []
+    read: list[tuple[Gpu, topology.Wiring]] = []
     for each in known:
         facts = _facts(session, each, known, sysfs_root=sysfs_root)
-        if isinstance(facts, Gpu):
-            gpus.append(facts)
-        else:
+        if isinstance(facts, UnreadGpu):
             unread.append(facts)
+        else:
+            read.append(facts)
+    gpus = topology.with_wired_peers(read)
     return Inventory(
         driver_version=versions.driver,
         cuda_driver_version=versions.cuda,
@@ -94,10 +95,10 @@ def lane_of_index(index: int) -> str:
 
 def _facts(
     session: Session, gpu: Identity, known: Sequence[Identity], *, sysfs_root: Path
-) -> Gpu | UnreadGpu:
+) -> tuple[Gpu, topology.Wiring] | UnreadGpu:
     others = {other.bus_id: other.handle for other in known if other is not gpu}
 
-    def job(opened: Opened) -> Gpu:
+    def job(opened: Opened) -> tuple[Gpu, topology.Wiring]:
         # After a driver reload in between, these handles are of the past: the GPU is found again.
         handle = opened.handle(gpu.minor)
         is_same = handle is gpu.handle

@@ -30,14 +30,5 @@ def pcie_root(sysfs: Path, bus_id: str) -> str | None:
     return next((part for part in path.parts if _ROOT.fullmatch(part)), None)
 
 
-def bound_devices(sysfs: Path) -> frozenset[str]:
-    """The bus ids of all devices that the nvidia kernel module drives now."""
-    try:
-        entries = [entry.name for entry in (sysfs / "bus/pci/drivers/nvidia").iterdir()]
-    except OSError:
-        return frozenset()
-    return frozenset(name for name in entries if name.count(":") == 2)
-
-
 def _device(sysfs: Path, bus_id: str) -> Path:
     return sysfs / "bus/pci/devices" / bus_id
