@@ -11,14 +11,16 @@ import pytest
 
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.node.nvml import control, session
+from tests.support import waiting
 
 
 class Machine:
     """Fake hardware, and the agent's control of it."""
 
-    def __init__(self, hardware: Hardware, *, call_seconds: float = 60.0) -> None:
+    def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
-        self.session = session.Session(hardware.driver_root, call_seconds=call_seconds)
+        # A deadline that only something broken misses, however busy the machine of the tests is.
+        self.session = session.Session(hardware.driver_root, call_seconds=waiting.GIVE_UP_SECONDS)
         self.control = control.NvmlControl(self.session, sysfs_root=hardware.sysfs_root)
 
 
@@ -30,11 +32,9 @@ def make_machine(tmp_path: Path) -> Iterator[MakeMachine]:
     """Makes a machine: make_machine("dgx-h100", gpus=2)."""
     with contextlib.ExitStack() as made:
 
-        def make(
-            machine: str = "dgx-h100", *, call_seconds: float = 60.0, **facts: Any
-        ) -> Machine:
+        def make(machine: str = "dgx-h100", **facts: Any) -> Machine:
             hardware = Hardware.create(tmp_path / "machine", machine=machine, **facts)
-            node = Machine(hardware, call_seconds=call_seconds)
+            node = Machine(hardware)
             made.callback(node.session.close)
             made.callback(hardware.release)
             return node

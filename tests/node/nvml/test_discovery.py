@@ -147,7 +147,9 @@ def test_mig_mode_does_not_move_a_gpu_to_another_domain(make_machine: MakeMachin
     assert layout.contents(after, dynamic) == layout.contents(before, dynamic)
 
 
-def test_where_no_driver_is_installed_that_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_where_no_driver_is_installed_that_is_said(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     empty = tmp_path_factory.mktemp("no-driver")
     nothing = control.NvmlControl(session.Session(empty))
     with pytest.raises(gpu_control.DriverUnavailable, match="is the NVIDIA driver installed"):

@@ -54,7 +54,9 @@ _ADDRESSING_MODES: Final = {0: "None", 1: "HMM", 2: "ATS"}
 UNKNOWN: Final = "Unknown"
 
 
-def read(opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, Any]) -> tuple[Gpu, topology.Wiring]:
+def read(
+    opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, Any]
+) -> tuple[Gpu, topology.Wiring]:
     """The facts of one GPU. `others` are the handles of the other GPUs by bus id."""
     nvml = opened.nvml
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
@@ -94,6 +96,8 @@ def read(opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, 
         module_id=optional(opened, nvml.nvmlDeviceGetModuleId, handle, ctypes.c_uint()),
         serial=_serial(opened, handle),
     )
+    # A handle that went stale on the way makes values look absent. It has no uuid either.
+    nvml.nvmlDeviceGetUUID(handle)
     return gpu, wiring
 
 

@@ -80,7 +80,7 @@ class _Work(Generic[T]):
     def _run(self) -> None:
         try:
             self._value = self._job()
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+        except BaseException as error:  # raised again in the thread that waits
             self._error = error
         finally:
             self.done.set()
@@ -91,7 +91,7 @@ class Session:
 
     def __init__(self, driver_root: Path, *, call_seconds: float = CALL_SECONDS) -> None:
         self.driver_root = driver_root
-        self._call_seconds = call_seconds
+        self.call_seconds = call_seconds
         self._opened: Opened | None = None
         self._binding: tuple[tuple[object, ...], ModuleType] | None = None
         self._opening = threading.Lock()
@@ -123,7 +123,7 @@ class Session:
                     return job(opened)
 
         work = _Work(attempt, doing)
-        limit = self._call_seconds if seconds is None else seconds
+        limit = self.call_seconds if seconds is None else seconds
         if not work.done.wait(limit):
             with self._overdue_lock:
                 self._overdue[lane] = work
