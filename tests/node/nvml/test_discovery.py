@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dovetail.node import gpu_control
-from dovetail.node.nvml import control, session
+from dovetail.node.nvml import control, session, sysfs
 from dovetail.node.slices import layout, options
 from tests.node.nvml.conftest import MakeMachine
 
@@ -145,6 +147,14 @@ def test_mig_mode_does_not_move_a_gpu_to_another_domain(make_machine: MakeMachin
     assert after.gpus[0].is_mig_enabled
     dynamic = options.SliceOptions(is_mig_dynamic=True)
     assert layout.contents(after, dynamic) == layout.contents(before, dynamic)
+
+
+def test_the_kernel_knows_the_machine(tmp_path: Path) -> None:
+    assert sysfs.machine_type(tmp_path) is None
+    folder = tmp_path / "class/dmi/id"
+    folder.mkdir(parents=True)
+    (folder / "product_name").write_text("DGXH100\n")
+    assert sysfs.machine_type(tmp_path) == "DGXH100"
 
 
 def test_where_no_driver_is_installed_that_is_said(

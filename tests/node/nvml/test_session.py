@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,25 @@ def test_two_machines_in_one_process_do_not_mix(make_machine: MakeMachine, tmp_p
     assert other.product_name == "Tesla T4"
     assert len(first.control.inventory().gpus) == 2
     second.session.close()
+
+
+def test_opening_again_waits_for_work_in_progress(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=4, mig=True)
+    finished: list[int] = []
+
+    def partition(minor: int) -> None:
+        for _ in range(10):
+            made = machine.control.create_mig_device(minor, gi_profile_id=9, start=0)
+            machine.control.destroy_mig_device(minor, gi_id=made.gi_id)
+        finished.append(minor)
+
+    workers = [threading.Thread(target=partition, args=(minor,)) for minor in range(4)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        machine.session.reopen()
+    assert sorted(finished) == [0, 1, 2, 3]
+    assert all(gpu.gpu_instances == () for gpu in machine.hardware.snapshot().gpus)
 
 
 def test_a_replaced_driver_is_opened_again(make_machine: MakeMachine) -> None:

@@ -60,6 +60,10 @@ class SyncLoop:
                 failures_in_a_row += 1
                 self._awake.set()
                 await self._pause(failure, failures_in_a_row)
+            except BaseException:
+                # A loop that is run again has the same thing to do.
+                self._awake.set()
+                raise
             else:
                 failures_in_a_row = 0
                 self.failure = ""
