@@ -139,12 +139,13 @@ def test_an_old_driver_lacks_functions_and_is_read_all_the_same(make_machine: Ma
     assert len(found.gpus[0].mig_profiles) == 7
 
 
-def test_mig_mode_does_not_move_a_gpu_to_another_domain(make_machine: MakeMachine) -> None:
+def test_a_gpu_partitioned_for_claims_is_published_as_before(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=4)
     before = machine.control.inventory()
     machine.control.set_mig_mode(0, enabled=True)
+    machine.control.create_mig_device(0, gi_profile_id=9, start=4)
     after = machine.control.inventory()
-    assert after.gpus[0].is_mig_enabled
+    assert len(after.gpus[0].mig_devices) == 1
     dynamic = options.SliceOptions(is_mig_dynamic=True)
     assert layout.contents(after, dynamic) == layout.contents(before, dynamic)
 

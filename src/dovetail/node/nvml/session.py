@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Generic, TypeVar
@@ -19,9 +20,18 @@ from typing import Any, Final, Generic, TypeVar
 from dovetail.node import gpu_control
 from dovetail.node.nvml import library, nvml_errors
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 CALL_SECONDS: Final = 20.0  # handles were seen to take 10 s under load
+
+
+def side_by_side(work: Callable[[S], T], subjects: Sequence[S]) -> list[T]:
+    """The same work for several GPUs at once: those that hang cost one deadline together, not one each."""
+    if not subjects:
+        return []
+    with futures.ThreadPoolExecutor(max_workers=len(subjects)) as threads:
+        return list(threads.map(work, subjects))
 
 
 class Opened:

@@ -21,7 +21,7 @@ from dovetail.node.inventory import Inventory
 from dovetail.node.nvml import discovery, events, procfs
 from dovetail.node.nvml.answers import optional, text
 from dovetail.node.nvml.control import NvmlControl
-from dovetail.node.nvml.session import Opened, Session
+from dovetail.node.nvml.session import Opened, Session, side_by_side
 from dovetail.ports import clock as clocks
 
 LOG = logging.getLogger("dovetail.node.gpus")
@@ -105,7 +105,7 @@ class GpuWatch:
             )
         except gpu_control.GpuFailure as failure:
             return (module, type(failure))
-        marks = [self._mark(index) for index in range(versions.gpu_count)]
+        marks = side_by_side(self._mark, range(versions.gpu_count))
         return (module, versions, *marks)
 
     def _mark(self, index: int) -> object:
