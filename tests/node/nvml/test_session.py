@@ -52,6 +52,21 @@ def test_a_gpu_that_hangs_does_not_stop_another(make_machine: MakeMachine) -> No
     assert machine.control.health(1).temperature_celsius is not None
 
 
+def test_a_scan_names_all_gpus_that_hang_and_finds_them_again(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=2)
+    machine.control.inventory()
+    machine.hardware.hang("nvmlDeviceGetCudaComputeCapability")
+    machine.session.call_seconds = 5.0
+    stuck = machine.control.inventory()
+    assert stuck.gpus == ()
+    assert [(gpu.minor, gpu.is_lost) for gpu in stuck.unread] == [(0, False), (1, False)]
+    machine.session.call_seconds = waiting.GIVE_UP_SECONDS
+    machine.hardware.release()
+    waiting.wait_until(
+        lambda: len(machine.control.inventory().gpus) == 2, "both GPUs to be read again"
+    )
+
+
 def test_two_machines_in_one_process_do_not_mix(make_machine: MakeMachine, tmp_path: Path) -> None:
     first = make_machine("dgx-h100", gpus=2)
     second = Machine(Hardware.create(tmp_path / "second", machine="t4", gpus=1))
