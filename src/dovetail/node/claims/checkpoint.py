@@ -87,8 +87,8 @@ class Claim(
     state: State
     devices: tuple[HeldDevice, ...] = ()
     sharing: tuple[Sharing, ...] = ()
+    pod_claim_name: str = ""  # its name in the pod's spec, if a template made it
     metadata_ids: dict[str, str] = {}  # CDI id of the device metadata, by request
-    is_status_written: bool = False  # status.devices of the claim has our devices
     unknown: Unknown = {}
 
     def __str__(self) -> str:

@@ -28,6 +28,8 @@ from dovetail.quantity import quantity
 
 SHARES: Final = "shares"  # NVIDIA's capacity for a fixed number of shares
 
+_POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"  # resource.k8s.io/v1
+
 
 class MigPolicy(StrEnum):
     """Who makes MIG devices."""
@@ -117,6 +119,7 @@ def _plan(
         state=checkpoint.State.STARTED,
         devices=grouped.devices,
         sharing=grouped.sharing,
+        pod_claim_name=claim.metadata.annotations.get(_POD_CLAIM_NAME, ""),
     )
     return Plan(record, _steps(record, live, settings))
 
@@ -145,8 +148,6 @@ def _refusal(
         return (
             f"device {name}: MIG mode is on, so the whole GPU cannot be used; switch it off first"
         )
-    if gpu.gpu_uuid != device.gpu.uuid:
-        return f"device {name}: the node's GPUs have just changed; the next attempt will see them"
     return None
 
 
