@@ -1,6 +1,7 @@
 """Device metadata files (KEP-5304): what a container can read about the devices it got, without asking the API server.
 
-Given a prepared claim, writes one JSON file per request and one CDI file that mounts it; returns the CDI ids. Layout and names are those of Kubernetes' own plugin library, so that programs find them. Raises OSError.
+Given a prepared claim, writes one JSON file per request and one CDI file that mounts it; returns the CDI ids.
+Layout and names are those of Kubernetes' own plugin library, so that programs find them. Raises OSError.
 """
 
 from __future__ import annotations
