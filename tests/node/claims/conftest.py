@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,17 @@ MakeNode = Callable[..., Node]
 
 
 @pytest.fixture
-def make_node(tmp_path: Path) -> Iterator[MakeNode]:
+def make_node() -> Iterator[MakeNode]:
     """Makes a node of a machine; its agent has started."""
     if shutil.which("gcc") is None:
         pytest.skip("the fake GPUs need gcc")
     nodes: list[Node] = []
+    # Sockets of MPS daemons lie below it, and their paths must be short: pytest's own folders are not.
+    place = Path(tempfile.mkdtemp(prefix="node-"))
 
     def make(machine: str = "dgx-h100", *, gpus: int = 2, **options: Any) -> Node:
         mig_mode = options.pop("mig_mode", False)
-        folder = tmp_path / f"node{len(nodes)}"
+        folder = place / str(len(nodes))
         hardware = Hardware.create(folder / "hw", machine=machine, gpus=gpus, mig=mig_mode)
         node = Node(folder, hardware, **options)
         nodes.append(node)
@@ -32,6 +35,9 @@ def make_node(tmp_path: Path) -> Iterator[MakeNode]:
         return node
 
     yield make
+    for node in nodes:
+        node.close()
+    shutil.rmtree(place)
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ from dovetail.boot import clocks
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.kubetypes import registry
 from dovetail.node.cdi.claim_specs import Paths as CdiPaths
+from dovetail.node.cdi.driver_root import DriverRoot
 from dovetail.node.claims import assembly, plan_prepare
+from dovetail.node.claims.mps import MpsDaemons
 from dovetail.node.claims.service import NodeClaims
 from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared
 from dovetail.node.nvml.control import NvmlControl
@@ -106,6 +108,10 @@ class Node:
         if not self.boot_id_file.exists():
             self.boot_id_file.write_text("boot-1\n", "ascii")
         self.api = SimApi(clocks.SystemClock(), namespaces=["default"])
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        self.run(
+            self.api.patch(Target(registry.NAMESPACE, name="default"), msgspec.json.encode(label))
+        )
         self.settings = plan_prepare.Settings(pool=POOL, mig=plan_prepare.MigPolicy(mig))
         self.options = options
         self.session = Session(hardware.driver_root, call_seconds=options.pop("call_seconds", 20.0))
@@ -133,6 +139,12 @@ class Node:
             paths=paths,
             **self.options,
         )
+
+    def close(self) -> None:
+        """Ends the daemons that a story left running."""
+        daemons = MpsDaemons(self.plugin / "mps", DriverRoot(self.hardware.driver_root))
+        for name in daemons.names():
+            daemons.stop(name)
 
     # ---- claims in the API server
 

@@ -70,7 +70,7 @@ def disagreement(grouped: Grouped, others: Iterable[checkpoint.Claim]) -> str | 
             theirs = _manner(held, other.sharing)
             if wanted[held.device] != theirs:
                 return (
-                    f"device {held.device}: claim {other} shares it with {theirs}, this claim wants "
+                    f"device {held.device}: the claim with uid {other.uid} shares it with {theirs}, this claim wants "
                     f"{wanted[held.device]}; claims on one device must agree"
                 )
     return None

@@ -39,7 +39,7 @@ def conflict_among(devices: Sequence[checkpoint.HeldDevice]) -> str | None:
             if _excludes(earlier, device):
                 return (
                     f"its devices {earlier.device} and {device.device} are the same silicon of "
-                    f"GPU {device.gpu_uuid}"
+                    f"{device.gpu_uuid}"
                 )
     return None
 
@@ -52,8 +52,8 @@ def conflict_with_claims(
         for held in claim.devices:
             if _excludes(held, device):
                 return (
-                    f"device {device.device} is in use: claim {claim} has {held.device}, the same silicon of "
-                    f"GPU {held.gpu_uuid}; it becomes free when that claim is unprepared"
+                    f"device {device.device} is in use: the claim with uid {claim.uid} has {held.device}, the same "
+                    f"silicon of {held.gpu_uuid}; it becomes free when that claim is unprepared"
                 )
     return None
 
