@@ -129,13 +129,17 @@ def _board(machine: Machine) -> gpus.Gpu:
     return board
 
 
+def _is_superchip(machine: Machine) -> bool:
+    """CPU and GPU share an address space, and the GPU's memory is a NUMA node of its own."""
+    return _board(machine).form_factor.value == "superchip"
+
+
 def _identity(machine: Machine, board: gpus.Gpu, index: int) -> dict[str, str | int]:
     architecture = ARCHITECTURES[board.architecture.value]
     major, minor = board.compute_capability.value.split(".")
     own = uuid.uuid5(_NAMESPACE, f"{machine.name}/{index}")
     device_id = int(board.pci_device_ids.value[0], 16) if board.pci_device_ids else 0
     build = board_estimates.build_of(board.name)
-    is_superchip = board.form_factor.value == "superchip"
     return {
         "product": board.product.value,
         "uuid": f"GPU-{own}",
@@ -150,7 +154,7 @@ def _identity(machine: Machine, board: gpus.Gpu, index: int) -> dict[str, str | 
         "compute_minor": minor,
         "cores": build.cores,
         "memory_bus_width": build.memory_bus_width,
-        "addressing_mode": ADDRESSING_ATS if is_superchip else ADDRESSING_HMM,
+        "addressing_mode": ADDRESSING_ATS if _is_superchip(machine) else ADDRESSING_HMM,
         "pci_device_id": device_id << 16 | NVIDIA_VENDOR_ID,
         "pci_subsystem_id": 0x1000 << 16 | NVIDIA_VENDOR_ID,
         "pcie_generation": build.pcie_generation,
@@ -169,6 +173,7 @@ def _place(machine: Machine, index: int) -> dict[str, str | int]:
         "pcie_root": slot.domain << 8 | slot.root,
         "pcie_switch": slot.switch,
         "numa_node": slot.numa_node,
+        "memory_numa_node": 2 + 8 * index if _is_superchip(machine) else -1,
         "first_cpu": slot.numa_node * per_node,
         "cpu_count": per_node,
     }
