@@ -50,7 +50,7 @@ def test_a_whole_node_of_partitions_fits_side_by_side(node: Node) -> None:
 
 def test_one_claim_can_have_several_devices(node: Node) -> None:
     answer = node.prepared("mixed", "gpu-1", "gpu-0-mig-2g20gb-14-0", "gpu-0-mig-2g20gb-14-4")
-    assert [device.device_name for device in answer.devices][0] == "gpu-1"
+    assert answer.devices[0].device_name == "gpu-1"
     assert node.instances() == [("2g.20gb", 0), ("2g.20gb", 4)]
     assert node.unprepare("mixed") is None
     node.assert_clean((0, 1))
