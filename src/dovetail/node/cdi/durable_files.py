@@ -18,9 +18,9 @@ _TEMPORARY: Final = ".dovetail-new"
 def replace(path: Path, content: bytes, *, mode: int) -> None:
     """Writes the file atomically. Callers must not overlap on one path."""
     temporary = path.with_name(f".{path.name}{_TEMPORARY}")
-    temporary.unlink(missing_ok=True)  # left by a killed writer
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
+        remove(temporary)  # left by a killed writer
         with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)  # whatever the umask is: the runtime must read it
             file.write(content)
@@ -28,18 +28,18 @@ def replace(path: Path, content: bytes, *, mode: int) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except BaseException:
+    except OSError as error:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+            remove(temporary)
+        # People know the file by its own name, not by that of the temporary one.
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def remove(path: Path) -> None:
     """Deletes the file for good; nothing happens if there is none."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
+    if not os.path.lexists(path):
+        return  # a read-only file system refuses to remove even what is not there
+    os.unlink(path)
     sync_folder(path.parent)
 
 

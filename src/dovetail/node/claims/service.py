@@ -264,4 +264,6 @@ def _allocated_now(claim: claims.ResourceClaim) -> set[tuple[str, str, str, str 
 
 
 def _message(reference: ClaimReference, reason: object) -> str:
+    if isinstance(reason, OSError) and reason.filename is not None:
+        reason = f"{reason.filename}: {reason.strerror}"
     return f"claim {reference.namespace}/{reference.name}: {reason}"
