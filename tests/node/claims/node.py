@@ -244,7 +244,9 @@ class Node:
         return dict(yaml.safe_load(path.read_bytes()))
 
     def checkpoint(self) -> Tree:
-        """The data of checkpoint.json."""
+        """The data of checkpoint.json; before the first claim there is none."""
+        if not (self.plugin / "checkpoint.json").exists():
+            return {"claims": {}}
         content = msgspec.json.decode((self.plugin / "checkpoint.json").read_bytes())
         return dict(content["data"])
 

@@ -24,9 +24,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class State(StrEnum):
-    """How far a claim is. What was started is finished or undone, never trusted."""
+    """How far a claim is."""
 
-    STARTED = "PrepareStarted"
+    STARTED = "PrepareStarted"  # something of it may exist: it is undone before anything else
     COMPLETED = "PrepareCompleted"
 
 

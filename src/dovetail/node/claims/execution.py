@@ -85,6 +85,9 @@ class Execution:
 
     def undo(self, claim: checkpoint.Claim, *, unmade: frozenset[int] = frozenset()) -> None:
         """Leaves nothing of a claim. Can be repeated after a failure."""
+        # No longer complete from here on: an agent that is killed now finds it as one to undo.
+        begun = msgspec.structs.replace(claim, state=checkpoint.State.STARTED)
+        self.file.change(lambda known: known.with_claim(begun))
         self.specs.remove(claim.uid)
         if self.metadata is not None:
             self.metadata.remove(claim)
