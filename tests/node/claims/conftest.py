@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,13 +23,18 @@ def make_node() -> Iterator[MakeNode]:
     if shutil.which("gcc") is None:
         pytest.skip("the fake GPUs need gcc")
     nodes: list[Node] = []
-    # Sockets of MPS daemons lie below it, and their paths must be short: pytest's own folders are not.
-    place = Path(tempfile.mkdtemp(prefix="node-"))
+    # Sockets of MPS daemons lie below the agent's folders, and their paths must be short: pytest's own are not. Memory,
+    # where there is some, spares every story the wait for a disk; programs cannot be run from there.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    place = Path(tempfile.mkdtemp(prefix="node-", dir=memory))
+    machines = Path(tempfile.mkdtemp(prefix="machine-"))
 
     def make(machine: str = "dgx-h100", *, gpus: int = 2, **options: Any) -> Node:
         mig_mode = options.pop("mig_mode", False)
         folder = place / str(len(nodes))
-        hardware = Hardware.create(folder / "hw", machine=machine, gpus=gpus, mig=mig_mode)
+        folder.mkdir()
+        home = machines / str(len(nodes))
+        hardware = Hardware.create(home, machine=machine, gpus=gpus, mig=mig_mode)
         node = Node(folder, hardware, **options)
         nodes.append(node)
         node.start()
@@ -38,6 +44,7 @@ def make_node() -> Iterator[MakeNode]:
     for node in nodes:
         node.close()
     shutil.rmtree(place)
+    shutil.rmtree(machines)
 
 
 @pytest.fixture

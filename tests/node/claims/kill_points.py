@@ -1,8 +1,8 @@
 """Kills an agent at every effect it has on the world, and looks at what the next agent makes of it.
 
 Run as a program with the name of a scenario: before each effect a child process that works through the scenario ends
-by SIGKILL; then another child starts an agent on what is left and checks it. Prints the number of kill points. A process
-of its own, so that forking meets no threads.
+by SIGKILL; then another child starts an agent on what is left and checks it. Prints the number of kill points. It is a
+process of its own, so that forking meets no threads.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from dovetail.node.cdi.driver_root import DriverRoot
 from dovetail.node.claims import assembly, plan_prepare
 from dovetail.node.claims.mps import MpsDaemons
 from dovetail.node.claims.service import NodeClaims
+from dovetail.node.inventory import Inventory
 from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared
 from dovetail.node.nvml.control import NvmlControl
 from dovetail.node.nvml.session import Session
@@ -100,6 +101,7 @@ class Node:
     def __init__(
         self, folder: Path, hardware: Hardware, *, mig: str = "dynamic", **options: Any
     ) -> None:
+        self._runner = asyncio.Runner()  # one event loop for the agent's whole life
         self.folder = folder
         self.hardware = hardware
         self.plugin = folder / "plugin"
@@ -113,6 +115,7 @@ class Node:
             self.api.patch(Target(registry.NAMESPACE, name="default"), msgspec.json.encode(label))
         )
         self.settings = plan_prepare.Settings(pool=POOL, mig=plan_prepare.MigPolicy(mig))
+        self._is_inventory_kept = options.pop("keeps_inventory", False)
         self.options = options
         self.session = Session(hardware.driver_root, call_seconds=options.pop("call_seconds", 20.0))
         self.control = NvmlControl(self.session, sysfs_root=hardware.sysfs_root)
@@ -134,14 +137,22 @@ class Node:
             api=self.api,
             clock=clocks.SystemClock(),
             control=self.control,
-            inventory=self.control.inventory,
+            inventory=self._inventory(),
             settings=self.settings,
             paths=paths,
             **self.options,
         )
 
+    def _inventory(self) -> Callable[[], Inventory]:
+        """The newest facts; or those of the agent's start, as between two scans of a watcher."""
+        if not self._is_inventory_kept:
+            return self.control.inventory
+        kept = self.control.inventory()
+        return lambda: kept
+
     def close(self) -> None:
         """Ends the daemons that a story left running."""
+        self._runner.close()
         daemons = MpsDaemons(self.plugin / "mps", DriverRoot(self.hardware.driver_root))
         for name in daemons.names():
             daemons.stop(name)
@@ -221,7 +232,7 @@ class Node:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs it to its end."""
-        return asyncio.run(work)
+        return self._runner.run(work)
 
     # ---- what there is
 
