@@ -15,12 +15,12 @@ try:
         health_v1alpha1_pb2,
         registration_v1_pb2,
     )
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith(__name__):
+except ImportError as error:
+    if error.name != __name__:  # something that a generated module needs
         raise
     raise errors.DovetailError(
-        f"{error.name} is not generated; install Dovetail again: `make .venv/run.stamp` in a checkout, "
-        "else `pip install --force-reinstall dovetail`"
+        "the messages of the kubelet's interfaces are not generated; install Dovetail again: "
+        "`make .venv/run.stamp` in a checkout, else `pip install --force-reinstall dovetail`"
     ) from error
 
 __all__ = [
