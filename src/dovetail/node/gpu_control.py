@@ -32,6 +32,10 @@ class GpuUnresponsive(GpuFailure):
     """The driver did not answer in time: repeat later; the call may still finish."""
 
 
+class DriverUnavailable(GpuFailure):
+    """No NVIDIA driver answers on this node now, or it was replaced meanwhile: repeat later."""
+
+
 class GpuControl(Protocol):
     """The operations of a driver on one node. Every method names the GPU by its minor number."""
 
