@@ -67,12 +67,13 @@ EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(handle_t first, handle_t second, int *
     return DONE(code);
 }
 
+/* Where GPU memory itself is a NUMA node, its number; elsewhere programs read sysfs. */
 EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(handle_t device, unsigned int *node) {
     ENTER();
     REQUIRE(node != NULL);
     WITH_TARGET(device);
-    if (gpu->numa_node < 0) return DONE(NOT_SUPPORTED);
-    *node = (unsigned int)gpu->numa_node;
+    if (gpu->memory_numa_node < 0) return DONE(NOT_SUPPORTED);
+    *node = (unsigned int)gpu->memory_numa_node;
     return DONE(SUCCESS);
 }
 

@@ -47,6 +47,10 @@ class GpuControl(Protocol):
         """The GPU instances that exist now, also those without a compute instance."""
         ...
 
+    def is_mig_enabled(self, minor: int) -> bool:
+        """Whether MIG mode is on now."""
+        ...
+
     def set_mig_mode(self, minor: int, *, enabled: bool) -> None:
         """Switches MIG mode. GpuUnsupported where only a reset of the GPU would do it (Ampere)."""
         ...

@@ -14,7 +14,7 @@ from dovetail.node import gpu_control
 from dovetail.node.health_reading import HealthReading
 from dovetail.node.inventory import ComputeMode, Inventory, MigDevice, TimeSlice
 from dovetail.node.nvml import discovery, health, mig_control, mig_facts, nvidia_smi
-from dovetail.node.nvml.answers import text
+from dovetail.node.nvml.answers import optional, text
 from dovetail.node.nvml.session import Opened, Session
 
 T = TypeVar("T")
@@ -49,6 +49,15 @@ class NvmlControl:
             return mig_facts.devices(opened, handle, minor, profiles)
 
         return self._read(minor, job, "list MIG devices")
+
+    def is_mig_enabled(self, minor: int) -> bool:
+        """Whether MIG mode is on now."""
+
+        def job(opened: Opened, handle: Any) -> bool:
+            mode = optional(opened, opened.nvml.nvmlDeviceGetMigMode, handle)
+            return mode is not None and bool(mode[0])
+
+        return self._read(minor, job, "read MIG mode")
 
     def set_mig_mode(self, minor: int, *, enabled: bool) -> None:
         """Switches MIG mode. GpuUnsupported where only a reset of the GPU would do it."""
