@@ -82,6 +82,7 @@ def read(
         pci_bus_id=bus_id,
         pcie_root=sysfs.pcie_root(sysfs_root, bus_id),
         numa_node=sysfs.numa_node(sysfs_root, bus_id),
+        pci_class=sysfs.pci_class(sysfs_root, bus_id),
         addressing_mode=_addressing_mode(opened, handle),
         is_mig_capable=mode is not None,
         is_mig_enabled=bool(current),

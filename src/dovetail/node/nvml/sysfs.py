@@ -1,6 +1,6 @@
 """Where a PCI device sits in the machine, from the kernel's own files.
 
-Given the root of sysfs and a bus id, returns the NUMA node and the PCIe root. What the kernel does not say is None.
+Given the root of sysfs and a bus id, returns its NUMA node, class and PCIe root. What the kernel does not say is None.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ def numa_node(sysfs: Path, bus_id: str) -> int | None:
     except (OSError, ValueError):
         return None
     return number if number >= 0 else None
+
+
+def pci_class(sysfs: Path, bus_id: str) -> int | None:
+    """What kind of device the board says it is: 0x030200 for a 3D controller."""
+    try:
+        return int((_device(sysfs, bus_id) / "class").read_text(), 16)
+    except (OSError, ValueError):
+        return None
 
 
 def pcie_root(sysfs: Path, bus_id: str) -> str | None:
