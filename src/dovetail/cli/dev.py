@@ -32,7 +32,7 @@ def group() -> None:
     """Run a real Kubernetes control plane with hollow GPU nodes on this machine.
 
     etcd, kube-apiserver, kube-controller-manager and kube-scheduler listen on 127.0.0.1 only. The nodes are objects
-    whose kubelet is played: pods bound to them run without containers.
+    whose kubelet is played: pods bound to them run without containers. `dev up --kubelet` adds a node with a real one.
     """
 
 
@@ -58,6 +58,12 @@ def group() -> None:
     is_flag=True,
     help="Leave kube-scheduler out: pods that name no other scheduler wait.",
 )
+@click.option(
+    "--kubelet",
+    "has_kubelet",
+    is_flag=True,
+    help="Add a node with a real kubelet and containerd, whose pods run. Needs root.",
+)
 @_directory
 def up(
     *,
@@ -65,6 +71,7 @@ def up(
     file: str | None,
     kube_version: str,
     no_kube_scheduler: bool,
+    has_kubelet: bool,
     directory: str | None,
 ) -> int:
     """Start the cluster and print how to reach it.
@@ -87,6 +94,7 @@ def up(
             _fleet(nodes, file),
             version=kube_version,
             has_kube_scheduler=not no_kube_scheduler,
+            has_kubelet=has_kubelet,
             say=output.say,
         )
     elif running.problem is not None:

@@ -1,8 +1,8 @@
 """A real control plane with hollow nodes on this machine, in the background: `dovetail dev`.
 
-Given a directory, a fleet and a Kubernetes version, starts the parts as processes that outlive the command, records
-them on disk, reports their status, and ends exactly those processes. The data is scratch: it is deleted with the
-directory. Never prints.
+Given a directory, a fleet and a Kubernetes version, and on request a node with a real kubelet, starts the parts as
+processes that outlive the command, records them on disk, reports their status, and ends exactly those processes. The
+data is scratch: it is deleted with the directory. Never prints.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from dovetail import errors
 from dovetail.devcluster import control_plane, kube_binaries, probe, processes
+from dovetail.devcluster.real_node import node_record, real_node
 from dovetail.files import private_files, state_directory
 from dovetail.install import apply_chart
 from dovetail.kube.auth import client_config
@@ -28,6 +29,7 @@ from dovetail.sim.fleet import fleet_objects, fleet_spec
 
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
+REAL_NODE: Final = "real-0"
 HEALTHY: Final = "ok"
 NO_HEALTH: Final = "-"  # of a part without an endpoint, or one that ended
 NODES: Final = "/api/v1/nodes"
@@ -107,6 +109,7 @@ def up(
     *,
     version: str,
     has_kube_scheduler: bool = True,
+    has_kubelet: bool = False,
     say: Say,
 ) -> Status:
     """Starts a cluster and waits until all nodes exist. A failed start is cleaned up."""
@@ -122,6 +125,7 @@ def up(
             fleet=fleet,
             version=version,
             has_kube_scheduler=has_kube_scheduler,
+            has_kubelet=has_kubelet,
             say=say,
         )
     except OSError as error:
@@ -224,10 +228,13 @@ def _start(
     fleet: fleet_spec.Fleet,
     version: str,
     has_kube_scheduler: bool,
+    has_kubelet: bool,
     say: Say,
 ) -> None:
     say(f"starting Kubernetes {version} in {directory}")
     parts = kube_binaries.binaries(version, say=say)
+    if has_kubelet:
+        real_node.require(version, say=say)  # before minutes are spent on the rest
     plane = control_plane.start(parts, directory, is_tethered=False, say=say)
     expected = _expected(fleet)
     state = msgspec.structs.replace(
@@ -250,6 +257,9 @@ def _start(
     if has_kube_scheduler:
         plane.wait_for(kube_binaries.SCHEDULER)
         say(f"{kube_binaries.SCHEDULER} ready, for pods that name no other scheduler")
+    if has_kubelet:
+        real_node.start(plane, REAL_NODE, directory=directory, is_tethered=False, say=say)
+        state = msgspec.structs.replace(state, nodes=state.nodes + 1)
     _keep(directory, msgspec.structs.replace(state, is_ready=True))
 
 
@@ -350,6 +360,8 @@ def _problem(state: State, parts: list[Part], *, nodes: int | None) -> str | Non
 
 def _remove(directory: Path, *, say: Say) -> None:
     """Ends the recorded processes, the youngest first, and then forgets them."""
+    for node in node_record.remove_all(directory):
+        say(f"node {node} ended")
     for process in reversed(list(_roster(directory).all().values())):
         processes.end(process, grace_seconds=DOWN_GRACE_SECONDS)
         say(f"{process.name} ended")
