@@ -23,15 +23,17 @@ SUFFIX: Final = ".node.json"
 STOP_SECONDS: Final = 10.0  # for the agent, which may be writing a checkpoint
 
 
-def create(directory: Path, name: str) -> node_layout.NodeLayout:
+def create(
+    directory: Path, name: str, *, homes: Path = node_layout.HOMES
+) -> node_layout.NodeLayout:
     """Records a new node and makes its home, a directory with a short and free name."""
     private_files.make_directory(directory)
     record = _file(directory, name)
     if record.exists():
         raise errors.StateError(f"a node {name} is already in {directory}")
-    home = node_layout.HOMES / f"{node_layout.HOME_PREFIX}{secrets.token_hex(3)}"
+    home = homes / f"{node_layout.HOME_PREFIX}{secrets.token_hex(3)}"
     layout = node_layout.NodeLayout(name=name, home=home)
-    private_files.replace(record, msgspec.json.encode(layout))
+    private_files.replace(record, msgspec.json.encode(layout, enc_hook=str))
     home.mkdir(mode=private_files.DIRECTORY_MODE)
     return layout
 
@@ -53,7 +55,9 @@ def remove(directory: Path, name: str) -> None:
     """Ends the processes of a node and removes all that it made. Does nothing if there is none of this name."""
     record = _file(directory, name)
     try:
-        layout = msgspec.json.decode(record.read_bytes(), type=node_layout.NodeLayout)
+        layout = msgspec.json.decode(
+            record.read_bytes(), type=node_layout.NodeLayout, dec_hook=_decoded
+        )
     except FileNotFoundError:
         return
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -77,6 +81,11 @@ def end_processes(layout: node_layout.NodeLayout, roster: processes.ProcessRecor
         if name in recorded:
             processes.end(recorded[name], grace_seconds=STOP_SECONDS)
             roster.remove(name)
+
+
+def _decoded(_: type, value: str) -> Path:
+    """The paths of a layout, the only fields that JSON has no type for."""
+    return Path(value)
 
 
 def _file(directory: Path, name: str) -> Path:

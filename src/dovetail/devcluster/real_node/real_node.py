@@ -166,7 +166,7 @@ class RealNode:
         """Gives containerd the one image that the node's pods use."""
         file = self.layout.home / "image.tar"
         file.write_bytes(container_image.archive(self._programs.container.read_bytes()))
-        self.ctr("images", "import", "--snapshotter=native", file)
+        self.ctr("images", "import", "--local", "--snapshotter=native", file)
         file.unlink()
 
     def _reap(self) -> None:
