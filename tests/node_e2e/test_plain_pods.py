@@ -100,29 +100,6 @@ def test_a_reboot_changes_the_boot_id_and_starts_the_containers_again() -> None:
         assert status["nodeInfo"]["bootID"] == node.boot_id_file.read_text().strip()
 
 
-def test_a_container_sees_the_edits_of_a_cdi_spec(node: gpu_node.GpuNode, namespace: str) -> None:
-    spec = {
-        "cdiVersion": "0.6.0",
-        "kind": "example.com/gpu",
-        "devices": [
-            {
-                "name": "gpu-0",
-                "containerEdits": {
-                    "env": ["EDITED_BY=cdi"],
-                    "deviceNodes": [{"path": "/dev/example0", "hostPath": "/dev/null"}],
-                },
-            }
-        ],
-    }
-    (node.cdi / "example.json").write_bytes(msgspec.json.encode(spec))
-    # Without a driver, an annotation asks containerd for a CDI device; the kubelet asks in the same words.
-    asks = {"annotations": {"cdi.k8s.io/example": "example.com/gpu=gpu-0"}}
-    view = node.container_view(node.run_pod(namespace, metadata=asks))
-    assert view.environment["EDITED_BY"] == "cdi"
-    (device,) = [device for device in view.devices if device.path == "/dev/example0"]
-    assert (device.kind, device.major, device.minor, device.open) == ("char", 1, 3, "ok")
-
-
 def test_the_kubelet_may_change_no_node_but_its_own(node: gpu_node.GpuNode) -> None:
     other = cluster.get(node.plane, "nodes")["items"]
     assert node.name in [tree["metadata"]["name"] for tree in other]

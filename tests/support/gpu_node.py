@@ -30,6 +30,7 @@ from tests.support.waiting import wait_until
 
 PART: Final = "node"  # as tools/realparts.py names it
 CONTAINER: Final = "main"
+IMAGE: Final = container_image.NAME
 
 _shared: list[GpuNode] = []
 
@@ -144,7 +145,7 @@ class GpuNode:
         variables = [{"name": key, "value": value} for key, value in (environment or {}).items()]
         main = {
             "name": CONTAINER,
-            "image": container_image.NAME,
+            "image": IMAGE,
             "imagePullPolicy": "Never",
             "args": list(arguments),
             "env": variables,

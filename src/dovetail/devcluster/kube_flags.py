@@ -146,6 +146,7 @@ class Layout(NamedTuple):
             "--enable-admission-plugins=NodeRestriction",
             f"--kubelet-client-certificate={self.kubelet_client.certificate}",
             f"--kubelet-client-key={self.kubelet_client.key}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname",
             f"--disable-admission-plugins={DISABLED_ADMISSION}",
             "--allow-privileged=true",
             "--service-cluster-ip-range=10.0.0.0/24",

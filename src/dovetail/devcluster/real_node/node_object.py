@@ -26,13 +26,13 @@ def create(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) ->
         {"type": "Hostname", "address": layout.name},
     ]
     status = msgspec.json.encode({"status": {"addresses": addresses}}).decode()
-    _kubectl(plane, layout, "create", "-f", "-", tree=tree)
-    _kubectl(plane, layout, "patch", "node", layout.name, "--subresource=status", "-p", status)
+    _kubectl(plane, "create", "-f", "-", tree=tree)
+    _kubectl(plane, "patch", "node", layout.name, "--subresource=status", "-p", status)
 
 
 def delete(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> None:
     """Deletes the Node, as an administrator does after a machine has gone."""
-    _kubectl(plane, layout, "delete", "node", layout.name, "--ignore-not-found")
+    _kubectl(plane, "delete", "node", layout.name, "--ignore-not-found")
 
 
 def is_ready(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> bool:
@@ -56,13 +56,9 @@ def read(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> d
     return node
 
 
-def _kubectl(
-    plane: control_plane.ControlPlane,
-    layout: node_layout.NodeLayout,
-    *arguments: str,
-    tree: object = None,
-) -> None:
-    common = [f"--kubeconfig={plane.kubeconfig}", f"--cache-dir={layout.home / 'kubectl-cache'}"]
+def _kubectl(plane: control_plane.ControlPlane, *arguments: str, tree: object = None) -> None:
+    cache = plane.directory / "kubectl-cache"
+    common = [f"--kubeconfig={plane.kubeconfig}", f"--cache-dir={cache}"]
     done = subprocess.run(  # noqa: S603 - no shell reads it
         [plane.parts.kubectl, *common, *arguments],
         input=msgspec.json.encode(tree),

@@ -43,9 +43,15 @@ def roster_of(directory: Path) -> processes.ProcessRecords:
     return processes.ProcessRecords(directory / control_plane.ROSTER)
 
 
+def layouts(directory: Path) -> dict[str, node_layout.NodeLayout]:
+    """The recorded nodes of a directory, by name. Raises StateError if a record cannot be read."""
+    recorded = [_layout(file) for file in sorted(directory.glob(f"*{SUFFIX}"))]
+    return {layout.name: layout for layout in recorded}
+
+
 def remove_all(directory: Path) -> list[str]:
     """Removes every recorded node of a directory; their names."""
-    names = sorted(file.name.removesuffix(SUFFIX) for file in directory.glob(f"*{SUFFIX}"))
+    names = list(layouts(directory))
     for name in names:
         remove(directory, name)
     return names
@@ -54,14 +60,9 @@ def remove_all(directory: Path) -> list[str]:
 def remove(directory: Path, name: str) -> None:
     """Ends the processes of a node and removes all that it made. Does nothing if there is none of this name."""
     record = _file(directory, name)
-    try:
-        layout = msgspec.json.decode(
-            record.read_bytes(), type=node_layout.NodeLayout, dec_hook=_decoded
-        )
-    except FileNotFoundError:
+    if not record.exists():
         return
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.StateError(f"{record} cannot be read: {error}; remove it by hand") from None
+    layout = _layout(record)
     end_processes(layout, roster_of(directory))
     cgroups.remove(layout.cgroup)
     if layout.home.exists():
@@ -81,6 +82,15 @@ def end_processes(layout: node_layout.NodeLayout, roster: processes.ProcessRecor
         if name in recorded:
             processes.end(recorded[name], grace_seconds=STOP_SECONDS)
             roster.remove(name)
+
+
+def _layout(record: Path) -> node_layout.NodeLayout:
+    try:
+        return msgspec.json.decode(
+            record.read_bytes(), type=node_layout.NodeLayout, dec_hook=_decoded
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise errors.StateError(f"{record} cannot be read: {error}; remove it by hand") from None
 
 
 def _decoded(_: type, value: str) -> Path:
