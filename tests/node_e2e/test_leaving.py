@@ -49,7 +49,7 @@ def _processes_in(namespace: str) -> set[int]:
             try:
                 if os.readlink(entry / "ns" / "pid") == namespace:
                     inside.add(int(entry.name))
-            except (FileNotFoundError, ProcessLookupError):
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
     return inside
 

@@ -13,8 +13,6 @@ import msgspec
 from dovetail.devcluster.real_node import container_image, node_layout, node_programs
 
 POD_NETWORK: Final = "10.88.0.0/16"
-# A label for selectors; the kubelet may set it, since it lies outside kubernetes.io.
-NODE_LABEL: Final = "dovetail.dev/real-kubelet=true"
 
 
 class Ports(NamedTuple):
@@ -35,7 +33,6 @@ def kubelet_command(
         f"--root-dir={layout.kubelet_root}",
         f"--cert-dir={layout.kubelet_root / 'pki'}",
         f"--hostname-override={layout.name}",
-        f"--node-labels={NODE_LABEL}",
         # The addresses of the Node are those it was created with, on loopback. Otherwise the kubelet would
         # advertise an address on which it does not listen.
         "--cloud-provider=external",

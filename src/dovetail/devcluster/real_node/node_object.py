@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import http
 import subprocess
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from dovetail.devcluster import control_plane, probe
 from dovetail.devcluster.real_node import node_layout
 
+# For the selectors of pods that need real containers.
+LABELS: Final = {"dovetail.dev/real-kubelet": "true"}
+
 
 def create(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> None:
     """Creates the Node, unless it exists from an earlier boot."""
     if read(plane, layout):
         return
-    tree = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": layout.name}}
+    metadata = {"name": layout.name, "labels": LABELS}
+    tree = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
     addresses = [
         {"type": "InternalIP", "address": "127.0.0.1"},
         {"type": "Hostname", "address": layout.name},
