@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import tarfile
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.devcluster import kube_binaries
+from dovetail.devcluster import free_ports, kube_binaries
 from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
@@ -121,6 +122,13 @@ def test_the_kubelet_listens_on_loopback_and_leaves_the_machine_as_it_is() -> No
     assert configuration["makeIPTablesUtilChains"] is False
     assert configuration["authentication"]["anonymous"] == {"enabled": False}
     assert configuration["cgroupRoot"] == f"/{LAYOUT.cgroup}"
+
+
+def test_nodes_with_different_ports_have_different_networks_for_their_pods() -> None:
+    numbers = (free_ports.RANGE[0], free_ports.RANGE[1], free_ports.RANGE[-1])
+    networks = [node_config.pod_network(node_config.Ports(number, 1)) for number in numbers]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(networks, 2))
+    assert all(network.subnet_of(node_config.POD_NETWORKS) for network in networks)
 
 
 def test_a_boot_keeps_the_disk_and_clears_the_memory(tmp_path: Path) -> None:

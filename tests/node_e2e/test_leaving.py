@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -27,7 +29,10 @@ class Traces:
         (first,) = machine.children_of(machine_pid)
         self.namespace = os.readlink(f"/proc/{first}/ns/pid_for_children")
         self.pids = _processes_in(self.namespace)
-        self.interfaces = set(os.listdir("/sys/class/net"))
+        network = msgspec.json.decode((layout.configuration / "cni/pods.conflist").read_bytes())
+        (ranges,) = network["plugins"][0]["ipam"]["ranges"]
+        self.network = ipaddress.IPv4Network(ranges[0]["subnet"])
+        self.interfaces = _interfaces_to(self.network)
 
     def left(self) -> list[str]:
         """What of it is still there, in words."""
@@ -38,6 +43,7 @@ class Traces:
             remaining.append("a mount")
         if self.layout.home.exists():
             remaining.append(f"the directory {self.layout.home}")
+        remaining += [f"interface {name}" for name in sorted(_interfaces_to(self.network))]
         return remaining
 
 
@@ -54,8 +60,16 @@ def _processes_in(namespace: str) -> set[int]:
     return inside
 
 
-def interfaces() -> set[str]:
-    return set(os.listdir("/sys/class/net"))
+def _interfaces_to(network: ipaddress.IPv4Network) -> set[str]:
+    """The interfaces of this machine behind which addresses of a network are."""
+    lines = Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]
+    routes = [line.split() for line in lines]
+    return {name for name, address, *_ in routes if _address(address) in network}
+
+
+def _address(field: str) -> ipaddress.IPv4Address:
+    """An address as the kernel writes it, with its bytes in the order of this machine."""
+    return ipaddress.IPv4Address(int(field, 16).to_bytes(4, sys.byteorder))
 
 
 def dev(place: Path, *arguments: str) -> running.Run:
@@ -64,15 +78,14 @@ def dev(place: Path, *arguments: str) -> running.Run:
 
 
 def test_a_stopped_node_leaves_nothing_behind() -> None:
-    interfaces_before = interfaces()
     with gpu_node.private_node() as node:
         node.run_pod(cluster.fresh_namespace(node.plane))
         machine_name = node.node.layout.process_name(node_layout.MACHINE)
         traces = Traces(node.node.layout, node.node.roster.all()[machine_name].pid)
         assert len(traces.pids) >= 5  # first process, containerd, kubelet, shim, pause, container
-        assert interfaces() - interfaces_before != set()
-    assert traces.left() == []
-    wait_until(lambda: interfaces() <= interfaces_before, "the end of the pod's cable")
+        assert len(traces.interfaces) == 1
+    # The kernel takes a network namespace apart after its last process has ended.
+    wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
 
 
 def test_a_killed_machine_takes_every_process_and_mount_of_the_node_with_it() -> None:
@@ -85,7 +98,7 @@ def test_a_killed_machine_takes_every_process_and_mount_of_the_node_with_it() ->
         wait_until(
             lambda: not _processes_in(traces.namespace), "the end of all processes of the node"
         )
-    assert traces.left() == []
+    wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
 
 
 def test_dev_up_with_a_kubelet_runs_pods_and_dev_down_leaves_nothing(tmp_path: Path) -> None:
@@ -113,7 +126,7 @@ def test_dev_up_with_a_kubelet_runs_pods_and_dev_down_leaves_nothing(tmp_path: P
     finally:
         down = dev(place, "down")
     assert down.code == 0, down.err
-    assert traces.left() == []
+    wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
     assert not place.exists()
 
 

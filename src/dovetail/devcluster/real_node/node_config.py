@@ -5,14 +5,17 @@ Given the layout, the programs and the ports, returns file contents and command 
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dovetail.devcluster import free_ports
 from dovetail.devcluster.real_node import container_image, node_layout, node_programs
 
-POD_NETWORK: Final = "10.88.0.0/16"
+POD_NETWORKS: Final = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598: no machine is there
+POD_NETWORK_BITS: Final = 25  # 126 addresses; a kubelet runs at most 110 pods
 
 
 class Ports(NamedTuple):
@@ -140,11 +143,19 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 """
 
 
-def network_configuration(layout: node_layout.NodeLayout) -> dict[str, Any]:
+def pod_network(ports: Ports) -> ipaddress.IPv4Network:
+    """The addresses of a node's pods: another network for each node on this machine, as their ports differ."""
+    index = free_ports.RANGE.index(ports.server)
+    size = 1 << (POD_NETWORKS.max_prefixlen - POD_NETWORK_BITS)
+    first = POD_NETWORKS.network_address + index * size
+    return ipaddress.IPv4Network((first, POD_NETWORK_BITS))
+
+
+def network_configuration(layout: node_layout.NodeLayout, ports: Ports) -> dict[str, Any]:
     """The network of pods: a cable from each to this machine, which disappears with the pod. It leads no further."""
     ipam = {
         "type": "host-local",
-        "ranges": [[{"subnet": POD_NETWORK}]],
+        "ranges": [[{"subnet": str(pod_network(ports))}]],
         "dataDir": str(layout.run / "addresses"),
     }
     return {

@@ -24,7 +24,7 @@ def write(
     (place / "cni").mkdir(exist_ok=True)
     kubelet = node_config.kubelet_configuration(layout, ports)
     containerd = node_config.containerd_configuration(layout, programs)
-    network = node_config.network_configuration(layout)
+    network = node_config.network_configuration(layout, ports)
     private_files.replace(place / "kubelet.json", node_config.as_json(kubelet))
     private_files.replace(place / "containerd.toml", containerd.encode())
     private_files.replace(place / "cni" / "pods.conflist", node_config.as_json(network))

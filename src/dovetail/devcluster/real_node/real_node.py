@@ -8,6 +8,7 @@ node's home, its cgroups and the network interfaces of its pods, all of which en
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -142,6 +143,11 @@ class RealNode:
     def is_ready(self) -> bool:
         """Whether the Node is ready, and the report is from the current boot."""
         return node_object.is_ready(self._plane, self.layout)
+
+    @property
+    def pod_network(self) -> ipaddress.IPv4Network:
+        """The addresses of the node's pods."""
+        return node_config.pod_network(self._ports)
 
     def command_inside(self, command: Sequence[str | Path]) -> list[str]:
         """The command line that runs a program inside the node's namespaces."""
