@@ -1,0 +1,92 @@
+"""Builds the parts of the node agent for its mode: cluster client, GPUs, claims, slices, health, and metrics.
+
+Given the options of the command line. Everything that a mode does not need stays unimported: one such process runs on
+every node. Never serves by itself: `boot/node_agent.py` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from dovetail import errors
+from dovetail.boot import clocks, node_agent
+from dovetail.kube import client
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from dovetail.node.kubelet import dra_plugin, socket_paths
+from dovetail.node.kubelet.claim_service import ClaimService, HealthService
+from dovetail.ports import meter
+
+
+async def serve(options: node_agent.Options) -> None:
+    """Runs the agent until it is stopped by a signal."""
+    connection = client_config.load(options.kubeconfig, context=options.context)
+    carrier = transport.Transport(connection, concurrency=4, user_agent="dovetail-node-agent")
+    meter_, text = _metrics(options)
+    async with carrier, open_work(options, client.KubeApi(carrier), meter_) as work:
+        http = _http_server(options, work, text, client.KubeApi(carrier))
+        await node_agent.run(work, http=http, meter_=meter_)
+
+
+@contextlib.asynccontextmanager
+async def open_work(
+    options: node_agent.Options, api: client.KubeApi, meter_: meter.Meter
+) -> AsyncIterator[node_agent.Work]:
+    """The work of the mode; the hardware session is open meanwhile."""
+    if options.node_name:
+        raise errors.InputError("this build has no hardware session")
+    yield node_agent.Work(serving=None)  # type: ignore[arg-type]
+
+
+def dra_work(
+    options: node_agent.Options,
+    claims: ClaimService,
+    health: HealthService | None,
+    *,
+    meter_: meter.Meter | None = None,
+) -> node_agent.Work:
+    """Serves claims under the kubelet's directories."""
+    paths = socket_paths.socket_paths(
+        options.kubelet_root,
+        dra_plugin.DRIVER,
+        registry=options.plugins_registry,
+        pod_uid=options.pod_uid,
+    )
+    plugin = dra_plugin.DraPlugin(paths, claims, health, meter_=meter_)
+    return node_agent.Work(
+        serving=plugin, ready=lambda: {"registered": plugin.registration.registered.is_set()}
+    )
+
+
+def _metrics(options: node_agent.Options) -> tuple[meter.Meter, Any]:
+    """A meter and its text; none of it is loaded unless metrics are served."""
+    if not options.metrics_address:
+        return meter.NoMeter(), bytes
+    from dovetail.telemetry import metrics, node_metrics
+
+    served = metrics.Metrics(node_metrics.DECLARED)
+    return served, served.text
+
+
+def _http_server(
+    options: node_agent.Options, work: node_agent.Work, text: Any, api: client.KubeApi
+) -> AbstractAsyncContextManager[object] | None:
+    if not options.metrics_address:
+        return None
+    from dovetail.boot import http_server
+    from dovetail.kube.auth import access_reviews
+
+    host, _, port = options.metrics_address.rpartition(":")
+    return http_server.Server(
+        metrics=text,
+        ready=work.ready,
+        alive=lambda: True,
+        configuration=options,
+        authorise=access_reviews.Reviews(api, clocks.SystemClock()).authorise,
+        address=host.strip("[]"),
+        port=int(port),
+        option="--metrics",
+    )
