@@ -177,6 +177,21 @@ class GpuNode:
         )
         return pod
 
+    def bind(self, namespace: str, name: str) -> None:
+        """Binds a pod to this node, as a scheduler does."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.name},
+        }
+        cluster.kubectl(
+            self.plane,
+            *("create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}/binding"),
+            *("-f", "-"),
+            input=msgspec.json.encode(binding).decode(),
+        )
+
     def delete_pod(self, namespace: str, name: str) -> None:
         """Deletes a pod and waits until it is gone."""
         cluster.kubectl(self.plane, "delete", "pod", name, "-n", namespace, "--timeout=120s")
