@@ -19,8 +19,11 @@ import pytest
 
 from dovetail.devcluster import control_plane as controlplane
 from dovetail.devcluster import go_build, kube_binaries
+from dovetail.devcluster.fake_gpus import hardware
 from dovetail.devcluster.real_node import (
     container_image,
+    node_agent_command,
+    node_layout,
     node_object,
     node_programs,
     real_node,
@@ -70,6 +73,7 @@ class GpuNode:
     ) -> None:
         self.plane = plane
         self.node = node
+        self.hardware: hardware.Hardware | None = None
         self._scratch = scratch
 
     @property
@@ -223,8 +227,35 @@ class GpuNode:
         self.node.restart_containerd()
 
     def reboot(self) -> None:
-        """Ends everything on the node, wipes what lives in memory, and boots it with another boot id."""
-        self.node.reboot()
+        """Ends everything on the node, wipes what lives in memory, and boots it with another boot id.
+
+        The driver of its GPUs is loaded again; the node agent is not started.
+        """
+        self.node.power_off()
+        if self.hardware is not None:
+            self.hardware.reload_driver()
+        self.node.boot()
+
+    def add_gpus(self, machine: str = "dgx-h100", **options: Any) -> hardware.Hardware:
+        """Puts fake GPUs into the node. `options` are those of `Hardware.create`."""
+        self.hardware = hardware.Hardware.create(
+            self.node.layout.home / "gpus", machine=machine, **options
+        )
+        return self.hardware
+
+    def start_agent(self, *options: str) -> None:
+        """Starts `dovetail node-agent` for the GPUs of the node; `options` are further ones of it."""
+        assert self.hardware is not None, "add_gpus comes first"
+        roots = (
+            self.hardware.driver_root,
+            self.hardware.sysfs_root,
+            self.hardware.proc_root,
+        )
+        self.node.start_agent(node_agent_command.DriverFiles(*roots), options=options)
+
+    def kill_agent(self) -> None:
+        """Kills the node agent, as a crash would."""
+        self.node.kill(node_layout.AGENT)
 
     def stop(self) -> None:
         """Ends the node and deletes its Node."""

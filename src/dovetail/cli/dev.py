@@ -64,6 +64,11 @@ def group() -> None:
     is_flag=True,
     help="Add a node with a real kubelet and containerd, whose pods run. Needs root.",
 )
+@click.option(
+    "--machine",
+    metavar="KIND",
+    help="Give that node the fake GPUs of a server, such as dgx-h100, and start the node agent on it.",
+)
 @_directory
 def up(
     *,
@@ -72,6 +77,7 @@ def up(
     kube_version: str,
     no_kube_scheduler: bool,
     has_kubelet: bool,
+    machine: str | None,
     directory: str | None,
 ) -> int:
     """Start the cluster and print how to reach it.
@@ -84,6 +90,10 @@ def up(
     """
     if nodes is not None and file is not None:
         raise click.UsageError("give --nodes or --fleet, not both")
+    if machine is not None and not has_kubelet:
+        raise click.UsageError(
+            "--machine needs --kubelet: hollow nodes have the GPUs of their fleet"
+        )
     from dovetail.devcluster import dev_cluster
 
     place = _place(directory)
@@ -94,7 +104,7 @@ def up(
             _fleet(nodes, file),
             version=kube_version,
             has_kube_scheduler=not no_kube_scheduler,
-            has_kubelet=has_kubelet,
+            kubelet=dev_cluster.Kubelet(machine=machine) if has_kubelet else None,
             say=output.say,
         )
     elif running.problem is not None:

@@ -21,6 +21,7 @@ from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
     machine,
+    node_agent_command,
     node_config,
     node_layout,
     node_object,
@@ -86,6 +87,25 @@ class RealNode:
         self.start_process(node_layout.KUBELET, self.command_inside(command))
         self._await(node_layout.KUBELET, self._kubelet_answers, "answering")
         self._await(node_layout.KUBELET, self.is_ready, "ready")
+
+    def start_agent(
+        self, driver: node_agent_command.DriverFiles, *, options: Sequence[str] = ()
+    ) -> None:
+        """Starts the node agent for the GPUs of a driver, with the rights of the kubelet's user, and waits for it.
+
+        `options` are further ones of `dovetail node-agent`. It is ready when its socket invites the kubelet.
+        """
+        command = node_agent_command.command(
+            kubeconfig=self.layout.kubeconfig,
+            node_name=self.name,
+            kubelet_root=self.layout.kubelet_root,
+            cdi_directory=self.layout.cdi,
+            boot_id_file=self.layout.boot_id,
+            driver=driver,
+            options=tuple(options),
+        )
+        self.start_process(node_layout.AGENT, self.command_inside(command))
+        self._await(node_layout.AGENT, self._agent_is_registered, "registered with the kubelet")
 
     def start_process(self, process: str, command: Sequence[str | Path]) -> None:
         """Starts a process that belongs to the node and ends with it."""
@@ -191,6 +211,10 @@ class RealNode:
             with contextlib.suppress(control_plane.StartFailed):
                 return bool(self.ctr("version"))
         return False
+
+    def _agent_is_registered(self) -> bool:
+        registry = self.layout.kubelet_root / "plugins_registry"
+        return any(registry.glob("gpu.nvidia.com*-reg.sock"))
 
     def _kubelet_answers(self) -> bool:
         return probe.ask(self._ports.health, "/healthz").is_ok
