@@ -180,7 +180,8 @@ void record(int gpu, const char* event, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 void wake_all(uint32_t* word);
 bool wait_for_change(uint32_t* word, uint32_t value, int64_t milliseconds);
-int64_t now_milliseconds(void);
+int64_t now_milliseconds(void);    /* of the calendar */
+int64_t steady_milliseconds(void); /* never jumps */
 
 /* handles.c: numbers that name a device or an instance, valid as long as it lives */
 enum kind { DEVICE = 1, MIG_DEVICE = 2, GPU_INSTANCE = 4, COMPUTE_INSTANCE = 5 };

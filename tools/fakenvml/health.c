@@ -104,7 +104,7 @@ static bool has_lost(const struct machine* machine, struct event_set* set) {
 
 static nvmlReturn_t wait_for_event(struct event_set* set, event_data* data, unsigned int timeout) {
     REQUIRE(set != NULL && set->magic == SET_MAGIC && data != NULL);
-    int64_t deadline = now_milliseconds() + timeout;
+    int64_t deadline = steady_milliseconds() + timeout;
     while (true) {
         uint32_t wake = __atomic_load_n(&here->store->event_wake, __ATOMIC_SEQ_CST);
         struct machine* machine = read_begin();
@@ -113,7 +113,7 @@ static nvmlReturn_t wait_for_event(struct event_set* set, event_data* data, unsi
         read_end();
         if (has_event) return SUCCESS;
         if (is_lost) return GPU_IS_LOST;
-        int64_t left = deadline - now_milliseconds();
+        int64_t left = deadline - steady_milliseconds();
         if (left <= 0) return TIMEOUT;
         wait_for_change(&here->store->event_wake, wake, left);
     }

@@ -32,11 +32,15 @@ static pthread_mutex_t homes_lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread char lines[LINES_SIZE];
 static __thread size_t lines_used;
 
-int64_t now_milliseconds(void) {
+static int64_t milliseconds_of(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
+
+int64_t now_milliseconds(void) { return milliseconds_of(CLOCK_REALTIME); }
+
+int64_t steady_milliseconds(void) { return milliseconds_of(CLOCK_MONOTONIC); }
 
 static struct machine* in_force(void) {
     struct store* store = here->store;
