@@ -156,3 +156,32 @@ def test_a_lost_gpu_is_gone_and_comes_back(make_machine: MakeMachine) -> None:
         machine.control.compute_mode(0)
     machine.hardware.restore(0)
     assert machine.control.compute_mode(0) is ComputeMode.DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "failure"),
+    [
+        (3, gpu_control.GpuUnsupported),
+        (9, gpu_control.DriverUnavailable),
+        (15, gpu_control.GpuGone),
+        (255, gpu_control.GpuFailure),
+    ],
+)
+def test_a_program_that_fails_says_why_by_its_exit_code(
+    make_machine: MakeMachine, exit_code: int, failure: type[gpu_control.GpuFailure]
+) -> None:
+    machine = make_machine("dgx-h100", gpus=1)
+    program = machine.hardware.nvidia_smi
+    program.unlink()
+    program.write_text(f"#!/bin/sh\necho the driver objects\nexit {exit_code}\n")
+    program.chmod(0o755)
+    with pytest.raises(failure, match="the driver objects") as raised:
+        machine.control.set_time_slice(0, TimeSlice.SHORT)
+    assert raised.type is failure
+
+
+def test_a_driver_without_its_program_cannot_set_time_slices(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=1)
+    machine.hardware.nvidia_smi.unlink()
+    with pytest.raises(gpu_control.DriverUnavailable, match="nvidia-smi"):
+        machine.control.set_time_slice(0, TimeSlice.SHORT)

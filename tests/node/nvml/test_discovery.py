@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,28 @@ def test_a_gpu_partitioned_for_claims_is_published_as_before(make_machine: MakeM
     assert len(after.gpus[0].mig_devices) == 1
     dynamic = options.SliceOptions(is_mig_dynamic=True)
     assert layout.contents(after, dynamic) == layout.contents(before, dynamic)
+
+
+def test_a_scan_is_not_confused_by_partitions_that_come_and_go(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=2, mig=True)
+    is_over = threading.Event()
+
+    def repartition() -> None:
+        while not is_over.is_set():
+            gi_id, _ = machine.hardware.create_mig(0, 19)
+            machine.hardware.destroy_mig(0, gi_id)
+
+    worker = threading.Thread(target=repartition)
+    worker.start()
+    try:
+        scans = [machine.control.inventory() for _ in range(200)]
+        lists = [machine.control.mig_devices(0) for _ in range(200)]
+    finally:
+        is_over.set()
+        worker.join()
+    assert [scan.unread for scan in scans if scan.unread] == []
+    assert all(len(scan.gpus) == 2 for scan in scans)
+    assert all(len(each) <= 1 for each in lists)
 
 
 def test_the_kernel_knows_the_machine(tmp_path: Path) -> None:
