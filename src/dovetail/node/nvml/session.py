@@ -80,7 +80,7 @@ class _Work(Generic[T]):
     def _run(self) -> None:
         try:
             self._value = self._job()
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+        except BaseException as error:
             self._error = error
         finally:
             self.done.set()
