@@ -136,7 +136,7 @@ class MpsDaemons:
         environment = self._environment(home)
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(daemon.device_uuids)
         command = [*isolated, str(home / "shm"), str(self._program()), *options]
-        _run(command, environment=environment, is_detached=True)
+        _launch(command, environment, home / "log" / "startup.log")
         deadline = time.monotonic() + _READY_SECONDS
         while not self.is_alive(daemon.name):
             if time.monotonic() > deadline:
@@ -194,23 +194,41 @@ def _settings(daemon: Daemon) -> list[str]:
     return commands
 
 
-def _run(
-    command: list[str],
-    *,
-    given: str = "",
-    environment: dict[str, str] | None = None,
-    is_detached: bool = False,
-) -> str:
-    program = command[0] if not is_detached else _CONTROL
+def _launch(command: list[str], environment: dict[str, str], output: Path) -> None:
+    """Starts a daemon in a session of its own. It keeps what it inherits, so that is a file and no pipe of ours."""
+    try:
+        with output.open("wb") as file:
+            finished = subprocess.run(  # noqa: S603 - the driver's program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                timeout=_COMMAND_SECONDS,
+                start_new_session=True,
+                check=False,
+            )
+        words = output.read_text("utf-8", "replace").strip()
+    except subprocess.TimeoutExpired:
+        raise MpsFailure(
+            f"MPS: {_CONTROL} -d: not started within {_COMMAND_SECONDS:.0f} seconds"
+        ) from None
+    except OSError as error:
+        raise MpsFailure(f"MPS: {error.filename}: {error.strerror}") from None
+    if finished.returncode:
+        raise MpsFailure(f"MPS: {_CONTROL} -d failed ({finished.returncode}): {words}")
+
+
+def _run(command: list[str], *, given: str = "", environment: dict[str, str] | None = None) -> str:
+    program = command[0]
     try:
         finished = subprocess.run(  # noqa: S603 - programs of the driver root and of the system
             command,
             input=f"{given}\n".encode(),
-            stdout=subprocess.PIPE if not is_detached else subprocess.DEVNULL,
-            stderr=subprocess.STDOUT if not is_detached else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=environment,
             timeout=_COMMAND_SECONDS,
-            start_new_session=is_detached,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -219,8 +237,7 @@ def _run(
         ) from None
     except OSError as error:
         raise MpsFailure(f"MPS: {program}: {error.strerror}") from None
-    output = (finished.stdout or b"").decode("utf-8", "replace").strip()
+    output = finished.stdout.decode("utf-8", "replace").strip()
     if finished.returncode:
-        words = f": {output}" if output else ""
-        raise MpsFailure(f"MPS: {program} {given or ''} failed ({finished.returncode}){words}")
+        raise MpsFailure(f"MPS: {program} {given} failed ({finished.returncode}): {output}")
     return output
