@@ -32,6 +32,7 @@ _TITLES: Final[Mapping[str, str]] = {
     DEVICE_PLUGIN: "NVIDIA's device plugin",
     TOOLKIT: "NVIDIA's container toolkit",
 }
+GROUPS: Final = tuple(_TITLES)
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     DRA_DRIVER: ("gpu-kubelet-plugin",),
     DEVICE_PLUGIN: ("gpu-feature-discovery", "nvidia-device-plugin"),
@@ -60,10 +61,10 @@ def directory_of(group: str, say: go_build.Say = go_build.say_on_stderr) -> Path
 
 def main(groups: Sequence[str]) -> int:
     """The command line: directories on stdout, talk on stderr."""
-    if unknown := sorted(set(groups) - set(_TITLES)):
-        print(f"unknown: {', '.join(unknown)}; pinned: {', '.join(_TITLES)}", file=sys.stderr)
+    if unknown := sorted(set(groups) - set(GROUPS)):
+        print(f"unknown: {', '.join(unknown)}; pinned: {', '.join(GROUPS)}", file=sys.stderr)
         return USAGE
-    builds = [functools.partial(directory_of, group) for group in groups or _TITLES]
+    builds = [functools.partial(directory_of, group) for group in groups or GROUPS]
     return go_build.printed(
         builds, without_go="install Go, or run without the tests that ask NVIDIA's programs"
     )
