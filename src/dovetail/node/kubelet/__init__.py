@@ -1,0 +1,1 @@
+"""gRPC with the kubelet: plugin registration, DRAPlugin, the health stream."""

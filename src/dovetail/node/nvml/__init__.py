@@ -1,0 +1,1 @@
+"""The one boundary to the hardware: NVML through nvidia-ml-py, and nvidia-smi where NVML has no call."""
