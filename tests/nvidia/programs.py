@@ -85,7 +85,7 @@ def wrapped(
 
 def hardware_mounts(hardware: Any) -> list[tuple[str | Path, str]]:
     """What every program sees instead of the machine's own."""
-    return [(hardware.proc_root / "driver", "/proc/driver")]
+    return [(hardware.proc_root / "driver", "/proc/driver"), (hardware.sysfs_root, "/sys")]
 
 
 def hardware_environment(hardware: Any) -> dict[str, str | Path]:
