@@ -145,13 +145,15 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    nvidia = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit"]
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",
         "kubernetes-1.37",
+        *nvidia,
     ]
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "/somewhere")
-    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm"]
+    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", *nvidia]
 
 
 def test_both_sides_use_the_same_words() -> None:
