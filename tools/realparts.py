@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Builds the real parts of the tests, one after the other: the upstream oracle, Helm, Kubernetes, a node.
-=======
-"""Builds the real parts of the tests, one after the other: the upstream oracle, Helm, Kubernetes, NVIDIA's programs.
->>>>>>> nvoracle
+"""Builds the real parts of the tests, one by one: the upstream oracle, Helm, Kubernetes, a node, NVIDIA's programs.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the
@@ -54,15 +50,12 @@ def parts(versions: list[str]) -> Iterator[Part]:
     if not os.environ.get(kube_binaries.ASSETS_VARIABLE):
         for version in versions:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))
-<<<<<<< HEAD
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
         for recipe in node_programs.recipes():
             yield Part("node", functools.partial(_finished, recipe))
-=======
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
->>>>>>> nvoracle
 
 
 def built(wanted: Iterator[Part], talk: Talk) -> int:
