@@ -52,8 +52,8 @@ async def wait_for_pool(node: servers.Node, sizes: list[int]) -> list[servers.Tr
     async def fitting() -> list[servers.Tree]:
         trees = await node.slices()
         generations = {tree["spec"]["pool"]["generation"] for tree in trees}
-        found = [len(tree["spec"].get("devices") or ()) for tree in trees]
-        return trees if found == sizes and len(generations) == 1 else []
+        counts = [len(tree["spec"].get("devices") or ()) for tree in trees]
+        return trees if counts == sizes and len(generations) == 1 else []
 
     trees: list[servers.Tree] = await waiting.until(fitting, f"a pool of {sizes}")
     return trees

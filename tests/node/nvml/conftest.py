@@ -30,13 +30,13 @@ MakeMachine = Callable[..., Machine]
 @pytest.fixture
 def make_machine(tmp_path: Path) -> Iterator[MakeMachine]:
     """Makes a machine: make_machine("dgx-h100", gpus=2)."""
-    with contextlib.ExitStack() as made:
+    with contextlib.ExitStack() as closing:
 
         def make(machine: str = "dgx-h100", **facts: Any) -> Machine:
             hardware = Hardware.create(tmp_path / "machine", machine=machine, **facts)
             node = Machine(hardware)
-            made.callback(node.session.close)
-            made.callback(hardware.release)
+            closing.callback(node.session.close)
+            closing.callback(hardware.release)
             return node
 
         yield make
