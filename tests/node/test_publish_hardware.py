@@ -13,6 +13,7 @@ from dovetail.boot import clocks, node_slices
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.node.nvml import control, session, watch
 from dovetail.node.slices import layout, options, publisher
+from tests.node.nvml.conftest import require_compiler
 from tests.node.slices import servers
 from tests.support import waiting
 
@@ -60,6 +61,7 @@ async def wait_for_pool(node: servers.Node, sizes: list[int]) -> list[servers.Tr
 
 
 def test_the_pool_follows_the_hardware(tmp_path: Path) -> None:
+    require_compiler()
     hardware = Hardware.create(tmp_path / "machine", machine="dgx-h100", gpus=2)
 
     async def story(node: servers.Node) -> None:
