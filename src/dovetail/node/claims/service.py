@@ -96,10 +96,10 @@ class NodeClaims:
             results = plan_prepare.results_of(claim)
             if not results:
                 return Prepared(())
-            named = [device_names.minor_of(result.device) for result in results]
+            names = [result.device for result in results]
+            minors = device_names.minors_of(names, self._execution.inventory())
             known = await self._in_thread(lambda: recovery.trusted(self._execution))
             earlier = known.claims.get(reference.uid)
-            minors = {minor for minor in named if minor is not None}
             minors |= earlier.minors if earlier is not None else set()
             async with self._locks.held(minors):
                 answer = await self._in_thread(lambda: self._prepare_locked(claim, minors))
