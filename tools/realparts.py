@@ -52,14 +52,9 @@ def parts(versions: list[str]) -> Iterator[Part]:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
-<<<<<<< HEAD
-        for recipe in node_programs.recipes():
-            yield Part("node", functools.partial(_finished, recipe))
+        yield Part("node", _node)
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
-=======
-        yield Part("node", _node)
->>>>>>> kubelet
 
 
 def built(wanted: Iterator[Part], talk: Talk) -> int:
