@@ -16,7 +16,8 @@ AFTER_CHECK ?=
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/run.stamp: requirements/run.lock pyproject.toml
+# The install also generates the messages of the kubelet's gRPC interfaces.
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml hatch_build.py $(wildcard src/dovetail/node/kubelet/wire/*.proto)
 	@echo "creating the environment in $(VENV)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.lock

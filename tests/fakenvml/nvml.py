@@ -7,12 +7,12 @@ expression, or the name of the NVMLError. Tests never load NVML into their own p
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from dovetail.devcluster.fake_gpus import hardware as fake
@@ -99,16 +99,18 @@ def client(hardware: fake.Hardware) -> Iterator[Nvml]:
     nvml = Nvml(hardware)
     try:
         nvml.do("nvml.nvmlInit()")
-        nvml.do("gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]")
+        nvml.do(
+            "gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]"
+        )
         yield nvml
     finally:
         nvml.close()
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id exists."""
+    """Whether a process of this id runs; one that ended and waits for its parent does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
         return False
-    return True
+    return status.rpartition(")")[2].split()[0] != "Z"

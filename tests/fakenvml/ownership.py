@@ -1,6 +1,6 @@
 """Reads a machine's history alone and decides whether any silicon ever had two owners.
 
-Shares no code with the library nor with whatever uses it: it knows only what the lines mean. Every memory slice of every
+Shares no code with the library nor with its users: it knows only what the lines mean. Every memory slice of every
 GPU has at most one GPU instance, every compute slice of an instance at most one compute instance.
 """
 
@@ -26,7 +26,9 @@ class Owners:
         for text in path.read_text(encoding="ascii").splitlines():
             line = json.loads(text)
             self.lines += 1
-            assert line["sequence"] == self.lines, f"line {self.lines} has the number {line['sequence']}"
+            assert line["sequence"] == self.lines, (
+                f"line {self.lines} has the number {line['sequence']}"
+            )
             handler = getattr(self, "_" + line["event"].replace("-", "_"), None)
             if handler is not None:
                 handler(line)
@@ -36,7 +38,9 @@ class Owners:
         place = set(range(line["start"], line["start"] + line["size"]))
         for (gpu, gi), standing in self.instances.items():
             shared = place & set(range(standing["start"], standing["start"] + standing["size"]))
-            assert gpu != line["gpu"] or not shared, f"slices {shared} belong to {gi} already: {line}"
+            assert gpu != line["gpu"] or not shared, (
+                f"slices {shared} belong to {gi} already: {line}"
+            )
         assert (line["gpu"], line["gi"]) not in self.instances
         self.instances[line["gpu"], line["gi"]] = line
 

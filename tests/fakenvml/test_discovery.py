@@ -46,7 +46,10 @@ def test_every_machine_shows_the_boards_of_the_catalogue(
 def test_a_gpu_is_found_by_uuid_serial_and_pci_address(client: nvml.Nvml) -> None:
     client.do("second = gpus[1]; uuid = nvml.nvmlDeviceGetUUID(second)")
     assert client.do("nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByUUID(uuid))") == 1
-    assert client.do("nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByPciBusId('0000:43:00.0'))") == 1
+    assert (
+        client.do("nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByPciBusId('0000:43:00.0'))")
+        == 1
+    )
     order = "nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleBySerial(nvml.nvmlDeviceGetSerial(second)))"
     assert client.do(order) == 1
     assert client.refusal("nvml.nvmlDeviceGetHandleByUUID('GPU-unknown')") == "NotFound"
@@ -139,9 +142,7 @@ slots:
 """
 
 
-def test_a_machine_described_in_a_file_is_made(
-    make_hardware: MakeHardware, tmp_path: Path
-) -> None:
+def test_a_machine_described_in_a_file_is_made(make_hardware: MakeHardware, tmp_path: Path) -> None:
     description = tmp_path / "server.yaml"
     description.write_text(SERVER, encoding="utf-8")
     state = make_hardware(machine=str(description)).snapshot()
@@ -156,5 +157,7 @@ def test_an_unknown_machine_lists_the_known_ones(make_hardware: MakeHardware) ->
 def test_an_added_gpu_appears_to_the_running_client(hopper: Hardware, client: nvml.Nvml) -> None:
     assert hopper.add_gpu(machine="dgx-h100") == 2
     assert client.do("nvml.nvmlDeviceGetCount()") == 3
-    assert client.do("nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(2))").startswith("NVIDIA H100")
+    assert client.do("nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(2))").startswith(
+        "NVIDIA H100"
+    )
     assert (hopper.driver_root / "dev" / "nvidia2").exists()

@@ -84,7 +84,9 @@ def test_older_boards_retire_pages_instead(make_hardware: MakeHardware) -> None:
 
 def test_the_driver_asks_for_a_recovery_action(hopper: Hardware, client: nvml.Nvml) -> None:
     hopper.set_recovery_action(0, 4)
-    order = "nvml.nvmlDeviceGetFieldValues(gpus[0], [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 999])"
+    order = (
+        "nvml.nvmlDeviceGetFieldValues(gpus[0], [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 999])"
+    )
     assert client.do(f"[v.value.uiVal for v in {order}][0]") == 4
     assert client.do(f"[v.nvmlReturn for v in {order}]") == [0, 3]
 
@@ -110,10 +112,17 @@ def test_processes_count_where_they_run(make_hardware: MakeHardware) -> None:
         ],
     )
     with nvml.client(hardware) as client:
-        assert client.do("[p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpus[0])]") == [11]
-        assert client.do("[p.pid for p in nvml.nvmlDeviceGetMPSComputeRunningProcesses(gpus[0])]") == [12]
+        assert client.do("[p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(gpus[0])]") == [
+            11
+        ]
+        assert client.do(
+            "[p.pid for p in nvml.nvmlDeviceGetMPSComputeRunningProcesses(gpus[0])]"
+        ) == [12]
         assert client.do("nvml.nvmlDeviceGetUtilizationRates(gpus[0]).gpu") == 80
-        assert client.do("nvml.nvmlDeviceGetMemoryInfo(gpus[0], version=nvml.nvmlMemory_v2).used") == 3 << 30
+        assert (
+            client.do("nvml.nvmlDeviceGetMemoryInfo(gpus[0], version=nvml.nvmlMemory_v2).used")
+            == 3 << 30
+        )
         order = "[[s.pid, s.smUtil] for s in nvml.nvmlDeviceGetProcessUtilization(gpus[0], 0)]"
         assert client.do(order) == [[11, 60], [12, 20]]
 

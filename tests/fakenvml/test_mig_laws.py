@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as draw
@@ -37,10 +35,10 @@ instances = {}
 
 
 @pytest.fixture
-def board(client: nvml.Nvml) -> Iterator[nvml.Nvml]:
+def board(client: nvml.Nvml) -> nvml.Nvml:
     """A client with short names for what these tests do often."""
     client.do(HELPERS)
-    yield client
+    return client
 
 
 def test_an_occupied_place_is_insufficient_resources_and_an_unlisted_one_invalid(
@@ -72,9 +70,12 @@ def test_an_instance_goes_only_after_what_is_inside_it(hopper: Hardware, board: 
 
 
 def test_ids_are_used_again_but_a_new_instance_has_a_new_uuid(board: nvml.Nvml) -> None:
-    board.do("gi, ci = create_mig(19, 3, 1, 0); first = [info(gi), uuid(ci)]; mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0)")  # fmt: skip
+    board.do("gi, ci = create_mig(19, 3, 1, 0); first = [info(gi), uuid(ci)]")
+    board.do("mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0)")
     board.do("nvml.nvmlComputeInstanceDestroy(ci); nvml.nvmlGpuInstanceDestroy(gi)")
-    board.do("other_gi, other_ci = create_mig(19, 3, 1, 0); second = [info(other_gi), uuid(other_ci)]")
+    board.do(
+        "other_gi, other_ci = create_mig(19, 3, 1, 0); second = [info(other_gi), uuid(other_ci)]"
+    )
     first, second = board.do("[first, second]")
     assert first[0] == second[0]
     assert first[1] != second[1]
@@ -83,7 +84,9 @@ def test_ids_are_used_again_but_a_new_instance_has_a_new_uuid(board: nvml.Nvml) 
     assert board.refusal("nvml.nvmlComputeInstanceDestroy(ci)") == INVALID
     assert board.refusal("nvml.nvmlDeviceGetUUID(mig)") == INVALID
     assert board.refusal("nvml.nvmlDeviceGetHandleByUUID(first[1])") == "NotFound"
-    assert board.do("nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByUUID(second[1]))") == second[1]
+    assert (
+        board.do("nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByUUID(second[1]))") == second[1]
+    )
 
 
 def test_a_mig_device_shows_its_share(board: nvml.Nvml) -> None:
@@ -92,8 +95,13 @@ def test_a_mig_device_shows_its_share(board: nvml.Nvml) -> None:
     assert board.do("nvml.nvmlDeviceGetName(mig)") == "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
     assert board.do("nvml.nvmlDeviceGetMemoryInfo(mig).total") == 40448 << 20
     assert board.do("nvml.nvmlDeviceGetAttributes(mig).multiprocessorCount") == 60
-    assert board.do("nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig))") == 0
-    assert board.do("[nvml.nvmlDeviceGetGpuInstanceId(mig), nvml.nvmlDeviceGetComputeInstanceId(mig)]") == [2, 0]
+    assert (
+        board.do("nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig))")
+        == 0
+    )
+    assert board.do(
+        "[nvml.nvmlDeviceGetGpuInstanceId(mig), nvml.nvmlDeviceGetComputeInstanceId(mig)]"
+    ) == [2, 0]
 
 
 def test_a_gpu_instance_may_hold_several_compute_instances(board: nvml.Nvml) -> None:
@@ -104,7 +112,9 @@ def test_a_gpu_instance_may_hold_several_compute_instances(board: nvml.Nvml) -> 
     board.do("nvml.nvmlGpuInstanceGetComputeInstances(gi, 0, handles, nvml.byref(count))")
     assert board.do("count.value") == 3
     assert board.refusal("nvml.nvmlGpuInstanceCreateComputeInstance(gi, 3)") == "NotSupported"
-    names = board.do("[nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], i)) for i in range(3)]")
+    names = board.do(
+        "[nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], i)) for i in range(3)]"
+    )
     assert set(names) == {"NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"}
 
 
@@ -155,7 +165,9 @@ def test_ampere_switches_mig_mode_at_the_next_reset(make_hardware: MakeHardware)
 def test_a_board_without_mig_says_so(make_hardware: MakeHardware) -> None:
     with nvml.client(make_hardware(machine="l4", gpus=1)) as client:
         assert client.refusal("nvml.nvmlDeviceGetMigMode(gpus[0])") == "NotSupported"
-        assert client.refusal("nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpus[0], 0)") == "NotSupported"
+        assert (
+            client.refusal("nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpus[0], 0)") == "NotSupported"
+        )
         assert client.do("nvml.nvmlDeviceGetMaxMigDeviceCount(gpus[0])") == 0
 
 
@@ -172,7 +184,10 @@ STEPS = draw.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=STEPS)
 def test_the_library_allows_exactly_what_the_model_allows(
     steps: list[tuple[tuple[int, int], bool]], hopper: Hardware, board: nvml.Nvml

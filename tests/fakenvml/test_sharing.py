@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.devcluster.fake_gpus import fake_library
-from dovetail.devcluster.fake_gpus.hardware import HOME_VARIABLE, Hardware
+from dovetail.devcluster.fake_gpus.hardware import CHANGE_PLACES, HOME_VARIABLE, Hardware
 from dovetail.devcluster.fake_gpus.hardware_state import MachineState
 from tests.fakenvml import nvml
 from tests.fakenvml.ownership import Owners
@@ -25,11 +25,15 @@ def test_two_processes_see_the_same_partitions(hopper: Hardware, client: nvml.Nv
     client.do("gi = nvml.nvmlDeviceCreateGpuInstance(gpus[0], 9)")
     client.do("ci = nvml.nvmlGpuInstanceCreateComputeInstance(gi, 2)")
     with nvml.client(hopper) as second:
-        own = client.do("nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0))")
+        own = client.do(
+            "nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0))"
+        )
         order = "nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0))"
         assert second.do(order) == own
         second.do("gi = nvml.nvmlDeviceGetGpuInstanceById(gpus[0], 2)")
-        second.do("nvml.nvmlComputeInstanceDestroy(nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 0))")
+        second.do(
+            "nvml.nvmlComputeInstanceDestroy(nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 0))"
+        )
         second.do("nvml.nvmlGpuInstanceDestroy(gi)")
     assert client.refusal("nvml.nvmlGpuInstanceGetInfo(gi)") == "InvalidArgument"
 
@@ -66,6 +70,25 @@ def test_a_process_killed_while_it_holds_the_lock_blocks_no_other(
     assert client.answer() == 32  # and not the 999 of the unfinished change
     hopper.set_temperature(0, 50)
     assert client.do("nvml.nvmlDeviceGetTemperature(gpus[0], 0)") == 50
+
+
+@pytest.mark.parametrize("place", CHANGE_PLACES)
+def test_a_change_cut_short_counts_wholly_or_not_at_all(
+    place: str, hopper: Hardware, client: nvml.Nvml
+) -> None:
+    """Its line is complete in the history, or there is no trace of it; and the next change follows."""
+    hopper.kill_within_change(place)
+    client.send("nvml.nvmlDeviceCreateGpuInstance(gpus[0], 9)")
+    assert client.process.wait() == -signal.SIGKILL
+    hopper.release(place)
+    state = hopper.snapshot()
+    is_done = place in ("change-after-history", "change-in-force")
+    assert len(state.gpus[0].gpu_instances) == int(is_done)
+    _assert_same(Owners().read(hopper.home / "history.jsonl"), state)
+    _assert_files_match(hopper, state)
+
+    hopper.create_mig(1, 0)
+    _assert_same(Owners().read(hopper.home / "history.jsonl"), hopper.snapshot())
 
 
 WORKER = """
@@ -179,7 +202,9 @@ def test_without_a_machine_the_driver_is_not_loaded(hopper: Hardware, tmp_path: 
         assert begun.stdout == "9\n"
 
 
-def test_a_hanging_function_goes_on_when_it_is_released(hopper: Hardware, client: nvml.Nvml) -> None:
+def test_a_hanging_function_goes_on_when_it_is_released(
+    hopper: Hardware, client: nvml.Nvml
+) -> None:
     hopper.hang("nvmlDeviceGetUUID")
     client.send("nvml.nvmlDeviceGetUUID(gpus[0])")
     with nvml.client(hopper) as other:  # other functions and processes are not held up

@@ -14,7 +14,10 @@ from tests.fakenvml.conftest import MakeHardware
 
 pytestmark = pytest.mark.slow
 
-OUR_OWN = {"nvmlGpuInstanceProfileInfo_v3_t", "nvmlComputeInstanceProfileInfo_v3_t"}  # newer than nvidia-ml-py
+OUR_OWN = {
+    "nvmlGpuInstanceProfileInfo_v3_t",
+    "nvmlComputeInstanceProfileInfo_v3_t",
+}  # newer than nvidia-ml-py
 
 
 def test_every_function_of_the_header_is_exported(hopper: Hardware) -> None:
@@ -79,7 +82,9 @@ def test_an_older_driver_lacks_newer_functions(make_hardware: MakeHardware) -> N
     hidden = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMemoryInfo_v2")
     hardware = make_hardware(machine="dgx-h100", gpus=1, driver_version="525.85.12", hidden=hidden)
     with nvml.client(hardware) as client:
-        assert client.refusal("nvml.nvmlDeviceGetGpuFabricInfoV(gpus[0], None)") == "FunctionNotFound"
+        assert (
+            client.refusal("nvml.nvmlDeviceGetGpuFabricInfoV(gpus[0], None)") == "FunctionNotFound"
+        )
         order = "nvml.nvmlDeviceGetMemoryInfo(gpus[0], version=nvml.nvmlMemory_v2)"
         assert client.refusal(order) == "FunctionNotFound"
         assert client.do("nvml.nvmlDeviceGetMemoryInfo(gpus[0]).total") > 0

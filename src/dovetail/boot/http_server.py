@@ -56,6 +56,7 @@ class Server:
         address: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
+        option: str = "",
     ) -> None:
         self._metrics = metrics
         self._ready = ready
@@ -70,6 +71,7 @@ class Server:
         self._address = address
         self._port = port
         self._tls = tls
+        self._option = option  # of the command line, where the address is set by one
         self._is_local = is_loopback(address)
         self._is_taking = False
         self._runner: web.AppRunner | None = None
@@ -130,17 +132,22 @@ class Server:
     def _not_served(self, error: OSError) -> errors.InputError:
         """What to change where the server cannot listen."""
         place = f"{self._address} port {self._port}"
-        change = "in the scheduler's configuration (--config FILE)"
+        if self._option:
+            port_change = address_change = f"choose another address with {self._option}"
+        else:
+            file = "in the scheduler's configuration (--config FILE)"
+            port_change = f"set serving.port to another port or 0 (any free one) {file}"
+            address_change = f"set serving.address and serving.port {file}"
+
         if error.errno == errno.EADDRINUSE:
             holder = port_holder.holder_of(self._port)
             return errors.InputError(
                 f"health and metrics cannot be served on {place}: {holder} has it; "
-                f"end that process, or set serving.port to another port or 0 (any free one) {change}"
+                f"end that process, or {port_change}"
             )
         reason = os.strerror(error.errno) if error.errno else str(error)
         return errors.InputError(
-            f"health and metrics cannot be served on {place}: {reason}; "
-            f"set serving.address and serving.port {change}"
+            f"health and metrics cannot be served on {place}: {reason}; {address_change}"
         )
 
     # Authorisation

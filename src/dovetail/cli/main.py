@@ -50,6 +50,10 @@ COMMANDS = {
         "dovetail.cli.scheduler:command",
         "Schedule pods on a real Kubernetes, or compare (--shadow).",
     ),
+    "node-agent": (
+        "dovetail.cli.node_agent:command",
+        "Serve the GPUs of one node to its kubelet.",
+    ),
     "install": (
         "dovetail.cli.install:install",
         "Install the scheduler on a cluster, or print the manifests.",

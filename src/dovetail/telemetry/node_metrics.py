@@ -1,0 +1,39 @@
+"""The node agent's metrics: names, labels and help texts, in addition to none of the scheduler's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dovetail.telemetry.metrics import ERRORS, Metric, doubling_buckets
+
+_OPERATIONS: Final = ("prepare", "unprepare")
+_RESULTS: Final = ("ok", "failed")
+
+DECLARED: Final = (
+    Metric(
+        "dovetail_node_claims_total",
+        "counter",
+        "Claims the kubelet asked about, by operation and result.",
+        ("operation", "result"),
+        series=tuple((operation, result) for operation in _OPERATIONS for result in _RESULTS),
+    ),
+    Metric(
+        "dovetail_node_claim_seconds",
+        "histogram",
+        "One request of the kubelet, from its arrival to its response.",
+        ("operation",),
+        doubling_buckets(0.005, 14),  # 5 ms to 41 s; the kubelet gives a request 45 s
+    ),
+    Metric(
+        "dovetail_node_restarts_total",
+        "counter",
+        "Background work of the agent that failed by a defect and was started again.",
+        ("work",),
+    ),
+    Metric(
+        ERRORS,
+        "counter",
+        "Reports under a name, kind or label that is not declared.",
+        ("reason",),
+    ),
+)
