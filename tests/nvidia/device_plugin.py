@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,11 +92,6 @@ class DevicePluginOracle:
         listed = next(stream)
         stream.cancel()
         return sorted(_listed(listed), key=lambda device: device.id)
-
-    def watch(self, resource: str = "gpu") -> Iterator[list[ListedDevice]]:
-        """Every list it sends, from now on."""
-        for listed in self._stream(resource):
-            yield _listed(listed)
 
     def preferred(
         self,

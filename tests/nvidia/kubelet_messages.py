@@ -102,13 +102,13 @@ class Socket:
         return remote(request, timeout=CALL_SECONDS, wait_for_ready=True)
 
     def stream(self, method: str, request: message.Message, answer: str) -> Iterator[Any]:
-        """The answers of a call that goes on until it is cancelled or the plugin ends."""
+        """The answers of a call that goes on until it is cancelled, the plugin ends, or too long."""
         remote = self._channel.unary_stream(
             self._path(method),
             request_serializer=type(request).SerializeToString,
             response_deserializer=self._class(answer).FromString,
         )
-        return remote(request, wait_for_ready=True)  # type: ignore[no-any-return]
+        return remote(request, timeout=CALL_SECONDS, wait_for_ready=True)  # type: ignore[no-any-return]
 
     def _path(self, method: str) -> str:
         return f"/{self._package}.{self._service}/{method}"

@@ -151,16 +151,17 @@ def test_a_7g_partition_can_neither_be_made_nor_released_again(
 def test_an_xid_taints_the_gpu_it_names(build: Build, start_dra: StartDra) -> None:
     hardware = build("dgx-h100")
     driver = start_dra(hardware, feature_gates={dra_driver.HEALTH: True})
-    hardware.inject_xid(1, 79)
 
     def taints() -> list[Any]:
+        """The driver begins to wait for events after it serves: an earlier one is lost, as on real hardware."""
+        hardware.inject_xid(1, 79)
         return [
             (entry["name"], taint["key"], taint["value"], taint["effect"])
             for entry in driver.devices()
             for taint in entry.get("taints", ())
         ]
 
-    wait_until(taints, "the taint", so_far=driver.log)
+    wait_until(taints, "the taint", pause=0.2, so_far=driver.log)
     assert taints() == [("gpu-1", "gpu.nvidia.com/xid", "79", "NoSchedule")]
 
 
