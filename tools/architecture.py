@@ -41,7 +41,7 @@ def table() -> str:
 
 def _lines() -> Iterator[str]:
     for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
-        modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+        modules = sorted(path for path in folder.glob("*.py") if not _is_left_out(path))
         room = folder.relative_to(PACKAGE)
         if folder != PACKAGE:
             yield f"### {room}/"
@@ -54,6 +54,11 @@ def _lines() -> Iterator[str]:
             for path in modules:
                 yield f"| `{path.relative_to(PACKAGE)}` | {sentence(path).replace('|', chr(92) + '|')} |"
             yield ""
+
+
+def _is_left_out(path: Path) -> bool:
+    """The folder's own docstring stands above its table; generated modules have none."""
+    return path.name == "__init__.py" or path.name.endswith("_pb2.py")
 
 
 def sentence(path: Path) -> str:

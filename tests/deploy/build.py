@@ -17,6 +17,8 @@ EVERYTHING = (
     "metrics.serviceMonitor.enabled=true",
     "metrics.readers=[{namespace: monitoring, name: prometheus}]",
     "keepGeneralPodsOff.enabled=true",
+    "nodeAgent.enabled=true",
+    "nodeAgent.mode=device-plugin",
 )
 # A setting that must be refused, and words of the refusal.
 WRONG = (
@@ -48,6 +50,8 @@ WRONG = (
         "configuration.leaderElection.renewDeadlineSeconds=15",
         r"renewDeadlineSeconds: is 15, must be less than",
     ),
+    ("nodeAgent.mode=both", r"values: nodeAgent\.mode: expected one of dra, device-plugin"),
+    ("nodeAgent.shares='0'", r"values: nodeAgent\.shares: expected off, memory or a positive"),
     ("metrics.readers=[{name: a}]", r"values: .*namespace"),
 )
 # What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.

@@ -13,7 +13,7 @@ from prometheus_client import parser
 
 from dovetail.devcluster import kube_binaries
 from dovetail.ports import meter
-from dovetail.telemetry import metrics
+from dovetail.telemetry import metrics, node_metrics
 from tests.support import cluster, real
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,11 +119,12 @@ def test_text_is_made_once_a_second() -> None:
 
 
 def test_every_metric_reported_in_the_code_is_declared_with_its_kind_and_labels() -> None:
-    declared = {metric.name: metric for metric in metrics.DECLARED}
+    every = (*metrics.DECLARED, *node_metrics.DECLARED)
+    declared = {metric.name: metric for metric in every}
     wrong = []
     seen = set()
     for path in sorted((ROOT / "src" / "dovetail").rglob("*.py")):
-        if path.name == "metrics.py":
+        if path.name in ("metrics.py", "node_metrics.py"):
             continue
         for name, kind, labels in reports(path):
             seen.add(name)
@@ -158,7 +159,7 @@ def reports(path: Path) -> list[tuple[str, str, set[str]]]:
 def test_every_metric_is_on_the_metrics_page() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     missing = []
-    for metric in metrics.DECLARED:
+    for metric in (*metrics.DECLARED, *node_metrics.DECLARED):
         shown = (
             f"`{metric.name}{{{','.join(metric.labels)}}}`" if metric.labels else f"`{metric.name}`"
         )

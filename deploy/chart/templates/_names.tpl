@@ -23,6 +23,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "dovetail.nodeAgent" -}}
+{{ .Release.Name }}-node-agent
+{{- end }}
+
+{{- define "dovetail.nodeAgentSelector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: node-agent
+{{- end }}
+
+{{- define "dovetail.nodeAgentLabels" -}}
+{{ include "dovetail.nodeAgentSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "dovetail.image" -}}
 {{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}

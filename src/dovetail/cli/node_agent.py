@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from dovetail.cli import output
-
+LOG = logging.getLogger("dovetail.node")
 MODES: Final = ("dra", "device-plugin")
 MIG_MODES: Final = ("dynamic", "static", "off")
 
@@ -173,10 +173,13 @@ def command(
     One process per node, usually a DaemonSet. Runs until SIGTERM or SIGINT and then finishes what the kubelet asked
     for. With POD_UID set, a new instance can start before the old one ends.
     """
-    output.say(f"serves the GPUs of node {node_name}")
-    from dovetail.boot import logs, node_agent, node_parts
+    # Before the large imports, so that the first line comes at once.
+    from dovetail.boot import logs
 
     logs.set_up(log_format, log_level)
+    LOG.info("agent.starting", extra={"node": node_name, "mode": rest["mode"]})
+    from dovetail.boot import node_agent, node_parts
+
     options = node_agent.Options(
         node_name=node_name, cdi_directory=cdi_dir, metrics_address=metrics, **rest
     )

@@ -54,7 +54,9 @@ VERSIONS: Final[dict[str, tuple[str, ...]]] = {
     "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1",),
     "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1",),
     "ServiceMonitor": ("monitoring.coreos.com/v1",),
+    "DeviceClass": ("resource.k8s.io/v1",),
     "Deployment": ("apps/v1",),
+    "DaemonSet": ("apps/v1",),
 }
 MAX_RELEASE: Final = 53  # Helm's limit for the name of a release
 

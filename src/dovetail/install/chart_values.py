@@ -186,6 +186,82 @@ class Definitions(
     ] = True
 
 
+AGENT_MODES: Final = ("dra", "device-plugin")
+MIG_MODES: Final = ("dynamic", "static", "off")
+SHARES: Final = "^(off|memory|[1-9][0-9]*)$"
+
+_is_shares: Final = re.compile(SHARES).fullmatch
+
+
+class NodeAgent(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """One pod per GPU node that publishes its GPUs and prepares claims on them."""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="run the [node agent](node-agent.md), a DaemonSet, instead of a driver"),
+    ] = False
+    mode: Annotated[
+        str,
+        Meta(
+            description="`dra`: pods get GPUs by claims; `device-plugin`: by counted resources",
+            extra_json_schema={"enum": list(AGENT_MODES)},
+        ),
+    ] = "dra"
+    mig: Annotated[
+        str,
+        Meta(
+            description="MIG devices: `dynamic` (made on demand), `static` (those that exist) or `off`",
+            extra_json_schema={"enum": list(MIG_MODES)},
+        ),
+    ] = "dynamic"
+    shares: Annotated[
+        str,
+        Meta(
+            description="whether claims may share a GPU: `off`, `memory`, or how many at a time",
+            extra_json_schema={"pattern": SHARES},
+        ),
+    ] = "off"
+    replicas: Annotated[
+        int,
+        Meta(ge=1, le=64, description="containers that share a GPU in mode `device-plugin`"),
+    ] = 1
+    driver_root: Annotated[
+        str, Meta(description="where the host has the files of NVIDIA's driver")
+    ] = "/"
+    kubelet_root: Annotated[str, Meta(description="root directory of the kubelet")] = (
+        "/var/lib/kubelet"
+    )
+    cdi_directory: Annotated[
+        str, Meta(description="where the container runtime reads CDI files")
+    ] = "/var/run/cdi"
+    cdi_hook: Annotated[
+        str, Meta(description="path of `nvidia-cdi-hook` as the container runtime sees it")
+    ] = "/usr/bin/nvidia-cdi-hook"
+    device_classes: Annotated[
+        bool,
+        Meta(description="create the device classes `gpu.nvidia.com` and `mig.nvidia.com`"),
+    ] = True
+    priority_class_name: Annotated[
+        str, Meta(description="PriorityClass of the agent's pods; empty: none")
+    ] = "system-node-critical"
+    resources: Annotated[
+        dict[str, Any], Meta(description="requests and limits of the agent's container")
+    ] = msgspec.field(
+        default_factory=lambda: {
+            "requests": {"cpu": "20m", "memory": "64Mi"},
+            "limits": {"memory": "256Mi"},
+        }
+    )
+    node_selector: Annotated[
+        dict[str, str], Meta(description="labels of the nodes with GPUs; empty: every node")
+    ] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], Meta(description="taints the agent's pods tolerate")
+    ] = ({"operator": "Exists"},)
+
+
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The values of an installation."""
 
@@ -245,6 +321,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     metrics: Metrics = Metrics()
     defaulting: Defaulting = Defaulting()
     keep_general_pods_off: KeepOff = KeepOff()
+    node_agent: NodeAgent = NodeAgent()
     crds: Definitions = Definitions()
 
 
@@ -281,9 +358,26 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
             "image.digest", f'expected sha256: and 64 hex digits, got "{values.image.digest}"'
         )
 
+    yield from _agent_problems(values.node_agent)
+
     for path in DECIDED:
         if _is_set(values.configuration, path):
             yield untyped.Misfit(f"configuration.{path}", "is set by the chart; remove it")
+
+
+def _agent_problems(agent: NodeAgent) -> Iterator[untyped.Misfit]:
+    for name, value, allowed in (
+        ("mode", agent.mode, AGENT_MODES),
+        ("mig", agent.mig, MIG_MODES),
+    ):
+        if value not in allowed:
+            yield untyped.Misfit(
+                f"nodeAgent.{name}", f'expected one of {", ".join(allowed)}, got "{value}"'
+            )
+    if not _is_shares(agent.shares):
+        yield untyped.Misfit(
+            "nodeAgent.shares", f'expected off, memory or a positive number, got "{agent.shares}"'
+        )
 
 
 def _is_set(configuration: dict[str, Any], path: str) -> bool:

@@ -32,6 +32,10 @@ class GpuUnresponsive(GpuFailure):
     """The driver did not answer in time: repeat later; the call may still finish."""
 
 
+class DriverUnavailable(GpuFailure):
+    """No NVIDIA driver answers on this node now, or it was replaced meanwhile: repeat later."""
+
+
 class GpuControl(Protocol):
     """The operations of a driver on one node. Every method names the GPU by its minor number."""
 
@@ -41,6 +45,10 @@ class GpuControl(Protocol):
 
     def mig_devices(self, minor: int) -> tuple[MigDevice, ...]:
         """The GPU instances that exist now, also those without a compute instance."""
+        ...
+
+    def is_mig_enabled(self, minor: int) -> bool:
+        """Whether MIG mode is on now."""
         ...
 
     def set_mig_mode(self, minor: int, *, enabled: bool) -> None:

@@ -47,6 +47,7 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ci_id: int | None
     gi_profile_id: int
     placement: Placement
+    is_whole: bool = True  # the compute instance fills the GPU instance
 
 
 class Fabric(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -72,14 +73,16 @@ class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     brand: str
     architecture: str
     cuda_compute_capability: str  # 9.0
-    memory_bytes: int
+    memory_bytes: int  # 0 where the driver reports none, as on boards without memory of their own
     pci_bus_id: str  # 0000:65:00.0
     pcie_root: str | None = None  # pci0000:64
     numa_node: int | None = None
+    pci_class: int | None = None  # 0x030200 for a compute board, 0x030000 for one with displays
     addressing_mode: str | None = None
     is_mig_capable: bool = False
     is_mig_enabled: bool = False
     is_mig_pending: bool = False  # the mode changes with the next reset of the GPU
+    is_vgpu: bool = False  # inside a virtual machine; its partitions are the host's decision
     mig_profiles: tuple[MigProfile, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
     nvlink_peers: tuple[
@@ -97,12 +100,26 @@ class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return f"gpu-{self.minor}"
 
 
+class UnreadGpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A GPU that could not be read: lost, or its driver did not answer. Its name fields are what is known of it."""
+
+    index: int  # NVML's
+    reason: str
+    minor: int | None = None
+    uuid: str | None = None
+    is_lost: bool = False
+
+
 class Inventory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """All GPUs of a node, by minor number, and the driver that runs them."""
+    """All GPUs of a node, by minor number, and the driver that runs them.
+
+    GPUs that could not be read are not among `gpus`. Without a driver both versions are empty.
+    """
 
     driver_version: str  # 580.126.20
     cuda_driver_version: str  # 13.0
     gpus: tuple[Gpu, ...]
+    unread: tuple[UnreadGpu, ...] = ()
 
     def gpu(self, minor: int) -> Gpu | None:
         """The GPU of this minor number."""

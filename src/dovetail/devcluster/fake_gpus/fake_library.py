@@ -158,7 +158,15 @@ def _build(gcc: str, done: Path, hidden: Sequence[str]) -> None:
         for program in PROGRAMS:
             _build_program(gcc, directory, program)
         for name in EMPTY_LIBRARIES:
-            _run(gcc, "-shared", f"-Wl,-soname,{name}", "-o", str(directory / name), "-xc", "/dev/null")
+            _run(
+                gcc,
+                "-shared",
+                f"-Wl,-soname,{name}",
+                "-o",
+                str(directory / name),
+                "-xc",
+                "/dev/null",
+            )
         directory.rename(done)
 
 

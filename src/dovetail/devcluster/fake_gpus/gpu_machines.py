@@ -67,11 +67,19 @@ def named(name: str) -> Machine:
     if path.is_file():
         content = path.read_bytes()
         return msgspec.yaml.decode(content, type=Machine)
-    raise UnknownMachine(f'unknown machine "{name}"; known: {", ".join(sorted(MACHINES))}, or a file')
+    raise UnknownMachine(
+        f'unknown machine "{name}"; known: {", ".join(sorted(MACHINES))}, or a file'
+    )
 
 
 def description(
-    machine: Machine, *, count: int, driver_version: str, nvml_version: str, cuda_version: int, mig: bool
+    machine: Machine,
+    *,
+    count: int,
+    driver_version: str,
+    nvml_version: str,
+    cuda_version: int,
+    mig: bool,
 ) -> str:
     """The text a machine is made from: lines of a name, a tab and a value."""
     lines = [
@@ -115,7 +123,9 @@ def _board(machine: Machine) -> gpus.Gpu:
     board = gpus.by_name(machine.board)
     if board is None:
         known = ", ".join(gpu.name for gpu in gpus.all_gpus())
-        raise UnknownMachine(f'machine {machine.name}: unknown board "{machine.board}"; known: {known}')
+        raise UnknownMachine(
+            f'machine {machine.name}: unknown board "{machine.board}"; known: {known}'
+        )
     return board
 
 
@@ -253,7 +263,9 @@ def _nvml_number(profile: gpus.Profile) -> int:
     slices = profile.compute_slices.value
     if profile.name.value.endswith("+me"):
         return {1: 7, 2: 8}[slices]
-    is_double = slices == 1 and profile.memory_slices is not None and profile.memory_slices.value == 2
+    is_double = (
+        slices == 1 and profile.memory_slices is not None and profile.memory_slices.value == 2
+    )
     return 9 if is_double else {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[slices]
 
 
@@ -270,8 +282,15 @@ _DGX_H100: Final = _slots(
     (0x1B, 0x15, 0, 0), (0x43, 0x37, 1, 0), (0x52, 0x48, 2, 0), (0x61, 0x59, 3, 0),
     (0x9D, 0x97, 4, 1), (0xC3, 0xB7, 5, 1), (0xD1, 0xC7, 6, 1), (0xDF, 0xD7, 7, 1),
 )  # fmt: skip
-_GB200: Final = (Slot(8, 1, 0, 0, 0), Slot(9, 1, 0, 1, 0), Slot(0x18, 1, 0, 2, 1), Slot(0x19, 1, 0, 3, 1))
-_PCIE: Final = _slots((0x3B, 0x3A, 0, 0), (0x5E, 0x5D, 1, 0), (0xAF, 0xAE, 2, 1), (0xD8, 0xD7, 3, 1))
+_GB200: Final = (
+    Slot(8, 1, 0, 0, 0),
+    Slot(9, 1, 0, 1, 0),
+    Slot(0x18, 1, 0, 2, 1),
+    Slot(0x19, 1, 0, 3, 1),
+)
+_PCIE: Final = _slots(
+    (0x3B, 0x3A, 0, 0), (0x5E, 0x5D, 1, 0), (0xAF, 0xAE, 2, 1), (0xD8, 0xD7, 3, 1)
+)
 _FOUR_PEERS: Final = tuple(
     tuple(peer for peer in range(4) if peer != gpu for _ in range(4)) for gpu in range(4)
 )

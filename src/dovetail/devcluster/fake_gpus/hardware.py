@@ -136,7 +136,9 @@ class Hardware:
 
     # ---- health
 
-    def inject_xid(self, gpu: int, xid: int, *, gi: int | None = None, ci: int | None = None) -> None:
+    def inject_xid(
+        self, gpu: int, xid: int, *, gi: int | None = None, ci: int | None = None
+    ) -> None:
         """An XID error of a GPU, or of one of its instances."""
         self._event(gpu, EVENT_XID, xid, gi=gi, ci=ci)
 
@@ -148,7 +150,9 @@ class Hardware:
             self.set(gpu, ecc_corrected_volatile=corrected, ecc_corrected_aggregate=corrected)
             self._event(gpu, EVENT_SINGLE_BIT_ECC, corrected)
         if uncorrected is not None:
-            self.set(gpu, ecc_uncorrected_volatile=uncorrected, ecc_uncorrected_aggregate=uncorrected)
+            self.set(
+                gpu, ecc_uncorrected_volatile=uncorrected, ecc_uncorrected_aggregate=uncorrected
+            )
             self._event(gpu, EVENT_DOUBLE_BIT_ECC, uncorrected)
 
     def set_row_remap(

@@ -1,1 +1,1 @@
-"""The one boundary to the hardware: NVML through nvidia-ml-py, and nvidia-smi where NVML has no call."""
+"""The agent's boundary to the hardware: one NVML session, discovery, MIG control, events and health readings."""

@@ -1,1 +1,1 @@
-"""What a node offers, as ResourceSlices and node labels; pure, and what writes them to the API server."""
+"""What the agent publishes: ResourceSlices and node labels, and the writers that keep them in the API server."""

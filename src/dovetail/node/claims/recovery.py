@@ -1,0 +1,181 @@
+"""What the agent does about the past when it starts, and when the checkpoint cannot be trusted.
+
+Given the checkpoint, the CDI files and the hardware. After a restart of the node everything prepared is gone: it is
+forgotten and its files are deleted. Claims that were only begun are undone. GPU instances that no claim of the
+checkpoint explains were made by an administrator: they are left alone and block their silicon.
+
+A checkpoint that cannot be read, or is missing although claims have CDI files, is never overwritten while a claim may
+be in use. The CDI files then say which claims there are, so that ending pods can be undone; nothing is prepared until
+none is left. All calls block.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dovetail import errors
+from dovetail.node.claims import checkpoint, device_names, plan_sharing
+from dovetail.node.claims.execution import Execution
+from dovetail.node.claims.plan_prepare import MigPolicy, Settings
+from dovetail.node.gpu_control import GpuFailure
+
+log = logging.getLogger(__name__)
+
+
+def begin(execution: Execution, settings: Settings) -> None:
+    """Brings hardware, files and checkpoint into agreement as far as possible. Raises nothing the agent survives."""
+    execution.specs.remove_leftovers()
+    try:
+        known = execution.file.read()
+        if known.boot_id != execution.file.boot_id:
+            known = _forget(execution, known)
+        trusted(execution)
+    except errors.StateError as error:
+        log.error("checkpoint.not_trusted error=%s", error)
+        start_again_if_unused(execution, settings)
+        return
+    for claim in known.claims.values():
+        if claim.state is checkpoint.State.STARTED:
+            undo_begun(execution, claim)
+    _remove_strays(execution)
+    report_foreign(execution)
+
+
+def trusted(execution: Execution) -> checkpoint.Checkpoint:
+    """The checkpoint, if it can be trusted. Raises StateError with the way out."""
+    known = execution.file.read()
+    if execution.file.path.exists() or not execution.specs.uids():
+        return known
+    raise errors.StateError(
+        f"{execution.file.path}: is missing, but {len(execution.specs.uids())} claims have CDI files, so their devices "
+        "may be in use. Drain the node: the agent undoes the claims that end and goes on when none is left; restarting "
+        "the node has the same effect"
+    )
+
+
+def undo_begun(execution: Execution, claim: checkpoint.Claim) -> None:
+    """Undoes a claim that was only begun. A failure is logged: the next attempt repeats it."""
+    try:
+        execution.undo(claim)
+        log.info("claim.rolled_back claim=%s", claim)
+    except (errors.DovetailError, OSError) as error:
+        log.warning("claim.not_rolled_back claim=%s error=%s", claim, error)
+
+
+def rebuilt(execution: Execution, settings: Settings) -> checkpoint.Checkpoint:
+    """What the CDI files say about claims: enough to undo them, not enough to prepare others beside them."""
+    inventory = execution.inventory()
+    claims: dict[str, checkpoint.Claim] = {}
+    for uid in execution.specs.uids():
+        has_daemon = uid in execution.mps.names()
+        try:
+            names = execution.specs.device_names(uid)
+        except (OSError, ValueError) as error:
+            log.warning("cdi.file_not_understood claim=%s error=%s", uid, error)
+            names = ()
+        devices = [device_names.device_of(name, inventory) for name in names]
+        held = tuple(
+            _held(device, name, is_dynamic=settings.mig is MigPolicy.DYNAMIC, has_daemon=has_daemon)
+            for device, name in zip(devices, names, strict=True)
+            if not isinstance(device, device_names.Unknown)
+        )
+        sharing = (checkpoint.Sharing(strategy=plan_sharing.MPS, is_exclusive=True),)
+        claims[uid] = checkpoint.Claim(
+            uid=uid,
+            namespace="",
+            name="",
+            state=checkpoint.State.COMPLETED,
+            devices=held,
+            sharing=sharing if has_daemon else (),
+        )
+    return checkpoint.Checkpoint(boot_id=execution.file.boot_id, claims=claims)
+
+
+def start_again_if_unused(execution: Execution, settings: Settings) -> bool:
+    """Begins a new checkpoint in place of one that cannot be trusted, if no claim is left that it could speak of."""
+    if execution.specs.uids():
+        return False
+    if settings.mig is MigPolicy.DYNAMIC and _has_instances(execution):
+        return False  # they may belong to a claim whose CDI file was not written yet
+    if execution.file.path.exists():
+        aside = execution.file.set_aside()
+        log.warning("checkpoint.set_aside file=%s", aside)
+    execution.file.change(lambda known: known)
+    _remove_strays(execution)
+    return True
+
+
+def report_foreign(execution: Execution) -> None:
+    """Logs the GPU instances that no claim explains."""
+    claims = execution.file.read().claims.values()
+    ours = {held.instance.uuid for claim in claims for held in claim.devices if held.instance}
+    for gpu in execution.inventory().gpus:
+        foreign = [instance for instance in gpu.mig_devices if instance.uuid not in ours]
+        for instance in foreign:
+            log.info(
+                "mig.instance_left_alone gpu=%s gi=%s uuid=%s profile=%s start=%s size=%s",
+                *(gpu.name, instance.gi_id, instance.uuid, instance.gi_profile_id),
+                *(instance.placement.start, instance.placement.size),
+            )
+
+
+def _forget(execution: Execution, known: checkpoint.Checkpoint) -> checkpoint.Checkpoint:
+    """After a restart of the node: partitions, daemons and modes are gone, and no container runs."""
+    log.info("checkpoint.forgotten claims=%s reason=the node has restarted", len(known.claims))
+    for uid in execution.specs.uids():
+        execution.specs.remove(uid)
+    for claim in known.claims.values():
+        if execution.metadata is not None:
+            execution.metadata.remove(claim)
+    empty = checkpoint.Checkpoint(boot_id=execution.file.boot_id, unknown=known.unknown)
+    return execution.file.change(lambda _: empty)
+
+
+def _remove_strays(execution: Execution) -> None:
+    """Stops daemons and deletes CDI files that no claim of the checkpoint explains."""
+    known = execution.file.read()
+    for name in execution.mps.names():
+        if not any(name.startswith(uid) for uid in known.claims):
+            try:
+                execution.mps.stop(name)
+            except errors.DovetailError as error:
+                log.warning("mps.stray_daemon name=%s error=%s", name, error)
+    for uid in execution.specs.uids():
+        if uid not in known.claims:
+            execution.specs.remove(uid)
+
+
+def _has_instances(execution: Execution) -> bool:
+    minors = [gpu.minor for gpu in execution.inventory().gpus]
+    try:
+        return any(gpu.instances for gpu in execution.live(minors).values())
+    except GpuFailure as error:
+        log.warning("checkpoint.hardware_not_readable error=%s", error)
+        return True
+
+
+def _held(
+    device: device_names.Device, name: str, *, is_dynamic: bool, has_daemon: bool
+) -> checkpoint.HeldDevice:
+    held = checkpoint.HeldDevice(
+        request="",
+        pool="",
+        device=name,
+        gpu_uuid=device.gpu.uuid,
+        gpu_minor=device.gpu.minor,
+        group=0 if has_daemon else None,
+    )
+    if isinstance(device, device_names.WholeGpu):
+        return held
+    return checkpoint.HeldDevice(
+        request="",
+        pool="",
+        device=name,
+        gpu_uuid=device.gpu.uuid,
+        gpu_minor=device.gpu.minor,
+        group=held.group,
+        first_slice=device.placement.start,
+        slice_count=device.placement.size,
+        gi_profile_id=device.profile.gi_profile_id,
+        is_made_here=is_dynamic,
+    )

@@ -1,0 +1,269 @@
+"""Prepares and unprepares claims for the kubelet: the ClaimService of this node.
+
+Given references to claims, reads them from the API server, has them planned and carried out under the locks of their
+GPUs, and answers for each: prepared, or failed with a message for the pod's owner. Requests are idempotent, and one
+that the kubelet gave up on is finished all the same. Never raises for a claim; never decides what is planned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from dovetail import errors
+from dovetail.kubetypes import codec, registry
+from dovetail.kubetypes.resource import claims
+from dovetail.node.cdi.claim_specs import device_id
+from dovetail.node.claims import checkpoint, device_names, plan_prepare, recovery
+from dovetail.node.claims.claim_status import ClaimStatus
+from dovetail.node.claims.execution import Execution
+from dovetail.node.claims.gpu_locks import GpuLocks
+from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared, PreparedDevice
+from dovetail.ports import failures
+from dovetail.ports.api import Api, Target
+from dovetail.ports.clock import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS: Final = 32  # a thread that hangs in the driver is lost until the driver returns
+_MAINTENANCE_SECONDS: Final = 10.0
+
+
+class NodeClaims:
+    """The claims of one node. `start` before the first request; `run` beside the requests."""
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        clock: Clock,
+        execution: Execution,
+        locks: GpuLocks,
+        settings: plan_prepare.Settings,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._execution = execution
+        self._locks = locks
+        self._settings = settings
+        self._status = ClaimStatus(api, clock)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="claims")
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Deals with what an earlier process left."""
+        minors = [gpu.minor for gpu in self._execution.inventory().gpus]
+        async with self._locks.held(minors):
+            await self._in_thread(lambda: recovery.begin(self._execution, self._settings))
+        known = await self._in_thread(self._known_or_rebuilt)
+        for claim in known.claims.values():
+            if claim.name and claim.state is checkpoint.State.COMPLETED:
+                self._status.add(claim)  # writes nothing if the status has it already
+
+    async def run(self) -> None:
+        """Keeps daemons alive, repeats what failed and writes claim statuses, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._status.run())
+            tasks.create_task(self._maintain())
+
+    async def close(self) -> None:
+        """Waits for what is being done."""
+        while self._running:
+            await asyncio.wait(self._running)
+        self._threads.shutdown(wait=False)
+
+    async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, Prepared | Failed]:
+        """By claim uid."""
+        answers = await asyncio.gather(*(self._finished(self._prepare(ref)) for ref in claims))
+        return {ref.uid: answer for ref, answer in zip(claims, answers, strict=True)}
+
+    async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, Failed | None]:
+        """By claim uid; None is success."""
+        answers = await asyncio.gather(*(self._finished(self._unprepare(ref)) for ref in claims))
+        return {ref.uid: answer for ref, answer in zip(claims, answers, strict=True)}
+
+    async def _prepare(self, reference: ClaimReference) -> Prepared | Failed:
+        try:
+            claim = await self._read(reference)
+            if isinstance(claim, Failed):
+                return claim
+            results = plan_prepare.results_of(claim)
+            if not results:
+                return Prepared(())
+            named = [device_names.minor_of(result.device) for result in results]
+            known = await self._in_thread(lambda: recovery.trusted(self._execution))
+            earlier = known.claims.get(reference.uid)
+            minors = {minor for minor in named if minor is not None}
+            minors |= earlier.minors if earlier is not None else set()
+            async with self._locks.held(minors):
+                answer = await self._in_thread(lambda: self._prepare_locked(claim, minors))
+        except (errors.DovetailError, OSError) as error:
+            log.warning("claim.not_prepared claim=%s error=%s", reference, error)
+            return Failed(_message(reference, error))
+        except (
+            Exception
+        ) as error:  # a defect of the agent must not fail the other claims of the request
+            log.exception("claim.not_prepared claim=%s", reference)
+            return Failed(_message(reference, f"the node agent failed: {error!r}"))
+        if isinstance(answer, plan_prepare.Refused):
+            log.warning("claim.refused claim=%s reason=%s", reference, answer.reason)
+            return Failed(_message(reference, answer.reason))
+        self._status.add(answer)
+        return _prepared(answer)
+
+    async def _read(self, reference: ClaimReference) -> claims.ResourceClaim | Failed:
+        target = Target(registry.CLAIM, reference.namespace, reference.name)
+        try:
+            document = await self._api.get(target)
+        except failures.Missing:
+            return Failed(_message(reference, "the API server has no such claim"))
+        claim = codec.decode_struct(claims.ResourceClaim, document)
+        if claim.metadata.uid != reference.uid:
+            reason = f"the claim of this name is another one now (uid {claim.metadata.uid})"
+            return Failed(_message(reference, reason))
+        if claim.status.allocation is None:
+            return Failed(_message(reference, "the claim is not allocated"))
+        return claim
+
+    def _prepare_locked(
+        self, claim: claims.ResourceClaim, minors: set[int]
+    ) -> checkpoint.Claim | plan_prepare.Refused:
+        """Runs in a thread, under the locks of the claim's GPUs."""
+        known = recovery.trusted(self._execution)
+        earlier = known.claims.get(claim.metadata.uid)
+        if earlier is not None and not earlier.minors <= minors:
+            return plan_prepare.Refused("another request for this claim is being served; try again")
+        if earlier is not None:
+            is_complete = earlier.state is checkpoint.State.COMPLETED
+            is_same = _allocated(earlier) == _allocated_now(claim)
+            if is_complete and is_same and self._execution.is_intact(earlier):
+                self._execution.restart_daemons(earlier)
+                return earlier
+            # Only begun, allocated elsewhere since, or its partition is gone: undo it and prepare it as if new.
+            log.info("claim.prepared_again claim=%s", earlier)
+            self._execution.undo(earlier)
+            known = self._execution.file.read()
+        plan = plan_prepare.plan_prepare(
+            claim,
+            settings=self._settings,
+            inventory=self._execution.inventory(),
+            live=self._execution.live(minors),
+            known=known,
+        )
+        if isinstance(plan, plan_prepare.Refused):
+            return plan
+        return self._execution.prepare(plan)
+
+    async def _unprepare(self, reference: ClaimReference) -> Failed | None:
+        self._status.drop(reference.uid)
+        try:
+            known = await self._in_thread(self._known_or_rebuilt)
+            claim = known.claims.get(reference.uid)
+            if claim is None:
+                return None
+            async with self._locks.held(claim.minors):
+                await self._in_thread(lambda: self._unprepare_locked(claim))
+        except (errors.DovetailError, OSError) as error:
+            log.warning("claim.not_unprepared claim=%s error=%s", reference, error)
+            return Failed(_message(reference, error))
+        except Exception as error:
+            log.exception("claim.not_unprepared claim=%s", reference)
+            return Failed(_message(reference, f"the node agent failed: {error!r}"))
+        return None
+
+    def _unprepare_locked(self, claim: checkpoint.Claim) -> None:
+        """Runs in a thread, under the locks of the claim's GPUs."""
+        try:
+            known = recovery.trusted(self._execution)
+        except errors.StateError:
+            known = recovery.rebuilt(self._execution, self._settings)
+            current = known.claims.get(claim.uid)
+            if current is not None:
+                self._execution.undo_rebuilt(current, known)
+            recovery.start_again_if_unused(self._execution, self._settings)
+            return
+        current = known.claims.get(claim.uid)
+        if current is not None:
+            self._execution.undo(current)
+
+    def _known_or_rebuilt(self) -> checkpoint.Checkpoint:
+        try:
+            return recovery.trusted(self._execution)
+        except errors.StateError as error:
+            log.warning("checkpoint.not_trusted error=%s", error)
+            return recovery.rebuilt(self._execution, self._settings)
+
+    async def _maintain(self) -> None:
+        while True:
+            await self.maintain()
+            await self._clock.sleep(_MAINTENANCE_SECONDS)
+
+    async def maintain(self) -> None:
+        """Repeats what failed, once: claims that stayed begun, daemons that died."""
+        try:
+            known = await self._in_thread(lambda: recovery.trusted(self._execution))
+        except errors.StateError:
+            return  # said where it was noticed
+        for claim in known.claims.values():
+            try:
+                async with self._locks.held(claim.minors):
+                    await self._in_thread(functools.partial(self._maintain_one, claim.uid))
+            except (errors.DovetailError, OSError) as error:
+                log.warning("claim.not_maintained claim=%s error=%s", claim, error)
+
+    def _maintain_one(self, uid: str) -> None:
+        claim = recovery.trusted(self._execution).claims.get(uid)
+        if claim is None:
+            return
+        if claim.state is checkpoint.State.STARTED:
+            recovery.undo_begun(self._execution, claim)
+        else:
+            self._execution.restart_daemons(claim)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that goes on when the request is given up: locks must not be released under it."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
+def _prepared(claim: checkpoint.Claim) -> Prepared:
+    devices: list[PreparedDevice] = []
+    for held in claim.devices:
+        ids = [device_id(claim.uid, held.device)]
+        if held.request in claim.metadata_ids:
+            ids.append(claim.metadata_ids[held.request])
+        prepared = PreparedDevice(
+            request_names=(held.request,),
+            pool_name=held.pool,
+            device_name=held.device,
+            cdi_device_ids=tuple(ids),
+            share_id=held.share_id,
+        )
+        devices.append(prepared)
+    return Prepared(tuple(devices))
+
+
+def _allocated(claim: checkpoint.Claim) -> set[tuple[str, str, str, str | None]]:
+    return {(held.request, held.pool, held.device, held.share_id) for held in claim.devices}
+
+
+def _allocated_now(claim: claims.ResourceClaim) -> set[tuple[str, str, str, str | None]]:
+    results = plan_prepare.results_of(claim)
+    return {(result.request, result.pool, result.device, result.share_id) for result in results}
+
+
+def _message(reference: ClaimReference, reason: object) -> str:
+    if isinstance(reason, OSError) and reason.filename is not None:
+        reason = f"{reason.filename}: {reason.strerror}"
+    return f"claim {reference.namespace}/{reference.name}: {reason}"
