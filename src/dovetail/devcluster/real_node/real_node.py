@@ -22,6 +22,7 @@ from dovetail.devcluster.real_node import (
     container_image,
     machine,
     node_agent_command,
+    node_agent_rights,
     node_config,
     node_layout,
     node_object,
@@ -92,16 +93,18 @@ class RealNode:
     def start_agent(
         self, driver: node_agent_command.DriverFiles, *, options: Sequence[str] = ()
     ) -> None:
-        """Starts the node agent for the GPUs of a driver, with the rights of the kubelet's user, and waits for it.
+        """Starts the node agent for the GPUs of a driver, with the rights that the chart gives it, and waits for it.
 
         `options` are further ones of `dovetail node-agent`. It is ready when its socket invites the kubelet.
         """
+        node_agent_rights.grant(self._plane, self.layout)
         command = node_agent_command.command(
-            kubeconfig=self.layout.kubeconfig,
+            kubeconfig=self.layout.agent_kubeconfig,
             node_name=self.name,
             kubelet_root=self.layout.kubelet_root,
             cdi_directory=self.layout.cdi,
             boot_id_file=self.layout.boot_id,
+            cdi_hook=node_programs.cdi_hook(),
             driver=driver,
             options=tuple(options),
         )
