@@ -27,7 +27,7 @@ from dovetail.model.pod_requests import Resources
 from dovetail.world import events, recheck
 from dovetail.world.budget_protection import BudgetProtection
 from dovetail.world.change_log import ChangeLog
-from dovetail.world.devices import device_overlaps
+from dovetail.world.devices import device_overlaps, shareable_gpus
 from dovetail.world.devices.device_columns import Devices
 from dovetail.world.devices.device_inventory import Inventory
 from dovetail.world.devices.device_pools import PoolKey
@@ -105,6 +105,7 @@ class World:
         self.nodes_version = 0  # changes of a node that scheduling can see
         self.classes_version = 0
         self.slices_version = 0
+        self._shareable: tuple[int, Mapping[int, int]] = (0, {})  # by version of the slices
 
         # Trials.
         self._vacated: dict[str, Occupancy] = {}  # pods evicted hypothetically, by id
@@ -160,6 +161,14 @@ class World:
     def published(self) -> Iterator[Devices]:
         """The devices of every pool."""
         return self._inventory.published()
+
+    def shareable_gpus(self) -> Mapping[int, int]:
+        """How many GPUs of which memory in bytes offer shares of it."""
+        version, counts = self._shareable
+        if version != self.slices_version:
+            counts = shareable_gpus.count_by_size(self.published())
+            self._shareable = (self.slices_version, counts)
+        return counts
 
     def users(self, driver: str, pool: str, device: str) -> tuple[ObjectKey, ...]:
         """The claims that hold a device, by status or by assumption. Administrative access holds nothing."""

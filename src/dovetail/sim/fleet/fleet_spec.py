@@ -6,7 +6,7 @@ Never builds a Kubernetes object: `fleet_objects` does.
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -27,13 +27,17 @@ _VERSION: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,2}")
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Equal nodes. `nodes_per_rack` splits a pool over racks; `clique: auto` puts each rack into one NVLink domain."""
+    """Equal nodes. `nodes_per_rack` splits a pool over racks; `clique: auto` puts each rack into one NVLink domain.
+
+    `shares: memory` lets several claims use a GPU at once, each with a part of its memory.
+    """
 
     name: str
     count: Count
     gpu: str
     gpus_per_node: GpuCount = 8
     mig: bool = False
+    shares: Literal["memory"] | None = None  # as NVIDIA's driver with ConsumableShares=memory
     rack: str | None = None
     nodes_per_rack: Count | None = None
     clique: str | None = None
@@ -159,6 +163,8 @@ def _problems_of_pool(pool: Pool, driver_version: str) -> Iterator[tuple[str, st
             "gpu",
             f"{gpu.name}: the memory its driver reports is not known, so it cannot be simulated",
         )
+    if pool.mig and pool.shares is not None:
+        yield "shares", "GPUs are either divided by MIG or shared; remove shares or mig"
     if pool.mig:
         for problem in _mig_problems(gpu, driver_version):
             yield "mig", problem
