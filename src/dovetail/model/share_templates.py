@@ -1,7 +1,7 @@
 """Builds the claim template for a share of a GPU: memory of a GPU that several claims may use at once.
 
 A fraction is another amount on each size of GPU, so it has one alternative per size, the smallest GPU first. Memory is
-the only measure: whoever requests a whole GPU takes all of it, so no GPU is promised twice. Given the sizes that
+the only measure: a claim for a whole GPU takes all of it, so no part is given away twice. Given the sizes that
 shareable GPUs have. Never says which GPU a pod gets.
 """
 
