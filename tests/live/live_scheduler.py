@@ -63,7 +63,7 @@ class Stage:
             gpu=gpu,
             gpus_per_node=gpus,
             mig=mig,
-            shares="memory" if is_shareable else None,
+            shares=fleet_spec.SHARED_MEMORY if is_shareable else None,
         )
         self.publish(pool)
         self.tracer: tracing.Tracer = tracing.NoTracer()

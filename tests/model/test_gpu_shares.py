@@ -48,7 +48,10 @@ def test_a_template_says_in_its_name_what_the_annotations_request(
     ("words", "key"),
     [
         *[({"gpu-fraction": text}, "gpu-fraction") for text in ("0", "0.0", "1", "1.5", "-0.1")],
-        *[({"gpu-fraction": text}, "gpu-fraction") for text in ("", "5e-1", "0,5", "0.5 ", "0.5\n")],
+        *[
+            ({"gpu-fraction": text}, "gpu-fraction")
+            for text in ("", "5e-1", "0,5", "0.5 ", "0.5\n")
+        ],
         *[({"gpu-fraction": text}, "gpu-fraction") for text in ("0.1234567", "0.५", "nan", "0x.8")],
         *[({"gpu-memory": text}, "gpu-memory") for text in ("", "0", "-1", "2Gi", "1.5", "１")],
         ({"gpu-memory": "1" * 10}, "gpu-memory"),

@@ -114,7 +114,9 @@ def share_problem(pod: pods.Pod) -> gpu_shares.Problem | None:
         return container
     if gpu_shares.is_of_nvidia(_requested_resources(pod)):
         key = next(key for key in gpu_shares.KEYS if key in annotations)
-        return gpu_shares.Problem(key, "the pod requests GPUs as a resource too; remove one of them")
+        return gpu_shares.Problem(
+            key, "the pod requests GPUs as a resource too; remove one of them"
+        )
     return None
 
 

@@ -95,4 +95,6 @@ def _quantity(size: int) -> quantity.Quantity:
 
 
 def _selector(expression: str) -> device_classes.DeviceSelector:
-    return device_classes.DeviceSelector(cel=device_classes.CELDeviceSelector(expression=expression))
+    return device_classes.DeviceSelector(
+        cel=device_classes.CELDeviceSelector(expression=expression)
+    )

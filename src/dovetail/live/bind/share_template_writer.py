@@ -25,7 +25,9 @@ from dovetail.world.events import ObjectKey
 
 LOG = logging.getLogger("dovetail.schedule")
 PATIENCE_SECONDS: Final = 30.0  # for an answer to one attempt
-PAUSE_SECONDS: Final = 10.0  # after an attempt that failed, however often pods are refused meanwhile
+PAUSE_SECONDS: Final = (
+    10.0  # after an attempt that failed, however often pods are refused meanwhile
+)
 
 
 class ShareTemplateWriter:
@@ -84,7 +86,9 @@ class ShareTemplateWriter:
             pass  # made for another pod meanwhile, or the namespace is gone
         except failures.Fenced:
             raise
-        except failures.ApiFailure as failure:  # the next refusal of a pod that needs it tries again
+        except (
+            failures.ApiFailure
+        ) as failure:  # the next refusal of a pod that needs it tries again
             LOG.warning("share_template.failed", extra={"template": key[1], "why": str(failure)})
             reason = f"the API server refuses claim template {key[1]}: {failure}"
             self._recorder.failed(pod, reason)

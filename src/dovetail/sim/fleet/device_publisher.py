@@ -1,8 +1,9 @@
 """Publishes a machine's GPUs as the NVIDIA DRA driver does: ResourceSlices and the chart's DeviceClasses.
 
-Without MIG one list of whole GPUs, which several claims may use at once if the pool says so. With it the counters of all GPUs first, then per GPU its candidates: on
-Hopper and later the whole GPU next to every partition, on Ampere partitions only, because there MIG is
-switched before the driver starts. Names, attributes and capacities are the driver's. Never allocates.
+Without MIG one list of whole GPUs, which several claims may use at once if the pool says so. With it the counters of
+all GPUs first, then per GPU its candidates: on Hopper and later the whole GPU next to every partition, on Ampere
+partitions only, because there MIG is switched before the driver starts. Names, attributes and capacities are the
+driver's. Never allocates.
 """
 
 import hashlib

@@ -20,7 +20,11 @@ def with_claim(pod: Tree) -> Tree:
     metadata, spec = _mapping(pod, "metadata"), _mapping(pod, "spec")
     annotations = {key: str(value) for key, value in _mapping(metadata, "annotations").items()}
     share = gpu_shares.requested(annotations)
-    if not isinstance(share, gpu_shares.Share) or spec.get("resourceClaims") or spec.get("nodeName"):
+    if (
+        not isinstance(share, gpu_shares.Share)
+        or spec.get("resourceClaims")
+        or spec.get("nodeName")
+    ):
         return pod
 
     containers = [container for name in _LISTS for container in spec.get(name) or ()]
