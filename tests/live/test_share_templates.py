@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.resource import claims
+from dovetail.model import gangs
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.fleet import fleet_spec
@@ -22,14 +21,17 @@ ON = {"creates_share_templates": True}
 class Shares(Stage):
     """A cluster whose server adds claims for shares, as the chart's policy does."""
 
-    def share(self, name: str, annotations: dict[str, str], **spec: Any) -> None:
+    def share(
+        self, name: str, annotations: dict[str, str], *, labels: dict[str, str] | None = None
+    ) -> None:
         """A pod with KAI's annotations."""
+        metadata = {"name": name, "namespace": "default", "annotations": annotations}
         container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-            "spec": {"schedulerName": NAME, "containers": [container]} | spec,
+            "metadata": metadata | {"labels": labels or {}},
+            "spec": {"schedulerName": NAME, "containers": [container]},
         }
         self.api.put(share_claims.with_claim(pod))
 
@@ -93,6 +95,19 @@ def test_a_share_of_two_gpus_is_of_two_different_ones() -> None:
         async with stage.scheduling(**ON):
             await stage.pass_time(5)
         assert stage.devices() == [("n-0", "gpu-0"), ("n-0", "gpu-1")]
+
+    play(story)
+
+
+def test_a_gang_whose_members_request_different_shares_starts_together() -> None:
+    async def story() -> None:
+        stage = Shares(nodes=1, gpus=1, is_shareable=True)
+        labels = {gangs.GANG_LABEL: "g", gangs.MIN_LABEL: "3"}
+        for name, fraction in (("a", "0.5"), ("b", "0.25"), ("c", "0.125")):
+            stage.share(name, {"gpu-fraction": fraction}, labels=labels)
+        async with stage.scheduling(**ON):
+            await stage.pass_time(10)
+        assert stage.devices() == [("n-0", "gpu-0")] * 3
 
     play(story)
 

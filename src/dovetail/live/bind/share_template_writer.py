@@ -9,7 +9,7 @@ each goes with the pod that it was created for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dovetail.kubetypes import codec, registry
@@ -25,9 +25,7 @@ from dovetail.world.events import ObjectKey
 
 LOG = logging.getLogger("dovetail.schedule")
 PATIENCE_SECONDS: Final = 30.0  # for an answer to one attempt
-PAUSE_SECONDS: Final = (
-    10.0  # after an attempt that failed, however often pods are refused meanwhile
-)
+PAUSE_SECONDS: Final = 10.0  # after a failed attempt, however often pods are refused meanwhile
 
 
 class ShareTemplateWriter:
@@ -43,14 +41,15 @@ class ShareTemplateWriter:
         self._under_way: set[ObjectKey] = set()
         self._paused_until: dict[ObjectKey, float] = {}
 
-    def follow(self, refusals: Iterable[plan.Refusal], waiting: Mapping[str, pods.Pod]) -> None:
-        """Begins to create the templates that refused pods wait for."""
+    def follow(self, refusals: Iterable[plan.Refusal], decided: Iterable[pods.Pod]) -> None:
+        """Begins to create the templates that refused pods wait for, of those that a cycle decided about."""
         if not self._is_enabled:
             return
-        for refusal in refusals:
-            codes = [obstacle.reason.code for obstacle in refusal.obstacles]
-            pod = waiting.get(refusal.pod.uid)
-            if pod is None or ReasonCode.CLAIM_NOT_MADE not in codes:
+        waiting_ids = {refusal.pod.uid for refusal in refusals if _waits_for_claim(refusal)}
+        if not waiting_ids:
+            return
+        for pod in decided:
+            if pod.metadata.uid not in waiting_ids:
                 continue
             for template in self._missing(pod):
                 key = (template.metadata.namespace, template.metadata.name)
@@ -86,9 +85,8 @@ class ShareTemplateWriter:
             pass  # made for another pod meanwhile, or the namespace is gone
         except failures.Fenced:
             raise
-        except (
-            failures.ApiFailure
-        ) as failure:  # the next refusal of a pod that needs it tries again
+        except failures.ApiFailure as failure:
+            # The next refusal of a pod that needs the template tries again.
             LOG.warning("share_template.failed", extra={"template": key[1], "why": str(failure)})
             reason = f"the API server refuses claim template {key[1]}: {failure}"
             self._recorder.failed(pod, reason)
@@ -102,3 +100,7 @@ class ShareTemplateWriter:
             other: until for other, until in self._paused_until.items() if until > now
         }
         self._paused_until[key] = now + PAUSE_SECONDS
+
+
+def _waits_for_claim(refusal: plan.Refusal) -> bool:
+    return any(each.reason.code is ReasonCode.CLAIM_NOT_MADE for each in refusal.obstacles)

@@ -175,8 +175,7 @@ class CycleRunner:
         self._world.set_promises(promises)  # the next decision keeps them
         if self._actors.promises.replace(promises):
             self.write_promises()
-        waiting = {pod.metadata.uid: pod for pod in turn.pods}
-        self._actors.share_templates.follow(decided.refusals, waiting)
+        self._actors.share_templates.follow(decided.refusals, turn.pods)
         nominations = self._actors.nominator.changes(decided, turn.pods)
         if nominations or decided.evictions:
             self._begin_evictions(decided, nominations)
