@@ -69,12 +69,14 @@ def test_the_example_runs_two_halves_on_one_gpu_and_a_third_waits(shared: Path) 
     assert run.code == 0, run.err
     _wait_for_devices(shared, 3)
     devices = held(shared)
-    assert devices["half-a"] == devices["half-b"] != devices["notebook"]
+    assert devices["half-a"] == devices["half-b"] != devices["analysis"]
     users = {
         container["name"]: container.get("resources", {}).get("claims")
-        for container in pods(shared)["notebook"]["spec"]["containers"]
+        for container in pods(shared)["analysis"]["spec"]["containers"]
     }
     assert users == {"proxy": None, "jupyter": [{"name": "gpu-share"}]}
+    gpus = running.inside(shared, "get", "gpus")
+    assert (gpus.column("TILES"), gpus.column("OFFERS")) == (["■▥"], ["whole+shared"])
 
     third = (running.EXAMPLES / "kai-fraction.yaml").read_text().split("---")[0]
     text = third.replace("half-a", "large").replace('"0.5"', '"0.97"')
