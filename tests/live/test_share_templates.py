@@ -9,7 +9,7 @@ from dovetail.kubetypes.resource import claims
 from dovetail.model import gangs
 from dovetail.ports import failures
 from dovetail.ports.api import Target
-from dovetail.sim.fleet import fleet_spec
+from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.sim.server import share_claims
 from dovetail.world.devices import gpu_ledger
 from tests.live.live_scheduler import NAME, Stage, play
@@ -34,6 +34,24 @@ class Shares(Stage):
             "spec": {"schedulerName": NAME, "containers": [container]},
         }
         self.api.put(share_claims.with_claim(pod))
+
+    def publish_with_share(self, node: str) -> None:
+        """A node with one GPU of which claims may request a part of the whole, too."""
+        pool = fleet_spec.Pool(
+            name=node.partition("-")[0],
+            count=1,
+            gpu="H100-SXM5-80GB",
+            gpus_per_node=1,
+            shares=fleet_spec.SHARED_MEMORY,
+        )
+        fleet = fleet_spec.Fleet(name="agent", pools=(pool,))
+        steps = {"min": "10m", "max": "1", "step": "10m"}
+        whole = {"value": "1", "requestPolicy": {"default": "1", "validRange": steps}}
+        for tree in fleet_objects.objects_of(fleet):
+            for device in tree.get("spec", {}).get("devices", []):
+                device["capacity"]["dovetail.dev/share"] = whole
+            if tree["kind"] in ("Node", "ResourceSlice"):
+                self.api.put(tree)
 
     def templates(self) -> list[claims.ResourceClaimTemplate]:
         return list(self.api.all(registry.TEMPLATE))
@@ -129,6 +147,36 @@ def test_a_fraction_is_another_amount_on_each_size_of_gpu() -> None:
         ]
         amounts = sorted((each.pool, str(each.consumed_capacity["memory"])) for each in results)
         assert amounts == [("n-0", "40779Mi")] * 2 + [("s-0", "23034Mi")] * 2
+
+    play(story)
+
+
+def test_a_gpu_that_also_offers_a_share_of_the_whole_is_never_given_twice() -> None:
+    """As Dovetail's node agent publishes it: what a claim does not request of both it takes whole."""
+
+    async def story() -> None:
+        stage = Shares(nodes=1, gpus=1)  # that one offers no shares
+        stage.publish_with_share("g-0")
+        stage.share("half", HALF)
+        stage.share("some", {"gpu-memory": "20000"})  # of 81559
+        async with stage.scheduling(**ON):
+            await stage.pass_time(5)
+            stage.share("rest", {"gpu-fraction": "0.26"})
+            await stage.pass_time(5)
+            assert not stage.node_of("rest")  # 0.26 of the whole is left, but less memory
+        amounts = {
+            claim.metadata.owner_references[0].name: {
+                name: str(amount)
+                for result in claim.status.allocation.devices.results
+                for name, amount in result.consumed_capacity.items()
+            }
+            for claim in stage.claims()
+            if claim.status.allocation is not None
+        }
+        assert amounts == {
+            "half": {"memory": "40779Mi", "dovetail.dev/share": "500m"},
+            "some": {"memory": "20000Mi", "dovetail.dev/share": "240m"},
+        }
 
     play(story)
 

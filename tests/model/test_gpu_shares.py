@@ -120,27 +120,55 @@ def test_memory_is_the_same_on_every_size() -> None:
 
 def test_of_too_many_sizes_the_most_frequent_count() -> None:
     counts = {size * GIB: size for size in range(1, 11)}
-    assert share_templates.sizes_for(counts) == tuple(size * GIB for size in range(3, 11))
+    kinds = share_templates.kinds_for(_kinds(counts))
+    assert [kind.memory_bytes for kind in kinds] == [size * GIB for size in range(3, 11)]
 
 
-@given(SHARES, st.dictionaries(st.integers(1, 2**40), st.integers(1, 100), min_size=1, max_size=12))
+@pytest.mark.parametrize(("whole", "amounts"), [(1000, ["250m", "20m"]), (100_000, ["25", "2"])])
+def test_where_gpus_also_offer_a_share_of_the_whole_it_is_the_same_part(
+    whole: int, amounts: list[str]
+) -> None:
+    requests = []
+    for words in ({"gpu-fraction": "0.25"}, {"gpu-memory": "2000"}):
+        [request] = _template(words, {80 * GIB: 1}, whole).spec.spec.devices.requests
+        [option] = request.first_available
+        assert option.capacity is not None
+        requests.append({name: str(each) for name, each in option.capacity.requests.items()})
+    assert requests == [
+        {"memory": "20Gi", "dovetail.dev/share": amounts[0]},
+        {"memory": "2000Mi", "dovetail.dev/share": amounts[1]},
+    ]
+
+
+@given(
+    SHARES,
+    st.dictionaries(st.integers(1, 2**40), st.integers(1, 100), min_size=1, max_size=12),
+    st.sampled_from([0, 1000, 100_000]),
+)
 def test_an_api_server_takes_every_template(
-    request: tuple[dict[str, str], int], counts: dict[int, int]
+    request: tuple[dict[str, str], int], counts: dict[int, int], share_thousandths: int
 ) -> None:
     words, count = request
-    template = _template(words | {"gpu-fraction-num-devices": str(count)}, counts)
+    all_words = words | {"gpu-fraction-num-devices": str(count)}
+    template = _template(all_words, counts, share_thousandths)
     verdict = admit.create(template, TERMS)
     assert verdict.is_valid, verdict.problems
 
 
-def _template(words: dict[str, str], counts: dict[int, int]) -> claims.ResourceClaimTemplate:
+def _kinds(counts: dict[int, int], share_thousandths: int = 0) -> dict[share_templates.Kind, int]:
+    return {share_templates.Kind(size, share_thousandths): count for size, count in counts.items()}
+
+
+def _template(
+    words: dict[str, str], counts: dict[int, int], share_thousandths: int = 0
+) -> claims.ResourceClaimTemplate:
     share = gpu_shares.requested(words)
     assert isinstance(share, gpu_shares.Share)
     return share_templates.template_for(
         gpu_shares.template_name(share),
         share,
         pod=build.pod("p"),
-        sizes=share_templates.sizes_for(counts),
+        kinds=share_templates.kinds_for(_kinds(counts, share_thousandths)),
     )
 
 

@@ -24,6 +24,11 @@ GPU: dict[str, Any] = {
 SMALL = GPU | {"capacity": {"memory": GPU["capacity"]["memory"] | {"value": "46068Mi"}}}
 
 
+def _policied(value: str, *, default: str) -> dict[str, Any]:
+    steps = {"min": default, "step": default}
+    return {"value": value, "requestPolicy": {"default": default, "validRange": steps}}
+
+
 def published(*devices: dict[str, Any], driver: str = "gpu.nvidia.com") -> slices.ResourceSlice:
     named = [{"name": f"gpu-{number}"} | device for number, device in enumerate(devices)]
     slice_ = build.slice_of("n", named)
@@ -31,7 +36,8 @@ def published(*devices: dict[str, Any], driver: str = "gpu.nvidia.com") -> slice
 
 
 def counted(*devices: dict[str, Any], **options: str) -> dict[int, int]:
-    return dict(build.world(published(*devices, **options)).shareable_gpus())
+    kinds = build.world(published(*devices, **options)).shareable_gpus()
+    return {kind.memory_bytes: count for kind, count in kinds.items()}
 
 
 def test_gpus_are_counted_by_size() -> None:
@@ -46,11 +52,24 @@ def test_gpus_are_counted_by_size() -> None:
         GPU | {"attributes": {}},
         GPU | {"capacity": {"memory": {"value": "80Gi"}}},  # each share would take all of it
         GPU | {"capacity": {}},
+        GPU | {"capacity": GPU["capacity"] | {"copyEngines": {"value": "3"}}},
+        GPU | {"capacity": GPU["capacity"] | {"shares": _policied("2", default="2")}},
     ],
-    ids=["exclusive", "partition", "untyped", "no policy", "no memory"],
+    ids=["exclusive", "partition", "untyped", "no policy", "no memory", "engines", "one share"],
 )
 def test_others_are_not(device: dict[str, Any]) -> None:
     assert counted(device) == {}
+
+
+def test_a_gpu_with_a_fixed_number_of_shares_offers_them() -> None:
+    shares = {"shares": _policied("4", default="1")}
+    assert counted(GPU | {"capacity": GPU["capacity"] | shares}) == {80 * GIB: 1}
+
+
+def test_a_share_of_the_whole_beside_memory_makes_another_kind() -> None:
+    share = {"dovetail.dev/share": _policied("1", default="1")}
+    world = build.world(published(GPU, GPU | {"capacity": GPU["capacity"] | share}))
+    assert sorted(kind.share_thousandths for kind in world.shareable_gpus()) == [0, 1000]
 
 
 def test_devices_of_other_drivers_are_not() -> None:

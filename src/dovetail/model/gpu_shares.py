@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 # KAI, pkg/common/constants. They have no prefix.
@@ -42,11 +43,16 @@ class Share(NamedTuple):
 
     def memory_of(self, gpu_bytes: int) -> int:
         """The share in MiB of a GPU of this size, rounded down so that the parts of a whole fit together."""
-        if not self.fraction:
-            return self.memory_mib
-        digits = self.fraction.removeprefix("0.")
-        whole = int("1" + "0" * len(digits))
-        return max(int(digits) * gpu_bytes // (whole * MIB), 1)
+        return max(int(self._part_of(gpu_bytes) * gpu_bytes / MIB), 1)
+
+    def hundredths_of(self, gpu_bytes: int) -> int:
+        """The share in hundredths of a GPU of this size, rounded down likewise."""
+        return max(int(self._part_of(gpu_bytes) * 100), 1)
+
+    def _part_of(self, gpu_bytes: int) -> Fraction:
+        if self.fraction:
+            return Fraction(self.fraction)
+        return Fraction(self.memory_mib * MIB, gpu_bytes)
 
 
 class Problem(NamedTuple):

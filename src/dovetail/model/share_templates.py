@@ -1,14 +1,15 @@
 """Builds the claim template for a share of a GPU: memory of a GPU that several claims may use at once.
 
-A fraction is another amount on each size of GPU, so it has one alternative per size, the smallest GPU first. Memory is
-the only measure: a claim for a whole GPU takes all of it, so no part is given away twice. Given the sizes that
-shareable GPUs have. Never says which GPU a pod gets.
+A share is another part of each size of GPU, so it has one alternative per size, the smallest GPU first. Memory is the
+measure: a claim for a whole GPU takes all of it, so no part is given away twice. Where a GPU also offers
+`dovetail.dev/share`, its part of the whole, the share takes the same part of that. Given the kinds of shareable GPUs.
+Never says which GPU a pod gets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from dovetail.kubetypes import meta, registry
 from dovetail.kubetypes.core import pods
@@ -21,21 +22,35 @@ DRIVER: Final = "gpu.nvidia.com"
 MEMORY: Final = "memory"  # the capacity, as NVIDIA's driver publishes it
 REQUEST: Final = "gpu"
 UUID: Final = "gpu.nvidia.com/uuid"
+SHARE: Final = "dovetail.dev/share"  # of Dovetail's node agent, in steps of hundredths; NVIDIA's driver has none
 SHAREABLE: Final = "device.allowMultipleAllocations"
+_HAS_SHARE: Final = "'share' in device.capacity['dovetail.dev']"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
-def sizes_for(gpus_by_size: Mapping[int, int]) -> tuple[int, ...]:
-    """The sizes in bytes that a template has alternatives for, smallest first: as many as a request may have.
+class Kind(NamedTuple):
+    """GPUs of which a share is the same amount."""
+
+    memory_bytes: int
+    share_thousandths: int = 0  # how much of SHARE it offers; 0: none
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it offers SHARE too."""
+        return self.share_thousandths > 0
+
+
+def kinds_for(gpus_by_kind: Mapping[Kind, int]) -> tuple[Kind, ...]:
+    """The kinds that a template has alternatives for, smallest first: as many as a request may have.
 
     If there are more, those of which the fewest GPUs exist are left out.
     """
-    common_first = sorted(gpus_by_size, key=lambda size: (-gpus_by_size[size], size))
+    common_first = sorted(gpus_by_kind, key=lambda kind: (-gpus_by_kind[kind], kind))
     return tuple(sorted(common_first[: claims.MAX_FIRST_AVAILABLE]))
 
 
 def template_for(
-    name: str, share: gpu_shares.Share, *, pod: pods.Pod, sizes: tuple[int, ...]
+    name: str, share: gpu_shares.Share, *, pod: pods.Pod, kinds: tuple[Kind, ...]
 ) -> claims.ResourceClaimTemplate:
     """The template in the pod's namespace. It goes with the pod: by then the pod's claim exists."""
     owner = meta.OwnerReference(
@@ -44,7 +59,7 @@ def template_for(
     constraints: tuple[claims.DeviceConstraint, ...] = ()
     if share.devices > 1:  # otherwise one GPU could serve several of the shares
         constraints = (claims.DeviceConstraint(requests=(REQUEST,), distinct_attribute=UUID),)
-    devices = claims.DeviceClaim(requests=(_request(share, sizes),), constraints=constraints)
+    devices = claims.DeviceClaim(requests=(_request(share, kinds),), constraints=constraints)
     return claims.ResourceClaimTemplate(
         api_version=registry.RESOURCE_V1,
         kind=registry.TEMPLATE.name,
@@ -58,30 +73,38 @@ def template_for(
     )
 
 
-def _request(share: gpu_shares.Share, sizes: tuple[int, ...]) -> claims.DeviceRequest:
-    if not share.fraction:
+def _request(share: gpu_shares.Share, kinds: tuple[Kind, ...]) -> claims.DeviceRequest:
+    if not share.fraction and not any(kind.has_share for kind in kinds):
+        # The amount is the same on every size, also on those that join later.
         exactly = claims.ExactDeviceRequest(
             device_class_name=DEVICE_CLASS,
-            selectors=(_selector(SHAREABLE),),
+            selectors=(_selector(f"{SHAREABLE} && !({_HAS_SHARE})"),),
             allocation_mode=claims.MODE_EXACT_COUNT,
             count=share.devices,
             capacity=_memory(share.memory_mib),
         )
         return claims.DeviceRequest(name=REQUEST, exactly=exactly)
-    alternatives = tuple(_alternative(share, size) for size in sizes)
+    alternatives = tuple(_alternative(share, kind) for kind in kinds)
     return claims.DeviceRequest(name=REQUEST, first_available=alternatives)
 
 
-def _alternative(share: gpu_shares.Share, size: int) -> claims.DeviceSubRequest:
+def _alternative(share: gpu_shares.Share, kind: Kind) -> claims.DeviceSubRequest:
+    size = kind.memory_bytes
     whole = _quantity(size)
     has_size = f"device.capacity['{DRIVER}'].{MEMORY}.compareTo(quantity('{whole}')) == 0"
+    capacity = _memory(share.memory_of(size))
+    has_share, suffix = f"!({_HAS_SHARE})", ""
+    if kind.has_share:
+        has_share, suffix = _HAS_SHARE, "-share"
+        amount = share.hundredths_of(size) * kind.share_thousandths // 100
+        capacity.requests[SHARE] = quantity.Quantity.from_milli(amount)
     return claims.DeviceSubRequest(
-        name=f"of-{str(whole).lower()}",
+        name=f"of-{str(whole).lower()}{suffix}",
         device_class_name=DEVICE_CLASS,
-        selectors=(_selector(f"{SHAREABLE} && {has_size}"),),
+        selectors=(_selector(f"{SHAREABLE} && {has_size} && {has_share}"),),
         allocation_mode=claims.MODE_EXACT_COUNT,
         count=share.devices,
-        capacity=_memory(share.memory_of(size)),
+        capacity=capacity,
     )
 
 

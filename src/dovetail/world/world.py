@@ -22,7 +22,7 @@ from dovetail.errors import StateError
 from dovetail.kubetypes.core import namespaces, nodes, pods
 from dovetail.kubetypes.custom import queues, topologies
 from dovetail.kubetypes.resource import claims, device_classes, slices, taint_rules
-from dovetail.model import gangs, idle, plan, pod_requests, reservations
+from dovetail.model import gangs, idle, plan, pod_requests, reservations, share_templates
 from dovetail.model.pod_requests import Resources
 from dovetail.world import events, recheck
 from dovetail.world.budget_protection import BudgetProtection
@@ -105,7 +105,8 @@ class World:
         self.nodes_version = 0  # changes of a node that scheduling can see
         self.classes_version = 0
         self.slices_version = 0
-        self._shareable: tuple[int, Mapping[int, int]] = (0, {})  # by version of the slices
+        # By version of the slices:
+        self._shareable: tuple[int, Mapping[share_templates.Kind, int]] = (0, {})
 
         # Trials.
         self._vacated: dict[str, Occupancy] = {}  # pods evicted hypothetically, by id
@@ -162,11 +163,11 @@ class World:
         """The devices of every pool."""
         return self._inventory.published()
 
-    def shareable_gpus(self) -> Mapping[int, int]:
-        """How many GPUs of which memory in bytes offer shares of it."""
+    def shareable_gpus(self) -> Mapping[share_templates.Kind, int]:
+        """How many GPUs of which kind offer shares of their memory."""
         version, counts = self._shareable
         if version != self.slices_version:
-            counts = shareable_gpus.count_by_size(self.published())
+            counts = shareable_gpus.count_by_kind(self.published())
             self._shareable = (self.slices_version, counts)
         return counts
 

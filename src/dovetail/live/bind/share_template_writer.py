@@ -57,14 +57,14 @@ class ShareTemplateWriter:
                 self._background.begin_guarded("share templates", self._create(template, key, pod))
 
     def _missing(self, pod: pods.Pod) -> Iterator[claims.ResourceClaimTemplate]:
-        sizes = share_templates.sizes_for(self._world.shareable_gpus())
-        if not sizes:
+        kinds = share_templates.kinds_for(self._world.shareable_gpus())
+        if not kinds:
             return
         for entry in pod.spec.resource_claims:
             name = entry.resource_claim_template_name or ""
             share = gpu_shares.of_template(name)
             if share is not None and self._is_due((pod.metadata.namespace, name)):
-                yield share_templates.template_for(name, share, pod=pod, sizes=sizes)
+                yield share_templates.template_for(name, share, pod=pod, kinds=kinds)
 
     def _is_due(self, key: ObjectKey) -> bool:
         is_there = key in self._world.templates or key in self._under_way
