@@ -125,6 +125,23 @@ def test_two_halves_share_a_gpu_and_a_third_waits(cluster: Live, policy: str) ->
         story.wait_running("early", "third")
 
 
+@pytest.mark.parametrize(("whole", "step"), [("1", "10m"), ("100", "1")])
+def test_gpus_that_also_offer_a_share_of_the_whole_are_shared_alike(
+    cluster: Live, policy: str, whole: str, step: str
+) -> None:
+    with scene(cluster) as story:
+        steps = {"min": step, "max": whole, "step": step}
+        share = {"value": whole, "requestPolicy": {"default": whole, "validRange": steps}}
+        _shareable(story, "n0", 1, **{"dovetail.dev/share": share})
+        story.pod("half", annotations=HALF)
+        story.pod("memory", annotations={"gpu-memory": "40960"})
+        story.wait_running("half", "memory")
+        assert story.devices_of("half") == story.devices_of("memory")
+        consumed = [_result(claim)["consumedCapacity"] for claim in story.claims()]
+        part = {"1": "500m", "100": "50"}[whole]
+        assert consumed == [{"memory": "40Gi", "dovetail.dev/share": part}] * 2
+
+
 def test_a_share_of_several_gpus_is_of_different_ones_and_goes_to_the_named_container(
     cluster: Live, policy: str
 ) -> None:
@@ -175,7 +192,7 @@ def test_names_outside_the_pattern_are_not_created(cluster: Live) -> None:
         assert story.rest.list("resourceclaimtemplates", story.namespace) == []
 
 
-def _shareable(story: Scene, name: str, count: int) -> str:
+def _shareable(story: Scene, name: str, count: int, **capacity: Tree) -> str:
     """A node with GPUs that NVIDIA's driver publishes as shareable; its name."""
     node = story.node(name)
     policy = {"default": "80Gi", "validRange": {"min": "1Mi", "step": "1Mi"}}
@@ -187,7 +204,7 @@ def _shareable(story: Scene, name: str, count: int) -> str:
                 "type": {"string": "gpu"},
                 "uuid": {"string": f"GPU-{node}-{number}"},
             },
-            "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}},
+            "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}} | capacity,
         }
         for number in range(count)
     ]
