@@ -104,7 +104,7 @@ def test_as_many_parts_fit_as_the_fraction_promises(text: str, size: int) -> Non
 
 
 def test_a_fraction_has_one_alternative_per_size_the_smallest_first() -> None:
-    template = _template({"gpu-fraction": "0.25"}, {80 * GIB: 8, L40S: 4})
+    template = _template({"gpu-fraction": "0.25"}, _kinds({80 * GIB: 8, L40S: 4}))
     [request] = template.spec.spec.devices.requests
     alternatives = {option.name: _memory(option) for option in request.first_available}
     assert alternatives == {"of-46068mi": "11517Mi", "of-80gi": "20Gi"}
@@ -112,7 +112,7 @@ def test_a_fraction_has_one_alternative_per_size_the_smallest_first() -> None:
 
 
 def test_memory_is_the_same_on_every_size() -> None:
-    template = _template({"gpu-memory": "2000"}, {80 * GIB: 8, L40S: 4})
+    template = _template({"gpu-memory": "2000"}, _kinds({80 * GIB: 8, L40S: 4}))
     [request] = template.spec.spec.devices.requests
     assert request.exactly is not None
     assert _memory(request.exactly) == "2000Mi"
@@ -130,7 +130,7 @@ def test_where_gpus_also_offer_a_share_of_the_whole_it_is_the_same_part(
 ) -> None:
     requests = []
     for words in ({"gpu-fraction": "0.25"}, {"gpu-memory": "2000"}):
-        [request] = _template(words, {80 * GIB: 1}, whole).spec.spec.devices.requests
+        [request] = _template(words, _kinds({80 * GIB: 1}, whole)).spec.spec.devices.requests
         [option] = request.first_available
         assert option.capacity is not None
         requests.append({name: str(each) for name, each in option.capacity.requests.items()})
@@ -140,17 +140,19 @@ def test_where_gpus_also_offer_a_share_of_the_whole_it_is_the_same_part(
     ]
 
 
-@given(
-    SHARES,
-    st.dictionaries(st.integers(1, 2**40), st.integers(1, 100), min_size=1, max_size=12),
-    st.sampled_from([0, 1000, 100_000]),
+KINDS = st.builds(
+    share_templates.Kind,
+    st.integers(1, 3) | st.integers(1, 2**40),
+    st.sampled_from([0, 1000, 10**5]),
 )
+
+
+@given(SHARES, st.dictionaries(KINDS, st.integers(1, 100), min_size=1, max_size=12))
 def test_an_api_server_takes_every_template(
-    request: tuple[dict[str, str], int], counts: dict[int, int], share_thousandths: int
+    request: tuple[dict[str, str], int], kinds: dict[share_templates.Kind, int]
 ) -> None:
     words, count = request
-    all_words = words | {"gpu-fraction-num-devices": str(count)}
-    template = _template(all_words, counts, share_thousandths)
+    template = _template(words | {"gpu-fraction-num-devices": str(count)}, kinds)
     verdict = admit.create(template, TERMS)
     assert verdict.is_valid, verdict.problems
 
@@ -160,7 +162,7 @@ def _kinds(counts: dict[int, int], share_thousandths: int = 0) -> dict[share_tem
 
 
 def _template(
-    words: dict[str, str], counts: dict[int, int], share_thousandths: int = 0
+    words: dict[str, str], counts: dict[share_templates.Kind, int]
 ) -> claims.ResourceClaimTemplate:
     share = gpu_shares.requested(words)
     assert isinstance(share, gpu_shares.Share)
@@ -168,7 +170,7 @@ def _template(
         gpu_shares.template_name(share),
         share,
         pod=build.pod("p"),
-        kinds=share_templates.kinds_for(_kinds(counts, share_thousandths)),
+        kinds=share_templates.kinds_for(counts),
     )
 
 

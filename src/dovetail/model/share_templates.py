@@ -81,7 +81,7 @@ def _request(share: gpu_shares.Share, kinds: tuple[Kind, ...]) -> claims.DeviceR
             selectors=(_selector(f"{SHAREABLE} && !({_HAS_SHARE})"),),
             allocation_mode=claims.MODE_EXACT_COUNT,
             count=share.devices,
-            capacity=_memory(share.memory_mib),
+            capacity=claims.CapacityRequirements(requests={MEMORY: _mebibytes(share.memory_mib)}),
         )
         return claims.DeviceRequest(name=REQUEST, exactly=exactly)
     alternatives = tuple(_alternative(share, kind) for kind in kinds)
@@ -90,26 +90,32 @@ def _request(share: gpu_shares.Share, kinds: tuple[Kind, ...]) -> claims.DeviceR
 
 def _alternative(share: gpu_shares.Share, kind: Kind) -> claims.DeviceSubRequest:
     size = kind.memory_bytes
-    whole = _quantity(size)
-    has_size = f"device.capacity['{DRIVER}'].{MEMORY}.compareTo(quantity('{whole}')) == 0"
-    capacity = _memory(share.memory_of(size))
-    has_share, suffix = f"!({_HAS_SHARE})", ""
+    memory, whole = _quantity(size), quantity.Quantity.from_milli(kind.share_thousandths)
+    amounts = {MEMORY: _mebibytes(share.memory_of(size))}
+    name = f"of-{str(memory).lower()}"
+    tests = [
+        SHAREABLE,
+        f"device.capacity['{DRIVER}'].{MEMORY}.compareTo(quantity('{memory}')) == 0",
+        f"!({_HAS_SHARE})",
+    ]
     if kind.has_share:
-        has_share, suffix = _HAS_SHARE, "-share"
         amount = share.hundredths_of(size) * kind.share_thousandths // 100
-        capacity.requests[SHARE] = quantity.Quantity.from_milli(amount)
+        amounts[SHARE] = quantity.Quantity.from_milli(amount)
+        name = f"{name}-{kind.share_thousandths}"
+        is_whole = f"device.capacity['dovetail.dev'].share.compareTo(quantity('{whole}')) == 0"
+        tests[2:] = [_HAS_SHARE, is_whole]
     return claims.DeviceSubRequest(
-        name=f"of-{str(whole).lower()}{suffix}",
+        name=name,
         device_class_name=DEVICE_CLASS,
-        selectors=(_selector(f"{SHAREABLE} && {has_size} && {has_share}"),),
+        selectors=(_selector(" && ".join(tests)),),
         allocation_mode=claims.MODE_EXACT_COUNT,
         count=share.devices,
-        capacity=capacity,
+        capacity=claims.CapacityRequirements(requests=amounts),
     )
 
 
-def _memory(mebibytes: int) -> claims.CapacityRequirements:
-    return claims.CapacityRequirements(requests={MEMORY: quantity.parse(f"{mebibytes}Mi")})
+def _mebibytes(number: int) -> quantity.Quantity:
+    return quantity.parse(f"{number}Mi")
 
 
 def _quantity(size: int) -> quantity.Quantity:
