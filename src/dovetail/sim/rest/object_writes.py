@@ -6,7 +6,7 @@ and hands the rules over to `sim.server`. A rehearsal (dryRun) does everything b
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,6 @@ from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import (
     api_server,
     builtin_kinds,
-    garbage_collector,
     priority_classes,
     write_rules,
 )
@@ -29,12 +28,6 @@ from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
 
 Tree = dict[str, Any]
-
-_FINALIZERS: Final = {
-    "Background": "",
-    "Foreground": garbage_collector.FOREGROUND,
-    "Orphan": garbage_collector.ORPHAN,
-}
 
 
 class Written(NamedTuple):
@@ -167,7 +160,7 @@ class ObjectWrites:
             target.kind,
             record.key,
             grace_seconds=options.grace_seconds,
-            finalizer=_FINALIZERS[options.policy],
+            propagation=options.policy,
         )
         is_gone = shelf.find(target.kind, record.key) is None
         return Deleted(last or record, is_gone)

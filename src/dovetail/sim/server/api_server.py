@@ -106,8 +106,8 @@ class SimApi:
             None  # if it raises, the request was carried out, but its answer is lost
         )
         self._check_selector = check_selector or _check_selector
-        is_known_owner = (
-            self.kinds.is_served_owner if collects_all_kinds else garbage_collector.is_collected
+        owner_kind = (
+            self.kinds.owner_kind if collects_all_kinds else garbage_collector.collected_kind
         )
         self._is_complete = is_complete
         self._priority_classes: priority_classes.Classes | None = None  # None: to be read again
@@ -115,7 +115,7 @@ class SimApi:
         self.quotas = quota_ledger.QuotaLedger(self.shelf)
         self.controllers = controllers.Controllers(
             self.shelf,
-            is_known_owner=is_known_owner,
+            owner_kind=owner_kind,
             quotas=self.quotas,
             has_service_accounts=is_complete,
         )
