@@ -59,6 +59,9 @@ class Outcome(NamedTuple):
     changes: tuple[Change, ...] = ()
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    is_contested: bool = (
+        False  # other field managers own what the files set, and nothing else is wrong
+    )
 
 
 class _Item(NamedTuple):
@@ -87,10 +90,12 @@ class Writer:
         *,
         namespace: str,
         is_creating: bool,
+        forces_conflicts: bool = False,
     ) -> None:
         self._objects = tuple(objects)
         self._namespace = namespace
         self._is_creating = is_creating
+        self._forces_conflicts = forces_conflicts
         self._new_groups = {
             str((item.stored.tree.get("spec") or {}).get("group") or "")
             for item in objects
@@ -159,7 +164,8 @@ class Writer:
         for item, rehearsal in zip(checkable, rehearsals, strict=True):
             problems += _refused(item, rehearsal.answer)
         if problems:
-            return Outcome(problems=tuple(problems))
+            refusals = [each.answer for each in rehearsals]
+            return Outcome(problems=tuple(problems), is_contested=_are_contested(refusals))
 
         known = {id(item): each for item, each in zip(checkable, rehearsals, strict=True)}
         if dry_run:
@@ -273,8 +279,12 @@ class Writer:
     async def _request(
         self, over: transport.Transport, item: _Item, *, is_rehearsal: bool = False
     ) -> Tree | object_requests.Refusal:
-        send = object_requests.create if self._is_creating else object_requests.apply
-        return await send(over, item.target, item.tree, is_rehearsal=is_rehearsal)
+        target, tree = item.target, item.tree
+        if self._is_creating:
+            return await object_requests.create(over, target, tree, is_rehearsal=is_rehearsal)
+        return await object_requests.apply(
+            over, target, tree, is_rehearsal=is_rehearsal, is_forced=self._forces_conflicts
+        )
 
     async def _written(
         self,
@@ -374,6 +384,12 @@ def _refused(item: _Item, answer: Any) -> list[str]:
     if not isinstance(answer, object_requests.Refusal):
         return []
     return [str(item.manifest.problem(fault.field, fault.message)) for fault in answer.faults]
+
+
+def _are_contested(answers: Sequence[Tree | object_requests.Refusal]) -> bool:
+    """Whether all refusals are about fields of other managers."""
+    refusals = [each for each in answers if isinstance(each, object_requests.Refusal)]
+    return bool(refusals) and all(refusal.is_contested for refusal in refusals)
 
 
 def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resources) -> str:

@@ -56,6 +56,13 @@ class ObjectWrites:
         warnings = field_validation.warnings(served, tree, options.field_validation)
         stored = conversions.stored(served, tree)
         object_shapes.check(served.kind, stored, None)
+        if options.names_manager:
+            stored = field_owners.created(
+                stored,
+                field_owners.Manager(options.manager, field_owners.UPDATE, served.kind.api_version),
+                now=self._api.shelf.stamp(),
+                schema=_schema(served),
+            )
         target = Target(served.kind, at.namespace)
         record = self._api.create_object(target, stored, is_rehearsal=options.is_rehearsal)
         return Written(record, is_new=True, warnings=tuple(warnings))
