@@ -312,9 +312,12 @@ def test_headers_can_be_left_out(state: Path) -> None:
 
 
 def test_formats_that_only_kubectl_has_are_refused_with_the_way_to_get_them(state: Path) -> None:
-    run = running.inside(state, "get", "pods", "-o", "jsonpath={.items}")
+    run = running.inside(state, "get", "pods", "-o", "go-template={{.items}}")
     assert run.code == 2
-    assert "jsonpath is kubectl's" in run.err
+    assert "go-template is kubectl's" in run.err
+    bare = running.inside(state, "get", "pods", "-o", "jsonpath")
+    assert bare.code == 2
+    assert "jsonpath needs a template: -o jsonpath='{.items[*].metadata.name}'" in bare.err
 
 
 def test_a_pod_that_is_being_deleted_reads_terminating(

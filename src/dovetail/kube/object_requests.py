@@ -7,7 +7,7 @@ beside the file and line; everything else that goes wrong raises as `ports.failu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -73,10 +73,28 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):
-    """The server's own table of objects."""
+    """The server's own table of objects. Tables of a watch name their columns in the first event only."""
 
-    column_definitions: tuple[dict[str, Any], ...] = ()
+    metadata: dict[str, Any] = {}
+    column_definitions: tuple[dict[str, Any], ...] | None = ()
     rows: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The version of the list, from which a watch goes on."""
+        return str(self.metadata.get("resourceVersion") or "")
+
+
+class TableEvent(NamedTuple):
+    """One change of a watched table: ADDED, MODIFIED, DELETED or BOOKMARK, and the rows of the object."""
+
+    type: str
+    table: Table
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
 
 
 async def read(over: transport.Transport, target: api.Target) -> Tree | None:
@@ -118,6 +136,25 @@ async def table(
             answer.status, answer.body, headers=answer.headers, doing=doing
         )
     return msgspec.json.decode(answer.body, type=Table)
+
+
+async def watched_table(
+    over: transport.Transport,
+    kind: registry.Kind,
+    *,
+    namespace: str = "",
+    params: Mapping[str, str],
+    since: str,
+) -> AsyncIterator[TableEvent]:
+    """The changes of a table after a version, until the server ends the watch. Raises Expired for one too old."""
+    asked = dict(params) | {"watch": "1", "resourceVersion": since, "allowWatchBookmarks": "true"}
+    path = paths.collection(kind, namespace)
+    async for line in over.lines(path, asked, accept=_TABLE):
+        event = msgspec.json.decode(line, type=_Event)
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            raise failures.Expired(f"watch {kind.plural}: {status.message}", status=410)
+        yield TableEvent(event.type, msgspec.json.decode(event.object, type=Table))
 
 
 async def create(
