@@ -67,13 +67,16 @@ def deployment(name: str, replicas: int = 1, image: str = "a") -> Tree:
 
 def definition() -> Tree:
     size = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
         "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size"}},
         "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": size}}},
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "properties": {"spec": size, "status": status}}
+        },
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -56,7 +56,7 @@ class TinyStore:
         if key in self.trees:
             raise failures.AlreadyThere(f'{key.kind} "{key.name}" already exists', status=409)
         self.admit(tree, self)
-        stored = workload_defaults.with_defaults(tree) if self.fills_defaults else tree
+        stored = self._filled(key, tree) if self.fills_defaults else tree
         if key.kind == "Pod":
             stored = stored | {"status": {"phase": "Pending"} | (stored.get("status") or {})}
         return self.shelf.put(self._kind(key), stored).tree
@@ -96,6 +96,11 @@ class TinyStore:
     def remove(self, key: Key) -> None:
         """A kubelet confirms that a deleted pod has ended."""
         self.shelf.delete(registry.POD, (key.namespace, key.name), grace_seconds=0)
+
+    def _filled(self, key: Key, tree: Tree) -> Tree:
+        """The new object with defaults; some of them are made from its uid."""
+        uid = self.shelf.next_uid(self._kind(key), (key.namespace, key.name))
+        return workload_defaults.with_defaults(tree | {"metadata": tree["metadata"] | {"uid": uid}})
 
     def _found(self, key: Key) -> Tree:
         record = self.shelf.find(self._kind(key), (key.namespace, key.name))
