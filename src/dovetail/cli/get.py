@@ -122,8 +122,9 @@ def command(
         _watch(wanted, form, has_headers=not no_headers)
         return
     order = None if sort_by is None else path_templates.path_of(sort_by)
-    answers = [_arranged(_answer(*each), order, has_labels=show_labels) for each in wanted]
-    printed_answers.write(answers, form, has_headers=not no_headers)
+    with cluster_option.not_collecting():
+        answers = [_arranged(_answer(*each), order, has_labels=show_labels) for each in wanted]
+        printed_answers.write(answers, form, has_headers=not no_headers)
     _refuse_missing(answers)
     if form.is_table:
         _close(answers)
