@@ -391,3 +391,25 @@ def test_what_was_created_here_can_be_applied_with_other_values(state: Path) -> 
     applied = running.inside(state, "apply", "-f", "-", stdin=changed)
     assert applied.lines == ["deployment.apps/web configured"]
     assert replicas(state) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "hint"),
+    [
+        ("scheduling.k8s.io/v1alpha2", "PodGroup", "; it does in scheduling.k8s.io/v1"),
+        ("apps/v1beta1", "Deployment", "; it does in apps/v1"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSt", "; did you mean JobSet?"),
+        ("example.com/v1", "Robot", "; apply its CustomResourceDefinition first"),
+        ("resource.k8s.io/v1alpha3", "PoolStatus", ""),
+    ],
+)
+def test_a_kind_that_is_not_served_is_refused_with_the_version_that_is(
+    state: Path, version: str, kind: str, hint: str
+) -> None:
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=text)
+    assert run.code == 1
+    complaint = f'kind: the cluster serves no "{kind}" in {version}'
+    line = run.err.splitlines()[0]
+    assert complaint + hint in line
+    assert hint or line.endswith(complaint)

@@ -193,7 +193,7 @@ class Writer:
         versions = [item.stored.struct.api_version for item in self._objects]
         served = await resource_names.served_types(over, versions)
         items: list[_Item] = []
-        problems: list[str] = []
+        unserved: list[manifests.ManifestObject] = []
         for manifest in self._objects:
             struct = manifest.stored.struct
             resource = served.of_type(struct.api_version, struct.kind)
@@ -202,11 +202,14 @@ class Writer:
             if resource is None and group in self._new_groups:
                 resource = self._defined(struct)
             if resource is None:
-                problems.append(_unserved(manifest, served))
+                unserved.append(manifest)
                 continue
             items.append(self._item(manifest, resource, is_served=is_served))
         items.sort(key=lambda item: _FIRST.get(item.target.kind.name, _LAST))
-        return items, problems
+        if not unserved:
+            return items, []
+        everything = await resource_names.discover(over)
+        return items, [_unserved(manifest, everything) for manifest in unserved]
 
     def _defined(self, struct: codec.Object) -> resource_names.Resource | None:
         """The kind as a definition among the objects describes it."""
@@ -394,13 +397,17 @@ def _are_contested(answers: Sequence[Tree | object_requests.Refusal]) -> bool:
 
 def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resources) -> str:
     struct = manifest.stored.struct
-    group = struct.api_version.partition("/")[0]
+    group = struct.api_version.rpartition("/")[0]
     scheduler = manifests.CONVERTED.get((group, struct.kind))
-    hint = f"; `dovetail migrate {scheduler}` converts it" if scheduler else ""
-    if not hint and (near := served.near(struct.kind)):
-        hint = f"; did you mean {near}?"
-    if not hint and "." in group:
+    hint = ""
+    if versions := served.versions_of(group, struct.kind):
+        hint = f"; it does in {' and '.join(versions)}"
+    elif scheduler:
+        hint = f"; `dovetail migrate {scheduler}` converts it"
+    elif "." in group and not served.has_group(group):
         hint = "; apply its CustomResourceDefinition first"
+    elif near := served.near_kind(struct.kind, group):
+        hint = f"; did you mean {near}?"
     message = f'the cluster serves no "{struct.kind}" in {struct.api_version}{hint}'
     return str(manifest.problem("kind", message))
 
