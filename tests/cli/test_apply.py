@@ -398,7 +398,6 @@ def test_what_was_created_here_can_be_applied_with_other_values(state: Path) -> 
     [
         ("scheduling.k8s.io/v1alpha2", "PodGroup", "; it does in scheduling.k8s.io/v1"),
         ("apps/v1beta1", "Deployment", "; it does in apps/v1"),
-        ("jobset.x-k8s.io/v1alpha2", "JobSt", "; did you mean JobSet?"),
         ("example.com/v1", "Robot", "; apply its CustomResourceDefinition first"),
         ("resource.k8s.io/v1alpha3", "PoolStatus", ""),
     ],
@@ -413,3 +412,22 @@ def test_a_kind_that_is_not_served_is_refused_with_the_version_that_is(
     line = run.err.splitlines()[0]
     assert complaint + hint in line
     assert hint or line.endswith(complaint)
+
+
+def test_a_misspelt_kind_of_a_defined_group_is_refused_with_the_one_that_was_meant(
+    state: Path,
+) -> None:
+    definition = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: robots.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: robots, kind: Robot}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=definition).code == 0
+    text = "apiVersion: example.com/v1\nkind: Robt\nmetadata: {name: a}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=text)
+    assert 'serves no "Robt" in example.com/v1; did you mean Robot?' in run.err
