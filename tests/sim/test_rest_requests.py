@@ -852,3 +852,22 @@ def test_discovery_lists_a_definitions_kind_while_it_is_there() -> None:
         assert "example.com" not in await groups()
 
     told(story)
+
+
+def test_a_volume_claim_without_a_size_or_with_an_impossible_class_is_refused() -> None:
+    async def story(asker: Asker) -> None:
+        path = "/api/v1/namespaces/default/persistentvolumeclaims"
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {"storageClassName": "Your class"},
+        }
+        refused = await asker.ask("POST", path, claim, status=422)
+        causes = {each["field"]: each["message"] for each in refused.tree["details"]["causes"]}
+        assert causes["spec.accessModes"] == "Required value: at least 1 access mode is required"
+        assert causes["spec.resources[storage]"] == "Required value"
+        start = 'Invalid value: "Your class": a lowercase RFC 1123 subdomain must consist of'
+        assert causes["spec.storageClassName"].startswith(start)
+
+    told(story)
