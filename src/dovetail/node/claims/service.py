@@ -219,10 +219,25 @@ class NodeClaims:
             except (errors.DovetailError, OSError) as error:
                 LOG.warning("claim.not_maintained", extra={"claim": str(claim), "why": str(error)})
 
-        if known.orphans:
-            minors = [gpu.minor for gpu in self._execution.inventory().gpus]
-            async with self._locks.held(minors):
-                await self._in_thread(lambda: self._execution.destroy_orphans(minors))
+        if known.orphans or known.mig_enabled_here:
+            await self._tidy_gpus(known)
+
+    async def _tidy_gpus(self, known: checkpoint.Checkpoint) -> None:
+        """Removes what ended claims had to leave on GPUs."""
+        claimed = {held.gpu_uuid for claim in known.claims.values() for held in claim.devices}
+        idle = set(known.mig_enabled_here) - claimed
+        for gpu in self._execution.inventory().gpus:
+            if not known.orphans and gpu.uuid not in idle:
+                continue  # costs nothing while claims run
+            try:
+                async with self._locks.held([gpu.minor]):
+                    await self._in_thread(functools.partial(self._tidy, gpu.minor))
+            except errors.DovetailError as error:
+                LOG.info("gpu.not_tidied", extra={"gpu": gpu.name, "why": str(error)})
+
+    def _tidy(self, minor: int) -> None:
+        self._execution.destroy_orphans([minor])
+        self._execution.disable_idle_mig([minor])
 
     def _maintain_one(self, uid: str) -> None:
         claim = recovery.trusted(self._execution).claims.get(uid)
