@@ -32,7 +32,12 @@ def open_work(
     options: node_agent.Options, carrier: transport.Transport, meter_: meter.Meter
 ) -> AbstractAsyncContextManager[node_agent.Work]:
     """The work of the mode."""
-    from dovetail.boot import node_dra  # only the chosen mode is loaded
+    # Only the chosen mode is loaded.
+    if options.mode == "device-plugin":
+        from dovetail.boot import node_device_plugin
+
+        return node_device_plugin.open_work(options, carrier, meter_)
+    from dovetail.boot import node_dra
 
     return node_dra.open_work(options, carrier, meter_)
 
