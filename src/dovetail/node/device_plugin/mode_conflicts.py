@@ -44,7 +44,7 @@ def against_counting(plugin_folder: Path, *, boot_id: str) -> list[str]:
     if known.boot_id == boot_id and known.claims:
         claims = ", ".join(sorted(str(claim) for claim in known.claims.values())[:3])
         reasons.append(
-            f"{len(known.claims)} claims are prepared on this node ({claims}); "
+            f"claims prepared on this node: {len(known.claims)} ({claims}); "
             "delete the pods that use them first"
         )
     return reasons
