@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_a_gpu_that_hangs_does_not_stop_another(make_machine: MakeMachine) -> No
     assert machine.control.health(1).temperature_celsius is not None
 
 
+def test_a_scan_names_all_gpus_that_hang_and_finds_them_again(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=2)
+    machine.control.inventory()
+    machine.hardware.hang("nvmlDeviceGetCudaComputeCapability")
+    machine.session.call_seconds = 5.0
+    stuck = machine.control.inventory()
+    assert stuck.gpus == ()
+    assert [(gpu.minor, gpu.is_lost) for gpu in stuck.unread] == [(0, False), (1, False)]
+    machine.session.call_seconds = waiting.GIVE_UP_SECONDS
+    machine.hardware.release()
+    waiting.wait_until(
+        lambda: len(machine.control.inventory().gpus) == 2, "both GPUs to be read again"
+    )
+
+
 def test_two_machines_in_one_process_do_not_mix(make_machine: MakeMachine, tmp_path: Path) -> None:
     first = make_machine("dgx-h100", gpus=2)
     second = Machine(Hardware.create(tmp_path / "second", machine="t4", gpus=1))
@@ -61,13 +77,32 @@ def test_two_machines_in_one_process_do_not_mix(make_machine: MakeMachine, tmp_p
     second.session.close()
 
 
+def test_opening_again_waits_for_work_in_progress(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=4, mig=True)
+    finished: list[int] = []
+
+    def partition(minor: int) -> None:
+        for _ in range(10):
+            mig = machine.control.create_mig_device(minor, gi_profile_id=9, start=0)
+            machine.control.destroy_mig_device(minor, gi_id=mig.gi_id)
+        finished.append(minor)
+
+    workers = [threading.Thread(target=partition, args=(minor,)) for minor in range(4)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        machine.session.reopen()
+    assert sorted(finished) == [0, 1, 2, 3]
+    assert all(gpu.gpu_instances == () for gpu in machine.hardware.snapshot().gpus)
+
+
 def test_a_replaced_driver_is_opened_again(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=2)
     assert machine.control.inventory().driver_version == "580.95.05"
     machine.hardware.reload_driver("590.44.01", "13.1")
-    found = machine.control.inventory()
-    assert (found.driver_version, found.cuda_driver_version) == ("590.44.01", "13.1")
-    assert len(found.gpus) == 2
+    scan = machine.control.inventory()
+    assert (scan.driver_version, scan.cuda_driver_version) == ("590.44.01", "13.1")
+    assert len(scan.gpus) == 2
     assert machine.control.compute_mode(1) is ComputeMode.DEFAULT
 
 

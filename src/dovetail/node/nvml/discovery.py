@@ -1,6 +1,6 @@
 """Finds all GPUs of a node, and says of each that cannot be read why not.
 
-Given a session. GPU by GPU, each in its own lane: one that is lost or does not answer costs its own facts only. Raises
+Given a session. All at once, each in its own lane: one that is lost or does not answer costs its own facts only. Raises
 DriverUnavailable if there is no driver at all.
 """
 
@@ -16,7 +16,7 @@ from dovetail.node import gpu_control
 from dovetail.node.inventory import Gpu, Inventory, UnreadGpu
 from dovetail.node.nvml import gpu_facts, topology
 from dovetail.node.nvml.answers import text
-from dovetail.node.nvml.session import Opened, Session
+from dovetail.node.nvml.session import Opened, Session, side_by_side
 
 
 class Versions(NamedTuple):
@@ -40,16 +40,12 @@ class Identity(msgspec.Struct, frozen=True):
 def inventory(session: Session, *, sysfs_root: Path) -> Inventory:
     """Everything, read again."""
     versions = session.read("driver", read_versions, doing="read the driver's version")
-    named = [identity(session, index) for index in range(versions.gpu_count)]
+    named = side_by_side(lambda index: identity(session, index), range(versions.gpu_count))
     known = [each for each in named if isinstance(each, Identity)]
     unread = [each for each in named if isinstance(each, UnreadGpu)]
-    read: list[tuple[Gpu, topology.Wiring]] = []
-    for each in known:
-        facts = _facts(session, each, known, sysfs_root=sysfs_root)
-        if isinstance(facts, UnreadGpu):
-            unread.append(facts)
-        else:
-            read.append(facts)
+    facts = side_by_side(lambda gpu: _facts(session, gpu, known, sysfs_root=sysfs_root), known)
+    unread += [each for each in facts if isinstance(each, UnreadGpu)]
+    read = [each for each in facts if not isinstance(each, UnreadGpu)]
     gpus = topology.with_wired_peers(read)
     return Inventory(
         driver_version=versions.driver,

@@ -27,13 +27,14 @@ class EventWaiter:
         self._session = session
         self._opened: Opened | None = None
         self._set: Any = None
+        self._is_stale = False
         self._uuids: dict[int | None, str] = {}
 
     def wait(self, seconds: float) -> list[GpuEvent]:
         """Those that come within this time, as soon as there are any. Blocks. Raises GpuFailure and its kin."""
 
         def job(opened: Opened) -> list[GpuEvent]:
-            if self._opened is not opened:
+            if self._opened is not opened or self._is_stale:
                 self._register(opened)
             return self._collected(opened, round(seconds * 1000))
 
@@ -42,14 +43,16 @@ class EventWaiter:
 
     def register_again(self) -> None:
         """The next wait covers the GPUs that are there then."""
-        self._opened = None
+        self._is_stale = True
 
     def _register(self, opened: Opened) -> None:
         nvml = opened.nvml
-        if self._set is not None:
-            # Of an opening that is gone, the set is gone too.
-            with contextlib.suppress(Exception):
+        # A set of an earlier opening went with it, and must not be freed.
+        if self._set is not None and self._opened is opened:
+            with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlEventSetFree(self._set)
+        self._opened, self._set = None, None
+        self._is_stale = False
         self._set = nvml.nvmlEventSetCreate()
         self._uuids = {}
         wanted = nvml.nvmlEventTypeXidCriticalError | nvml.nvmlEventTypeDoubleBitEccError

@@ -1,4 +1,4 @@
-"""Where a PCI device sits in the machine, from the kernel's own files.
+"""What the machine is, and where a PCI device sits in it, from the kernel's own files.
 
 Given the root of sysfs and a bus id, returns its NUMA node, class and PCIe root. What the kernel does not say is None.
 """
@@ -36,6 +36,14 @@ def pcie_root(sysfs: Path, bus_id: str) -> str | None:
     except OSError:
         return None
     return next((part for part in path.parts if _ROOT.fullmatch(part)), None)
+
+
+def machine_type(sysfs: Path) -> str | None:
+    """The product name of the machine."""
+    try:
+        return (sysfs / "class/dmi/id/product_name").read_text(errors="replace").strip() or None
+    except OSError:
+        return None
 
 
 def _device(sysfs: Path, bus_id: str) -> Path:

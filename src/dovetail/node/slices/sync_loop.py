@@ -1,7 +1,7 @@
 """Repeats a synchronisation with the API server until it succeeds, whenever there may be something to do.
 
 Given a coroutine that compares and writes, and is right to repeat at any time. Failures are repeated with growing
-pauses; what to write is decided anew by each attempt, so the newest wish wins. Never ends by itself.
+pauses; each attempt decides what to write, so the newest wish wins. Never ends by itself.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class SyncLoop:
                 failures_in_a_row += 1
                 self._awake.set()
                 await self._pause(failure, failures_in_a_row)
+            except BaseException:
+                # A loop that is run again has the same thing to do.
+                self._awake.set()
+                raise
             else:
                 failures_in_a_row = 0
                 self.failure = ""
