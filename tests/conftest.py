@@ -10,7 +10,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-from tests.support import closing, live
+from tests.support import closing, gpu_node, live
 from tests.support import cluster as planes
 from tests.support import oracle as upstream
 
@@ -68,4 +68,5 @@ def _clusters_end_with_the_session() -> Iterator[None]:
     """Ends whatever clusters the tests of this process shared."""
     yield
     live.stop_all()
+    gpu_node.stop_all()  # before the API server it reports to
     planes.stop_all()

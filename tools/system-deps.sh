@@ -4,16 +4,21 @@ set -eu
 
 package() { # the package a tool comes in
     case "$1" in
-        setpriv) echo util-linux ;;
+        setpriv|nsenter|unshare) echo util-linux ;;
         gcc) echo gcc libc6-dev ;;
         *) echo "$1" ;;
     esac
 }
 
 missing=""
-for tool in gcc git openssl setpriv; do
+for tool in gcc git openssl setpriv nsenter unshare; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
+# A real node, which only root can run, needs these too; its tests skip where they are missing.
+if [ "$(id -u)" = 0 ]; then
+    command -v runc >/dev/null 2>&1 || missing="$missing runc"
+    [ -x /usr/lib/cni/ptp ] || [ -x /opt/cni/bin/ptp ] || missing="$missing containernetworking-plugins"
+fi
 [ -z "$missing" ] && exit 0
 
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then

@@ -32,7 +32,7 @@ def group() -> None:
     """Run a real Kubernetes control plane with hollow GPU nodes on this machine.
 
     etcd, kube-apiserver, kube-controller-manager and kube-scheduler listen on 127.0.0.1 only. The nodes are objects
-    whose kubelet is played: pods bound to them run without containers.
+    whose kubelet is played: pods bound to them run without containers. `dev up --kubelet` adds a node with a real one.
     """
 
 
@@ -58,6 +58,17 @@ def group() -> None:
     is_flag=True,
     help="Leave kube-scheduler out: pods that name no other scheduler wait.",
 )
+@click.option(
+    "--kubelet",
+    "has_kubelet",
+    is_flag=True,
+    help="Add a node with a real kubelet and containerd, whose pods run. Needs root.",
+)
+@click.option(
+    "--machine",
+    metavar="KIND",
+    help="Give that node the fake GPUs of a server, such as dgx-h100, and start the node agent on it.",
+)
 @_directory
 def up(
     *,
@@ -65,6 +76,8 @@ def up(
     file: str | None,
     kube_version: str,
     no_kube_scheduler: bool,
+    has_kubelet: bool,
+    machine: str | None,
     directory: str | None,
 ) -> int:
     """Start the cluster and print how to reach it.
@@ -77,6 +90,10 @@ def up(
     """
     if nodes is not None and file is not None:
         raise click.UsageError("give --nodes or --fleet, not both")
+    if machine is not None and not has_kubelet:
+        raise click.UsageError(
+            "--machine needs --kubelet: hollow nodes have the GPUs of their fleet"
+        )
     from dovetail.devcluster import dev_cluster
 
     place = _place(directory)
@@ -87,6 +104,7 @@ def up(
             _fleet(nodes, file),
             version=kube_version,
             has_kube_scheduler=not no_kube_scheduler,
+            kubelet=dev_cluster.Kubelet(machine=machine) if has_kubelet else None,
             say=output.say,
         )
     elif running.problem is not None:

@@ -2,7 +2,8 @@
 
 Given the programs and a directory for all it writes, starts them on free ports and waits until they answer. Its own
 kube-scheduler, and more of them under other names, can be added. The data is scratch: etcd is neither encrypted nor
-synced to disk. Never listens beyond 127.0.0.1, and never runs a kubelet: callers create the nodes.
+synced to disk. Never listens beyond 127.0.0.1, and never runs a kubelet: callers create the nodes, or start one of
+`real_node`.
 """
 
 from __future__ import annotations
@@ -250,6 +251,7 @@ def start(
         directory=directory,
         authority=authority,
         server=authority.server("server"),
+        kubelet_client=authority.client(*kube_flags.KUBELET_CLIENT),
         ports={name: free_ports.reserve() for name in WITH_PORT},
         feature_gates=kube_flags.gates_of(parts.minor) | dict(feature_gates or {}),
         runtime_config=(*kube_flags.runtime_config_of(parts.minor), *runtime_config),

@@ -1,8 +1,8 @@
 """A real control plane with hollow nodes on this machine, in the background: `dovetail dev`.
 
-Given a directory, a fleet and a Kubernetes version, starts the parts as processes that outlive the command, records
-them on disk, reports their status, and ends exactly those processes. The data is scratch: it is deleted with the
-directory. Never prints.
+Given a directory, a fleet and a Kubernetes version, and on request a node with a real kubelet, starts the parts as
+processes that outlive the command, records them on disk, reports their status, and ends exactly those processes. The
+data is scratch: it is deleted with the directory. Never prints.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import msgspec
 
 from dovetail import errors
 from dovetail.devcluster import control_plane, kube_binaries, probe, processes
+from dovetail.devcluster.fake_gpus import gpu_machines, hardware
+from dovetail.devcluster.real_node import node_agent_command, node_layout, node_record, real_node
 from dovetail.files import private_files, state_directory
 from dovetail.install import apply_chart
 from dovetail.kube.auth import client_config
@@ -28,6 +30,7 @@ from dovetail.sim.fleet import fleet_objects, fleet_spec
 
 STATE: Final = "dev.json"
 PLAYER: Final = "player"
+REAL_NODE: Final = "real-0"
 HEALTHY: Final = "ok"
 NO_HEALTH: Final = "-"  # of a part without an endpoint, or one that ended
 NODES: Final = "/api/v1/nodes"
@@ -37,6 +40,12 @@ STALLED_SECONDS: Final = 60.0  # without a single new or ready node or slice
 DOWN_GRACE_SECONDS: Final = 3.0  # the data is deleted anyway, so a slow shutdown has no use
 
 Say = Callable[[str], None]
+
+
+class Kubelet(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with a real kubelet. `machine` names the kind of server whose GPUs it has, all of them fake."""
+
+    machine: str | None = None
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,9 +116,12 @@ def up(
     *,
     version: str,
     has_kube_scheduler: bool = True,
+    kubelet: Kubelet | None = None,
     say: Say,
 ) -> Status:
     """Starts a cluster and waits until all nodes exist. A failed start is cleaned up."""
+    if kubelet is not None:  # before minutes are spent on the rest
+        _check(kubelet, version)
     directory = directory.absolute()
     try:
         state = _claim(directory)
@@ -122,6 +134,7 @@ def up(
             fleet=fleet,
             version=version,
             has_kube_scheduler=has_kube_scheduler,
+            kubelet=kubelet,
             say=say,
         )
     except OSError as error:
@@ -175,9 +188,12 @@ def _part(process: processes.ProcessRecord, state: State) -> Part:
 def _health(process: processes.ProcessRecord, state: State) -> str:
     if process.port is None or not state.ca:
         return NO_HEALTH
-    answer = control_plane.health_of(
-        process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
-    )
+    if node_layout.is_kubelet(process.name):
+        answer = real_node.health_of(process)
+    else:
+        answer = control_plane.health_of(
+            process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
+        )
     return HEALTHY if answer.is_ok else str(answer)
 
 
@@ -224,6 +240,7 @@ def _start(
     fleet: fleet_spec.Fleet,
     version: str,
     has_kube_scheduler: bool,
+    kubelet: Kubelet | None,
     say: Say,
 ) -> None:
     say(f"starting Kubernetes {version} in {directory}")
@@ -250,7 +267,31 @@ def _start(
     if has_kube_scheduler:
         plane.wait_for(kube_binaries.SCHEDULER)
         say(f"{kube_binaries.SCHEDULER} ready, for pods that name no other scheduler")
+    if kubelet is not None:
+        _start_real_node(directory, plane, kubelet, say=say)
+        state = msgspec.structs.replace(state, nodes=state.nodes + 1)
     _keep(directory, msgspec.structs.replace(state, is_ready=True))
+
+
+def _check(kubelet: Kubelet, version: str) -> None:
+    """Raises if the node with a real kubelet could not be started in the end."""
+    real_node.require(version)
+    if kubelet.machine is not None:
+        gpu_machines.named(kubelet.machine)
+
+
+def _start_real_node(
+    directory: Path, plane: control_plane.ControlPlane, kubelet: Kubelet, *, say: Say
+) -> None:
+    """Starts a node with a real kubelet, and the node agent if it is to have GPUs."""
+    node = real_node.start(plane, REAL_NODE, directory=directory, is_tethered=False, say=say)
+    if kubelet.machine is None:
+        return
+    gpus = hardware.Hardware.create(node.layout.home / "gpus", machine=kubelet.machine)
+    node.start_agent(
+        node_agent_command.DriverFiles(gpus.driver_root, gpus.sysfs_root, gpus.proc_root)
+    )
+    say(f"node agent on {REAL_NODE}, with the fake GPUs of a {kubelet.machine}")
 
 
 async def _define(state: State) -> None:
@@ -350,6 +391,8 @@ def _problem(state: State, parts: list[Part], *, nodes: int | None) -> str | Non
 
 def _remove(directory: Path, *, say: Say) -> None:
     """Ends the recorded processes, the youngest first, and then forgets them."""
+    for node in node_record.remove_all(directory):
+        say(f"node {node} ended")
     for process in reversed(list(_roster(directory).all().values())):
         processes.end(process, grace_seconds=DOWN_GRACE_SECONDS)
         say(f"{process.name} ended")

@@ -102,10 +102,6 @@ def recipe(version: str) -> go_build.Recipe:
     """How the programs of a version are built."""
     module = _module(version)
     full = pinned(version)
-    major, minor = minor_of(full).split(".")
-    stamp = "k8s.io/component-base/version"
-    # Without the stamp a server reports v0.0.0, and clients judge its features by that.
-    stamps = {"gitVersion": full, "gitMajor": major, "gitMinor": minor}
     return go_build.Recipe(
         name="kube",
         title=f"Kubernetes {full}",
@@ -113,11 +109,18 @@ def recipe(version: str) -> go_build.Recipe:
         sources=(module / "go.mod", module / "go.sum"),
         programs=PROGRAMS,
         package="tool",  # all that go.mod lists under `tool`
-        link_flags=" ".join(
-            ["-s", "-w", *(f"-X {stamp}.{name}={value}" for name, value in stamps.items())]
-        ),
+        link_flags=link_flags(full),
         renamed={"server": ETCD},  # etcd's main package is called so
     )
+
+
+def link_flags(full: str) -> str:
+    """Stamps a program with its version: else a server reports v0.0.0, and clients judge its features by that."""
+    major, minor = minor_of(full).split(".")
+    stamp = "k8s.io/component-base/version"
+    stamps = {"gitVersion": full, "gitMajor": major, "gitMinor": minor}
+    settings = [f"-X {stamp}.{name}={value}" for name, value in stamps.items()]
+    return " ".join(["-s", "-w", *settings])
 
 
 def _module(version: str) -> Path:

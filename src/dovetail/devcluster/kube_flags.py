@@ -23,6 +23,8 @@ PARTS: Final = (
 ETCD_PEER: Final = "etcd-peer"
 # The user to whom every API server binds the rights of a scheduler; kubeadm signs its certificate for it.
 SCHEDULER_USER: Final = "system:kube-scheduler"
+# As whom the API server asks a kubelet for logs and for commands in containers, as kubeadm sets it up.
+KUBELET_CLIENT: Final = ("kube-apiserver-kubelet-client", ("system:masters",))
 
 # Nodes are plain objects here: the second plugin would taint each new one until a kubelet reports it ready. Pods
 # need no service account, and without the first plugin they are not refused before their namespace has one.
@@ -48,6 +50,7 @@ class Layout(NamedTuple):
     directory: Path
     authority: certificates.Authority
     server: certificates.Pair
+    kubelet_client: certificates.Pair
     ports: Mapping[str, int]
     feature_gates: Mapping[str, bool]
     runtime_config: tuple[str, ...]
@@ -138,7 +141,12 @@ class Layout(NamedTuple):
             f"--tls-private-key-file={self.server.key}",
             f"--client-ca-file={self.ca}",
             f"--token-auth-file={self.tokens}",
-            "--authorization-mode=RBAC",
+            # Kubelets have the rights that the Node authorizer gives them, and change no node but theirs.
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--kubelet-client-certificate={self.kubelet_client.certificate}",
+            f"--kubelet-client-key={self.kubelet_client.key}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname",
             f"--disable-admission-plugins={DISABLED_ADMISSION}",
             "--allow-privileged=true",
             "--service-cluster-ip-range=10.0.0.0/24",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from dovetail.node.cdi.driver_root import DriverRoot
 from dovetail.node.claims import assembly, plan_prepare
 from dovetail.node.claims.mps import MpsDaemons
 from dovetail.node.claims.service import NodeClaims
+from dovetail.node.inventory import Inventory
 from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared
 from dovetail.node.nvml.control import NvmlControl
 from dovetail.node.nvml.session import Session
@@ -71,9 +72,9 @@ def share(device: str, **consumed: str) -> Tree:
 def claim_tree(
     name: str,
     *devices: str | Tree,
-    uid: str = "",
     configs: Sequence[Tree] = (),
     pool: str = POOL,
+    namespace: str = "default",
 ) -> Tree:
     """An allocated claim. Requests are named r0, r1 and so on."""
     results: list[Tree] = []
@@ -88,7 +89,7 @@ def claim_tree(
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", **({"uid": uid} if uid else {})},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"devices": {"requests": requests}},
         "status": {"allocation": allocation},
     }
@@ -100,6 +101,7 @@ class Node:
     def __init__(
         self, folder: Path, hardware: Hardware, *, mig: str = "dynamic", **options: Any
     ) -> None:
+        self._runner = asyncio.Runner()  # one event loop for the agent's whole life
         self.folder = folder
         self.hardware = hardware
         self.plugin = folder / "plugin"
@@ -107,17 +109,23 @@ class Node:
         self.boot_id_file = folder / "boot_id"
         if not self.boot_id_file.exists():
             self.boot_id_file.write_text("boot-1\n", "ascii")
-        self.api = SimApi(clocks.SystemClock(), namespaces=["default"])
-        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
-        self.run(
-            self.api.patch(Target(registry.NAMESPACE, name="default"), msgspec.json.encode(label))
-        )
+        self.namespace: str = options.pop("namespace", "default")
+        self.api: Any = options.pop("api", None) or self._embedded()
+        self.agent_api: Any = options.pop("agent_api", self.api)
         self.settings = plan_prepare.Settings(pool=POOL, mig=plan_prepare.MigPolicy(mig))
+        self._is_inventory_kept = options.pop("keeps_inventory", False)
         self.options = options
         self.session = Session(hardware.driver_root, call_seconds=options.pop("call_seconds", 20.0))
         self.control = NvmlControl(self.session, sysfs_root=hardware.sysfs_root)
         self._references: dict[str, ClaimReference] = {}
         self.agent = self._agent()
+
+    def _embedded(self) -> SimApi:
+        api = SimApi(clocks.SystemClock(), namespaces=[self.namespace])
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        target = Target(registry.NAMESPACE, name=self.namespace)
+        self.run(api.patch(target, msgspec.json.encode(label)))
+        return api
 
     def _agent(self) -> NodeClaims:
         paths = assembly.Paths(
@@ -131,17 +139,25 @@ class Node:
             ),
         )
         return assembly.node_claims(
-            api=self.api,
+            api=self.agent_api,
             clock=clocks.SystemClock(),
             control=self.control,
-            inventory=self.control.inventory,
+            inventory=self._inventory(),
             settings=self.settings,
             paths=paths,
             **self.options,
         )
 
+    def _inventory(self) -> Callable[[], Inventory]:
+        """The newest facts; or those of the agent's start, as between two scans of a watcher."""
+        if not self._is_inventory_kept:
+            return self.control.inventory
+        kept = self.control.inventory()
+        return lambda: kept
+
     def close(self) -> None:
         """Ends the daemons that a story left running."""
+        self._runner.close()
         daemons = MpsDaemons(self.plugin / "mps", DriverRoot(self.hardware.driver_root))
         for name in daemons.names():
             daemons.stop(name)
@@ -150,7 +166,7 @@ class Node:
 
     def allocate(self, name: str, *devices: str | Tree, **options: Any) -> ClaimReference:
         """Stores an allocated claim."""
-        tree = claim_tree(name, *devices, **options)
+        tree = claim_tree(name, *devices, namespace=self.namespace, **options)
         reference = self.run(self._store(tree))
         self._references[name] = reference
         return reference
@@ -167,17 +183,17 @@ class Node:
     def reallocate(self, name: str, *devices: str) -> None:
         """Changes what a claim has."""
         status = claim_tree(name, *devices)["status"]
-        target = Target(registry.CLAIM, "default", name, "status")
+        target = Target(registry.CLAIM, self.namespace, name, "status")
         self.run(self.api.patch(target, msgspec.json.encode({"status": None})))
         self.run(self.api.patch(target, msgspec.json.encode({"status": status})))
 
     def delete(self, name: str) -> None:
         """Deletes a claim from the API server."""
-        self.run(self.api.delete(Target(registry.CLAIM, "default", name)))
+        self.run(self.api.delete(Target(registry.CLAIM, self.namespace, name)))
 
     def stored(self, name: str) -> Tree:
         """A claim in the API server."""
-        document = self.run(self.api.get(Target(registry.CLAIM, "default", name)))
+        document = self.run(self.api.get(Target(registry.CLAIM, self.namespace, name)))
         return dict(msgspec.json.decode(document))
 
     # ---- the kubelet's part
@@ -221,7 +237,7 @@ class Node:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs it to its end."""
-        return asyncio.run(work)
+        return self._runner.run(work)
 
     # ---- what there is
 
@@ -244,7 +260,9 @@ class Node:
         return dict(yaml.safe_load(path.read_bytes()))
 
     def checkpoint(self) -> Tree:
-        """The data of checkpoint.json."""
+        """The data of checkpoint.json; before the first claim there is none."""
+        if not (self.plugin / "checkpoint.json").exists():
+            return {"claims": {}}
         content = msgspec.json.decode((self.plugin / "checkpoint.json").read_bytes())
         return dict(content["data"])
 

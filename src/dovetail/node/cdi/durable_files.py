@@ -39,7 +39,7 @@ def remove(path: Path) -> None:
     """Deletes the file for good; nothing happens if there is none."""
     if not os.path.lexists(path):
         return  # a read-only file system refuses to remove even what is not there
-    os.unlink(path)
+    path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 

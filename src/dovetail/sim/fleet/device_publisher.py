@@ -1,8 +1,9 @@
 """Publishes a machine's GPUs as the NVIDIA DRA driver does: ResourceSlices and the chart's DeviceClasses.
 
-Without MIG one list of whole GPUs. With it the counters of all GPUs first, then per GPU its candidates: on
-Hopper and later the whole GPU next to every partition, on Ampere partitions only, because there MIG is
-switched before the driver starts. Names, attributes and capacities are the driver's. Never allocates.
+Without MIG one list of whole GPUs, which several claims may use at once if the pool says so. With it the counters of
+all GPUs first, then per GPU its candidates: on Hopper and later the whole GPU next to every partition, on Ampere
+partitions only, because there MIG is switched before the driver starts. Names, attributes and capacities are the
+driver's. Never allocates.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from dovetail.sim.fleet import fleet_spec, machines
 GPU_DRIVER: Final = "gpu.nvidia.com"
 COMPUTE_DOMAIN_DRIVER: Final = "compute-domain.nvidia.com"
 MIB: Final = 1024**2
+_INDEX_DIGITS: Final = 5  # hexadecimal, by the resourceslice controller of Kubernetes 1.37
 
 # Capacity of a device on the left, counter of a set on the right, as the driver names them.
 _ENGINES: Final = {
@@ -73,23 +75,22 @@ def _class(name: str, expression: str) -> Tree:
 
 def _pool(node: str, driver: str, parts: Sequence[Tree]) -> list[Tree]:
     """One complete pool, named after its node, over as many slices as there are parts."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": len(parts)}
     return [
         {
             "apiVersion": registry.RESOURCE_V1,
             "kind": "ResourceSlice",
-            "metadata": {
-                "name": f"{node}-{driver}-{_suffix(node, driver, index)}",
-                "generateName": f"{node}-{driver}-",
-            },
-            "spec": {
-                "driver": driver,
-                "nodeName": node,
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": len(parts)},
-                **part,
-            },
+            "metadata": _slice_name(node, driver, index),
+            "spec": {"driver": driver, "nodeName": node, "pool": pool, **part},
         }
         for index, part in enumerate(parts)
     ]
+
+
+def _slice_name(node: str, driver: str, index: int) -> Tree:
+    """The index comes first, so that the slices of a pool sort by name as they were published."""
+    prefix = f"{index:0{_INDEX_DIGITS}x}-{driver}-{node}-"
+    return {"name": prefix + _suffix(node, driver, index), "generateName": prefix}
 
 
 def _suffix(*parts: str | int) -> str:
@@ -127,7 +128,7 @@ def _candidates(
     if gpu.architecture.value != "Ampere":
         yield {
             **_whole_gpu(board, machine, fleet),
-            "capacity": {"memory": {"value": _memory(gpu)}, **_maxima(gpu)},
+            "capacity": {"memory": {"value": _largest_memory(gpu)}, **_maxima(gpu)},
             "consumesCounters": [{"counterSet": _set_name(board), "counters": _full_counters(gpu)}],
         }
     for profile, place in gpus.placements(gpu):
@@ -135,6 +136,12 @@ def _candidates(
 
 
 def _whole_gpu(board: machines.Board, machine: machines.Machine, fleet: fleet_spec.Fleet) -> Tree:
+    memory: Tree = {"value": _memory(machine.gpu)}
+    is_shared: Tree = {}
+    if machine.pool.shares is not None:  # a claim that requests no memory takes all of it
+        steps = {"min": "1Mi", "step": "1Mi"}
+        memory["requestPolicy"] = {"default": memory["value"], "validRange": steps}
+        is_shared = {"allowMultipleAllocations": True}
     return {
         "name": f"gpu-{board.minor}",
         "attributes": {
@@ -142,7 +149,8 @@ def _whole_gpu(board: machines.Board, machine: machines.Machine, fleet: fleet_sp
             "uuid": {"string": board.uuid},
             **_shared_attributes(board, machine, fleet),
         },
-        "capacity": {"memory": {"value": _memory(machine.gpu)}},
+        "capacity": {"memory": memory},
+        **is_shared,
     }
 
 
@@ -207,12 +215,15 @@ def _full_counters(gpu: gpus.Gpu) -> Tree:
     """The largest amount any profile takes, and one of each memory slice."""
     assert gpu.mig is not None
     amounts = {name: str(max(_figures(gpu, field))) for field, (_, name) in _ENGINES.items()}
-    amounts["memory"] = _mebibytes(
-        max(p.memory_bytes.value for p in gpus.profiles(gpu) if p.memory_bytes)
-    )
+    amounts["memory"] = _largest_memory(gpu)
     return _valued(
         amounts | {f"memory-slice-{index}": "1" for index in range(gpu.mig.memory_slices)}
     )
+
+
+def _largest_memory(gpu: gpus.Gpu) -> str:
+    """What the largest profile has, which is less than NVML's total of the whole GPU."""
+    return _mebibytes(max(p.memory_bytes.value for p in gpus.profiles(gpu) if p.memory_bytes))
 
 
 def _maxima(gpu: gpus.Gpu) -> Tree:

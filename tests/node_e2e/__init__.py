@@ -1,0 +1,1 @@
+"""Stories on a real node: kubelet, containerd, containers."""
