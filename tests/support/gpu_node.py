@@ -8,6 +8,7 @@ machine cannot run a node, tests skip, or fail under REQUIRE_REAL=1.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import tempfile
 import uuid
@@ -244,6 +245,8 @@ class GpuNode:
 
     def add_gpus(self, machine: str = "dgx-h100", **options: Any) -> hardware.Hardware:
         """Puts fake GPUs into the node. `options` are those of `Hardware.create`."""
+        if shutil.which("gcc") is None:
+            real.missing("gcc, to build the fake libnvidia-ml with")
         self.hardware = hardware.Hardware.create(
             self.node.layout.home / "gpus", machine=machine, **options
         )
