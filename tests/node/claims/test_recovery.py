@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -171,6 +172,37 @@ def test_a_full_disk_is_a_clear_failure_with_nothing_half_made(node: Node) -> No
         (node.plugin / "filler").unlink()
         assert isinstance(node.prepare("eval"), Prepared)
         assert node.unprepare("eval") is None
+
+
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_a_disk_that_fails_at_any_write_leaves_nothing_half_made(
+    node: Node, monkeypatch: pytest.MonkeyPatch, failing: int, lasts: bool
+) -> None:
+    written = 0
+    real_replace = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        nonlocal written
+        written += 1
+        if written == failing or (lasts and written > failing):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        real_replace(source, target)
+
+    node.prepared("train", "gpu-1")
+    monkeypatch.setattr(os, "replace", replace)
+    message = node.refused("eval", "gpu-0-mig-1g10gb-19-0")
+    assert "No space left on device" in message
+    assert node.instances() == []
+    monkeypatch.undo()
+    states = {claim["state"] for claim in node.checkpoint()["claims"].values()}
+    assert lasts or states == {"PrepareCompleted"}, "the failed claim is forgotten"
+    node.restart()
+    assert len(node.checkpoint()["claims"]) == 1
+    assert len(node.cdi_files()) == 1
+    assert not node.is_mig_on()
+    assert isinstance(node.prepare("eval"), Prepared)
+    assert node.unprepare("eval") is None
 
 
 @pytest.mark.parametrize("folder", ["cdi", "plugin"])
