@@ -100,13 +100,29 @@ def test_a_damaged_checkpoint_of_an_empty_node_is_set_aside_at_once(node: Node) 
     assert (node.plugin / "checkpoint.json.unreadable").read_bytes() == b"garbage"
 
 
-def test_partitions_keep_a_damaged_checkpoint_from_being_set_aside(node: Node) -> None:
+def test_a_partition_that_no_file_explains_any_more_blocks_its_silicon(node: Node) -> None:
     node.prepared("eval", "gpu-0-mig-1g10gb-19-0")
     (node.plugin / "checkpoint.json").write_bytes(b"garbage")
     for path in node.cdi.iterdir():
         path.unlink()
     node.restart()
-    assert "Drain the node" in node.refused("next", "gpu-1")
+    assert "not made by the agent" in node.refused("over", "gpu-0")
+    node.prepared("beside", "gpu-0-mig-1g10gb-19-1")
+    assert node.unprepare("eval") is None
+    assert node.instances() == [("1g.10gb", 0), ("1g.10gb", 1)]
+
+
+def test_a_damaged_checkpoint_does_not_keep_two_daemons_of_a_claim_alive(node: Node) -> None:
+    configs = [
+        mps("MigDeviceConfig", {"requests": ["r0"]}),
+        mps("MigDeviceConfig", {"requests": ["r1"]}),
+    ]
+    devices = ("gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1")
+    node.prepared("infer", *devices, configs=configs)
+    (node.plugin / "checkpoint.json").write_bytes(b"garbage")
+    node.restart()
+    assert node.unprepare("infer") is None
+    node.assert_clean()
 
 
 def test_a_later_version_went_before(node: Node) -> None:
