@@ -60,7 +60,7 @@ class NodeClaims:
         """Deals with what an earlier process left."""
         minors = [gpu.minor for gpu in self._execution.inventory().gpus]
         async with self._locks.held(minors):
-            await self._in_thread(lambda: recovery.begin(self._execution, self._settings))
+            await self._in_thread(lambda: recovery.begin(self._execution))
         known = await self._in_thread(self._known_or_rebuilt)
         for claim in known.claims.values():
             if claim.name and claim.state is checkpoint.State.COMPLETED:
@@ -186,7 +186,7 @@ class NodeClaims:
             current = known.claims.get(claim.uid)
             if current is not None:
                 self._execution.undo_rebuilt(current, known)
-            recovery.start_again_if_unused(self._execution, self._settings)
+            recovery.start_again_if_unused(self._execution)
             return
         current = known.claims.get(claim.uid)
         if current is not None:
