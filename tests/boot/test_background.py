@@ -72,6 +72,33 @@ def test_cancelled_work_is_over_only_once_it_has_ended() -> None:
     asyncio.run(main())
 
 
+def test_a_cancellation_that_comes_too_late_for_the_work_still_ends_the_caller() -> None:
+    async def main() -> None:
+        has_begun, may_end = threading.Event(), threading.Event()
+        results: list[str] = []
+
+        async def opens() -> str:
+            has_begun.set()
+            may_end.wait()  # holds the other loop, so that no cancellation reaches the work
+            return "opened"
+
+        async def caller(beside: background_loop.BackgroundLoop) -> None:
+            results.append(await beside.run(opens()))
+            await asyncio.Event().wait()
+
+        async with background_loop.BackgroundLoop("beside") as beside:
+            asked = asyncio.create_task(caller(beside))
+            await asyncio.to_thread(has_begun.wait)
+            asked.cancel()
+            await asyncio.sleep(0)
+            may_end.set()
+            await asyncio.wait({asked}, timeout=60)
+            assert asked.cancelled()
+        assert results == ["opened"]  # so that it can be closed
+
+    asyncio.run(main())
+
+
 def test_work_goes_on_while_the_first_loop_is_held() -> None:
     async def main() -> None:
         counted = threading.Event()

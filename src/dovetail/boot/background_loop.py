@@ -51,10 +51,15 @@ class BackgroundLoop:
 
 
 async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Runs the work on another loop and waits until it ends. Each cancellation is passed on, its effect awaited."""
+    """Runs the work on another loop and waits until it ends. Each cancellation is passed on, its effect awaited.
+
+    A cancellation that reaches the work too late is not lost: the caller gets the result, so that it can undo what
+    was done, and is cancelled at its next await.
+    """
     caller_loop = asyncio.get_running_loop()
     ended: asyncio.Future[asyncio.Task[T]] = caller_loop.create_future()
     started: list[asyncio.Task[T]] = []  # filled and read on the other loop only
+    is_cancelled = False
 
     def start() -> None:
         task = loop.create_task(work)
@@ -72,8 +77,14 @@ async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) 
         try:
             await asyncio.wait({ended})
         except asyncio.CancelledError:
+            is_cancelled = True
             loop.call_soon_threadsafe(cancel)
-    return ended.result().result()
+
+    task = ended.result()
+    caller = asyncio.current_task()
+    if is_cancelled and not task.cancelled() and caller is not None:
+        caller.cancel()
+    return task.result()
 
 
 def stack_of(thread_id: int) -> str:

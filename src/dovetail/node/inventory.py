@@ -77,6 +77,7 @@ class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pci_bus_id: str  # 0000:65:00.0
     pcie_root: str | None = None  # pci0000:64
     numa_node: int | None = None
+    pci_class: int | None = None  # 0x030200 for a compute board, 0x030000 for one with displays
     addressing_mode: str | None = None
     is_mig_capable: bool = False
     is_mig_enabled: bool = False

@@ -191,13 +191,19 @@ def test_ampere_offers_partitions_only_while_mig_is_on() -> None:
     assert [len(content.devices) for content in on] == [0, 25]
     assert "gpu-0" not in names(on[1])
     off = layout.contents(build.machine("A100-SXM4-80GB"), DYNAMIC)
-    assert [names(content) for content in off] == [["gpu-0"]]
-    assert off[0].devices[0].consumes_counters == ()
+    assert [names(content) for content in off] == [[], ["gpu-0"]]
+    assert off[0].shared_counters == ()
+    assert off[1].devices[0].consumes_counters == ()
 
 
 def test_a_virtual_gpu_is_never_partitioned() -> None:
     pool = layout.contents(build.machine(is_vgpu=True), DYNAMIC)
-    assert [names(content) for content in pool] == [["gpu-0"]]
+    assert [names(content) for content in pool] == [[], ["gpu-0"]]
+
+
+def test_a_node_without_mig_has_no_slice_for_counters() -> None:
+    pool = layout.contents(build.machine("L4", gpus=2), DYNAMIC)
+    assert [names(content) for content in pool] == [["gpu-0"], ["gpu-1"]]
 
 
 def test_boards_without_mig_stay_whole_next_to_others() -> None:

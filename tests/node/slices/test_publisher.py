@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import functools
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import msgspec
+import pytest
 
 from dovetail.boot import clocks, node_slices
 from dovetail.kube import client
@@ -14,10 +17,13 @@ from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
 from dovetail.kubetypes import node_selectors, registry
 from dovetail.node.slices import layout, options, publisher
+from dovetail.ports import failures
 from dovetail.ports.api import Target
 from tests.node import build
 from tests.node.slices import servers
 from tests.support import waiting
+
+T = TypeVar("T")
 
 DYNAMIC = options.SliceOptions(is_mig_dynamic=True)
 STATIC = options.SliceOptions()
@@ -173,6 +179,91 @@ def test_a_slice_that_was_deleted_comes_back(place: servers.Place) -> None:
     servers.run(place, story)
 
 
+class Crashing:
+    """An API that breaks once, at one of its writes: before the server has it, or before the answer is read."""
+
+    def __init__(self, server: client.KubeApi, *, at: int, is_performed: bool) -> None:
+        self._server = server
+        self._writes_left = at
+        self._is_performed = is_performed
+
+    async def get(self, target: Target) -> bytes:
+        return await self._server.get(target)
+
+    async def create(self, target: Target, document: bytes, *, brief: bool = False) -> bytes:
+        return await self._broken(self._server.create(target, document, brief=brief))
+
+    async def patch(
+        self, target: Target, patch: bytes, *, brief: bool = False, adds: bool = False
+    ) -> bytes:
+        return await self._broken(self._server.patch(target, patch, brief=brief, adds=adds))
+
+    async def delete(self, target: Target, *, uid: str = "", resource_version: str = "") -> None:
+        await self._broken(self._server.delete(target, uid=uid, resource_version=resource_version))
+
+    async def _broken(self, write: Coroutine[Any, Any, T]) -> T:
+        self._writes_left -= 1
+        if self._writes_left >= 0:
+            return await write
+        if self._is_performed:
+            await write
+        else:
+            write.close()
+        raise failures.Unavailable("the connection broke")
+
+
+@pytest.mark.parametrize("is_performed", [False, True], ids=["unsent", "unanswered"])
+def test_a_crash_at_any_write_is_repaired_by_the_next_run(is_performed: bool) -> None:
+    async def story(node: servers.Node) -> None:
+        before = layout.contents(build.machine(gpus=3), DYNAMIC)
+        after = layout.contents(build.machine("H200-SXM-141GB", gpus=2), DYNAMIC)
+        for at in range(8):
+            healthy = publisher_on(node)
+            healthy.publish(before)
+            await healthy.sync()
+            api: Any = Crashing(node.api, at=at, is_performed=is_performed)
+            crashing = publisher.PoolPublisher(
+                api,
+                functools.partial(listed, node),
+                driver=options.DRIVER,
+                node_name=node.name,
+                clock=clocks.SystemClock(),
+            )
+            crashing.publish(after)
+            with contextlib.suppress(failures.Unavailable):
+                await crashing.sync()
+            seen = complete_pool(await node.slices())
+            assert seen in (None, names_of(before), names_of(after))
+            restarted = publisher_on(node)
+            restarted.publish(after)
+            await restarted.sync()
+            assert complete_pool(await node.slices()) == names_of(after)
+            assert len(generations_of(await node.slices())) == 1
+
+    servers.run(servers.Embedded(), story)
+
+
+def complete_pool(trees: Sequence[servers.Tree]) -> list[list[str]] | None:
+    """The devices a scheduler would use; None while the newest generation is incomplete."""
+    newest = max(generations_of(trees))
+    current = [tree for tree in trees if tree["spec"]["pool"]["generation"] == newest]
+    count = current[0]["spec"]["pool"]["resourceSliceCount"]
+    return devices_of(current) if len(current) == count else None
+
+
+def names_of(contents: Sequence[layout.SliceContent]) -> list[list[str]]:
+    """Device names, slice by slice."""
+    return [[device.name for device in content.devices] for content in contents]
+
+
+async def listed(node: servers.Node) -> Sequence[bytes]:
+    """The node's slices."""
+    documents, _ = await client.list_documents(
+        node.over, registry.SLICE, params={"fieldSelector": f"spec.nodeName={node.name}"}
+    )
+    return documents
+
+
 def test_a_node_that_is_not_there_yet_is_waited_for() -> None:
     async def story(node: servers.Node) -> None:
         late = f"{node.name}-late"
@@ -189,7 +280,7 @@ def test_a_node_that_is_not_there_yet_is_waited_for() -> None:
     servers.run(servers.Embedded(), story)
 
 
-def test_while_the_server_is_away_the_newest_inventory_wins(tmp_path: object) -> None:
+def test_while_the_server_is_away_the_newest_inventory_wins() -> None:
     async def story(node: servers.Node) -> None:
         calls: list[int] = []
 
@@ -200,13 +291,8 @@ def test_while_the_server_is_away_the_newest_inventory_wins(tmp_path: object) ->
                 away = client_config.Connection(server="https://127.0.0.1:9")
                 async with transport.Transport(away) as nowhere:
                     documents, _ = await client.list_documents(nowhere, registry.SLICE)
-            else:
-                documents, _ = await client.list_documents(
-                    node.over,
-                    registry.SLICE,
-                    params={"fieldSelector": f"spec.nodeName={node.name}"},
-                )
-            return documents
+                return documents
+            return await listed(node)
 
         pool = publisher.PoolPublisher(
             node.api,

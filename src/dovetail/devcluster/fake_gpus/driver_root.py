@@ -24,6 +24,7 @@ CONTROL_MINOR, MODESET_MINOR = 255, 254
 INSTANCES, COMPUTE_INSTANCES = 15, 8  # the capabilities a driver numbers for each GPU
 FIRST_CAPABILITY: Final = 3
 MODE: Final = 0o666
+CONFIG_MODE, MONITOR_MODE = 0o400, 0o444  # for configuring and monitoring MIG
 
 
 def driver_of(home: Path) -> Path:
@@ -85,17 +86,18 @@ def _write_control_nodes(devices: Path, machine: hardware_state.MachineState) ->
     _node(devices / "nvidia-modeset", NVIDIA_MAJOR, MODESET_MINOR)
     _node(devices / "nvidia-uvm", UVM_MAJOR, 0)
     _node(devices / "nvidia-uvm-tools", UVM_MAJOR, 1)
-    for minor in (1, 2):  # configuring and monitoring MIG
-        _node(devices / "nvidia-caps" / f"nvidia-cap{minor}", machine.caps_major, minor)
+    for minor, mode in ((1, CONFIG_MODE), (2, MONITOR_MODE)):
+        node = devices / "nvidia-caps" / f"nvidia-cap{minor}"
+        _node(node, machine.caps_major, minor, mode=mode)
 
 
 def _write_proc(proc: Path, machine: hardware_state.MachineState) -> None:
     capabilities = proc / "driver/nvidia/capabilities"
-    minors = [("config", 1), ("monitor", 2)]
-    for name, minor in minors:
-        (capabilities / "mig").mkdir(parents=True, exist_ok=True)
-        access = f"DeviceFileMinor: {minor}\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
+    (capabilities / "mig").mkdir(parents=True, exist_ok=True)
+    for name, minor, mode in (("config", 1, CONFIG_MODE), ("monitor", 2, MONITOR_MODE)):
+        access = f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n"
         (capabilities / "mig" / name).write_text(access, encoding="ascii")
+    minors = [("config", 1), ("monitor", 2)]
     for gpu in machine.gpus:
         minors += _capability_minors(gpu.minor)
     (proc / "driver/nvidia-caps").mkdir(parents=True, exist_ok=True)
@@ -152,13 +154,13 @@ def _write_pci_device(sys: Path, gpu: hardware_state.GpuState) -> None:
         link.symlink_to(os.path.relpath(device, links))
 
 
-def _node(path: Path, major: int, minor: int) -> None:
+def _node(path: Path, major: int, minor: int, *, mode: int = MODE) -> None:
     """A character device where the kernel allows it, else an empty file."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.mknod(path, stat.S_IFCHR | MODE, os.makedev(major, minor))
-        path.chmod(MODE)
+        os.mknod(path, stat.S_IFCHR | mode, os.makedev(major, minor))
     except PermissionError:
-        path.touch(MODE)
+        path.touch()
+    path.chmod(mode)

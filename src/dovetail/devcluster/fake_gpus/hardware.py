@@ -1,6 +1,6 @@
 """Fake GPU hardware in a directory, and the hand of its owner: faults, failures, an administrator's commands.
 
-Given a directory, makes a machine in it or opens one. NVML programs that are pointed at its driver root, or started with
+Given a directory, makes a machine in it or opens one. NVML programs pointed at its driver root, or started with
 FAKE_NVML_HOME, see its GPUs and share its state. Every change is one line of its history. Never acts on its own.
 """
 
@@ -27,6 +27,14 @@ LOST_XID: Final = 79  # the GPU has fallen off the bus
 
 EVENT_SINGLE_BIT_ECC, EVENT_DOUBLE_BIT_ECC, EVENT_XID = 0x1, 0x2, 0x8
 EVENT_RECOVERY_ACTION: Final = 0x8000
+MEMORY_LIMITS_SINCE: Final = 610  # the driver branch; an estimate, the header names none
+FAULT_KILLS: Final = -9
+CHANGE_PLACES: Final = (
+    "change-before-history",
+    "change-within-history",
+    "change-after-history",
+    "change-in-force",
+)
 PROCESS_KINDS: Final = {"compute": 0, "graphics": 1, "mps": 2}
 
 
@@ -69,6 +77,7 @@ class Hardware:
         )
         (hardware.home / "history.jsonl").unlink(missing_ok=True)
         hardware._do("make", text)
+        hardware._offer_what_the_driver_has()
         driver_root.write(hardware.home, hardware.snapshot(), fake_library.finished(hidden))
         return hardware
 
@@ -261,6 +270,7 @@ class Hardware:
         version = driver_version or self.snapshot().driver_version
         nvml_version = _nvml_version(version, cuda_version)
         self._do("reload", version, nvml_version, str(_cuda_number(cuda_version)))
+        self._offer_what_the_driver_has()
         driver_root.write(self.home, self.snapshot(), fake_library.finished())
 
     def reset(self, gpu: int) -> None:
@@ -305,6 +315,12 @@ class Hardware:
         """Every call of an NVML function returns this code."""
         self._do("fault", function, str(code), "0", "0")
 
+    def kill_within_change(self, place: str) -> None:
+        """The next process that changes the hardware dies by SIGKILL at this place of the change."""
+        if place not in CHANGE_PLACES:
+            raise ValueError(f'unknown place "{place}"; known: {", ".join(CHANGE_PLACES)}')
+        self._do("fault", place, str(FAULT_KILLS), "0", "0")
+
     def release(self, function: str | None = None) -> None:
         """Ends the faults of one function, or of all."""
         self._do("clear-faults", *([function] if function else []))
@@ -318,6 +334,13 @@ class Hardware:
 
     def _do(self, *words: str) -> str:
         return fake_library.command(self.home, *words)
+
+    def _offer_what_the_driver_has(self) -> None:
+        state = self.snapshot()
+        has_limits = _major(state.driver_version) >= MEMORY_LIMITS_SINCE
+        for gpu in state.gpus:
+            if gpu.memory_limits_supported != has_limits:
+                self.set(gpu.index, memory_limits_supported=int(has_limits))
 
     def _event(
         self, gpu: int, kind: int, data: int, *, gi: int | None = None, ci: int | None = None
@@ -339,6 +362,10 @@ def _process_text(process: hardware_state.Process) -> str:
         process.memory_utilisation,
     )
     return " ".join(str(number) for number in numbers) + ";"
+
+
+def _major(driver_version: str) -> int:
+    return int(driver_version.split(".")[0])
 
 
 def _cuda_number(version: str) -> int:

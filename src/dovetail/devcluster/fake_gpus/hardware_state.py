@@ -50,6 +50,15 @@ class MpsDaemon(msgspec.Struct, frozen=True):
     visible_devices: str
 
 
+class MemoryLimit(msgspec.Struct, frozen=True):
+    """How much memory of a GPU the processes of a cgroup may have."""
+
+    gpu: int
+    soft_bytes: int
+    hard_bytes: int
+    cgroup: str
+
+
 class GpuState(msgspec.Struct, frozen=True):
     """One GPU. The names are those of fields.def; whatever is not listed here is left out."""
 
@@ -71,6 +80,7 @@ class GpuState(msgspec.Struct, frozen=True):
     first_cpu: int
     cpu_count: int
     memory_bytes: int
+    memory_limits_supported: int
     mig_capable: int
     mig_without_reset: int
     mig_mode: int
@@ -119,6 +129,7 @@ class MachineState(msgspec.Struct, frozen=True):
     sequence: int
     gpus: tuple[GpuState, ...]
     mps_daemons: tuple[MpsDaemon, ...]
+    memory_limits: tuple[MemoryLimit, ...]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,7 +123,8 @@ class NvmlControl:
 
     def _read(self, minor: int, job: Callable[[Opened, Any], T], doing: str) -> T:
         run = self._session.read
-        return run(_lane(minor), _on_gpu(minor, job), doing=f"GPU {minor}: {doing}")
+        again = _with_new_handle(_on_gpu(minor, job))
+        return run(_lane(minor), again, doing=f"GPU {minor}: {doing}")
 
     def _change(
         self,
@@ -144,13 +145,27 @@ def _lane(minor: int) -> str:
 
 def _on_gpu(minor: int, job: Callable[[Opened, Any], T]) -> Callable[[Opened], T]:
     def with_handle(opened: Opened) -> T:
+        nvml = opened.nvml
         try:
             return job(opened, opened.handle(minor))
-        except opened.nvml.NVMLError_GpuIsLost:
+        except (nvml.NVMLError_GpuIsLost, nvml.NVMLError_InvalidArgument):
+            # A GPU that comes back has another handle, and the old one is no argument any more.
             opened.forget(minor)
             raise
 
     return with_handle
+
+
+def _with_new_handle(job: Callable[[Opened], T]) -> Callable[[Opened], T]:
+    """Reads again with a new handle if the driver does not take the old one."""
+
+    def twice(opened: Opened) -> T:
+        try:
+            return job(opened)
+        except opened.nvml.NVMLError_InvalidArgument:
+            return job(opened)
+
+    return twice
 
 
 _IMPLEMENTS: Callable[..., gpu_control.GpuControl] = NvmlControl

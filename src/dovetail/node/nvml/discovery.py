@@ -1,6 +1,6 @@
 """Finds all GPUs of a node, and says of each that cannot be read why not.
 
-Given a session. GPU by GPU, each in its own lane: one that is lost or does not answer costs its own facts only. Raises
+Given a session. All at once, each in its own lane: one that is lost or does not answer costs its own facts only. Raises
 DriverUnavailable if there is no driver at all.
 """
 
@@ -14,9 +14,9 @@ import msgspec
 
 from dovetail.node import gpu_control
 from dovetail.node.inventory import Gpu, Inventory, UnreadGpu
-from dovetail.node.nvml import gpu_facts
+from dovetail.node.nvml import gpu_facts, topology
 from dovetail.node.nvml.answers import text
-from dovetail.node.nvml.session import Opened, Session
+from dovetail.node.nvml.session import Opened, Session, side_by_side
 
 
 class Versions(NamedTuple):
@@ -40,16 +40,13 @@ class Identity(msgspec.Struct, frozen=True):
 def inventory(session: Session, *, sysfs_root: Path) -> Inventory:
     """Everything, read again."""
     versions = session.read("driver", read_versions, doing="read the driver's version")
-    named = [identity(session, index) for index in range(versions.gpu_count)]
+    named = side_by_side(lambda index: identity(session, index), range(versions.gpu_count))
     known = [each for each in named if isinstance(each, Identity)]
     unread = [each for each in named if isinstance(each, UnreadGpu)]
-    gpus: list[Gpu] = []
-    for each in known:
-        facts = _facts(session, each, known, sysfs_root=sysfs_root)
-        if isinstance(facts, Gpu):
-            gpus.append(facts)
-        else:
-            unread.append(facts)
+    facts = side_by_side(lambda gpu: _facts(session, gpu, known, sysfs_root=sysfs_root), known)
+    unread += [each for each in facts if isinstance(each, UnreadGpu)]
+    read = [each for each in facts if not isinstance(each, UnreadGpu)]
+    gpus = topology.with_wired_peers(read)
     return Inventory(
         driver_version=versions.driver,
         cuda_driver_version=versions.cuda,
@@ -94,10 +91,10 @@ def lane_of_index(index: int) -> str:
 
 def _facts(
     session: Session, gpu: Identity, known: Sequence[Identity], *, sysfs_root: Path
-) -> Gpu | UnreadGpu:
+) -> tuple[Gpu, topology.Wiring] | UnreadGpu:
     others = {other.bus_id: other.handle for other in known if other is not gpu}
 
-    def job(opened: Opened) -> Gpu:
+    def job(opened: Opened) -> tuple[Gpu, topology.Wiring]:
         # After a driver reload in between, these handles are of the past: the GPU is found again.
         handle = opened.handle(gpu.minor)
         is_same = handle is gpu.handle

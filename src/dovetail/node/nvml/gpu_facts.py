@@ -7,7 +7,6 @@ is lost half-way has no facts. Never changes anything.
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,6 @@ from dovetail.node.nvml.answers import optional, text
 from dovetail.node.nvml.session import Opened
 
 _VGPU: Final = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
-_LONG_DOMAIN: Final = re.compile(r"^0000(?=[0-9a-f]{4}:)")
 
 # As NVIDIA's driver publishes NVML_BRAND_* and NVML_DEVICE_ARCH_*.
 _BRANDS: Final = {
@@ -56,7 +54,9 @@ _ADDRESSING_MODES: Final = {0: "None", 1: "HMM", 2: "ATS"}
 UNKNOWN: Final = "Unknown"
 
 
-def read(opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, Any]) -> Gpu:
+def read(
+    opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, Any]
+) -> tuple[Gpu, topology.Wiring]:
     """The facts of one GPU. `others` are the handles of the other GPUs by bus id."""
     nvml = opened.nvml
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
@@ -68,9 +68,10 @@ def read(opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, 
     profiles = (
         mig_facts.profiles(opened, handle, memory_bytes=memory_bytes) if mode is not None else ()
     )
-    made = mig_facts.devices(opened, handle, minor, profiles) if current else ()
+    mig_devices = mig_facts.devices(opened, handle, minor, profiles) if current else ()
+    wiring = topology.wiring(opened, handle)
     major, revision = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return Gpu(
+    gpu = Gpu(
         minor=minor,
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         product_name=text(nvml.nvmlDeviceGetName(handle)),
@@ -81,26 +82,29 @@ def read(opened: Opened, handle: Any, *, sysfs_root: Path, others: Mapping[str, 
         pci_bus_id=bus_id,
         pcie_root=sysfs.pcie_root(sysfs_root, bus_id),
         numa_node=sysfs.numa_node(sysfs_root, bus_id),
+        pci_class=sysfs.pci_class(sysfs_root, bus_id),
         addressing_mode=_addressing_mode(opened, handle),
         is_mig_capable=mode is not None,
         is_mig_enabled=bool(current),
         is_mig_pending=current != pending,
         is_vgpu=optional(opened, nvml.nvmlDeviceGetVirtualizationMode, handle) == _VGPU,
         mig_profiles=profiles,
-        mig_devices=made,
+        mig_devices=mig_devices,
         nvlink_peers=topology.peers(opened, handle, others),
-        nvlink_count=topology.active_links(opened, handle),
+        nvlink_count=wiring.link_count,
         fabric=topology.fabric(opened, handle),
         power_limit_milliwatts=optional(opened, nvml.nvmlDeviceGetPowerManagementLimit, handle),
         module_id=optional(opened, nvml.nvmlDeviceGetModuleId, handle, ctypes.c_uint()),
         serial=_serial(opened, handle),
     )
+    # A handle that went stale on the way makes values look absent. It has no uuid either.
+    nvml.nvmlDeviceGetUUID(handle)
+    return gpu, wiring
 
 
 def bus_id_of(opened: Opened, handle: Any) -> str:
-    """As sysfs writes it: NVML's 00000000:65:00.0 is 0000:65:00.0."""
-    info = opened.nvml.nvmlDeviceGetPciInfo(handle)
-    return _LONG_DOMAIN.sub("", text(info.busId).lower())
+    """Where the GPU sits on the PCI bus."""
+    return topology.bus_id_text(opened.nvml.nvmlDeviceGetPciInfo(handle))
 
 
 def _architecture(opened: Opened, handle: Any) -> str:

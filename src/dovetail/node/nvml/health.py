@@ -51,7 +51,7 @@ def read(opened: Opened, handle: Any, minor: int) -> HealthReading:
     correctable, uncorrectable, is_pending, has_failed = rows or (None, None, None, None)
     fabric = topology.fabric_state(opened, handle)
     pending_pages = optional(opened, nvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
-    return HealthReading(
+    reading = HealthReading(
         minor=minor,
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         volatile_uncorrectable_errors=_ecc(opened, handle, corrected=False, is_aggregate=False),
@@ -73,6 +73,9 @@ def read(opened: Opened, handle: Any, minor: int) -> HealthReading:
         ),
         power_milliwatts=optional(opened, nvml.nvmlDeviceGetPowerUsage, handle),
     )
+    # A handle that went stale on the way makes figures look absent. It has no uuid either.
+    nvml.nvmlDeviceGetUUID(handle)
+    return reading
 
 
 def _ecc(opened: Opened, handle: Any, *, corrected: bool, is_aggregate: bool) -> int | None:

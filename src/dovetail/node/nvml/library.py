@@ -49,14 +49,16 @@ def program_under(root: Path, name: str) -> Path:
 
 def load(library: Path) -> ModuleType:
     """A copy of the binding that calls into this file. Raises DriverUnavailable if the file cannot be loaded."""
-    specification = importlib.util.find_spec(_BINDING)
-    assert specification is not None, "nvidia-ml-py is a dependency"
+    installed = importlib.util.find_spec(_BINDING)
+    assert installed is not None, "nvidia-ml-py is a dependency"
+    assert installed.origin is not None
+    name = f"{_BINDING}_{next(_counter)}"
+    specification = importlib.util.spec_from_file_location(name, installed.origin)
+    assert specification is not None
     assert specification.loader is not None
-    # The binding looks itself up by its name while it is executed.
-    specification.name = f"{_BINDING}_{next(_counter)}"
-    specification.loader.name = specification.name  # type: ignore[attr-defined]
     binding = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = binding
+    # The binding looks itself up by its name while it is executed.
+    sys.modules[name] = binding
     specification.loader.exec_module(binding)
     try:
         # By its path. By its name, the binding would get whichever NVML the process loaded first.

@@ -45,7 +45,7 @@ def run(driver_root: Path, *arguments: str) -> str:
     }
     doing = f"nvidia-smi {' '.join(arguments)}"
     try:
-        finished = subprocess.run(
+        finished = subprocess.run(  # noqa: S603 - no shell reads it
             [program, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,

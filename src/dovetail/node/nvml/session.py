@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Generic, TypeVar
@@ -19,9 +20,18 @@ from typing import Any, Final, Generic, TypeVar
 from dovetail.node import gpu_control
 from dovetail.node.nvml import library, nvml_errors
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 CALL_SECONDS: Final = 20.0  # handles were seen to take 10 s under load
+
+
+def side_by_side(work: Callable[[S], T], subjects: Sequence[S]) -> list[T]:
+    """The same work for several GPUs at once: those that hang cost one deadline together, not one each."""
+    if not subjects:
+        return []
+    with futures.ThreadPoolExecutor(max_workers=len(subjects)) as threads:
+        return list(threads.map(work, subjects))
 
 
 class Opened:
@@ -80,7 +90,7 @@ class _Work(Generic[T]):
     def _run(self) -> None:
         try:
             self._value = self._job()
-        except BaseException as error:
+        except BaseException as error:  # raised again in the thread that waits
             self._error = error
         finally:
             self.done.set()
@@ -91,10 +101,11 @@ class Session:
 
     def __init__(self, driver_root: Path, *, call_seconds: float = CALL_SECONDS) -> None:
         self.driver_root = driver_root
-        self._call_seconds = call_seconds
+        self.call_seconds = call_seconds
         self._opened: Opened | None = None
         self._binding: tuple[tuple[object, ...], ModuleType] | None = None
         self._opening = threading.Lock()
+        self._swapping = threading.Lock()
         self._usage = threading.Lock()
         self._active_count = 0
         self._is_reopening = False
@@ -123,7 +134,7 @@ class Session:
                     return job(opened)
 
         work = _Work(attempt, doing)
-        limit = self._call_seconds if seconds is None else seconds
+        limit = self.call_seconds if seconds is None else seconds
         if not work.done.wait(limit):
             with self._overdue_lock:
                 self._overdue[lane] = work
@@ -170,18 +181,25 @@ class Session:
 
     def _open(self) -> Opened:
         with self._opening:
-            if self._opened is None:
-                file = library.library_under(self.driver_root)
-                opened = Opened(self._loaded(file), file)
-                with self._translated(opened, "open NVML"):
-                    # Also a node whose GPUs are all lost or given to virtual machines has a driver.
-                    opened.nvml.nvmlInitWithFlags(opened.nvml.NVML_INIT_FLAG_NO_GPUS)
+            # Read once: other work may drop it at any time.
+            current = self._opened
+            if current is not None:
+                return current
+            file = library.library_under(self.driver_root)
+            opened = Opened(self._loaded(file), file)
+            with self._translated(opened, "open NVML"):
+                # Also a node whose GPUs are all lost or given to virtual machines has a driver.
+                opened.nvml.nvmlInitWithFlags(opened.nvml.NVML_INIT_FLAG_NO_GPUS)
+            with self._swapping:
                 self._opened = opened
-            return self._opened
+            return opened
 
     def _loaded(self, file: Path) -> ModuleType:
         """Loaded once per file: a driver that stays away is asked again and again."""
-        status = file.stat()
+        try:
+            status = file.stat()
+        except OSError as error:  # just replaced
+            raise gpu_control.DriverUnavailable(f"find {file}: {error}") from error
         identity = (file, status.st_ino, status.st_mtime_ns)
         if self._binding is None or self._binding[0] != identity:
             self._binding = (identity, library.load(file))
@@ -201,8 +219,9 @@ class Session:
 
     def _drop(self, opened: Opened | None) -> None:
         """Work that still uses this opening fails by itself."""
-        if opened is None or self._opened is not opened:
-            return
-        self._opened = None
+        with self._swapping:
+            if opened is None or self._opened is not opened:
+                return
+            self._opened = None
         with contextlib.suppress(opened.nvml.NVMLError):
             opened.nvml.nvmlShutdown()

@@ -1,6 +1,6 @@
-"""Where a PCI device sits in the machine, from the kernel's own files.
+"""What the machine is, and where a PCI device sits in it, from the kernel's own files.
 
-Given the root of sysfs and a bus id, returns the NUMA node and the PCIe root. What the kernel does not say is None.
+Given the root of sysfs and a bus id, returns its NUMA node, class and PCIe root. What the kernel does not say is None.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ def numa_node(sysfs: Path, bus_id: str) -> int | None:
     return number if number >= 0 else None
 
 
+def pci_class(sysfs: Path, bus_id: str) -> int | None:
+    """What kind of device the board says it is: 0x030200 for a 3D controller."""
+    try:
+        return int((_device(sysfs, bus_id) / "class").read_text(), 16)
+    except (OSError, ValueError):
+        return None
+
+
 def pcie_root(sysfs: Path, bus_id: str) -> str | None:
     """The root complex above the device: pci0000:64."""
     try:
@@ -30,13 +38,12 @@ def pcie_root(sysfs: Path, bus_id: str) -> str | None:
     return next((part for part in path.parts if _ROOT.fullmatch(part)), None)
 
 
-def bound_devices(sysfs: Path) -> frozenset[str]:
-    """The bus ids of all devices that the nvidia kernel module drives now."""
+def machine_type(sysfs: Path) -> str | None:
+    """The product name of the machine."""
     try:
-        entries = [entry.name for entry in (sysfs / "bus/pci/drivers/nvidia").iterdir()]
+        return (sysfs / "class/dmi/id/product_name").read_text(errors="replace").strip() or None
     except OSError:
-        return frozenset()
-    return frozenset(name for name in entries if name.count(":") == 2)
+        return None
 
 
 def _device(sysfs: Path, bus_id: str) -> Path:

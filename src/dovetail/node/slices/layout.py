@@ -40,7 +40,7 @@ def contents(
     sets_by_gpu = [devices.counter_sets(gpu, options) for gpu in gpus]
     if not options.is_mig_dynamic:
         parts = _together(by_gpu)
-    elif options.has_split_counters:
+    elif options.has_split_counters and any(gpu.is_mig_capable for gpu in gpus):
         parts = _split(by_gpu, sets_by_gpu)
     else:
         parts = _combined(by_gpu, sets_by_gpu)
@@ -58,9 +58,12 @@ def _split(
     by_gpu: Sequence[Sequence[slices.Device]],
     sets_by_gpu: Sequence[Sequence[slices.CounterSet]],
 ) -> list[SliceContent]:
-    """The counters of all GPUs first, then the devices GPU by GPU."""
+    """The counters of all GPUs first, then the devices GPU by GPU.
+
+    The first slice stays where no GPU has counters now, as with NVIDIA's driver: the others keep their places.
+    """
     every = [counter_set for group in sets_by_gpu for counter_set in group]
-    counters = _chunks(every, slices.MAX_COUNTER_SETS)
+    counters = _chunks(every, slices.MAX_COUNTER_SETS) or [()]
     first = [SliceContent(shared_counters=chunk) for chunk in counters]
     groups = [chunk for group in by_gpu for chunk in _chunks(group, _limit(group))]
     return first + [SliceContent(devices=chunk) for chunk in groups]

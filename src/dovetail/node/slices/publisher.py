@@ -9,25 +9,22 @@ kubelet removes them if there is none.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from dovetail.kubetypes import codec, registry
 from dovetail.kubetypes.core import nodes
 from dovetail.kubetypes.resource import slices
-from dovetail.node.slices import dropped_fields, reconcile
+from dovetail.node.slices import dropped_fields, reconcile, sync_loop
 from dovetail.node.slices.layout import SliceContent
 from dovetail.ports import api, failures
 from dovetail.ports import clock as clocks
 
 LOG = logging.getLogger("dovetail.node.slices")
-FIRST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 30.0
 
 # All ResourceSlices of this driver on this node, as documents.
 ListSlices = Callable[[], Awaitable[Sequence[bytes]]]
@@ -54,15 +51,14 @@ class PoolPublisher:
         self._list_slices = list_slices
         self._driver = driver
         self._node_name = node_name
-        self._clock = clock
-        self._randomness = randomness or random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._loop = sync_loop.SyncLoop(
+            self.sync, what=f"slices of {node_name}", clock=clock, randomness=randomness
+        )
         self._wanted: tuple[SliceContent, ...] | None = None
-        self._awake = asyncio.Event()
-        self._is_written = asyncio.Event()
         # What the server stored for contents of which it dropped fields: the same contents need no second write.
         self._stored_for: dict[bytes, SliceContent] = {}
         self.write_count = 0
-        self.problem = ""  # the last failure, empty once the pool is as wanted
+        self._refusal = ""
         self.has_dropped_counters = False  # publish without dynamic MIG instead
 
     def publish(self, contents: Sequence[SliceContent]) -> None:
@@ -72,46 +68,42 @@ class PoolPublisher:
 
     def notice(self) -> None:
         """Slices may have changed in the server: compares them again."""
-        self._is_written.clear()
-        self._awake.set()
+        self._loop.notice()
 
     async def written(self) -> None:
         """Returns once the newest contents are in the server."""
-        await self._is_written.wait()
+        await self._loop.done()
 
     async def run(self) -> None:
         """Writes whenever there is something to write, until cancelled."""
-        failures_in_a_row = 0
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            try:
-                await self.sync()
-            except failures.ApiFailure as failure:
-                failures_in_a_row += 1
-                self._awake.set()
-                await self._pause(failure, failures_in_a_row)
-            else:
-                failures_in_a_row = 0
-                if not self._awake.is_set():
-                    self._is_written.set()
+        await self._loop.run()
+
+    @property
+    def problem(self) -> str:
+        """Why the pool is not as wanted; empty if it is."""
+        return self._loop.failure or self._refusal
 
     async def sync(self) -> None:
         """Compares once and writes what differs. Raises ApiFailure; repeating it is always right."""
         wanted = self._wanted
         if wanted is None:
             return
-        if self.has_dropped_counters and any(content.shared_counters for content in wanted):
-            wanted = ()
+        needs_counters = any(content.shared_counters for content in wanted)
+        if self.has_dropped_counters and needs_counters:
+            await self._withdraw()
+            return
         try:
             await self._sync(wanted)
         except CountersDropped:
             self.has_dropped_counters = True
-            self.problem = "the API server drops counters: its gate DRAPartitionableDevices is off"
-            LOG.error("slices.withdrawn node=%s reason=%s", self._node_name, self.problem)
-            await self._sync(())
+            await self._withdraw()
         else:
-            self.problem = self.problem if self.has_dropped_counters and not wanted else ""
+            self._refusal = ""
+
+    async def _withdraw(self) -> None:
+        self._refusal = "the API server drops counters: its gate DRAPartitionableDevices is off"
+        LOG.error("slices.withdrawn node=%s reason=%s", self._node_name, self._refusal)
+        await self._sync(())
 
     async def _sync(self, wanted: Sequence[SliceContent]) -> None:
         expected = [self._stored_for.get(_key(content), content) for content in wanted]
@@ -197,16 +189,6 @@ class PoolPublisher:
     async def _node_uid(self) -> str:
         document = await self._server.get(api.Target(registry.NODE, name=self._node_name))
         return codec.decode_struct(nodes.Node, document).metadata.uid
-
-    async def _pause(self, failure: failures.ApiFailure, failures_in_a_row: int) -> None:
-        self.problem = str(failure)
-        longest = FIRST_PAUSE_SECONDS * 2 ** min(failures_in_a_row - 1, 16)
-        seconds = min(LONGEST_PAUSE_SECONDS, longest) * self._randomness.uniform(0.5, 1.0)
-        seconds = max(seconds, failure.retry_after or 0.0)
-        LOG.warning(
-            "slices.failed node=%s retry_seconds=%.1f error=%s", self._node_name, seconds, failure
-        )
-        await self._clock.sleep(seconds)
 
 
 def _decoded(document: bytes) -> slices.ResourceSlice:
