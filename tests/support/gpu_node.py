@@ -92,6 +92,11 @@ class GpuNode:
         return self.node.layout.cdi
 
     @property
+    def cgroup(self) -> str:
+        """The cgroup of the node, below which those of its pods are."""
+        return self.node.layout.cgroup
+
+    @property
     def boot_id_file(self) -> Path:
         """The file with the boot id of the node; `reboot` changes it."""
         return self.node.layout.boot_id

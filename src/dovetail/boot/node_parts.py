@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
+
 from dovetail.boot import clocks, node_agent
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
@@ -58,7 +60,7 @@ def _http_server(
         metrics=text,
         ready=work.ready,
         alive=lambda: True,
-        configuration=options,
+        configuration={name: str(value) for name, value in msgspec.structs.asdict(options).items()},
         authorise=access_reviews.Reviews(api, clocks.SystemClock()).authorise,
         address=host.strip("[]"),
         port=int(port),
