@@ -107,9 +107,10 @@ class GpuCluster:
     def apply_example(self, name: str) -> str:
         """Applies a file of examples/node with the node's image; returns its namespace."""
         documents = [runnable(tree) for tree in trees_of(EXAMPLES / name)]
-        namespace = next(tree for tree in documents if tree["kind"] == "Namespace")
-        cluster.apply(self.plane, documents)
-        return str(namespace["metadata"]["name"])
+        names = [tree["metadata"]["name"] for tree in documents if tree["kind"] == "Namespace"]
+        (namespace,) = names
+        cluster.apply(self.plane, documents, namespace=namespace)
+        return str(namespace)
 
     def running(self, namespace: str, count: int = 1) -> dict[str, Tree]:
         """The pods of a namespace by name, once so many of them run."""
