@@ -282,13 +282,23 @@ def test_queues_and_topologies_of_other_schedulers_are_kept_beside_ours(state: P
     assert listed.lines == ["queue.dovetail.dev/default-queue"]
 
 
-def test_a_pod_that_will_wait_for_a_share_is_told_when_it_is_written(state: Path) -> None:
-    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {gpu-fraction: '0.5'}}\n"
+def test_a_share_that_cannot_be_given_is_named_when_it_is_written(state: Path) -> None:
+    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {gpu-fraction: '1.5'}}\n"
     pod = head + "spec: {containers: [{name: a, image: b}]}\n"
     run = running.inside(state, "apply", "-f", "-", stdin=pod)
-    assert 'annotation gpu-fraction: "0.5": a container gets a share' in run.err
+    assert 'annotation gpu-fraction: "1.5": expected a number above 0 and below 1' in run.err
     waiting = running.inside(state, "get", "pods", "-o", "json")
-    assert "capacity.requests.memory" in waiting.out
+    assert "expected a number above 0 and below 1" in waiting.out
+    assert "nodeName" not in waiting.out
+
+
+def test_a_share_waits_with_a_reason_where_no_gpu_offers_any(state: Path) -> None:
+    head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {gpu-memory: '2000'}}\n"
+    pod = head + "spec: {containers: [{name: a, image: b}]}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=pod)
+    assert "gpu-memory" not in run.err
+    waiting = running.inside(state, "get", "pods", "-o", "json")
+    assert "no GPU offers shares of its memory" in waiting.out
     assert "nodeName" not in waiting.out
 
 

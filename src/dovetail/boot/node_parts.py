@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.boot import clocks, node_agent
+from dovetail.boot import clocks, node_agent, small_memory
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
@@ -20,6 +20,7 @@ from dovetail.ports import meter
 
 async def serve(options: node_agent.Options) -> None:
     """Runs the agent until it is stopped by a signal."""
+    small_memory.limit_arenas()
     connection = client_config.load(options.kubeconfig, context=options.context)
     carrier = transport.Transport(connection, concurrency=4, user_agent="dovetail-node-agent")
     meter_, text = _metrics(options)
@@ -32,7 +33,12 @@ def open_work(
     options: node_agent.Options, carrier: transport.Transport, meter_: meter.Meter
 ) -> AbstractAsyncContextManager[node_agent.Work]:
     """The work of the mode."""
-    from dovetail.boot import node_dra  # only the chosen mode is loaded
+    # Only the chosen mode is loaded.
+    if options.mode == "device-plugin":
+        from dovetail.boot import node_device_plugin
+
+        return node_device_plugin.open_work(options, carrier, meter_)
+    from dovetail.boot import node_dra
 
     return node_dra.open_work(options, carrier, meter_)
 

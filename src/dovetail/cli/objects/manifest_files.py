@@ -60,7 +60,7 @@ def say_annotation_problems(objects: Sequence[manifests.ManifestObject]) -> None
 def _notes_on_gpus(struct: codec.Object) -> Iterator[str]:
     """Annotations about GPUs that keep a pod pending, and those without an effect."""
     if isinstance(struct, pods.Pod):
-        for refusal in gpu_annotations.refusals(struct):
+        for refusal in gpu_annotations.malformed(struct):
             yield f"{refusal.subject}: {refusal.detail}"
         yield from gpu_annotations.notes(struct)
 

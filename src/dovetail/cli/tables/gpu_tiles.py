@@ -6,6 +6,7 @@ pods bound to it, so it shows what a scheduler sees. Returns structs and tile st
 
 import functools
 import locale
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
@@ -20,22 +21,31 @@ from dovetail.sim.fleet import device_publisher
 
 FREE, PART, USED = "free", "part", "used"
 
-_TILES: Final = {("whole", FREE): "□", ("mig", FREE): "▤", ("mig", PART): "▥", ("whole", USED): "■"}
+_TILES: Final = {
+    ("whole", FREE): "□",
+    ("mig", FREE): "▤",
+    ("mig", PART): "▥",
+    ("whole", PART): "▥",  # shares of it
+    ("whole", USED): "■",
+}
 _ASCII: Final = str.maketrans("□▤▥■", ".mM#")
 _COLOURS: Final = {"□": "32", "▤": "36", "▥": "33", "■": "31"}
 LEGEND: Final = "□ free   ■ in use   ▤ partitions, all free   ▥ partitions, some in use"
+
+_MEMORY: Final = "memory"
 
 DeviceId = tuple[str, str, str]  # driver, pool, device
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One published device, where it is, and whether a claim holds it."""
+    """One published device, where it is, and whether a claim holds it, or shares that leave some of its memory."""
 
     node: str
     driver: str
     pool: str
     device: slices.Device
     is_allocated: bool
+    has_room: bool = False
 
     def word(self, name: str, *, domain: str = "") -> str:
         """An attribute as text; empty if it is not published."""
@@ -51,7 +61,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     @property
     def memory_bytes(self) -> int:
         """Published memory, 0 if none is."""
-        capacity = self.device.capacity.get("memory")
+        capacity = self.device.capacity.get(_MEMORY)
         return 0 if capacity is None else capacity.value.nanos // 10**9
 
 
@@ -64,6 +74,7 @@ class Gpu(msgspec.Struct, frozen=True):
     has_whole: bool
     partitions: int
     state: str
+    is_shareable: bool = False
 
     @property
     def tile(self) -> str:
@@ -113,11 +124,12 @@ class NodeGpus(msgspec.Struct, frozen=True):
 
     @property
     def offers(self) -> str:
-        """Whether whole GPUs, partitions or both can be claimed."""
+        """Whether whole GPUs, partitions, shares or several of them can be claimed."""
         has_whole = any(gpu.has_whole for gpu in self.gpus)
         has_partitions = any(gpu.partitions for gpu in self.gpus)
         if not has_partitions:
-            return "whole"
+            is_shareable = any(gpu.is_shareable for gpu in self.gpus)
+            return "whole+shared" if is_shareable else "whole"
         pool = node_pools.pool_of(self.node)
         parts = "shared" if pool.sharing and not pool.mig_profiles else "mig"
         return f"whole+{parts}" if has_whole else parts
@@ -148,8 +160,16 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
         spec = stored.struct.spec
         for device in spec.devices:
             node = device.node_name or spec.node_name or ""
-            is_allocated = (spec.driver, spec.pool.name, device.name) in allocated_devices
-            all_items.append(Item(node, spec.driver, spec.pool.name, device, is_allocated))
+            taken = allocated_devices.get((spec.driver, spec.pool.name, device.name))
+            item = Item(
+                node,
+                spec.driver,
+                spec.pool.name,
+                device,
+                is_allocated=taken is not None,
+                has_room=taken is not None and _has_room(device, taken),
+            )
+            all_items.append(item)
 
     # Nodes and devices share few names: each is taken apart once.
     order = functools.cache(text.natural)
@@ -157,9 +177,9 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
     return iter(all_items)
 
 
-def allocated(objects: object_set.ObjectSet) -> set[DeviceId]:
-    """The devices that claims hold, without admin access."""
-    device_ids: set[DeviceId] = set()
+def allocated(objects: object_set.ObjectSet) -> Mapping[DeviceId, int]:
+    """The devices that claims hold, without admin access, and how much memory of each shares take, in nanos."""
+    taken: Counter[DeviceId] = Counter()
     for stored in objects.listed("ResourceClaim"):
         if not isinstance(stored.struct, claims.ResourceClaim):
             continue
@@ -168,8 +188,17 @@ def allocated(objects: object_set.ObjectSet) -> set[DeviceId]:
             continue
         for result in allocation.devices.results:
             if not result.admin_access:
-                device_ids.add((result.driver, result.pool, result.device))
-    return device_ids
+                memory = result.consumed_capacity.get(_MEMORY)
+                device_id = (result.driver, result.pool, result.device)
+                taken[device_id] += 0 if memory is None else memory.nanos
+    return taken
+
+
+def _has_room(device: slices.Device, taken: int) -> bool:
+    """Whether shares of a device leave some of its memory."""
+    memory = device.capacity.get(_MEMORY)
+    is_shareable = bool(device.allow_multiple_allocations)
+    return is_shareable and memory is not None and taken < memory.value.nanos
 
 
 def nodes_with_gpus(objects: object_set.ObjectSet) -> list[NodeGpus]:
@@ -278,8 +307,9 @@ def _gpu(identity: str, shared: list[Item]) -> Gpu:
     whole = [item for item, word in zip(shared, types, strict=True) if word == "gpu"]
     partitions = [item for item, word in zip(shared, types, strict=True) if word == "mig"]
     state = FREE
-    if any(item.is_allocated for item in whole):
-        state = USED
+    held = [item for item in whole if item.is_allocated]
+    if held:
+        state = PART if all(item.has_room for item in held) else USED
     elif any(item.is_allocated for item in partitions):
         state = PART
     return Gpu(
@@ -289,4 +319,5 @@ def _gpu(identity: str, shared: list[Item]) -> Gpu:
         has_whole=bool(whole),
         partitions=len(partitions),
         state=state,
+        is_shareable=any(item.device.allow_multiple_allocations for item in whole),
     )

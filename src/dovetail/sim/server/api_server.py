@@ -29,6 +29,7 @@ from dovetail.sim.server import (
     object_store,
     priority_classes,
     served_kinds,
+    share_claims,
     watchers,
     write_rules,
 )
@@ -89,8 +90,9 @@ class SimApi:
 
         `collects_all_kinds` lets the garbage collector notice the absence of owners of every served kind; without it,
         simulations may name owners that they do not store. `is_complete` makes it the cluster of a user: it has what
-        every cluster has from the start (system priority classes, a default service account in each namespace) and
-        refuses a priority without a class, which simulations and tests give their pods.
+        every cluster has from the start (system priority classes, a default service account in each namespace), adds
+        claims for shares of a GPU as the chart's policy does, and refuses a priority without a class, which simulations
+        and tests give their pods.
         """
         self.clock = clock or VirtualClock()
         self.kinds = ServedKinds()
@@ -283,6 +285,8 @@ class SimApi:
             )
         if write_rules.is_kind(kind, registry.POD):
             tree = self._with_priority(tree, name)
+            if self._is_complete:
+                tree = share_claims.with_claim(tree)
         created = write_rules.created(
             target,
             tree,
