@@ -52,8 +52,7 @@ def parts(versions: list[str]) -> Iterator[Part]:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
-        for recipe in node_programs.recipes():
-            yield Part("node", functools.partial(_finished, recipe))
+        yield Part("node", _node)
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
 
@@ -101,8 +100,10 @@ def _kubernetes(version: str, talk: go_build.Say) -> Path:
     return go_build.finished(kube_binaries.recipe(version), say=talk)
 
 
-def _finished(recipe: go_build.Recipe, talk: go_build.Say) -> Path:
-    return go_build.finished(recipe, say=talk)
+def _node(talk: go_build.Say) -> Path:
+    """The directory of the last of its programs."""
+    *_, directory = [go_build.finished(recipe, say=talk) for recipe in node_programs.recipes()]
+    return directory
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import re
+import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -14,16 +15,18 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.devcluster import free_ports, kube_binaries
+from dovetail.devcluster import free_ports, kube_binaries, processes
 from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
     machine,
+    node_agent_rights,
     node_config,
     node_layout,
     node_programs,
     node_record,
 )
+from tools.nvidia import build as nvidia
 
 MODULES = Path(__file__).resolve().parents[2] / "tools"
 SOCKET_PATH_BYTES = 107  # of sockaddr_un, without the final zero
@@ -58,6 +61,17 @@ def test_the_kubelet_reports_the_version_of_the_control_plane() -> None:
     (kubelet,) = [r for r in node_programs.recipes() if r.programs == (node_programs.KUBELET,)]
     assert kubelet.title == f"kubelet {version}"
     assert kubelet.link_flags == kube_binaries.recipe(node_programs.VERSION).link_flags
+
+
+def test_the_toolkit_is_the_one_that_nvidias_programs_are_tested_with() -> None:
+    assert node_programs.toolkit() == nvidia.recipe(nvidia.TOOLKIT)
+
+
+def test_the_agent_gets_the_rights_of_the_chart_under_a_name_of_its_own() -> None:
+    trees = node_agent_rights.chart_objects()
+    assert [tree["kind"] for tree in trees] == list(node_agent_rights.KINDS)
+    assert {tree["metadata"]["name"] for tree in trees} & {"dovetail-node-agent"} == set()
+    assert [tree for tree in trees if "labels" in tree["metadata"]] == []
 
 
 def test_every_source_of_the_programs_is_there() -> None:
@@ -162,6 +176,24 @@ def test_a_node_is_recorded_before_it_is_made_and_only_once(tmp_path: Path) -> N
     layout.home.rmdir()
     assert node_record.remove_all(directory) == ["gpu-0"]
     assert node_record.remove_all(directory) == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_others_use_is_not(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    killed = processes.recorded("starter", ended.pid, log=tmp_path)
+    ended.wait()
+    ours = node_record.create(tmp_path / "a", "gpu-0", is_tethered=True, homes=tmp_path)
+    outliving = node_record.create(tmp_path / "b", "gpu-0", homes=tmp_path)
+    orphan = node_record.create(tmp_path / "c", "gpu-0", is_tethered=True, homes=tmp_path)
+    (orphan.home / node_record.STARTER).write_bytes(msgspec.json.encode(killed))
+
+    assert node_record.remove_orphans(homes=tmp_path) == [orphan.home]
+    assert (ours.home.exists(), outliving.home.exists(), orphan.home.exists()) == (
+        True,
+        True,
+        False,
+    )
+    assert node_record.remove_orphans(homes=tmp_path) == []
 
 
 def test_an_unreadable_record_is_not_taken_for_a_removed_node(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 class Traces:
     """What a node makes on this machine, noted while it runs."""
@@ -101,6 +103,36 @@ def test_a_killed_machine_takes_every_process_and_mount_of_the_node_with_it() ->
     wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
 
 
+def test_a_killed_test_process_takes_its_node_with_it(tmp_path: Path) -> None:
+    gpu_node.need_node()
+    script = """if True:
+        import sys
+        from dovetail.devcluster.real_node import node_layout
+        from tests.support import gpu_node
+        node = gpu_node.gpu_node().node
+        pid = node.roster.all()[node.layout.process_name(node_layout.MACHINE)].pid
+        print(node.layout.home, pid, flush=True)
+        sys.stdin.read()
+    """
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # where its control plane is
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        home, pid = owner.stdout.readline().split()
+        traces = Traces(node_layout.NodeLayout(name="", home=Path(home)), int(pid))
+        owner.kill()
+    wait_until(lambda: not _processes_in(traces.namespace), "the end of all processes of the node")
+    # The next node to start clears up; another test process may have done so by now.
+    node_record.remove_orphans()
+    wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
+
+
 def test_dev_up_with_a_kubelet_runs_pods_and_dev_down_leaves_nothing(tmp_path: Path) -> None:
     gpu_node.need_node()
     cluster.parts()
@@ -112,8 +144,9 @@ def test_dev_up_with_a_kubelet_runs_pods_and_dev_down_leaves_nothing(tmp_path: P
 
         status = msgspec.json.decode(dev(place, "status", "-o", "json").out)
         assert (status["isUp"], status["nodes"], status["nodesReady"]) == (True, 2, 2)
-        names = {part["name"] for part in status["parts"]}
-        assert {"machine@real-0", "containerd@real-0", "kubelet@real-0"} <= names
+        health = {part["name"]: part["health"] for part in status["parts"]}
+        assert {"machine@real-0", "containerd@real-0"} <= health.keys()
+        assert health["kubelet@real-0"] == "ok"
         check_that_a_pod_runs(status)
 
         roster = processes.ProcessRecords(place / control_plane.ROSTER).all()

@@ -150,10 +150,15 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
         "oracle",
         "helm",
         "kubernetes-1.37",
+        "node",
         *nvidia,
     ]
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "/somewhere")
-    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", *nvidia]
+    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", "node", *nvidia]
+
+
+def test_a_real_node_is_built_for_the_version_of_its_kubelet_alone() -> None:
+    assert "node" not in [part.name for part in realparts.parts(["1.36"])]
 
 
 def test_both_sides_use_the_same_words() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail.devcluster.fake_gpus.hardware import Hardware, Refused
 from dovetail.node import gpu_control, inventory
-from tests.node.nvml.conftest import Machine
+from tests.node.nvml.conftest import Machine, require_compiler
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +37,7 @@ Deed = tuple[str | int, ...]
 @settings(max_examples=40)
 @given(life=st.lists(deeds, min_size=1, max_size=12))
 def test_the_inventory_is_what_the_hardware_states(life: list[Deed]) -> None:
+    require_compiler()
     with tempfile.TemporaryDirectory(prefix="dovetail-life-") as folder:
         machine = Machine(Hardware.create(Path(folder) / "machine", machine="dgx-h100", gpus=GPUS))
         for deed in life:

@@ -54,6 +54,11 @@ class NodeLayout(msgspec.Struct, frozen=True, kw_only=True):
         return self.configuration / "kubelet.kubeconfig"
 
     @property
+    def agent_kubeconfig(self) -> Path:
+        """The kubeconfig of the node agent."""
+        return self.configuration / "node-agent.kubeconfig"
+
+    @property
     def logs(self) -> Path:
         """The logs of kubelet and containerd."""
         return self.home / "log"
@@ -109,3 +114,8 @@ class NodeLayout(msgspec.Struct, frozen=True, kw_only=True):
     def process_name(self, process: str) -> str:
         """What a process of this node is called among those of the cluster."""
         return f"{process}@{self.name}"
+
+
+def is_kubelet(process_name: str) -> bool:
+    """Whether a process of a cluster is the kubelet of a node."""
+    return process_name.startswith(f"{KUBELET}@")

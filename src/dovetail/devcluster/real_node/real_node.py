@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from dovetail import errors
-from dovetail.devcluster import control_plane, free_ports, probe, processes
+from dovetail.devcluster import control_plane, free_ports, processes
 from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
     machine,
     node_agent_command,
+    node_agent_rights,
     node_config,
+    node_health,
     node_layout,
     node_object,
     node_programs,
@@ -84,30 +86,37 @@ class RealNode:
     def start_kubelet(self) -> None:
         """Starts the kubelet and waits until the Node is ready."""
         command = node_config.kubelet_command(self.layout, self._programs)
-        self.start_process(node_layout.KUBELET, self.command_inside(command))
+        inside = self.command_inside(command)
+        self.start_process(node_layout.KUBELET, inside, port=self._ports.health)
         self._await(node_layout.KUBELET, self._kubelet_answers, "answering")
         self._await(node_layout.KUBELET, self.is_ready, "ready")
 
     def start_agent(
         self, driver: node_agent_command.DriverFiles, *, options: Sequence[str] = ()
     ) -> None:
-        """Starts the node agent for the GPUs of a driver, with the rights of the kubelet's user, and waits for it.
+        """Starts the node agent for the GPUs of a driver, with the rights that the chart gives it, and waits for it.
 
         `options` are further ones of `dovetail node-agent`. It is ready when its socket invites the kubelet.
         """
+        node_agent_rights.grant(self._plane, self.layout)
         command = node_agent_command.command(
-            kubeconfig=self.layout.kubeconfig,
+            kubeconfig=self.layout.agent_kubeconfig,
             node_name=self.name,
             kubelet_root=self.layout.kubelet_root,
             cdi_directory=self.layout.cdi,
             boot_id_file=self.layout.boot_id,
+            cdi_hook=node_programs.cdi_hook(),
             driver=driver,
             options=tuple(options),
         )
         self.start_process(node_layout.AGENT, self.command_inside(command))
-        self._await(node_layout.AGENT, self._agent_is_registered, "registered with the kubelet")
+        self._await(
+            node_layout.AGENT, lambda: node_health.agent_serves(self.layout), "serving the kubelet"
+        )
 
-    def start_process(self, process: str, command: Sequence[str | Path]) -> None:
+    def start_process(
+        self, process: str, command: Sequence[str | Path], *, port: int | None = None
+    ) -> None:
         """Starts a process that belongs to the node and ends with it."""
         name = self.layout.process_name(process)
         log = self.layout.log_of(process)
@@ -115,7 +124,7 @@ class RealNode:
             command,
             log=log,
             is_tethered=self._is_tethered,
-            note=lambda pid: self.roster.add(processes.recorded(name, pid, log=log)),
+            note=lambda pid: self.roster.add(processes.recorded(name, pid, log=log, port=port)),
         )
         self._children.append(child)
 
@@ -212,12 +221,9 @@ class RealNode:
                 return bool(self.ctr("version"))
         return False
 
-    def _agent_is_registered(self) -> bool:
-        registry = self.layout.kubelet_root / "plugins_registry"
-        return any(registry.glob("gpu.nvidia.com*-reg.sock"))
-
     def _kubelet_answers(self) -> bool:
-        return probe.ask(self._ports.health, "/healthz").is_ok
+        name = self.layout.process_name(node_layout.KUBELET)
+        return node_health.of_kubelet(self.roster.all()[name]).is_ok
 
     def _await(self, process: str, condition: Callable[[], bool], state: str) -> None:
         """Waits for a condition. Raises StartFailed with the end of the log if the process ends or time runs out."""
@@ -248,8 +254,10 @@ def start(
 
     `directory` keeps the record of the node and of its processes; it may be the control plane's.
     """
-    programs = require(plane.parts.minor, say=say)
-    layout = node_record.create(directory, name)
+    require(plane.parts.minor)
+    programs = node_programs.programs(say=say)
+    node_record.remove_orphans()
+    layout = node_record.create(directory, name, is_tethered=is_tethered)
     node = RealNode(plane, layout, programs, directory=directory, is_tethered=is_tethered)
 
     began = time.monotonic()
@@ -262,8 +270,8 @@ def start(
     return node
 
 
-def require(version: str, *, say: Say) -> node_programs.Programs:
-    """The programs of a node for a control plane of this version, built first if need be. Raises NodeRefused."""
+def require(version: str) -> None:
+    """Raises NodeRefused if no node for a control plane of this version can run here, whatever is built."""
     if refusal := node_programs.refusal():
         raise NodeRefused(refusal)
     if version != node_programs.VERSION:
@@ -272,4 +280,3 @@ def require(version: str, *, say: Say) -> node_programs.Programs:
             f"the kubelet is of Kubernetes {node_programs.VERSION} and needs a control plane of that version, "
             f"not {version}"
         )
-    return node_programs.programs(say=say)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ _CONTROL: Final = "nvidia-cuda-mps-control"
 _PIPES_IN_CONTAINER: Final = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks by default
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in the container and for the daemon
 _OPTIONS: Final = ("rw", "nosuid", "nodev", "bind")
-_COMMAND_SECONDS: Final = 5.0
+_COMMAND_SECONDS: Final = 10.0
 _READY_SECONDS: Final = 15.0  # the kubelet waits 45 seconds for the whole claim
 _POLL_SECONDS: Final = 0.05
 _LONGEST_SOCKET: Final = len("/pipe/control_privileged")
@@ -72,7 +73,10 @@ class MpsDaemons:
             self._mount_shared_memory(home)
             self._launch(daemon, home)
         for command in _settings(daemon):
-            self._ask(daemon.name, command)
+            answer = self._ask(daemon.name, command)
+            # The program ends with 0 whatever the daemon says; a limit that was not taken is no limit.
+            if any(word in answer.lower() for word in ("invalid", "unknown", "fail", "error")):
+                raise MpsFailure(f"MPS: {command}: {answer}")
 
     def is_alive(self, name: str) -> bool:
         """Whether the daemon answers."""
@@ -94,6 +98,7 @@ class MpsDaemons:
             if time.monotonic() > deadline:
                 raise MpsFailure(f"MPS: the daemon of {home} does not stop; is it still in use?")
             time.sleep(_POLL_SECONDS)
+        _end_session(home / "pipe" / f"{_CONTROL}.pid")  # one that hangs does not answer either
         shared_memory = home / "shm"
         try:
             while os.path.ismount(shared_memory):
@@ -182,6 +187,23 @@ class MpsDaemons:
         half_bytes = page_bytes * os.sysconf("SC_PHYS_PAGES") // 2
         options = f"rw,nosuid,nodev,noexec,relatime,size={half_bytes}"
         _run(["mount", "-t", "tmpfs", "-o", options, "shm", str(shared_memory)])
+
+
+def _end_session(pid_file: Path) -> None:
+    """Ends a daemon that does not answer, with its servers: they are the processes of its session."""
+    try:
+        leader = int(pid_file.read_text("ascii"))
+        is_daemon = _CONTROL.encode() in Path(f"/proc/{leader}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return
+    if not is_daemon:
+        return  # the number belongs to another process by now
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(entry.name)) == leader:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _settings(daemon: Daemon) -> list[str]:
