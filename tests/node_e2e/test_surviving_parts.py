@@ -86,9 +86,10 @@ def test_a_pod_that_ends_while_the_agent_is_away_is_cleared_up_when_it_returns(
     check_that_it_runs_on(cluster, pod, devices)
 
     planes.kubectl(cluster.plane, "delete", "pod", "notebook", "-n", namespace, "--wait=false")
+    kubelet_log = cluster.node.node.layout.log_of(node_layout.KUBELET)
     cluster.wait_for(
         "the kubelet to miss the agent",
-        lambda: "is not registered" in events_of(cluster, namespace),
+        lambda: "unprepare dynamic resources" in kubelet_log.read_text(encoding="utf-8"),
         namespace=namespace,
     )
     assert mig_devices(cluster) == devices
@@ -183,7 +184,3 @@ def add_notebooks(cluster: GpuCluster, namespace: str, first: int, end: int) -> 
         for index in range(first, end)
     ]
     planes.apply(cluster.plane, pods, namespace=namespace)
-
-
-def events_of(cluster: GpuCluster, namespace: str) -> str:
-    return planes.kubectl(cluster.plane, "get", "events", "-n", namespace)
