@@ -1,13 +1,13 @@
 """A cluster with one real GPU node for stories of the node agent: our scheduler, kubelet, containerd, fake GPUs.
 
 `opened` starts all of it on a control plane of its own. Scheduler and agent run with exactly the chart's rights, and
-containers get NVIDIA's own CDI hook. Pods come from the files of examples/node, with the one image that the node has.
+containers get NVIDIA's own CDI hook. Pods come from the files of examples/node.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,11 +89,11 @@ class GpuCluster:
     # ---- examples
 
     def apply_example(self, name: str) -> str:
-        """Applies a file of examples/node with the node's image; returns its namespace."""
-        documents = [runnable(tree) for tree in trees_of(EXAMPLES / name)]
-        names = [tree["metadata"]["name"] for tree in documents if tree["kind"] == "Namespace"]
-        (namespace,) = names
-        cluster.apply(self.plane, documents, namespace=namespace)
+        """Applies a file of examples/node as a user would; returns its namespace."""
+        (namespace,) = [
+            tree["metadata"]["name"] for tree in trees_of(name) if tree["kind"] == "Namespace"
+        ]
+        cluster.kubectl(self.plane, "apply", "-f", str(EXAMPLES / name))
         return str(namespace)
 
     def running(self, namespace: str, count: int = 1) -> dict[str, Tree]:
@@ -178,21 +178,15 @@ def device_classes() -> list[Tree]:
     return [tree for tree in installed if tree["kind"] == "DeviceClass"]
 
 
-def trees_of(file: Path) -> list[Tree]:
-    """The objects of an example."""
-    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+def trees_of(example: str) -> list[Tree]:
+    """The objects of a file of examples/node."""
+    return list(yaml.safe_load_all((EXAMPLES / example).read_text(encoding="utf-8")))
 
 
-def runnable(tree: Mapping[str, Any]) -> Tree:
-    """The object with the image that the node has, if it is a pod, and a quick end."""
-    if tree["kind"] != "Pod":
-        return dict(tree)
-    containers = [
-        container | {"image": gpu_node.IMAGE, "imagePullPolicy": "Never", "args": ["view"]}
-        for container in tree["spec"]["containers"]
-    ]
-    spec = tree["spec"] | {"containers": containers, "terminationGracePeriodSeconds": 1}
-    return {**tree, "spec": spec}
+def pod_of(example: str) -> Tree:
+    """The one pod of a file of examples/node."""
+    (pod,) = [tree for tree in trees_of(example) if tree["kind"] == "Pod"]
+    return pod
 
 
 def geometry_of(gpu: hardware_state.GpuState) -> Geometry:

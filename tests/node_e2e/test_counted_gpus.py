@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.node_e2e.gpu_cluster import EXAMPLES, GpuCluster, Tree, runnable, trees_of
+from tests.node_e2e.gpu_cluster import GpuCluster, Tree, pod_of
 from tests.support import cluster as planes
 from tests.support import gpu_node
 
@@ -33,8 +33,7 @@ def allocatable(node: gpu_node.GpuNode) -> str:
 
 def counted_pod(node: gpu_node.GpuNode, namespace: str, name: str) -> Tree:
     """The pod of the example, for this node."""
-    documents = trees_of(EXAMPLES / "extended-resource.yaml")
-    (pod,) = [runnable(tree) for tree in documents if tree["kind"] == "Pod"]
+    pod = pod_of("extended-resource.yaml")
     pod["metadata"] = {"namespace": namespace, "name": name}
     pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node.name}
     return pod

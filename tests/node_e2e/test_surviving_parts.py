@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.devcluster import kube_binaries
 from dovetail.devcluster.real_node import node_layout
-from tests.node_e2e.gpu_cluster import EXAMPLES, GpuCluster, Tree, runnable, trees_of
+from tests.node_e2e.gpu_cluster import GpuCluster, Tree, pod_of
 from tests.support import cluster as planes
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
@@ -178,9 +178,9 @@ def wait_for_registration(cluster: GpuCluster, socket: str) -> None:
 
 def add_notebooks(cluster: GpuCluster, namespace: str, first: int, end: int) -> None:
     """More pods like the one of the example."""
-    (pod,) = [tree for tree in trees_of(EXAMPLES / "mig-slice.yaml") if tree["kind"] == "Pod"]
+    pod = pod_of("mig-slice.yaml")
     pods = [
-        runnable(pod | {"metadata": {"namespace": namespace, "name": f"notebook-{index}"}})
+        pod | {"metadata": {"namespace": namespace, "name": f"notebook-{index}"}}
         for index in range(first, end)
     ]
     planes.apply(cluster.plane, pods, namespace=namespace)
