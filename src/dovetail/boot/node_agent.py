@@ -19,7 +19,6 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from dovetail.boot import small_memory
 from dovetail.ports import meter
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -98,7 +97,6 @@ async def run(
             # The loops end after it: a call in flight may need them.
             open_.push_async_callback(work.serving.stop)
             LOG.info("agent.started")
-            small_memory.give_back()
             await stopping
         else:
             starting.cancel()

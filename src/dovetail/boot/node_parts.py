@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.boot import clocks, node_agent, small_memory
+from dovetail.boot import clocks, node_agent
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
@@ -20,7 +20,6 @@ from dovetail.ports import meter
 
 async def serve(options: node_agent.Options) -> None:
     """Runs the agent until it is stopped by a signal."""
-    small_memory.limit_arenas()
     connection = client_config.load(options.kubeconfig, context=options.context)
     carrier = transport.Transport(connection, concurrency=4, user_agent="dovetail-node-agent")
     meter_, text = _metrics(options)

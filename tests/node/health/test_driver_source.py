@@ -1,74 +1,143 @@
-"""What the driver reports, in the words of the policy: above all, that a GPU was reset."""
+"""What the driver reports, in the words of the health policy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 
-from dovetail.devcluster.fake_gpus.hardware import Hardware
-from dovetail.node.health.driver_source import DriverSource
-from dovetail.node.health.readings import GpuReset, XidEvent
-from dovetail.node.nvml import control, events, session
-from tests.node.nvml.conftest import require_compiler
-from tests.support import waiting
-
-RESET_GPU, NODE_REBOOT = 1, 2  # NVML_GPU_RECOVERY_ACTION_*
-
-
-class Machine:
-    """Fake GPUs and the source that watches them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.hardware = Hardware.create(folder, gpus=2)
-        self.session = session.Session(
-            self.hardware.driver_root, call_seconds=waiting.GIVE_UP_SECONDS
-        )
-        gpu_control = control.NvmlControl(self.session, sysfs_root=self.hardware.sysfs_root)
-        waiter = events.EventWaiter(self.session)
-        self.source = DriverSource(gpu_control.health, waiter.wait, waiter.register_again)
-        self.source.update(gpu_control.inventory())
-        self.source.readings()
-
-    def resets(self) -> list[int]:
-        """The GPUs that were reset since the last call, by their minor numbers."""
-        self.source.readings()
-        seen = self.source.wait_for_events(0.0)
-        return [event.minor for event in seen if isinstance(event, GpuReset)]
+from dovetail.node import gpu_control
+from dovetail.node.health import readings
+from dovetail.node.health.driver_source import DriverSource, translated
+from dovetail.node.health_reading import (
+    ClocksEvent,
+    GpuEvent,
+    HealthReading,
+    RecoveryAction,
+)
+from dovetail.node.inventory import Inventory, UnreadGpu
+from tests.node import build
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    require_compiler()
-    machine = Machine(tmp_path / "machine")
-    yield machine
-    machine.session.close()
+class Driver:
+    """Answers with what a story gives it."""
+
+    def __init__(self) -> None:
+        self.failures: dict[int, Exception] = {}
+        self.events: list[GpuEvent] = []
+        self.registrations = 0
+
+    def read(self, minor: int) -> HealthReading:
+        if minor in self.failures:
+            raise self.failures[minor]
+        return HealthReading(minor=minor, uuid=build.gpu(minor=minor).uuid)
+
+    def wait(self, seconds: float) -> Sequence[GpuEvent]:
+        return self.events
+
+    def register_again(self) -> None:
+        self.registrations += 1
 
 
-def test_a_gpu_whose_driver_asks_for_a_reset_no_more_was_reset(machine: Machine) -> None:
-    machine.hardware.set_recovery_action(1, RESET_GPU)
-    assert machine.resets() == []
-    machine.hardware.reset(1)
-    assert machine.resets() == [1]
-    assert machine.resets() == []
+def source_of(driver: Driver, node: Inventory) -> DriverSource:
+    source = DriverSource(driver.read, driver.wait, driver.register_again)
+    source.update(node)
+    return source
 
 
-def test_a_gpu_that_has_forgotten_its_errors_was_reset(machine: Machine) -> None:
-    machine.hardware.set_ecc(0, uncorrected=2)
-    assert machine.resets() == []
-    machine.hardware.reset(0)
-    assert machine.resets() == [0]
+def without(node: Inventory, minor: int, *, is_named: bool = True) -> Inventory:
+    """The node while one GPU cannot be read."""
+    unread = UnreadGpu(index=minor, reason="lost", minor=minor if is_named else None, is_lost=True)
+    gpus = tuple(gpu for gpu in node.gpus if gpu.minor != minor)
+    return msgspec.structs.replace(node, gpus=gpus, unread=(unread,))
 
 
-def test_a_greater_demand_than_a_reset_is_no_reset(machine: Machine) -> None:
-    machine.hardware.set_recovery_action(0, RESET_GPU)
-    machine.resets()
-    machine.hardware.set_recovery_action(0, NODE_REBOOT)
-    assert machine.resets() == []
+def test_what_a_board_does_not_report_is_well() -> None:
+    assert translated(HealthReading(minor=3, uuid="GPU-3")) == readings.GpuReading(minor=3)
 
 
-def test_an_xid_names_its_gpu(machine: Machine) -> None:
-    machine.source.wait_for_events(0.0)  # events count from the first call on
-    machine.hardware.inject_xid(1, 48)
-    assert machine.source.wait_for_events(1.0) == (XidEvent(code=48, minor=1),)
+def test_everything_a_board_reports_is_passed_on() -> None:
+    reading = HealthReading(
+        minor=0,
+        uuid="GPU-0",
+        volatile_uncorrectable_errors=2,
+        is_row_remap_pending=True,
+        has_row_remap_failed=True,
+        is_page_retirement_pending=True,
+        recovery_action=RecoveryAction.DRAIN_AND_RESET,
+        is_fabric_healthy=False,
+        fabric_health_mask=0x11,
+        clocks_events=(ClocksEvent.IDLE, ClocksEvent.POWER_BRAKE),
+        temperature_celsius=97,
+    )
+    assert translated(reading) == readings.GpuReading(
+        minor=0,
+        uncorrectable_ecc_errors=2,
+        is_row_remap_pending=True,
+        has_row_remap_failed=True,
+        are_pages_pending_retirement=True,
+        recovery_action=readings.RecoveryAction.DRAIN_AND_RESET,
+        fabric_fault="health mask 0x11",
+        throttles=frozenset({readings.Throttle.POWER_BRAKE}),
+        temperature_celsius=97,
+    )
+
+
+@pytest.mark.parametrize("action", [*RecoveryAction])
+def test_every_recovery_action_of_a_driver_is_known(action: RecoveryAction) -> None:
+    reading = translated(HealthReading(minor=0, uuid="GPU-0", recovery_action=action))
+    is_nothing = action in (RecoveryAction.NONE, RecoveryAction.UNKNOWN)
+    assert (reading.recovery_action is readings.RecoveryAction.NONE) == is_nothing
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_lost_gpu_is_still_read_and_its_return_is_a_reset(is_named: bool) -> None:
+    driver = Driver()
+    node = build.machine(gpus=2)
+    source = source_of(driver, node)
+    driver.failures[1] = gpu_control.GpuGone("gone")
+    source.update(without(node, 1, is_named=is_named))
+    assert [reading.is_lost for reading in source.readings()] == [False, True]
+    assert source.wait_for_events(0) == ()
+
+    source.update(node)
+    assert source.wait_for_events(0) == (readings.GpuReset(minor=1),)
+    assert source.wait_for_events(0) == ()
+
+
+def test_a_driver_that_was_loaded_again_resets_every_gpu() -> None:
+    driver = Driver()
+    node = build.machine(gpus=2)
+    source = source_of(driver, node)
+    assert source.wait_for_events(0) == ()
+    source.update(msgspec.structs.replace(node, driver_version="", gpus=()))
+    assert source.wait_for_events(0) == ()
+    source.update(node)
+    assert source.wait_for_events(0) == (
+        readings.GpuReset(minor=0),
+        readings.GpuReset(minor=1),
+    )
+
+
+def test_a_gpu_that_does_not_answer_is_unmonitored_not_lost() -> None:
+    driver = Driver()
+    driver.failures[0] = gpu_control.GpuUnresponsive("hangs")
+    (reading,) = source_of(driver, build.machine()).readings()
+    assert not reading.is_monitored
+    assert not reading.is_lost
+
+
+def test_an_xid_names_its_gpu_or_every_one() -> None:
+    driver = Driver()
+    driver.events = [
+        GpuEvent(uuid=build.gpu(minor=1).uuid, xid=79),
+        GpuEvent(uuid="", xid=62),
+        GpuEvent(uuid=build.gpu(minor=0).uuid, is_double_bit_error=True),
+    ]
+    source = source_of(driver, build.machine(gpus=2))
+    assert source.wait_for_events(0) == (
+        readings.XidEvent(code=79, minor=1),
+        readings.XidEvent(code=62, minor=None),
+    )
+    assert driver.registrations == 1

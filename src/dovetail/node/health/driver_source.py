@@ -61,22 +61,29 @@ class DriverSource:
         self._register_again = register_again
         self._gpus: dict[int, Gpu] = {}
         self._driver_version = ""
+        self._has_seen_gpus = False
+        self._lost: set[int] = set()
         self._last: dict[int, health_reading.HealthReading] = {}
         # Readings and events are taken in different threads.
         self._resets: queue.SimpleQueue[GpuReset] = queue.SimpleQueue()
 
     def update(self, inventory: Inventory) -> None:
-        """These GPUs are there now. A driver that was loaded again has forgotten earlier errors."""
-        is_reloaded = self._driver_version != inventory.driver_version
-        if is_reloaded and inventory.gpus and self._gpus:
-            for gpu in inventory.gpus:
-                self._resets.put(GpuReset(minor=gpu.minor))
+        """These GPUs are there now. One that comes back, or whose driver was loaded again, was reset."""
+        is_reloaded = self._has_seen_gpus and self._driver_version != inventory.driver_version
+        present = {gpu.minor: gpu for gpu in inventory.gpus}
+        for minor in present:
+            if is_reloaded or minor in self._lost:
+                self._resets.put(GpuReset(minor=minor))
         self._driver_version = inventory.driver_version
+        self._has_seen_gpus = self._has_seen_gpus or bool(present)
+
         unread = {gpu.minor for gpu in inventory.unread}
-        lost = {
-            minor: gpu for minor, gpu in self._gpus.items() if minor in unread or None in unread
+        self._lost = {
+            minor
+            for minor in self._gpus
+            if minor not in present and (minor in unread or None in unread)
         }
-        self._gpus = lost | {gpu.minor: gpu for gpu in inventory.gpus}
+        self._gpus = {minor: self._gpus[minor] for minor in self._lost} | present
         self._register_again()
 
     def readings(self) -> tuple[GpuReading, ...]:
