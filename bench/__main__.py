@@ -17,6 +17,7 @@ from bench import (
     fleet_memory,
     live,
     live_variants,
+    node_agent,
     objects,
     partitions,
     selectors,
@@ -51,11 +52,13 @@ def main(names: list[str]) -> int:
         return turns.main(names[1:])
     if names[:1] == ["tenures"]:
         return tenures.main(names[1:])
+    if names == ["node-agent"]:
+        return node_agent.main()
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [*BENCHES, "batch", "turns", "tenures", "live", "live-variants"]
+        known = [*BENCHES, "batch", "turns", "tenures", "live", "live-variants", "node-agent"]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:

@@ -1,15 +1,13 @@
 """A cluster with one real GPU node for stories of the node agent: our scheduler, kubelet, containerd, fake GPUs.
 
-`opened` starts all of it on a control plane of its own. The agent runs as the chart's service account, with a token of
-its node and exactly the chart's rights; containers get NVIDIA's own CDI hook. Pods come from the files of
-examples/node, with the one image that the node has.
+`opened` starts all of it on a control plane of its own. Scheduler and agent run with exactly the chart's rights, and
+containers get NVIDIA's own CDI hook. Pods come from the files of examples/node.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,20 +17,10 @@ import yaml
 from dovetail.devcluster.fake_gpus import hardware_state
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.install import chart
-from tests.nvidia import programs
 from tests.support import cluster, gpu_node, live
 from tests.support.waiting import wait_until
 
 EXAMPLES: Final = live.ROOT / "examples" / "node"
-AGENT_ACCOUNT: Final = "dovetail-node-agent"
-AGENT_KINDS: Final = (
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "DeviceClass",
-)
 DRIVER: Final = "gpu.nvidia.com"
 GPUS: Final = 2
 
@@ -66,11 +54,7 @@ class GpuCluster:
 
     def start_agent(self, *options: str) -> None:
         """Starts the agent and waits until the node's devices are published."""
-        self.node.start_agent(
-            f"--kubeconfig={self._agent_kubeconfig()}",
-            f"--nvidia-cdi-hook={self._hook()}",
-            *options,
-        )
+        self.node.start_agent(*options)
         self.wait_for("the devices of the node", self.devices)
 
     def agent_log(self) -> str:
@@ -105,11 +89,11 @@ class GpuCluster:
     # ---- examples
 
     def apply_example(self, name: str) -> str:
-        """Applies a file of examples/node with the node's image; returns its namespace."""
-        documents = [runnable(tree) for tree in trees_of(EXAMPLES / name)]
-        names = [tree["metadata"]["name"] for tree in documents if tree["kind"] == "Namespace"]
-        (namespace,) = names
-        cluster.apply(self.plane, documents, namespace=namespace)
+        """Applies a file of examples/node as a user would; returns its namespace."""
+        (namespace,) = [
+            tree["metadata"]["name"] for tree in trees_of(name) if tree["kind"] == "Namespace"
+        ]
+        cluster.kubectl(self.plane, "apply", "-f", str(EXAMPLES / name))
         return str(namespace)
 
     def running(self, namespace: str, count: int = 1) -> dict[str, Tree]:
@@ -122,6 +106,14 @@ class GpuCluster:
 
         running = self.wait_for(f"{count} running pods in {namespace}", pods, namespace=namespace)
         return {pod["metadata"]["name"]: pod for pod in running}
+
+    def is_unschedulable(self, namespace: str, pod: str) -> bool:
+        """Whether the scheduler gave a pod a reason why it waits."""
+        status = cluster.get(self.plane, "pod", pod, "-n", namespace)["status"]
+        return any(
+            condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable"
+            for condition in status.get("conditions", [])
+        )
 
     def view(self, pod: Tree, container: str = "main") -> gpu_node.View:
         """What a container of a running pod sees."""
@@ -162,25 +154,6 @@ class GpuCluster:
 
         return wait_until(condition, what, pause=0.2, so_far=so_far)
 
-    # ---- inside
-
-    def _agent_kubeconfig(self) -> Path:
-        """Of the agent's service account, with a token that names the node."""
-        token = cluster.kubectl(
-            self.plane,
-            *("create", "token", AGENT_ACCOUNT, "-n", live.RELEASE.namespace),
-            *("--bound-object-kind=Node", f"--bound-object-name={self.node.name}"),
-            "--duration=24h",
-        ).strip()
-        return self.plane.write_kubeconfig(f"agent-{self.node.name}", token=token)
-
-    def _hook(self) -> Path:
-        """NVIDIA's hook program, where the node sees it."""
-        hook = self.node.node.layout.home / "nvidia-cdi-hook"
-        if not hook.exists():
-            shutil.copy(programs.program("nvidia-cdi-hook"), hook)
-        return hook
-
 
 @contextlib.contextmanager
 def opened(
@@ -188,7 +161,7 @@ def opened(
 ) -> Iterator[GpuCluster]:
     """A cluster whose scheduler leads and whose agent has published."""
     with live.private() as place:
-        cluster.apply(place.plane, agent_objects(), namespace=live.RELEASE.namespace)
+        cluster.apply(place.plane, device_classes())
         with gpu_node.private_node(place.plane) as node:
             node.add_gpus(machine, gpus=gpus)
             place.schedule()
@@ -198,28 +171,22 @@ def opened(
             yield gpu_cluster
 
 
-def agent_objects() -> list[Tree]:
-    """What the chart installs for the agent, but the DaemonSet."""
+def device_classes() -> list[Tree]:
+    """Those that the chart installs with the agent."""
     settings = ["image.repository=example", "nodeAgent.enabled=true"]
     installed = chart.objects(chart.values_of(settings=settings), live.RELEASE)
-    return [tree for tree in installed if tree["kind"] in AGENT_KINDS]
+    return [tree for tree in installed if tree["kind"] == "DeviceClass"]
 
 
-def trees_of(file: Path) -> list[Tree]:
-    """The objects of an example."""
-    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+def trees_of(example: str) -> list[Tree]:
+    """The objects of a file of examples/node."""
+    return list(yaml.safe_load_all((EXAMPLES / example).read_text(encoding="utf-8")))
 
 
-def runnable(tree: Mapping[str, Any]) -> Tree:
-    """The object with the image that the node has, if it is a pod, and a quick end."""
-    if tree["kind"] != "Pod":
-        return dict(tree)
-    containers = [
-        container | {"image": gpu_node.IMAGE, "imagePullPolicy": "Never", "args": ["view"]}
-        for container in tree["spec"]["containers"]
-    ]
-    spec = tree["spec"] | {"containers": containers, "terminationGracePeriodSeconds": 1}
-    return {**tree, "spec": spec}
+def pod_of(example: str) -> Tree:
+    """The one pod of a file of examples/node."""
+    (pod,) = [tree for tree in trees_of(example) if tree["kind"] == "Pod"]
+    return pod
 
 
 def geometry_of(gpu: hardware_state.GpuState) -> Geometry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -36,9 +36,9 @@ def tainted(cluster: GpuCluster, effect: str = "NoSchedule") -> dict[str, list[T
     return {name: listed for name, listed in taints.items() if listed}
 
 
-def gpus_of(names: dict[str, list[Tree]]) -> set[int]:
+def gpus_of(devices: Iterable[str]) -> set[int]:
     """The GPUs that devices are, or are a part of."""
-    return {int(name.split("-")[1]) for name in names}
+    return {int(name.split("-")[1]) for name in devices}
 
 
 def condition(cluster: GpuCluster) -> tuple[str, str]:
@@ -98,9 +98,9 @@ def test_a_broken_gpu_is_avoided_until_it_is_reset(cluster: GpuCluster, training
     # New work goes to the other GPU only, and waits when that is taken.
     partition = cluster.apply_example("mig-slice.yaml")
     cluster.running(partition)
-    assert gpus_of(dict.fromkeys(cluster.allocated(partition), [])) == {healthy}
+    assert gpus_of(cluster.allocated(partition)) == {healthy}
     waiting = cluster.apply_example("extended-resource.yaml")
-    cluster.wait_for("a reason to wait", lambda: is_unschedulable(cluster, waiting))
+    cluster.wait_for("a reason to wait", lambda: cluster.is_unschedulable(waiting, "classic"))
 
     # Drained and reset, the GPU takes the waiting pod; the driver is trusted after ten quiet seconds.
     planes.kubectl(cluster.plane, "delete", "pod", "train", "-n", training, "--timeout=120s")
@@ -114,22 +114,14 @@ def test_a_broken_gpu_is_avoided_until_it_is_reset(cluster: GpuCluster, training
     cluster.delete_namespace(waiting)
 
 
-def is_unschedulable(cluster: GpuCluster, namespace: str) -> bool:
-    """Whether the scheduler gave the one pod of a namespace a reason why it waits."""
-    (pod,) = cluster.live.pods(namespace)
-    conditions = pod["status"].get("conditions", [])
-    return any(
-        each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable"
-        for each in conditions
-    )
-
-
 def test_an_error_of_an_application_is_shown_and_keeps_no_work_away(cluster: GpuCluster) -> None:
     cluster.hardware.inject_xid(0, 13)
     taints = cluster.wait_for("taints", lambda: tainted(cluster, "None"))
     assert gpus_of(taints) == {0}
     assert condition(cluster)[0] == "True"
-    namespaces = [cluster.apply_example(name) for name in ("whole-gpu.yaml", "extended-resource.yaml")]
+    namespaces = [
+        cluster.apply_example(name) for name in ("whole-gpu.yaml", "extended-resource.yaml")
+    ]
     held = []
     for namespace in namespaces:
         cluster.running(namespace)

@@ -12,14 +12,12 @@ from tests.support import gpu_node
 
 pytestmark = pytest.mark.slow
 
-TOGETHER_BYTES = "10240M"  # 10Gi, as MPS counts
+LIMIT = "10240M"  # 10Gi, as MPS writes it
 
 
 def gpu_nodes(view: gpu_node.View) -> list[str]:
     """The GPUs among the device nodes of a container."""
-    return [
-        path for path in view.device_paths if path.removeprefix("/dev/nvidia").isdecimal()
-    ]
+    return [path for path in view.device_paths if path.removeprefix("/dev/nvidia").isdecimal()]
 
 
 def capability_nodes(view: gpu_node.View) -> list[str]:
@@ -82,7 +80,7 @@ def check_mps(cluster: GpuCluster, namespace: str) -> None:
     (daemon,) = cluster.hardware.snapshot().mps_daemons
     gpu = cluster.hardware.snapshot().gpus[int(device.split("-")[1])]
     assert daemon.active_thread_percentage == 50
-    assert TOGETHER_BYTES in daemon.pinned_memory_limit
+    assert LIMIT in daemon.pinned_memory_limit
     assert daemon.visible_devices == gpu.uuid
     assert gpu.compute_mode == 3  # exclusive process: the daemon's
     for name in ("first", "second"):

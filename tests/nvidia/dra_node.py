@@ -91,6 +91,11 @@ class DraNode:
         )
 
     @property
+    def pid(self) -> int:
+        """The driver's process."""
+        return self._running.pid
+
+    @property
     def plugin_directory(self) -> Path:
         """Where the driver keeps its socket, its locks and its checkpoint."""
         return self._home.plugins / DRIVER

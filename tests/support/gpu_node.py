@@ -217,10 +217,7 @@ class GpuNode:
 
     def log_lines(self, pod: Mapping[str, Any], container: str = CONTAINER) -> list[str]:
         """What the newest run of a container wrote to stdout."""
-        metadata = pod["metadata"]
-        directory = "_".join([metadata["namespace"], metadata["name"], metadata["uid"]])
-        runs = self.node.layout.pod_logs / directory / container
-        files = sorted(runs.glob("*.log"), key=lambda file: int(file.stem))
+        files = self._runs(pod, container)
         if not files:
             return []
         return _stdout_of(files[-1].read_text(encoding="utf-8"))
@@ -272,11 +269,30 @@ class GpuNode:
         """Kills the node agent, as a crash would."""
         self.node.kill(node_layout.AGENT)
 
+    def kill_container(self, pod: Mapping[str, Any]) -> None:
+        """Kills the first process of a pod's first container; the kubelet starts it again."""
+        identifier = pod["status"]["containerStatuses"][0]["containerID"].removeprefix(
+            "containerd://"
+        )
+        self.node.ctr("tasks", "kill", "--signal=SIGKILL", identifier)
+
+    def runs_of(self, pod: Mapping[str, Any], container: str = CONTAINER) -> int:
+        """How often a container was started, by the log files of its runs."""
+        files = self._runs(pod, container)
+        return int(files[-1].stem) + 1 if files else 0
+
     def stop(self) -> None:
         """Ends the node and deletes its Node."""
         self.node.stop()
         node_object.delete(self.plane, self.node.layout)
         self._scratch.cleanup()
+
+    def _runs(self, pod: Mapping[str, Any], container: str) -> list[Path]:
+        """The log files of a container, the newest last."""
+        metadata = pod["metadata"]
+        directory = "_".join([metadata["namespace"], metadata["name"], metadata["uid"]])
+        runs = self.node.layout.pod_logs / directory / container
+        return sorted(runs.glob("*.log"), key=lambda file: int(file.stem))
 
     def _pod(self, namespace: str, name: str) -> dict[str, Any]:
         pod: dict[str, Any] = cluster.get(self.plane, "pod", name, "-n", namespace)

@@ -145,7 +145,8 @@ class _Notices:
         self._publisher.notice()
 
     def broken(self, reason: str, /) -> None:
-        """The next list is compared."""
+        """The next list is compared. Without the right to watch, slices that a kubelet removes stay away until then."""
+        LOG.warning("slices.watch.broken", extra={"why": reason})
 
     def unreadable(self, name: str, problem: str, /) -> None:
         """Written over."""

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Final
 
 from dovetail.devcluster import probe, processes
 from dovetail.devcluster.real_node import machine, node_layout
+
+_AGENT_SOCKETS: Final = (
+    "plugins_registry/gpu.nvidia.com*-reg.sock",
+    "device-plugins/dovetail-*.sock",
+)
 
 
 def of_kubelet(kubelet: processes.ProcessRecord) -> probe.Answer:
@@ -18,9 +24,9 @@ def of_kubelet(kubelet: processes.ProcessRecord) -> probe.Answer:
 
 
 def agent_serves(layout: node_layout.NodeLayout) -> bool:
-    """Whether a node agent invites the kubelet to connect."""
-    registry = layout.kubelet_root / "plugins_registry"
-    return any(_is_served(path) for path in registry.glob("gpu.nvidia.com*-reg.sock"))
+    """Whether a node agent invites the kubelet to connect, or has counted resources for it."""
+    sockets = [path for pattern in _AGENT_SOCKETS for path in layout.kubelet_root.glob(pattern)]
+    return any(_is_served(path) for path in sockets)
 
 
 def _is_served(path: Path) -> bool:

@@ -14,6 +14,8 @@ import msgspec
 HOMES: Final = Path("/tmp")  # noqa: S108 - each home is made with mode 0700, and only if its name is free
 HOME_PREFIX: Final = "dv-"
 
+KUBELET_ROOT_INSIDE: Final = Path("/var/lib/kubelet")  # inside the namespaces of every node
+
 MACHINE: Final = "machine"
 CONTAINERD: Final = "containerd"
 KUBELET: Final = "kubelet"

@@ -64,6 +64,7 @@ class RealNode:
         self._is_tethered = is_tethered
         self._ports = node_config.Ports(free_ports.reserve(), free_ports.reserve())
         self._children: list[subprocess.Popen[bytes]] = []
+        self._agent_command: list[str] = []
 
     def boot(self) -> None:
         """Starts the machine with nothing from the last boot, and on it containerd and the kubelet."""
@@ -99,20 +100,26 @@ class RealNode:
         `options` are further ones of `dovetail node-agent`. It is ready when its socket invites the kubelet.
         """
         node_agent_rights.grant(self._plane, self.layout)
-        command = node_agent_command.command(
+        self._agent_command = node_agent_command.command(
             kubeconfig=self.layout.agent_kubeconfig,
             node_name=self.name,
-            kubelet_root=self.layout.kubelet_root,
+            # Its usual place is shorter than that outside the namespaces: the sockets of MPS daemons are deep below.
+            kubelet_root=node_layout.KUBELET_ROOT_INSIDE,
             cdi_directory=self.layout.cdi,
             boot_id_file=self.layout.boot_id,
             cdi_hook=node_programs.cdi_hook(),
             driver=driver,
             options=tuple(options),
         )
-        self.start_process(node_layout.AGENT, self.command_inside(command))
-        self._await(
-            node_layout.AGENT, lambda: node_health.agent_serves(self.layout), "serving the kubelet"
-        )
+        self.start_agent_again()
+
+    def start_agent_again(self, *options: str, process: str = node_layout.AGENT) -> None:
+        """Starts the node agent with the options and rights that it had, and further options. Needs no API server.
+
+        Another name of the process lets two agents run beside each other, as in a rolling update.
+        """
+        self.start_process(process, self.command_inside([*self._agent_command, *options]))
+        self._await(process, lambda: node_health.agent_serves(self.layout), "serving the kubelet")
 
     def start_process(
         self, process: str, command: Sequence[str | Path], *, port: int | None = None
@@ -155,12 +162,12 @@ class RealNode:
         for port in self._ports:
             free_ports.release(port)
 
-    def kill(self, process: str) -> None:
-        """Kills one process of the node."""
+    def kill(self, process: str, *, grace_seconds: float = 0) -> None:
+        """Kills one process of the node, or asks it to end first if there is a grace."""
         name = self.layout.process_name(process)
         record = self.roster.all()[name]
         program = self._program_behind(record)
-        processes.end(program, grace_seconds=0)
+        processes.end(program, grace_seconds=grace_seconds)
         processes.end(record, grace_seconds=0)
         self.roster.remove(name)
         self._reap()

@@ -71,9 +71,9 @@ class DriverSource:
         """These GPUs are there now. One that comes back, or whose driver was loaded again, was reset."""
         is_reloaded = self._has_seen_gpus and self._driver_version != inventory.driver_version
         present = {gpu.minor: gpu for gpu in inventory.gpus}
-        returned = [minor for minor in present if is_reloaded or minor in self._lost]
-        for minor in returned:
-            self._resets.put(GpuReset(minor=minor))
+        for minor in present:
+            if is_reloaded or minor in self._lost:
+                self._resets.put(GpuReset(minor=minor))
         self._driver_version = inventory.driver_version
         self._has_seen_gpus = self._has_seen_gpus or bool(present)
 
