@@ -1,4 +1,4 @@
-"""Builds the real parts of the tests, one after the other: the upstream oracle, Helm, Kubernetes, a node.
+"""Builds the real parts of the tests, one by one: the upstream oracle, Helm, Kubernetes, a node, NVIDIA's programs.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TextIO
 from dovetail.devcluster import go_build, kube_binaries
 from dovetail.devcluster.real_node import node_programs
 from tools.helm import build as helm
+from tools.nvidia import build as nvidia
 from tools.oracle import build as oracle
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -51,8 +52,9 @@ def parts(versions: list[str]) -> Iterator[Part]:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
-        for recipe in node_programs.recipes():
-            yield Part("node", functools.partial(_finished, recipe))
+        yield Part("node", _node)
+    for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
+        yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
 
 
 def built(wanted: Iterator[Part], talk: Talk) -> int:
@@ -98,8 +100,10 @@ def _kubernetes(version: str, talk: go_build.Say) -> Path:
     return go_build.finished(kube_binaries.recipe(version), say=talk)
 
 
-def _finished(recipe: go_build.Recipe, talk: go_build.Say) -> Path:
-    return go_build.finished(recipe, say=talk)
+def _node(talk: go_build.Say) -> Path:
+    """The directory of the last of its programs."""
+    *_, directory = [go_build.finished(recipe, say=talk) for recipe in node_programs.recipes()]
+    return directory
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ set -eu
 package() { # the package a tool comes in
     case "$1" in
         setpriv|nsenter|unshare) echo util-linux ;;
+        gcc) echo gcc libc6-dev ;;
         *) echo "$1" ;;
     esac
 }
 
 missing=""
-for tool in git openssl setpriv nsenter unshare; do
+for tool in gcc git openssl setpriv nsenter unshare; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
 # A real node, which only root can run, needs these too; its tests skip where they are missing.

@@ -296,3 +296,23 @@ def test_a_fleet_of_any_size_has_no_problems() -> None:
 
     for nodes in (1, 500, 10_000):
         assert list(fleet_spec.problems_of(dev_cluster.sized_fleet(nodes))) == []
+
+
+def test_a_kubelet_is_refused_before_anything_is_built_or_made(place: Path) -> None:
+    older = dev(place, "up", "--kubelet", "--kube-version", cluster.OLDER)
+    reasons = ("needs a control plane of that version", "which only root may", "a real node needs")
+    assert older.code == 1
+    assert any(reason in older.err for reason in reasons), older.err
+    assert not place.exists()
+
+    without_node = dev(place, "up", "--machine", "dgx-h100")
+    assert without_node.code == 2
+    assert "--machine needs --kubelet" in without_node.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is refused for another reason")
+def test_an_unknown_machine_is_refused_with_the_known_ones(place: Path) -> None:
+    answer = dev(place, "up", "--kubelet", "--machine", "abacus")
+    assert answer.code == 1
+    assert 'unknown machine "abacus"; known: ' in answer.err or "a real node needs" in answer.err
+    assert not place.exists()

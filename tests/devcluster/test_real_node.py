@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import re
+import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.devcluster import free_ports, kube_binaries
+from dovetail.devcluster import free_ports, kube_binaries, processes
 from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
@@ -162,6 +163,24 @@ def test_a_node_is_recorded_before_it_is_made_and_only_once(tmp_path: Path) -> N
     layout.home.rmdir()
     assert node_record.remove_all(directory) == ["gpu-0"]
     assert node_record.remove_all(directory) == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_others_use_is_not(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    killed = processes.recorded("starter", ended.pid, log=tmp_path)
+    ended.wait()
+    ours = node_record.create(tmp_path / "a", "gpu-0", is_tethered=True, homes=tmp_path)
+    outliving = node_record.create(tmp_path / "b", "gpu-0", homes=tmp_path)
+    orphan = node_record.create(tmp_path / "c", "gpu-0", is_tethered=True, homes=tmp_path)
+    (orphan.home / node_record.STARTER).write_bytes(msgspec.json.encode(killed))
+
+    assert node_record.remove_orphans(homes=tmp_path) == [orphan.home]
+    assert (ours.home.exists(), outliving.home.exists(), orphan.home.exists()) == (
+        True,
+        True,
+        False,
+    )
+    assert node_record.remove_orphans(homes=tmp_path) == []
 
 
 def test_an_unreadable_record_is_not_taken_for_a_removed_node(tmp_path: Path) -> None:

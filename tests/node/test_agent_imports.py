@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 from dovetail.cli import main, node_agent
-from dovetail.boot import logs, node_agent, node_parts
+from dovetail.boot import logs, node_agent, node_dra, node_parts
 print(" ".join(sorted(sys.modules)))
 """
 # Rooms of Dovetail, and large packages.
@@ -29,7 +29,6 @@ NEVER = (
     "dovetail.telemetry",
     "rich",
     "re2",
-    "yaml",
     "cryptography",
     "prometheus_client",
     "opentelemetry",

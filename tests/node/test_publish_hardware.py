@@ -13,6 +13,7 @@ from dovetail.boot import clocks, node_slices
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.node.nvml import control, session, watch
 from dovetail.node.slices import layout, options, publisher
+from tests.node.nvml.conftest import require_compiler
 from tests.node.slices import servers
 from tests.support import waiting
 
@@ -52,14 +53,15 @@ async def wait_for_pool(node: servers.Node, sizes: list[int]) -> list[servers.Tr
     async def fitting() -> list[servers.Tree]:
         trees = await node.slices()
         generations = {tree["spec"]["pool"]["generation"] for tree in trees}
-        found = [len(tree["spec"].get("devices") or ()) for tree in trees]
-        return trees if found == sizes and len(generations) == 1 else []
+        counts = [len(tree["spec"].get("devices") or ()) for tree in trees]
+        return trees if counts == sizes and len(generations) == 1 else []
 
     trees: list[servers.Tree] = await waiting.until(fitting, f"a pool of {sizes}")
     return trees
 
 
 def test_the_pool_follows_the_hardware(tmp_path: Path) -> None:
+    require_compiler()
     hardware = Hardware.create(tmp_path / "machine", machine="dgx-h100", gpus=2)
 
     async def story(node: servers.Node) -> None:

@@ -112,8 +112,9 @@ def test_dev_up_with_a_kubelet_runs_pods_and_dev_down_leaves_nothing(tmp_path: P
 
         status = msgspec.json.decode(dev(place, "status", "-o", "json").out)
         assert (status["isUp"], status["nodes"], status["nodesReady"]) == (True, 2, 2)
-        names = {part["name"] for part in status["parts"]}
-        assert {"machine@real-0", "containerd@real-0", "kubelet@real-0"} <= names
+        health = {part["name"]: part["health"] for part in status["parts"]}
+        assert {"machine@real-0", "containerd@real-0"} <= health.keys()
+        assert health["kubelet@real-0"] == "ok"
         check_that_a_pod_runs(status)
 
         roster = processes.ProcessRecords(place / control_plane.ROSTER).all()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.devcluster.real_node import node_layout
+from dovetail.devcluster.real_node import container_image, node_layout
 from tests.support import cluster, gpu_node
 from tests.support.waiting import wait_until
 
@@ -64,6 +64,14 @@ def test_the_api_server_fetches_logs_from_the_kubelet(
     pod = node.run_pod(namespace)
     text = cluster.kubectl(node.plane, "logs", pod["metadata"]["name"], "-n", namespace)
     assert msgspec.json.decode(text, type=gpu_node.View) == node.container_view(pod)
+
+
+def test_a_command_runs_in_a_container_that_runs(node: gpu_node.GpuNode, namespace: str) -> None:
+    pod = node.run_pod(namespace, environment={"GREETING": "hello"})
+    command = ["--", container_image.ENTRY_POINT, "exit", "0"]
+    text = cluster.kubectl(node.plane, "exec", pod["metadata"]["name"], "-n", namespace, *command)
+    view = msgspec.json.decode(text, type=gpu_node.View)
+    assert (view.arguments, view.environment["GREETING"]) == (["exit", "0"], "hello")
 
 
 def test_a_pod_outlives_a_restart_of_the_kubelet_and_of_containerd(

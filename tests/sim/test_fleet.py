@@ -153,9 +153,22 @@ def test_a_whole_gpu_beside_partitions_uses_up_all_counters() -> None:
     shared = slices_of(made(), "h-0")[0]["sharedCounters"][0]
     whole = next(device for device in devices_of(made(), "h-0") if device["name"] == "gpu-0")
     assert whole["consumesCounters"][0]["counters"] == shared["counters"]
-    assert amount(whole["capacity"]["memory"]) == "81559Mi"
+    # The driver publishes the largest profile's memory here, not NVML's total of 81559Mi.
+    assert amount(whole["capacity"]["memory"]) == "81152Mi"
     assert amount(whole["capacity"]["multiprocessors"]) == "132"
     assert whole["attributes"]["uuid"]["string"].startswith("GPU-")
+
+
+def test_slices_of_a_pool_sort_by_name_in_the_order_in_which_they_are_published() -> None:
+    slices = [
+        tree["metadata"]
+        for tree in of_kind(made(), "ResourceSlice")
+        if tree["spec"]["nodeName"] == "a-0"
+    ]
+    names = [metadata["name"] for metadata in slices]
+    assert names == sorted(names)
+    assert slices[10]["generateName"] == "0000a-gpu.nvidia.com-a-0-"
+    assert names[10].startswith(slices[10]["generateName"])
 
 
 def test_ampere_offers_partitions_only_and_more_than_eight_gpus_need_two_counter_slices() -> None:

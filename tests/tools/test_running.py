@@ -145,13 +145,20 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    nvidia = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit"]
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",
         "kubernetes-1.37",
+        "node",
+        *nvidia,
     ]
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "/somewhere")
-    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm"]
+    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", "node", *nvidia]
+
+
+def test_a_real_node_is_built_for_the_version_of_its_kubelet_alone() -> None:
+    assert "node" not in [part.name for part in realparts.parts(["1.36"])]
 
 
 def test_both_sides_use_the_same_words() -> None:

@@ -1,9 +1,9 @@
 /* The shared state of one fake machine, and what every part of the library needs of it.
  *
- * The hardware lives in a directory, not in a process: a mapped file holds two copies of the machine. A change is
- * made on the copy that is not in force, written to history.jsonl, and only then put in force by one store. A
- * process that is killed at any instruction leaves either the old or the new state, and a lock that the next
- * process takes over.
+ * The hardware lives in a directory, not in a process: a mapped file holds two copies of the
+ * machine. A change is made on the copy that is not in force, written to history.jsonl, and only
+ * then put in force by one store. A process that is killed at any instruction leaves either the old
+ * or the new state, and a lock that the next process takes over.
  */
 #ifndef FAKENVML_FAKE_H
 #define FAKENVML_FAKE_H
@@ -19,7 +19,9 @@
 #define STRUCT(type, name) typedef struct {
 #define FIELD(kind, name) kind name;
 #define ARRAY(kind, name, length) kind name[length];
-#define END(type) } type;
+#define END(type) \
+    }             \
+    type;
 #include "layouts.def"
 #undef STRUCT
 #undef FIELD
@@ -27,7 +29,7 @@
 #undef END
 
 typedef int nvmlReturn_t;
-typedef void *handle_t; /* a device, a GPU instance or a compute instance: see handles.c */
+typedef void* handle_t; /* a device, a GPU instance or a compute instance: see handles.c */
 
 enum {
     SUCCESS = 0,
@@ -148,8 +150,8 @@ struct fault {
 struct store {
     uint32_t magic, size;
     pthread_mutex_t mutex;
-    uint32_t in_force;    /* which of the two copies counts */
-    uint32_t event_wake;  /* futex words: changed after an event, and after a change of the faults */
+    uint32_t in_force;   /* which of the two copies counts */
+    uint32_t event_wake; /* futex words: changed after an event, and after a change of the faults */
     uint32_t fault_wake;
     uint32_t fault_count;
     struct fault faults[MAX_FAULTS];
@@ -157,27 +159,29 @@ struct store {
 };
 
 struct home {
-    struct home *next;
+    struct home* next;
     char path[512];
     uint64_t inode;
     int history;
-    struct store *store;
+    struct store* store;
 };
 
 /* store.c: the lock, changes, the history */
-extern __thread struct home *here; /* the machine this thread talks to at the moment */
-struct home *home_open(const char *path);
-bool home_find(char *path, size_t size);
-int home_make(const char *path, const struct machine *machine);
-struct machine *read_begin(void);
+extern __thread struct home* here; /* the machine this thread talks to at the moment */
+struct home* home_open(const char* path);
+bool home_find(char* path, size_t size);
+int home_make(const char* path, const struct machine* machine);
+struct machine* read_begin(void);
 void read_end(void);
-struct machine *change_begin(void);
+struct machine* change_begin(void);
 nvmlReturn_t change_commit(void);
 nvmlReturn_t change_abandon(nvmlReturn_t code);
-void record(int gpu, const char *event, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void wake_all(uint32_t *word);
-bool wait_for_change(uint32_t *word, uint32_t value, int64_t milliseconds);
-int64_t now_milliseconds(void);
+void record(int gpu, const char* event, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+void wake_all(uint32_t* word);
+bool wait_for_change(uint32_t* word, uint32_t value, int64_t milliseconds);
+int64_t now_milliseconds(void);    /* of the calendar */
+int64_t steady_milliseconds(void); /* never jumps */
 
 /* handles.c: numbers that name a device or an instance, valid as long as it lives */
 enum kind { DEVICE = 1, MIG_DEVICE = 2, GPU_INSTANCE = 4, COMPUTE_INSTANCE = 5 };
@@ -185,45 +189,49 @@ struct target {
     enum kind kind;
     uint32_t gpu, gi, ci, generation;
 };
-handle_t device_handle(const struct machine *machine, uint32_t gpu);
-handle_t instance_handle(const struct machine *machine, enum kind kind, uint32_t gpu, uint32_t gi, uint32_t ci);
-nvmlReturn_t locate(const struct machine *machine, handle_t handle, struct target *target);
+handle_t device_handle(const struct machine* machine, uint32_t gpu);
+handle_t instance_handle(const struct machine* machine, enum kind kind, uint32_t gpu, uint32_t gi,
+                         uint32_t ci);
+nvmlReturn_t locate(const struct machine* machine, handle_t handle, struct target* target);
 
 /* session.c: what every exported function does first */
-nvmlReturn_t entry(const char *function);
+nvmlReturn_t entry(const char* function);
 
 /* mig.c: the laws of partitioning, used by NVML functions and by the administrator's commands */
-nvmlReturn_t mig_set_mode(struct machine *machine, uint32_t gpu, uint32_t mode, nvmlReturn_t *activation);
-nvmlReturn_t gi_create(struct machine *machine, uint32_t gpu, uint32_t profile_id, const placement *at, uint32_t *gi);
-nvmlReturn_t gi_destroy(struct machine *machine, uint32_t gpu, uint32_t gi);
-nvmlReturn_t ci_create(struct machine *machine, uint32_t gpu, uint32_t gi, uint32_t profile_id, const placement *at,
-                       uint32_t *ci);
-nvmlReturn_t ci_destroy(struct machine *machine, uint32_t gpu, uint32_t gi, uint32_t ci);
-int profile_by_id(const struct gpu *gpu, uint32_t id);
+nvmlReturn_t mig_set_mode(struct machine* machine, uint32_t gpu, uint32_t mode,
+                          nvmlReturn_t* activation);
+nvmlReturn_t gi_create(struct machine* machine, uint32_t gpu, uint32_t profile_id,
+                       const placement* at, uint32_t* gi);
+nvmlReturn_t gi_destroy(struct machine* machine, uint32_t gpu, uint32_t gi);
+nvmlReturn_t ci_create(struct machine* machine, uint32_t gpu, uint32_t gi, uint32_t profile_id,
+                       const placement* at, uint32_t* ci);
+nvmlReturn_t ci_destroy(struct machine* machine, uint32_t gpu, uint32_t gi, uint32_t ci);
+int profile_by_id(const struct gpu* gpu, uint32_t id);
 
 /* health.c */
-void event_add(struct machine *machine, uint32_t gpu, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci);
+void event_add(struct machine* machine, uint32_t gpu, uint64_t type, uint64_t data, uint32_t gi,
+               uint32_t ci);
 
 /* files.c: /proc and /dev of the machine */
-void files_synchronise(const struct machine *machine, uint32_t gpu);
+void files_synchronise(const struct machine* machine, uint32_t gpu);
 
-/* Every exported function begins with ENTER. WITH_DEVICE locks the machine and finds what a handle names;
- * the function ends with DONE, which unlocks. */
-#define ENTER()                              \
-    do {                                     \
+/* Every exported function begins with ENTER. WITH_DEVICE locks the machine and finds what a handle
+ * names; the function ends with DONE, which unlocks. */
+#define ENTER()                                \
+    do {                                       \
         nvmlReturn_t fault_ = entry(__func__); \
         if (fault_ != SUCCESS) return fault_;  \
     } while (0)
-#define REQUIRE(condition) \
-    do {                   \
+#define REQUIRE(condition)                         \
+    do {                                           \
         if (!(condition)) return INVALID_ARGUMENT; \
     } while (0)
 #define WITH_TARGET(handle)                                   \
-    struct machine *machine = read_begin();                   \
+    struct machine* machine = read_begin();                   \
     struct target target;                                     \
     nvmlReturn_t located_ = locate(machine, handle, &target); \
     if (located_ != SUCCESS) return DONE(located_);           \
-    const struct gpu *gpu = &machine->gpus[target.gpu];       \
+    const struct gpu* gpu = &machine->gpus[target.gpu];       \
     (void)gpu
 #define DONE(code) (read_end(), (code))
 #define VERSION_OF(type, number) ((uint32_t)(sizeof(type) | ((number) << 24)))

@@ -5,18 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUPPORTED_EVENTS                                                                              \
-    (EVENT_SINGLE_BIT_ECC | EVENT_DOUBLE_BIT_ECC | EVENT_XID | EVENT_MIG_CONFIG | EVENT_RECOVERY_ACTION \
-     | 0x4 | 0x10)
+#define SUPPORTED_EVENTS                                                        \
+    (EVENT_SINGLE_BIT_ECC | EVENT_DOUBLE_BIT_ECC | EVENT_XID | EVENT_MIG_CONFIG \
+     | EVENT_RECOVERY_ACTION | 0x4 | 0x10)
 
 enum { CORRECTED = 0, UNCORRECTED = 1 };
 enum { VOLATILE = 0, AGGREGATE = 1 };
 
 /* ---- events: a ring in the machine, a place in it per event set */
 
-void event_add(struct machine *machine, uint32_t gpu, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci) {
-    struct event *event = &machine->events[machine->event_count % MAX_EVENTS];
-    *event = (struct event){machine->event_count, type, data, gpu, machine->gpus[gpu].generation, gi, ci};
+void event_add(struct machine* machine, uint32_t gpu, uint64_t type, uint64_t data, uint32_t gi,
+               uint32_t ci) {
+    struct event* event = &machine->events[machine->event_count % MAX_EVENTS];
+    *event = (struct event){machine->event_count,          type, data, gpu,
+                            machine->gpus[gpu].generation, gi,   ci};
     machine->event_count++;
 }
 
@@ -29,13 +31,13 @@ struct event_set {
     uint32_t losses[MAX_GPUS]; /* how often the GPU was lost when this set last reported it */
 };
 
-EXPORT nvmlReturn_t nvmlEventSetCreate(struct event_set **set) {
+EXPORT nvmlReturn_t nvmlEventSetCreate(struct event_set** set) {
     ENTER();
     REQUIRE(set != NULL);
-    struct event_set *created = calloc(1, sizeof *created);
+    struct event_set* created = calloc(1, sizeof *created);
     if (created == NULL) return NO_MEMORY;
     created->magic = SET_MAGIC;
-    struct machine *machine = read_begin();
+    struct machine* machine = read_begin();
     created->next = machine->event_count;
     for (uint32_t gpu = 0; gpu < MAX_GPUS; gpu++) created->losses[gpu] = machine->gpus[gpu].losses;
     read_end();
@@ -43,7 +45,7 @@ EXPORT nvmlReturn_t nvmlEventSetCreate(struct event_set **set) {
     return SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlEventSetFree(struct event_set *set) {
+EXPORT nvmlReturn_t nvmlEventSetFree(struct event_set* set) {
     ENTER();
     REQUIRE(set != NULL && set->magic == SET_MAGIC);
     set->magic = 0;
@@ -51,7 +53,7 @@ EXPORT nvmlReturn_t nvmlEventSetFree(struct event_set *set) {
     return SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(handle_t device, unsigned long long *types) {
+EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(handle_t device, unsigned long long* types) {
     ENTER();
     REQUIRE(types != NULL);
     WITH_TARGET(device);
@@ -60,7 +62,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(handle_t device, unsigned l
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(handle_t device, unsigned long long types, struct event_set *set) {
+EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(handle_t device, unsigned long long types,
+                                             struct event_set* set) {
     ENTER();
     REQUIRE(set != NULL && set->magic == SET_MAGIC);
     WITH_TARGET(device);
@@ -70,11 +73,13 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(handle_t device, unsigned long long
     return DONE(SUCCESS);
 }
 
-/* The next event the set asked for. A set that fell behind by more than the ring holds loses the oldest. */
-static bool next_event(struct machine *machine, struct event_set *set, event_data *data) {
-    if (machine->event_count > set->next + MAX_EVENTS) set->next = machine->event_count - MAX_EVENTS;
+/* The next event the set asked for. A set that fell behind by more than the ring holds loses the
+ * oldest. */
+static bool next_event(struct machine* machine, struct event_set* set, event_data* data) {
+    if (machine->event_count > set->next + MAX_EVENTS)
+        set->next = machine->event_count - MAX_EVENTS;
     while (set->next < machine->event_count) {
-        const struct event *event = &machine->events[set->next++ % MAX_EVENTS];
+        const struct event* event = &machine->events[set->next++ % MAX_EVENTS];
         if (!(set->masks[event->gpu] & event->type)) continue;
         data->device = device_handle(machine, event->gpu);
         data->eventType = event->type;
@@ -86,8 +91,9 @@ static bool next_event(struct machine *machine, struct event_set *set, event_dat
     return false;
 }
 
-/* A watched GPU fell off the bus: reported once per set and loss, so that a waiting loop does not spin. */
-static bool has_lost(const struct machine *machine, struct event_set *set) {
+/* A watched GPU fell off the bus: reported once per set and loss, so that a waiting loop does not
+ * spin. */
+static bool has_lost(const struct machine* machine, struct event_set* set) {
     for (uint32_t gpu = 0; gpu < machine->gpu_count; gpu++) {
         if (!set->masks[gpu] || set->losses[gpu] == machine->gpus[gpu].losses) continue;
         set->losses[gpu] = machine->gpus[gpu].losses;
@@ -96,36 +102,39 @@ static bool has_lost(const struct machine *machine, struct event_set *set) {
     return false;
 }
 
-static nvmlReturn_t wait_for_event(struct event_set *set, event_data *data, unsigned int timeout) {
+static nvmlReturn_t wait_for_event(struct event_set* set, event_data* data, unsigned int timeout) {
     REQUIRE(set != NULL && set->magic == SET_MAGIC && data != NULL);
-    int64_t deadline = now_milliseconds() + timeout;
+    int64_t deadline = steady_milliseconds() + timeout;
     while (true) {
         uint32_t wake = __atomic_load_n(&here->store->event_wake, __ATOMIC_SEQ_CST);
-        struct machine *machine = read_begin();
+        struct machine* machine = read_begin();
         bool has_event = next_event(machine, set, data);
         bool is_lost = !has_event && has_lost(machine, set);
         read_end();
         if (has_event) return SUCCESS;
         if (is_lost) return GPU_IS_LOST;
-        int64_t left = deadline - now_milliseconds();
+        int64_t left = deadline - steady_milliseconds();
         if (left <= 0) return TIMEOUT;
         wait_for_change(&here->store->event_wake, wake, left);
     }
 }
 
-EXPORT nvmlReturn_t nvmlEventSetWait(struct event_set *set, event_data *data, unsigned int timeout) {
+EXPORT nvmlReturn_t nvmlEventSetWait(struct event_set* set, event_data* data,
+                                     unsigned int timeout) {
     ENTER();
     return wait_for_event(set, data, timeout);
 }
 
-EXPORT nvmlReturn_t nvmlEventSetWait_v2(struct event_set *set, event_data *data, unsigned int timeout) {
+EXPORT nvmlReturn_t nvmlEventSetWait_v2(struct event_set* set, event_data* data,
+                                        unsigned int timeout) {
     ENTER();
     return wait_for_event(set, data, timeout);
 }
 
 /* ---- ECC */
 
-EXPORT nvmlReturn_t nvmlDeviceGetEccMode(handle_t device, unsigned int *current, unsigned int *pending) {
+EXPORT nvmlReturn_t nvmlDeviceGetEccMode(handle_t device, unsigned int* current,
+                                         unsigned int* pending) {
     ENTER();
     REQUIRE(current != NULL && pending != NULL);
     WITH_TARGET(device);
@@ -134,7 +143,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(handle_t device, unsigned int *current,
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetDefaultEccMode(handle_t device, unsigned int *mode) {
+EXPORT nvmlReturn_t nvmlDeviceGetDefaultEccMode(handle_t device, unsigned int* mode) {
     ENTER();
     REQUIRE(mode != NULL);
     WITH_TARGET(device);
@@ -142,13 +151,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetDefaultEccMode(handle_t device, unsigned int *m
     return DONE(SUCCESS);
 }
 
-static uint64_t ecc(const struct gpu *gpu, unsigned int error, unsigned int counter) {
-    if (error == CORRECTED) return counter == VOLATILE ? gpu->ecc_corrected_volatile : gpu->ecc_corrected_aggregate;
+static uint64_t ecc(const struct gpu* gpu, unsigned int error, unsigned int counter) {
+    if (error == CORRECTED)
+        return counter == VOLATILE ? gpu->ecc_corrected_volatile : gpu->ecc_corrected_aggregate;
     return counter == VOLATILE ? gpu->ecc_uncorrected_volatile : gpu->ecc_uncorrected_aggregate;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(handle_t device, unsigned int error, unsigned int counter,
-                                                unsigned long long *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(handle_t device, unsigned int error,
+                                                unsigned int counter, unsigned long long* count) {
     ENTER();
     REQUIRE(count != NULL && error <= UNCORRECTED && counter <= AGGREGATE);
     WITH_TARGET(device);
@@ -157,8 +167,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(handle_t device, unsigned int er
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(handle_t device, unsigned int error, unsigned int counter,
-                                                   ecc_counts *counts) {
+EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(handle_t device, unsigned int error,
+                                                   unsigned int counter, ecc_counts* counts) {
     ENTER();
     REQUIRE(counts != NULL && error <= UNCORRECTED && counter <= AGGREGATE);
     WITH_TARGET(device);
@@ -167,8 +177,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(handle_t device, unsigned int
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(handle_t device, unsigned int error, unsigned int counter,
-                                                    unsigned int location, unsigned long long *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(handle_t device, unsigned int error,
+                                                    unsigned int counter, unsigned int location,
+                                                    unsigned long long* count) {
     ENTER();
     enum { DEVICE_MEMORY = 2 };
     REQUIRE(count != NULL && error <= UNCORRECTED && counter <= AGGREGATE);
@@ -178,7 +189,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(handle_t device, unsigned in
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(handle_t device, sram_ecc_status *status) {
+EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(handle_t device, sram_ecc_status* status) {
     ENTER();
     REQUIRE(status != NULL);
     if (status->version != VERSION_OF(sram_ecc_status, 1)) return ARGUMENT_VERSION_MISMATCH;
@@ -191,8 +202,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(handle_t device, sram_ecc_st
 
 enum { AMPERE = 7 };
 
-EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(handle_t device, unsigned int *corrected, unsigned int *uncorrected,
-                                              unsigned int *is_pending, unsigned int *has_failed) {
+EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(handle_t device, unsigned int* corrected,
+                                              unsigned int* uncorrected, unsigned int* is_pending,
+                                              unsigned int* has_failed) {
     ENTER();
     REQUIRE(corrected != NULL && uncorrected != NULL && is_pending != NULL && has_failed != NULL);
     WITH_TARGET(device);
@@ -204,17 +216,18 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(handle_t device, unsigned int *cor
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows_v2(handle_t device, remapped_rows *rows) {
+EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows_v2(handle_t device, remapped_rows* rows) {
     ENTER();
     REQUIRE(rows != NULL);
     WITH_TARGET(device);
     if (gpu->architecture < AMPERE) return DONE(NOT_SUPPORTED);
-    *rows = (remapped_rows){gpu->remapped_correctable, 0, gpu->remapped_uncorrectable, 0, gpu->remap_pending,
-                            gpu->remap_failure};
+    *rows = (remapped_rows){gpu->remapped_correctable,   0,
+                            gpu->remapped_uncorrectable, 0,
+                            gpu->remap_pending,          gpu->remap_failure};
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(handle_t device, row_histogram *banks) {
+EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(handle_t device, row_histogram* banks) {
     ENTER();
     REQUIRE(banks != NULL);
     WITH_TARGET(device);
@@ -226,8 +239,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(handle_t device, row_histo
     return DONE(SUCCESS);
 }
 
-static nvmlReturn_t retired(handle_t device, unsigned int cause, unsigned int *count, unsigned long long *addresses,
-                            unsigned long long *times) {
+static nvmlReturn_t retired(handle_t device, unsigned int cause, unsigned int* count,
+                            unsigned long long* addresses, unsigned long long* times) {
     enum { SINGLE_BIT = 0, PAGE = 0x10000 };
     REQUIRE(count != NULL);
     WITH_TARGET(device);
@@ -244,19 +257,21 @@ static nvmlReturn_t retired(handle_t device, unsigned int cause, unsigned int *c
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(handle_t device, unsigned int cause, unsigned int *count,
-                                              unsigned long long *addresses) {
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(handle_t device, unsigned int cause,
+                                              unsigned int* count, unsigned long long* addresses) {
     ENTER();
     return retired(device, cause, count, addresses, NULL);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages_v2(handle_t device, unsigned int cause, unsigned int *count,
-                                                 unsigned long long *addresses, unsigned long long *times) {
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages_v2(handle_t device, unsigned int cause,
+                                                 unsigned int* count, unsigned long long* addresses,
+                                                 unsigned long long* times) {
     ENTER();
     return retired(device, cause, count, addresses, times);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(handle_t device, unsigned int *is_pending) {
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(handle_t device,
+                                                           unsigned int* is_pending) {
     ENTER();
     REQUIRE(is_pending != NULL);
     WITH_TARGET(device);
@@ -269,13 +284,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(handle_t device, unsi
 
 #define REASONS_SUPPORTED 0x1FFull
 
-#define REASONS_OF(function, expression)                                        \
-    EXPORT nvmlReturn_t function(handle_t device, unsigned long long *reasons) { \
-        ENTER();                                                                \
-        REQUIRE(reasons != NULL);                                               \
-        WITH_TARGET(device);                                                    \
-        *reasons = expression;                                                  \
-        return DONE(SUCCESS);                                                   \
+#define REASONS_OF(function, expression)                                         \
+    EXPORT nvmlReturn_t function(handle_t device, unsigned long long* reasons) { \
+        ENTER();                                                                 \
+        REQUIRE(reasons != NULL);                                                \
+        WITH_TARGET(device);                                                     \
+        *reasons = expression;                                                   \
+        return DONE(SUCCESS);                                                    \
     }
 
 REASONS_OF(nvmlDeviceGetCurrentClocksEventReasons, gpu->throttle_reasons)
@@ -324,21 +339,21 @@ static const struct field fields[] = {
     NARROW(230, recovery_action),
 };
 
-static void field_out(const struct gpu *gpu, field_value *value) {
+static void field_out(const struct gpu* gpu, field_value* value) {
     enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
     value->nvmlReturn = NOT_SUPPORTED;
     value->timestamp = now_milliseconds() * 1000;
     value->latencyUsec = 0;
     for (size_t index = 0; index < sizeof fields / sizeof *fields; index++) {
         if (fields[index].id != value->fieldId) continue;
-        const char *member = (const char *)gpu + fields[index].offset;
+        const char* member = (const char*)gpu + fields[index].offset;
         value->valueType = fields[index].is_wide ? UNSIGNED_LONG_LONG : UNSIGNED_INT;
-        value->value = fields[index].is_wide ? *(const uint64_t *)member : *(const uint32_t *)member;
+        value->value = fields[index].is_wide ? *(const uint64_t*)member : *(const uint32_t*)member;
         value->nvmlReturn = SUCCESS;
     }
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(handle_t device, int count, field_value *values) {
+EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(handle_t device, int count, field_value* values) {
     ENTER();
     REQUIRE(values != NULL && count > 0);
     WITH_TARGET(device);

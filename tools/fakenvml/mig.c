@@ -1,8 +1,9 @@
 /* The laws of partitioning: which GPU and compute instances may exist side by side.
  *
- * Works on a draft of the machine; the caller commits it. A placement is legal if the profile lists its start, its
- * memory slices are free, the profile's limit is not reached and the board has the engines left. Ids follow the
- * place, as on real boards: a tree of halves over the memory slices, numbered from its root.
+ * Works on a draft of the machine; the caller commits it. A placement is legal if the profile lists
+ * its start, its memory slices are free, the profile's limit is not reached and the board has the
+ * engines left. Ids follow the place, as on real boards: a tree of halves over the memory slices,
+ * numbered from its root.
  */
 #include "fake.h"
 
@@ -10,9 +11,17 @@
 
 /* NVML's numbers of GPU instance profiles and compute instance profiles. */
 enum { GI_1_SLICE = 0, GI_2_SLICE = 1, GI_3_SLICE = 2, GI_4_SLICE = 3, GI_7_SLICE = 4 };
-enum { CI_1_SLICE = 0, CI_2_SLICE = 1, CI_3_SLICE = 2, CI_4_SLICE = 3, CI_7_SLICE = 4, CI_1_SLICE_REV1 = 7, CI_COUNT = 9 };
+enum {
+    CI_1_SLICE = 0,
+    CI_2_SLICE = 1,
+    CI_3_SLICE = 2,
+    CI_4_SLICE = 3,
+    CI_7_SLICE = 4,
+    CI_1_SLICE_REV1 = 7,
+    CI_COUNT = 9
+};
 
-int profile_by_id(const struct gpu *gpu, uint32_t id) {
+int profile_by_id(const struct gpu* gpu, uint32_t id) {
     for (int index = 0; index < MAX_PROFILES; index++) {
         if (gpu->profiles[index].present && gpu->profiles[index].id == id) return index;
     }
@@ -21,18 +30,22 @@ int profile_by_id(const struct gpu *gpu, uint32_t id) {
 
 /* ---- mode */
 
-static bool has_instances(const struct gpu *gpu) {
+static bool has_instances(const struct gpu* gpu) {
     for (uint32_t gi = 0; gi < MAX_GI; gi++) {
         if (gpu->gi[gi].live) return true;
     }
     return false;
 }
 
-static bool has_clients(const struct gpu *gpu) { return gpu->process_count > 0 || gpu->holders > 0; }
+static bool has_clients(const struct gpu* gpu) {
+    return gpu->process_count > 0 || gpu->holders > 0;
+}
 
-/* Hopper and newer switch at once. Ampere remembers the mode until the GPU is reset, which needs an idle GPU. */
-nvmlReturn_t mig_set_mode(struct machine *machine, uint32_t index, uint32_t mode, nvmlReturn_t *activation) {
-    struct gpu *gpu = &machine->gpus[index];
+/* Hopper and newer switch at once. Ampere remembers the mode until the GPU is reset, which needs an
+ * idle GPU. */
+nvmlReturn_t mig_set_mode(struct machine* machine, uint32_t index, uint32_t mode,
+                          nvmlReturn_t* activation) {
+    struct gpu* gpu = &machine->gpus[index];
     *activation = SUCCESS;
     if (!gpu->mig_capable) return NOT_SUPPORTED;
     if (mode > 1) return INVALID_ARGUMENT;
@@ -54,7 +67,7 @@ nvmlReturn_t mig_set_mode(struct machine *machine, uint32_t index, uint32_t mode
 
 static uint32_t slices(uint32_t start, uint32_t size) { return ((1u << size) - 1) << start; }
 
-static uint32_t occupied(const struct gpu *gpu) {
+static uint32_t occupied(const struct gpu* gpu) {
     uint32_t mask = 0;
     for (uint32_t gi = 0; gi < MAX_GI; gi++) {
         if (gpu->gi[gi].live) mask |= slices(gpu->gi[gi].start, gpu->gi[gi].size);
@@ -66,7 +79,7 @@ struct engines {
     uint32_t multiprocessors, copy, decoders, encoders, jpeg, ofa;
 };
 
-static void add_engines(struct engines *sum, const struct profile *profile) {
+static void add_engines(struct engines* sum, const struct profile* profile) {
     sum->multiprocessors += profile->multiprocessors;
     sum->copy += profile->copy_engines;
     sum->decoders += profile->decoders;
@@ -78,10 +91,10 @@ static void add_engines(struct engines *sum, const struct profile *profile) {
 static uint32_t larger(uint32_t left, uint32_t right) { return left > right ? left : right; }
 
 /* What the board has: the most that any one profile gets. */
-static struct engines engines_of_board(const struct gpu *gpu) {
+static struct engines engines_of_board(const struct gpu* gpu) {
     struct engines most = {0};
     for (int index = 0; index < MAX_PROFILES; index++) {
-        const struct profile *profile = &gpu->profiles[index];
+        const struct profile* profile = &gpu->profiles[index];
         if (!profile->present) continue;
         most.multiprocessors = larger(most.multiprocessors, profile->multiprocessors);
         most.copy = larger(most.copy, profile->copy_engines);
@@ -93,53 +106,59 @@ static struct engines engines_of_board(const struct gpu *gpu) {
     return most;
 }
 
-static bool engines_suffice(const struct gpu *gpu, const struct profile *wanted) {
+static bool engines_suffice(const struct gpu* gpu, const struct profile* wanted) {
     struct engines board = engines_of_board(gpu), sum = {0};
     add_engines(&sum, wanted);
     for (uint32_t gi = 0; gi < MAX_GI; gi++) {
         if (gpu->gi[gi].live) add_engines(&sum, &gpu->profiles[gpu->gi[gi].profile]);
     }
-    return sum.multiprocessors <= board.multiprocessors && sum.copy <= board.copy && sum.decoders <= board.decoders
-           && sum.encoders <= board.encoders && sum.jpeg <= board.jpeg && sum.ofa <= board.ofa;
+    return sum.multiprocessors <= board.multiprocessors && sum.copy <= board.copy
+           && sum.decoders <= board.decoders && sum.encoders <= board.encoders
+           && sum.jpeg <= board.jpeg && sum.ofa <= board.ofa;
 }
 
-static uint32_t live_of_profile(const struct gpu *gpu, uint32_t profile) {
+static uint32_t live_of_profile(const struct gpu* gpu, uint32_t profile) {
     uint32_t count = 0;
-    for (uint32_t gi = 0; gi < MAX_GI; gi++) count += gpu->gi[gi].live && gpu->gi[gi].profile == profile;
+    for (uint32_t gi = 0; gi < MAX_GI; gi++)
+        count += gpu->gi[gi].live && gpu->gi[gi].profile == profile;
     return count;
 }
 
-static bool fits(const struct gpu *gpu, uint32_t index, uint32_t start) {
-    const struct profile *profile = &gpu->profiles[index];
+static bool fits(const struct gpu* gpu, uint32_t index, uint32_t start) {
+    const struct profile* profile = &gpu->profiles[index];
     bool is_free = (occupied(gpu) & slices(start, profile->memory_slices)) == 0;
-    return is_free && live_of_profile(gpu, index) < profile->max_instances && engines_suffice(gpu, profile);
+    return is_free && live_of_profile(gpu, index) < profile->max_instances
+           && engines_suffice(gpu, profile);
 }
 
-/* Where the driver would put an instance if it may choose: the last place that is free, so that the low slices
- * stay together for large instances. */
-static int chosen_start(const struct gpu *gpu, uint32_t index) {
+/* Where the driver would put an instance if it may choose: the last place that is free, so that the
+ * low slices stay together for large instances. */
+static int chosen_start(const struct gpu* gpu, uint32_t index) {
     for (int start = (int)gpu->memory_slices - 1; start >= 0; start--) {
-        if ((gpu->profiles[index].starts >> start & 1) && fits(gpu, index, (uint32_t)start)) return start;
+        if ((gpu->profiles[index].starts >> start & 1) && fits(gpu, index, (uint32_t)start))
+            return start;
     }
     return -1;
 }
 
-nvmlReturn_t gi_create(struct machine *machine, uint32_t index, uint32_t profile_id, const placement *at, uint32_t *id) {
-    struct gpu *gpu = &machine->gpus[index];
+nvmlReturn_t gi_create(struct machine* machine, uint32_t index, uint32_t profile_id,
+                       const placement* at, uint32_t* id) {
+    struct gpu* gpu = &machine->gpus[index];
     if (!gpu->mig_capable || !gpu->mig_mode) return NOT_SUPPORTED;
     int number = profile_by_id(gpu, profile_id);
     if (number < 0) return INVALID_ARGUMENT;
-    const struct profile *profile = &gpu->profiles[number];
+    const struct profile* profile = &gpu->profiles[number];
     int start = at != NULL ? (int)at->start : chosen_start(gpu, (uint32_t)number);
     if (at != NULL) {
-        bool is_listed = at->start < 32 && (profile->starts >> at->start & 1) && at->size == profile->memory_slices;
+        bool is_listed = at->start < 32 && (profile->starts >> at->start & 1)
+                         && at->size == profile->memory_slices;
         if (!is_listed) return INVALID_ARGUMENT;
     }
     if (start < 0 || !fits(gpu, (uint32_t)number, (uint32_t)start)) return INSUFFICIENT_RESOURCES;
 
     uint32_t size = profile->memory_slices;
     *id = gpu->memory_slices / size - 1 + (uint32_t)start / size;
-    struct gpu_instance *gi = &gpu->gi[*id];
+    struct gpu_instance* gi = &gpu->gi[*id];
     memset(gi, 0, sizeof *gi);
     gi->live = 1;
     gi->generation = ++machine->next_generation & 0x7FFFFF;
@@ -148,23 +167,24 @@ nvmlReturn_t gi_create(struct machine *machine, uint32_t index, uint32_t profile
     gi->size = size;
     gpu->partition_changes++;
     event_add(machine, index, EVENT_MIG_CONFIG, 0, *id, NO_INSTANCE);
-    record((int)index, "gpu-instance-created",
-           "\"gi\":%u,\"profile\":\"%s\",\"profile_id\":%u,\"start\":%u,\"size\":%u,\"generation\":%u", *id,
-           profile->name, profile->id, gi->start, gi->size, gi->generation);
+    record(
+        (int)index, "gpu-instance-created",
+        "\"gi\":%u,\"profile\":\"%s\",\"profile_id\":%u,\"start\":%u,\"size\":%u,\"generation\":%u",
+        *id, profile->name, profile->id, gi->start, gi->size, gi->generation);
     return SUCCESS;
 }
 
-static bool is_used(const struct gpu *gpu, uint32_t gi, uint32_t ci) {
+static bool is_used(const struct gpu* gpu, uint32_t gi, uint32_t ci) {
     for (uint32_t index = 0; index < gpu->process_count; index++) {
-        const struct process *process = &gpu->processes[index];
+        const struct process* process = &gpu->processes[index];
         if (process->gi == gi && (ci == NO_INSTANCE || process->ci == ci)) return true;
     }
     return false;
 }
 
-nvmlReturn_t gi_destroy(struct machine *machine, uint32_t index, uint32_t id) {
-    struct gpu *gpu = &machine->gpus[index];
-    struct gpu_instance *gi = &gpu->gi[id];
+nvmlReturn_t gi_destroy(struct machine* machine, uint32_t index, uint32_t id) {
+    struct gpu* gpu = &machine->gpus[index];
+    struct gpu_instance* gi = &gpu->gi[id];
     if (id >= MAX_GI || !gi->live) return INVALID_ARGUMENT;
     for (uint32_t ci = 0; ci < MAX_CI; ci++) {
         if (gi->ci[ci].live) return IN_USE;
@@ -173,8 +193,9 @@ nvmlReturn_t gi_destroy(struct machine *machine, uint32_t index, uint32_t id) {
     gi->live = 0;
     gpu->partition_changes++;
     event_add(machine, index, EVENT_MIG_CONFIG, 0, id, NO_INSTANCE);
-    record((int)index, "gpu-instance-destroyed", "\"gi\":%u,\"start\":%u,\"size\":%u,\"generation\":%u", id, gi->start,
-           gi->size, gi->generation);
+    record((int)index, "gpu-instance-destroyed",
+           "\"gi\":%u,\"start\":%u,\"size\":%u,\"generation\":%u", id, gi->start, gi->size,
+           gi->generation);
     return SUCCESS;
 }
 
@@ -185,29 +206,36 @@ static uint32_t ci_slices(uint32_t profile) {
     return profile < CI_COUNT ? count[profile] : 0;
 }
 
-/* Multiprocessors of a compute instance. A profile as wide as its GPU instance gets all of them, except on a 1g with
- * twice the memory: there profile 0 gets those of a plain 1g and profile 7 gets all. */
-static uint32_t ci_multiprocessors(const struct gpu *gpu, const struct profile *parent, uint32_t profile) {
+/* Multiprocessors of a compute instance. A profile as wide as its GPU instance gets all of them,
+ * except on a 1g with twice the memory: there profile 0 gets those of a plain 1g and profile 7 gets
+ * all. */
+static uint32_t ci_multiprocessors(const struct gpu* gpu, const struct profile* parent,
+                                   uint32_t profile) {
     static const int plain[] = {GI_1_SLICE, GI_2_SLICE, GI_3_SLICE, GI_4_SLICE, GI_7_SLICE};
     bool is_whole = ci_slices(profile) == parent->compute_slices;
     if (profile == CI_1_SLICE_REV1) return parent->multiprocessors;
     if (is_whole && parent->compute_slices > 1) return parent->multiprocessors;
-    const struct profile *same_width = &gpu->profiles[plain[profile]];
-    uint32_t share = same_width->present ? same_width->multiprocessors
-                                         : parent->multiprocessors * ci_slices(profile) / parent->compute_slices;
+    const struct profile* same_width = &gpu->profiles[plain[profile]];
+    uint32_t share = same_width->present
+                         ? same_width->multiprocessors
+                         : parent->multiprocessors * ci_slices(profile) / parent->compute_slices;
     return share < parent->multiprocessors ? share : parent->multiprocessors;
 }
 
-static bool ci_profile_exists(const struct gpu *gpu, const struct profile *parent, uint32_t profile) {
+static bool ci_profile_exists(const struct gpu* gpu, const struct profile* parent,
+                              uint32_t profile) {
     if (profile == CI_1_SLICE_REV1) {
-        return parent->compute_slices == 1 && ci_multiprocessors(gpu, parent, CI_1_SLICE) < parent->multiprocessors;
+        return parent->compute_slices == 1
+               && ci_multiprocessors(gpu, parent, CI_1_SLICE) < parent->multiprocessors;
     }
     return profile <= CI_7_SLICE && ci_slices(profile) <= parent->compute_slices;
 }
 
-static const struct profile *parent_of(const struct gpu *gpu, uint32_t gi) { return &gpu->profiles[gpu->gi[gi].profile]; }
+static const struct profile* parent_of(const struct gpu* gpu, uint32_t gi) {
+    return &gpu->profiles[gpu->gi[gi].profile];
+}
 
-static uint32_t ci_occupied(const struct gpu_instance *gi) {
+static uint32_t ci_occupied(const struct gpu_instance* gi) {
     uint32_t mask = 0;
     for (uint32_t ci = 0; ci < MAX_CI; ci++) {
         if (gi->ci[ci].live) mask |= slices(gi->ci[ci].start, gi->ci[ci].size);
@@ -216,26 +244,29 @@ static uint32_t ci_occupied(const struct gpu_instance *gi) {
 }
 
 /* Where a compute instance may start: multiples of its width, of 4 for three slices. */
-static uint32_t ci_starts(const struct profile *parent, uint32_t profile) {
+static uint32_t ci_starts(const struct profile* parent, uint32_t profile) {
     uint32_t size = ci_slices(profile), step = size == 3 ? 4 : size, starts = 0;
-    for (uint32_t start = 0; start + size <= parent->compute_slices; start += step) starts |= 1u << start;
+    for (uint32_t start = 0; start + size <= parent->compute_slices; start += step)
+        starts |= 1u << start;
     return starts;
 }
 
 static uint32_t count_bits(uint32_t mask) { return (uint32_t)__builtin_popcount(mask); }
 
-nvmlReturn_t ci_create(struct machine *machine, uint32_t index, uint32_t gi_id, uint32_t profile, const placement *at,
-                       uint32_t *id) {
-    struct gpu *gpu = &machine->gpus[index];
+nvmlReturn_t ci_create(struct machine* machine, uint32_t index, uint32_t gi_id, uint32_t profile,
+                       const placement* at, uint32_t* id) {
+    struct gpu* gpu = &machine->gpus[index];
     if (gi_id >= MAX_GI || !gpu->gi[gi_id].live) return INVALID_ARGUMENT;
-    struct gpu_instance *gi = &gpu->gi[gi_id];
-    const struct profile *parent = parent_of(gpu, gi_id);
+    struct gpu_instance* gi = &gpu->gi[gi_id];
+    const struct profile* parent = parent_of(gpu, gi_id);
     if (profile >= CI_COUNT) return INVALID_ARGUMENT;
     if (!ci_profile_exists(gpu, parent, profile)) return NOT_SUPPORTED;
 
-    uint32_t size = ci_slices(profile), starts = ci_starts(parent, profile), taken = ci_occupied(gi);
+    uint32_t size = ci_slices(profile), starts = ci_starts(parent, profile),
+             taken = ci_occupied(gi);
     if (at != NULL) {
-        if (at->start >= 32 || !(starts >> at->start & 1) || at->size != size) return INVALID_ARGUMENT;
+        if (at->start >= 32 || !(starts >> at->start & 1) || at->size != size)
+            return INVALID_ARGUMENT;
         starts = 1u << at->start;
     }
     uint32_t start = 0;
@@ -244,7 +275,7 @@ nvmlReturn_t ci_create(struct machine *machine, uint32_t index, uint32_t gi_id, 
     for (*id = 0; *id < MAX_CI && gi->ci[*id].live; ++*id) continue;
     if (*id == MAX_CI) return INSUFFICIENT_RESOURCES;
 
-    struct compute_instance *ci = &gi->ci[*id];
+    struct compute_instance* ci = &gi->ci[*id];
     memset(ci, 0, sizeof *ci);
     ci->live = 1;
     ci->generation = ++machine->next_generation & 0x7FFFFF;
@@ -255,46 +286,52 @@ nvmlReturn_t ci_create(struct machine *machine, uint32_t index, uint32_t gi_id, 
     /* Like the board's own, but of this incarnation: re-creation gives another one. */
     char board[19];
     snprintf(board, sizeof board, "%s", gpu->uuid + strlen("GPU-"));
-    snprintf(ci->uuid, sizeof ci->uuid, "MIG-%s-%04x-%08x%04x", board, 0x5000 | gi_id << 4 | *id, ci->generation, index);
+    snprintf(ci->uuid, sizeof ci->uuid, "MIG-%s-%04x-%08x%04x", board, 0x5000 | gi_id << 4 | *id,
+             ci->generation, index);
     gpu->partition_changes++;
     event_add(machine, index, EVENT_MIG_CONFIG, 0, gi_id, *id);
     record((int)index, "compute-instance-created",
-           "\"gi\":%u,\"ci\":%u,\"profile_id\":%u,\"start\":%u,\"size\":%u,\"mig_uuid\":\"%s\",\"generation\":%u", gi_id,
-           *id, profile, start, size, ci->uuid, ci->generation);
+           "\"gi\":%u,\"ci\":%u,\"profile_id\":%u,\"start\":%u,\"size\":%u,\"mig_uuid\":\"%s\","
+           "\"generation\":%u",
+           gi_id, *id, profile, start, size, ci->uuid, ci->generation);
     return SUCCESS;
 }
 
-nvmlReturn_t ci_destroy(struct machine *machine, uint32_t index, uint32_t gi_id, uint32_t id) {
-    struct gpu *gpu = &machine->gpus[index];
+nvmlReturn_t ci_destroy(struct machine* machine, uint32_t index, uint32_t gi_id, uint32_t id) {
+    struct gpu* gpu = &machine->gpus[index];
     if (gi_id >= MAX_GI || id >= MAX_CI || !gpu->gi[gi_id].live) return INVALID_ARGUMENT;
-    struct compute_instance *ci = &gpu->gi[gi_id].ci[id];
+    struct compute_instance* ci = &gpu->gi[gi_id].ci[id];
     if (!ci->live) return INVALID_ARGUMENT;
     if (is_used(gpu, gi_id, id)) return IN_USE;
     ci->live = 0;
     gpu->partition_changes++;
     event_add(machine, index, EVENT_MIG_CONFIG, 0, gi_id, id);
-    record((int)index, "compute-instance-destroyed", "\"gi\":%u,\"ci\":%u,\"mig_uuid\":\"%s\",\"generation\":%u", gi_id, id,
-           ci->uuid, ci->generation);
+    record((int)index, "compute-instance-destroyed",
+           "\"gi\":%u,\"ci\":%u,\"mig_uuid\":\"%s\",\"generation\":%u", gi_id, id, ci->uuid,
+           ci->generation);
     return SUCCESS;
 }
 
 /* ---- questions, for mig_api.c */
 
-uint32_t gi_remaining(const struct gpu *gpu, uint32_t index) {
+uint32_t gi_remaining(const struct gpu* gpu, uint32_t index) {
     struct gpu trial = *gpu;
     uint32_t count = 0;
     for (uint32_t start = 0; start < 32; start++) {
-        const struct profile *profile = &trial.profiles[index];
+        const struct profile* profile = &trial.profiles[index];
         if (!(profile->starts >> start & 1) || !fits(&trial, index, start)) continue;
-        uint32_t id = trial.memory_slices / profile->memory_slices - 1 + start / profile->memory_slices;
-        trial.gi[id] = (struct gpu_instance){.live = 1, .profile = index, .start = start, .size = profile->memory_slices};
+        uint32_t id =
+            trial.memory_slices / profile->memory_slices - 1 + start / profile->memory_slices;
+        trial.gi[id] = (struct gpu_instance){
+            .live = 1, .profile = index, .start = start, .size = profile->memory_slices};
         count++;
     }
     return count;
 }
 
-bool ci_profile_info_of(const struct gpu *gpu, uint32_t gi, uint32_t profile, ci_profile_info *info, char *name, size_t size) {
-    const struct profile *parent = parent_of(gpu, gi);
+bool ci_profile_info_of(const struct gpu* gpu, uint32_t gi, uint32_t profile, ci_profile_info* info,
+                        char* name, size_t size) {
+    const struct profile* parent = parent_of(gpu, gi);
     if (!ci_profile_exists(gpu, parent, profile)) return false;
     info->id = profile;
     info->sliceCount = ci_slices(profile);
@@ -306,13 +343,16 @@ bool ci_profile_info_of(const struct gpu *gpu, uint32_t gi, uint32_t profile, ci
     info->sharedJpegCount = parent->jpeg_engines;
     info->sharedOfaCount = parent->ofa_engines;
     bool is_whole = info->sliceCount == parent->compute_slices;
-    if (is_whole) snprintf(name, size, "MIG %s", parent->name);
-    else snprintf(name, size, "MIG %uc.%s", info->sliceCount, parent->name);
+    if (is_whole)
+        snprintf(name, size, "MIG %s", parent->name);
+    else
+        snprintf(name, size, "MIG %uc.%s", info->sliceCount, parent->name);
     return true;
 }
 
-uint32_t ci_placements_of(const struct gpu *gpu, uint32_t gi, uint32_t profile, bool only_free, placement *out) {
-    const struct profile *parent = parent_of(gpu, gi);
+uint32_t ci_placements_of(const struct gpu* gpu, uint32_t gi, uint32_t profile, bool only_free,
+                          placement* out) {
+    const struct profile* parent = parent_of(gpu, gi);
     uint32_t starts = ci_starts(parent, profile), size = ci_slices(profile), count = 0;
     uint32_t taken = only_free ? ci_occupied(&gpu->gi[gi]) : 0;
     for (uint32_t start = 0; start < 32; start++) {

@@ -5,9 +5,11 @@
 
 #define MIB_NAME 96
 
-uint32_t gi_remaining(const struct gpu *gpu, uint32_t index);
-bool ci_profile_info_of(const struct gpu *gpu, uint32_t gi, uint32_t profile, ci_profile_info *info, char *name, size_t size);
-uint32_t ci_placements_of(const struct gpu *gpu, uint32_t gi, uint32_t profile, bool only_free, placement *out);
+uint32_t gi_remaining(const struct gpu* gpu, uint32_t index);
+bool ci_profile_info_of(const struct gpu* gpu, uint32_t gi, uint32_t profile, ci_profile_info* info,
+                        char* name, size_t size);
+uint32_t ci_placements_of(const struct gpu* gpu, uint32_t gi, uint32_t profile, bool only_free,
+                          placement* out);
 
 enum { CI_PROFILE_COUNT = 9 };
 
@@ -15,14 +17,15 @@ enum { CI_PROFILE_COUNT = 9 };
     if (target.kind != (wanted)) return DONE(INVALID_ARGUMENT)
 
 /* Locks for a change and finds what a handle names. */
-#define CHANGE_TARGET(handle, wanted)                         \
-    struct machine *machine = change_begin();                 \
-    struct target target;                                     \
-    nvmlReturn_t located_ = locate(machine, handle, &target); \
+#define CHANGE_TARGET(handle, wanted)                                                \
+    struct machine* machine = change_begin();                                        \
+    struct target target;                                                            \
+    nvmlReturn_t located_ = locate(machine, handle, &target);                        \
     if (located_ == SUCCESS && target.kind != (wanted)) located_ = INVALID_ARGUMENT; \
     if (located_ != SUCCESS) return change_abandon(located_)
 
-EXPORT nvmlReturn_t nvmlDeviceGetMigMode(handle_t device, unsigned int *current, unsigned int *pending) {
+EXPORT nvmlReturn_t nvmlDeviceGetMigMode(handle_t device, unsigned int* current,
+                                         unsigned int* pending) {
     ENTER();
     REQUIRE(current != NULL && pending != NULL);
     WITH_TARGET(device);
@@ -32,7 +35,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigMode(handle_t device, unsigned int *current,
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceSetMigMode(handle_t device, unsigned int mode, nvmlReturn_t *activation) {
+EXPORT nvmlReturn_t nvmlDeviceSetMigMode(handle_t device, unsigned int mode,
+                                         nvmlReturn_t* activation) {
     ENTER();
     REQUIRE(activation != NULL);
     CHANGE_TARGET(device, DEVICE);
@@ -40,7 +44,7 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(handle_t device, unsigned int mode, nvm
     return code == SUCCESS ? change_commit() : change_abandon(code);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(handle_t device, unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(handle_t device, unsigned int* count) {
     ENTER();
     REQUIRE(count != NULL);
     WITH_TARGET(device);
@@ -49,7 +53,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(handle_t device, unsigned int
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(handle_t device, unsigned int *is_mig) {
+EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(handle_t device, unsigned int* is_mig) {
     ENTER();
     REQUIRE(is_mig != NULL);
     WITH_TARGET(device);
@@ -57,7 +61,8 @@ EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(handle_t device, unsigned int *i
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(handle_t device, unsigned int index, handle_t *mig) {
+EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(handle_t device, unsigned int index,
+                                                        handle_t* mig) {
     ENTER();
     REQUIRE(mig != NULL);
     WITH_TARGET(device);
@@ -75,7 +80,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(handle_t device, unsigne
     return DONE(NOT_FOUND);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle_t mig, handle_t *device) {
+EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle_t mig, handle_t* device) {
     ENTER();
     REQUIRE(device != NULL);
     WITH_TARGET(mig);
@@ -84,7 +89,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle_t mig, h
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(handle_t mig, unsigned int *id) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(handle_t mig, unsigned int* id) {
     ENTER();
     REQUIRE(id != NULL);
     WITH_TARGET(mig);
@@ -93,7 +98,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(handle_t mig, unsigned int *id) {
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(handle_t mig, unsigned int *id) {
+EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(handle_t mig, unsigned int* id) {
     ENTER();
     REQUIRE(id != NULL);
     WITH_TARGET(mig);
@@ -102,12 +107,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(handle_t mig, unsigned int *i
     return DONE(SUCCESS);
 }
 
-static nvmlReturn_t attributes_of(handle_t device, device_attributes *attributes) {
+static nvmlReturn_t attributes_of(handle_t device, device_attributes* attributes) {
     REQUIRE(attributes != NULL);
     WITH_TARGET(device);
     ONLY(MIG_DEVICE);
-    const struct profile *profile = &gpu->profiles[gpu->gi[target.gi].profile];
-    const struct compute_instance *ci = &gpu->gi[target.gi].ci[target.ci];
+    const struct profile* profile = &gpu->profiles[gpu->gi[target.gi].profile];
+    const struct compute_instance* ci = &gpu->gi[target.gi].ci[target.ci];
     attributes->multiprocessorCount = ci->multiprocessors;
     attributes->sharedCopyEngineCount = profile->copy_engines;
     attributes->sharedDecoderCount = profile->decoders;
@@ -120,19 +125,19 @@ static nvmlReturn_t attributes_of(handle_t device, device_attributes *attributes
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAttributes(handle_t device, device_attributes *attributes) {
+EXPORT nvmlReturn_t nvmlDeviceGetAttributes(handle_t device, device_attributes* attributes) {
     ENTER();
     return attributes_of(device, attributes);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(handle_t device, device_attributes *attributes) {
+EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(handle_t device, device_attributes* attributes) {
     ENTER();
     return attributes_of(device, attributes);
 }
 
 /* ---- GPU instance profiles */
 
-static void profile_out(const struct profile *profile, gi_profile_info *info) {
+static void profile_out(const struct profile* profile, gi_profile_info* info) {
     info->id = profile->id;
     info->isP2pSupported = 0;
     info->sliceCount = profile->compute_slices;
@@ -146,7 +151,8 @@ static void profile_out(const struct profile *profile, gi_profile_info *info) {
     info->memorySizeMB = profile->memory_mib;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(handle_t device, unsigned int profile, gi_profile_info *info) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(handle_t device, unsigned int profile,
+                                                        gi_profile_info* info) {
     ENTER();
     REQUIRE(info != NULL && profile < MAX_PROFILES);
     WITH_TARGET(device);
@@ -156,30 +162,50 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(handle_t device, unsigne
     return DONE(SUCCESS);
 }
 
-/* Versions 2 and 3 share all members up to the name but for the P2P flag, which 3 replaced by a mask at its end. */
-static nvmlReturn_t profile_out_versioned(const struct profile *profile, gi_profile_info_v2 *info) {
+/* Versions 2 and 3 share all members up to the name but for the P2P flag, which 3 replaced by a
+ * mask at its end. */
+static nvmlReturn_t profile_out_versioned(const struct profile* profile, gi_profile_info_v2* info) {
     gi_profile_info figures;
     profile_out(profile, &figures);
-    gi_profile_info_v2 second = {info->version, figures.id, figures.isP2pSupported, figures.sliceCount,
-                                 figures.instanceCount, figures.multiprocessorCount, figures.copyEngineCount,
-                                 figures.decoderCount, figures.encoderCount, figures.jpegCount, figures.ofaCount,
-                                 figures.memorySizeMB, {0}};
+    gi_profile_info_v2 second = {info->version,
+                                 figures.id,
+                                 figures.isP2pSupported,
+                                 figures.sliceCount,
+                                 figures.instanceCount,
+                                 figures.multiprocessorCount,
+                                 figures.copyEngineCount,
+                                 figures.decoderCount,
+                                 figures.encoderCount,
+                                 figures.jpegCount,
+                                 figures.ofaCount,
+                                 figures.memorySizeMB,
+                                 {0}};
     snprintf(second.name, sizeof second.name, "MIG %s", profile->name);
     if (info->version == VERSION_OF(gi_profile_info_v2, 2)) {
         *info = second;
         return SUCCESS;
     }
     if (info->version != VERSION_OF(gi_profile_info_v3, 3)) return ARGUMENT_VERSION_MISMATCH;
-    gi_profile_info_v3 *third = (gi_profile_info_v3 *)info;
-    *third = (gi_profile_info_v3){info->version, figures.id, figures.sliceCount, figures.instanceCount,
-                                  figures.multiprocessorCount, figures.copyEngineCount, figures.decoderCount,
-                                  figures.encoderCount, figures.jpegCount, figures.ofaCount, figures.memorySizeMB,
-                                  {0}, 0};
+    gi_profile_info_v3* third = (gi_profile_info_v3*)info;
+    *third = (gi_profile_info_v3){info->version,
+                                  figures.id,
+                                  figures.sliceCount,
+                                  figures.instanceCount,
+                                  figures.multiprocessorCount,
+                                  figures.copyEngineCount,
+                                  figures.decoderCount,
+                                  figures.encoderCount,
+                                  figures.jpegCount,
+                                  figures.ofaCount,
+                                  figures.memorySizeMB,
+                                  {0},
+                                  0};
     memcpy(third->name, second.name, sizeof third->name);
     return SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(handle_t device, unsigned int profile, gi_profile_info_v2 *info) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(handle_t device, unsigned int profile,
+                                                         gi_profile_info_v2* info) {
     ENTER();
     REQUIRE(info != NULL && profile < MAX_PROFILES);
     WITH_TARGET(device);
@@ -188,7 +214,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(handle_t device, unsign
     return DONE(profile_out_versioned(&gpu->profiles[profile], info));
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(handle_t device, unsigned int id, gi_profile_info_v2 *info) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(handle_t device, unsigned int id,
+                                                             gi_profile_info_v2* info) {
     ENTER();
     REQUIRE(info != NULL);
     WITH_TARGET(device);
@@ -198,7 +225,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(handle_t device, un
     return DONE(profile_out_versioned(&gpu->profiles[profile], info));
 }
 
-static nvmlReturn_t placements(handle_t device, unsigned int id, placement *out, unsigned int *count) {
+static nvmlReturn_t placements(handle_t device, unsigned int id, placement* out,
+                               unsigned int* count) {
     REQUIRE(count != NULL);
     WITH_TARGET(device);
     ONLY(DEVICE);
@@ -213,19 +241,22 @@ static nvmlReturn_t placements(handle_t device, unsigned int id, placement *out,
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(handle_t device, unsigned int id, placement *out,
-                                                               unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(handle_t device, unsigned int id,
+                                                               placement* out,
+                                                               unsigned int* count) {
     ENTER();
     return placements(device, id, out, count);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle_t device, unsigned int id, placement *out,
-                                                                  unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle_t device, unsigned int id,
+                                                                  placement* out,
+                                                                  unsigned int* count) {
     ENTER();
     return placements(device, id, out, count);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(handle_t device, unsigned int id, unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(handle_t device, unsigned int id,
+                                                              unsigned int* count) {
     ENTER();
     REQUIRE(count != NULL);
     WITH_TARGET(device);
@@ -238,7 +269,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(handle_t device, u
 
 /* ---- GPU instances */
 
-static nvmlReturn_t create_gi(handle_t device, unsigned int id, const placement *at, handle_t *instance) {
+static nvmlReturn_t create_gi(handle_t device, unsigned int id, const placement* at,
+                              handle_t* instance) {
     REQUIRE(instance != NULL);
     CHANGE_TARGET(device, DEVICE);
     uint32_t gi;
@@ -248,13 +280,15 @@ static nvmlReturn_t create_gi(handle_t device, unsigned int id, const placement 
     return change_commit();
 }
 
-EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstance(handle_t device, unsigned int id, handle_t *instance) {
+EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstance(handle_t device, unsigned int id,
+                                                handle_t* instance) {
     ENTER();
     return create_gi(device, id, NULL, instance);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(handle_t device, unsigned int id, const placement *at,
-                                                             handle_t *instance) {
+EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(handle_t device, unsigned int id,
+                                                             const placement* at,
+                                                             handle_t* instance) {
     ENTER();
     REQUIRE(at != NULL);
     return create_gi(device, id, at, instance);
@@ -267,7 +301,8 @@ EXPORT nvmlReturn_t nvmlGpuInstanceDestroy(handle_t instance) {
     return code == SUCCESS ? change_commit() : change_abandon(code);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstances(handle_t device, unsigned int id, handle_t *out, unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstances(handle_t device, unsigned int id, handle_t* out,
+                                              unsigned int* count) {
     ENTER();
     REQUIRE(out != NULL && count != NULL);
     WITH_TARGET(device);
@@ -282,7 +317,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstances(handle_t device, unsigned int id, 
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(handle_t device, unsigned int id, handle_t *instance) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(handle_t device, unsigned int id,
+                                                 handle_t* instance) {
     ENTER();
     REQUIRE(instance != NULL);
     WITH_TARGET(device);
@@ -293,12 +329,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(handle_t device, unsigned int i
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(handle_t instance, gi_info *info) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(handle_t instance, gi_info* info) {
     ENTER();
     REQUIRE(info != NULL);
     WITH_TARGET(instance);
     ONLY(GPU_INSTANCE);
-    const struct gpu_instance *gi = &gpu->gi[target.gi];
+    const struct gpu_instance* gi = &gpu->gi[target.gi];
     info->device = device_handle(machine, target.gpu);
     info->id = target.gi;
     info->profileId = gpu->profiles[gi->profile].id;
@@ -308,8 +344,10 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(handle_t instance, gi_info *info) {
 
 /* ---- compute instances */
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(handle_t instance, unsigned int profile,
-                                                                 unsigned int engine_profile, ci_profile_info *info) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(handle_t instance,
+                                                                 unsigned int profile,
+                                                                 unsigned int engine_profile,
+                                                                 ci_profile_info* info) {
     ENTER();
     REQUIRE(info != NULL && profile < CI_PROFILE_COUNT && engine_profile == 0);
     WITH_TARGET(instance);
@@ -319,24 +357,29 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(handle_t instan
     return DONE(exists ? SUCCESS : NOT_SUPPORTED);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(handle_t instance, unsigned int profile,
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(handle_t instance,
+                                                                  unsigned int profile,
                                                                   unsigned int engine_profile,
-                                                                  ci_profile_info_v2 *info) {
+                                                                  ci_profile_info_v2* info) {
     ENTER();
     REQUIRE(info != NULL && profile < CI_PROFILE_COUNT && engine_profile == 0);
     bool is_second = info->version == VERSION_OF(ci_profile_info_v2, 2);
-    if (!is_second && info->version != VERSION_OF(ci_profile_info_v3, 3)) return ARGUMENT_VERSION_MISMATCH;
+    if (!is_second && info->version != VERSION_OF(ci_profile_info_v3, 3))
+        return ARGUMENT_VERSION_MISMATCH;
     WITH_TARGET(instance);
     ONLY(GPU_INSTANCE);
     ci_profile_info figures;
-    if (!ci_profile_info_of(gpu, target.gi, profile, &figures, info->name, sizeof info->name)) return DONE(NOT_SUPPORTED);
+    if (!ci_profile_info_of(gpu, target.gi, profile, &figures, info->name, sizeof info->name))
+        return DONE(NOT_SUPPORTED);
     memcpy(&info->id, &figures, sizeof figures);
-    if (!is_second) ((ci_profile_info_v3 *)info)->capabilities = 0;
+    if (!is_second) ((ci_profile_info_v3*)info)->capabilities = 0;
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(handle_t instance, unsigned int profile,
-                                                                        placement *out, unsigned int *count) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(handle_t instance,
+                                                                        unsigned int profile,
+                                                                        placement* out,
+                                                                        unsigned int* count) {
     ENTER();
     REQUIRE(count != NULL && profile < CI_PROFILE_COUNT);
     WITH_TARGET(instance);
@@ -345,8 +388,9 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(handle_t
     return DONE(*count > 0 ? SUCCESS : NOT_SUPPORTED);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(handle_t instance, unsigned int profile,
-                                                                       unsigned int *count) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(handle_t instance,
+                                                                       unsigned int profile,
+                                                                       unsigned int* count) {
     ENTER();
     REQUIRE(count != NULL && profile < CI_PROFILE_COUNT);
     WITH_TARGET(instance);
@@ -355,7 +399,8 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(handle_t 
     return DONE(SUCCESS);
 }
 
-static nvmlReturn_t create_ci(handle_t instance, unsigned int profile, const placement *at, handle_t *compute) {
+static nvmlReturn_t create_ci(handle_t instance, unsigned int profile, const placement* at,
+                              handle_t* compute) {
     REQUIRE(compute != NULL);
     CHANGE_TARGET(instance, GPU_INSTANCE);
     uint32_t ci;
@@ -365,13 +410,16 @@ static nvmlReturn_t create_ci(handle_t instance, unsigned int profile, const pla
     return change_commit();
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(handle_t instance, unsigned int profile, handle_t *compute) {
+EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(handle_t instance, unsigned int profile,
+                                                         handle_t* compute) {
     ENTER();
     return create_ci(instance, profile, NULL, compute);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(handle_t instance, unsigned int profile,
-                                                                      const placement *at, handle_t *compute) {
+EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(handle_t instance,
+                                                                      unsigned int profile,
+                                                                      const placement* at,
+                                                                      handle_t* compute) {
     ENTER();
     REQUIRE(at != NULL);
     return create_ci(instance, profile, at, compute);
@@ -384,22 +432,23 @@ EXPORT nvmlReturn_t nvmlComputeInstanceDestroy(handle_t compute) {
     return code == SUCCESS ? change_commit() : change_abandon(code);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstances(handle_t instance, unsigned int profile, handle_t *out,
-                                                       unsigned int *count) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstances(handle_t instance, unsigned int profile,
+                                                       handle_t* out, unsigned int* count) {
     ENTER();
     REQUIRE(out != NULL && count != NULL);
     WITH_TARGET(instance);
     ONLY(GPU_INSTANCE);
     *count = 0;
     for (uint32_t ci = 0; ci < MAX_CI; ci++) {
-        const struct compute_instance *compute = &gpu->gi[target.gi].ci[ci];
+        const struct compute_instance* compute = &gpu->gi[target.gi].ci[ci];
         if (!compute->live || compute->profile != profile) continue;
         out[(*count)++] = instance_handle(machine, COMPUTE_INSTANCE, target.gpu, target.gi, ci);
     }
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(handle_t instance, unsigned int id, handle_t *compute) {
+EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(handle_t instance, unsigned int id,
+                                                          handle_t* compute) {
     ENTER();
     REQUIRE(compute != NULL);
     WITH_TARGET(instance);
@@ -410,13 +459,14 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(handle_t instance, uns
 }
 
 /* `device` is the MIG device in the second version; the first gave the parent. */
-static nvmlReturn_t ci_info_of(handle_t compute, ci_info *info, bool with_mig_device) {
+static nvmlReturn_t ci_info_of(handle_t compute, ci_info* info, bool with_mig_device) {
     REQUIRE(info != NULL);
     WITH_TARGET(compute);
     ONLY(COMPUTE_INSTANCE);
-    const struct compute_instance *ci = &gpu->gi[target.gi].ci[target.ci];
-    info->device = with_mig_device ? instance_handle(machine, MIG_DEVICE, target.gpu, target.gi, target.ci)
-                                   : device_handle(machine, target.gpu);
+    const struct compute_instance* ci = &gpu->gi[target.gi].ci[target.ci];
+    info->device = with_mig_device
+                       ? instance_handle(machine, MIG_DEVICE, target.gpu, target.gi, target.ci)
+                       : device_handle(machine, target.gpu);
     info->gpuInstance = instance_handle(machine, GPU_INSTANCE, target.gpu, target.gi, 0);
     info->id = target.ci;
     info->profileId = ci->profile;
@@ -424,12 +474,12 @@ static nvmlReturn_t ci_info_of(handle_t compute, ci_info *info, bool with_mig_de
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo(handle_t compute, ci_info *info) {
+EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo(handle_t compute, ci_info* info) {
     ENTER();
     return ci_info_of(compute, info, false);
 }
 
-EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo_v2(handle_t compute, ci_info *info) {
+EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo_v2(handle_t compute, ci_info* info) {
     ENTER();
     return ci_info_of(compute, info, true);
 }

@@ -8,13 +8,13 @@
 
 /* ---- figures of the whole GPU */
 
-#define NUMBER_OF(function, expression)                                  \
-    EXPORT nvmlReturn_t function(handle_t device, unsigned int *number) { \
-        ENTER();                                                         \
-        REQUIRE(number != NULL);                                         \
-        WITH_TARGET(device);                                             \
-        *number = expression;                                            \
-        return DONE(SUCCESS);                                            \
+#define NUMBER_OF(function, expression)                                   \
+    EXPORT nvmlReturn_t function(handle_t device, unsigned int* number) { \
+        ENTER();                                                          \
+        REQUIRE(number != NULL);                                          \
+        WITH_TARGET(device);                                              \
+        *number = expression;                                             \
+        return DONE(SUCCESS);                                             \
     }
 
 NUMBER_OF(nvmlDeviceGetPowerUsage, gpu->power_usage_milliwatts)
@@ -25,7 +25,9 @@ NUMBER_OF(nvmlDeviceGetPowerManagementMode, 1)
 NUMBER_OF(nvmlDeviceGetPerformanceState, gpu->performance_state)
 NUMBER_OF(nvmlDeviceGetPowerState, gpu->performance_state)
 
-EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(handle_t device, unsigned int *least, unsigned int *most) {
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(handle_t device,
+                                                                 unsigned int* least,
+                                                                 unsigned int* most) {
     ENTER();
     REQUIRE(least != NULL && most != NULL);
     WITH_TARGET(device);
@@ -34,7 +36,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(handle_t device
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(handle_t device, unsigned long long *energy) {
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(handle_t device,
+                                                        unsigned long long* energy) {
     ENTER();
     REQUIRE(energy != NULL);
     WITH_TARGET(device);
@@ -42,7 +45,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(handle_t device, unsigne
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTemperature(handle_t device, unsigned int sensor, unsigned int *degrees) {
+EXPORT nvmlReturn_t nvmlDeviceGetTemperature(handle_t device, unsigned int sensor,
+                                             unsigned int* degrees) {
     ENTER();
     REQUIRE(degrees != NULL && sensor == 0);
     WITH_TARGET(device);
@@ -50,7 +54,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperature(handle_t device, unsigned int senso
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(handle_t device, temperature_v1 *info) {
+EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(handle_t device, temperature_v1* info) {
     ENTER();
     REQUIRE(info != NULL && info->sensorType == 0);
     if (info->version != VERSION_OF(temperature_v1, 1)) return ARGUMENT_VERSION_MISMATCH;
@@ -59,7 +63,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(handle_t device, temperature_v1 *i
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(handle_t device, unsigned int kind, unsigned int *degrees) {
+EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(handle_t device, unsigned int kind,
+                                                      unsigned int* degrees) {
     ENTER();
     static const unsigned int thresholds[] = {92, 89, 95, 87}; /* shutdown, slowdown, memory, GPU */
     REQUIRE(degrees != NULL && kind < sizeof thresholds / sizeof *thresholds);
@@ -70,7 +75,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(handle_t device, unsigned 
 
 enum { GRAPHICS_CLOCK = 0, SM_CLOCK = 1, MEMORY_CLOCK = 2, VIDEO_CLOCK = 3 };
 
-EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(handle_t device, unsigned int kind, unsigned int *mhz) {
+EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(handle_t device, unsigned int kind, unsigned int* mhz) {
     ENTER();
     REQUIRE(mhz != NULL && kind <= VIDEO_CLOCK);
     WITH_TARGET(device);
@@ -78,7 +83,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(handle_t device, unsigned int kind, u
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(handle_t device, unsigned int kind, unsigned int *mhz) {
+EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(handle_t device, unsigned int kind,
+                                              unsigned int* mhz) {
     ENTER();
     REQUIRE(mhz != NULL && kind <= VIDEO_CLOCK);
     WITH_TARGET(device);
@@ -87,7 +93,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(handle_t device, unsigned int kind
 }
 
 /* Not offered on MIG devices, nor on a GPU in MIG mode: the figure would mix the tenants. */
-EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(handle_t device, utilization *rates) {
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(handle_t device, utilization* rates) {
     ENTER();
     REQUIRE(rates != NULL);
     WITH_TARGET(device);
@@ -97,15 +103,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(handle_t device, utilization *
     return DONE(SUCCESS);
 }
 
-#define ENGINE_UTILISATION(function, expression)                                                 \
-    EXPORT nvmlReturn_t function(handle_t device, unsigned int *percent, unsigned int *period_us) { \
-        ENTER();                                                                                 \
-        REQUIRE(percent != NULL && period_us != NULL);                                           \
-        WITH_TARGET(device);                                                                     \
-        if (target.kind != DEVICE || gpu->mig_mode) return DONE(NOT_SUPPORTED);                  \
-        *percent = expression;                                                                   \
-        *period_us = SAMPLING_PERIOD_US;                                                         \
-        return DONE(SUCCESS);                                                                    \
+#define ENGINE_UTILISATION(function, expression)                                \
+    EXPORT nvmlReturn_t function(handle_t device, unsigned int* percent,        \
+                                 unsigned int* period_us) {                     \
+        ENTER();                                                                \
+        REQUIRE(percent != NULL && period_us != NULL);                          \
+        WITH_TARGET(device);                                                    \
+        if (target.kind != DEVICE || gpu->mig_mode) return DONE(NOT_SUPPORTED); \
+        *percent = expression;                                                  \
+        *period_us = SAMPLING_PERIOD_US;                                        \
+        return DONE(SUCCESS);                                                   \
     }
 
 ENGINE_UTILISATION(nvmlDeviceGetEncoderUtilization, gpu->encoder_utilisation)
@@ -113,7 +120,8 @@ ENGINE_UTILISATION(nvmlDeviceGetDecoderUtilization, gpu->decoder_utilisation)
 ENGINE_UTILISATION(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_UTILISATION(nvmlDeviceGetOfaUtilization, 0)
 
-EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(handle_t device, unsigned int counter, unsigned int *kib) {
+EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(handle_t device, unsigned int counter,
+                                                unsigned int* kib) {
     ENTER();
     REQUIRE(kib != NULL && counter <= 1);
     WITH_TARGET(device);
@@ -121,7 +129,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(handle_t device, unsigned int co
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetPcieReplayCounter(handle_t device, unsigned int *count) {
+EXPORT nvmlReturn_t nvmlDeviceGetPcieReplayCounter(handle_t device, unsigned int* count) {
     ENTER();
     REQUIRE(count != NULL);
     WITH_TARGET(device);
@@ -131,13 +139,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetPcieReplayCounter(handle_t device, unsigned int
 
 /* ---- settings */
 
-static nvmlReturn_t set_number(handle_t device, size_t offset, uint32_t number, const char *event) {
-    struct machine *machine = change_begin();
+static nvmlReturn_t set_number(handle_t device, size_t offset, uint32_t number, const char* event) {
+    struct machine* machine = change_begin();
     struct target target;
     nvmlReturn_t code = locate(machine, device, &target);
     if (code == SUCCESS && target.kind != DEVICE) code = NOT_SUPPORTED;
     if (code != SUCCESS) return change_abandon(code);
-    *(uint32_t *)((char *)&machine->gpus[target.gpu] + offset) = number;
+    *(uint32_t*)((char*)&machine->gpus[target.gpu] + offset) = number;
     record((int)target.gpu, event, "\"value\":%u", number);
     return change_commit();
 }
@@ -162,31 +170,35 @@ EXPORT nvmlReturn_t nvmlDeviceSetAccountingMode(handle_t device, unsigned int mo
 
 EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(handle_t device, unsigned int milliwatts) {
     ENTER();
-    struct machine *machine = read_begin();
+    struct machine* machine = read_begin();
     struct target target;
     nvmlReturn_t code = locate(machine, device, &target);
-    const struct gpu *gpu = code == SUCCESS ? &machine->gpus[target.gpu] : NULL;
+    const struct gpu* gpu = code == SUCCESS ? &machine->gpus[target.gpu] : NULL;
     bool is_allowed = gpu != NULL && milliwatts >= gpu->power_minimum_milliwatts
                       && milliwatts <= gpu->power_maximum_milliwatts;
     read_end();
     if (code != SUCCESS) return code;
     if (!is_allowed) return INVALID_ARGUMENT;
-    return set_number(device, offsetof(struct gpu, power_limit_milliwatts), milliwatts, "power-limit");
+    return set_number(device, offsetof(struct gpu, power_limit_milliwatts), milliwatts,
+                      "power-limit");
 }
 
 /* ---- processes */
 
-static bool is_seen(const struct process *process, const struct target *target, enum process_kind kind) {
-    bool is_on_device = target->kind == DEVICE || (process->gi == target->gi && process->ci == target->ci);
+static bool is_seen(const struct process* process, const struct target* target,
+                    enum process_kind kind) {
+    bool is_on_device =
+        target->kind == DEVICE || (process->gi == target->gi && process->ci == target->ci);
     return process->kind == kind && is_on_device;
 }
 
-static void process_out(const struct process *process, process_info *info) {
+static void process_out(const struct process* process, process_info* info) {
     *info = (process_info){process->pid, process->memory_bytes, process->gi, process->ci};
 }
 
 /* `size` is that of one entry; the first version has the first two members only. */
-static nvmlReturn_t processes(handle_t device, enum process_kind kind, unsigned int *count, char *out, size_t size) {
+static nvmlReturn_t processes(handle_t device, enum process_kind kind, unsigned int* count,
+                              char* out, size_t size) {
     REQUIRE(count != NULL);
     WITH_TARGET(device);
     uint32_t running = 0, room = *count;
@@ -202,26 +214,26 @@ static nvmlReturn_t processes(handle_t device, enum process_kind kind, unsigned 
 }
 
 #define FIRST_VERSION_SIZE offsetof(process_info, gpuInstanceId)
-#define PROCESSES_OF(name, kind)                                                                          \
-    EXPORT nvmlReturn_t name(handle_t device, unsigned int *count, char *out) {                           \
-        ENTER();                                                                                          \
-        return processes(device, kind, count, out, FIRST_VERSION_SIZE);                                   \
-    }                                                                                                     \
-    EXPORT nvmlReturn_t name##_v2(handle_t device, unsigned int *count, char *out) {                      \
-        ENTER();                                                                                          \
-        return processes(device, kind, count, out, sizeof(process_info));                                 \
-    }                                                                                                     \
-    EXPORT nvmlReturn_t name##_v3(handle_t device, unsigned int *count, char *out) {                      \
-        ENTER();                                                                                          \
-        return processes(device, kind, count, out, sizeof(process_info));                                 \
+#define PROCESSES_OF(name, kind)                                                     \
+    EXPORT nvmlReturn_t name(handle_t device, unsigned int* count, char* out) {      \
+        ENTER();                                                                     \
+        return processes(device, kind, count, out, FIRST_VERSION_SIZE);              \
+    }                                                                                \
+    EXPORT nvmlReturn_t name##_v2(handle_t device, unsigned int* count, char* out) { \
+        ENTER();                                                                     \
+        return processes(device, kind, count, out, sizeof(process_info));            \
+    }                                                                                \
+    EXPORT nvmlReturn_t name##_v3(handle_t device, unsigned int* count, char* out) { \
+        ENTER();                                                                     \
+        return processes(device, kind, count, out, sizeof(process_info));            \
     }
 
 PROCESSES_OF(nvmlDeviceGetComputeRunningProcesses, COMPUTE)
 PROCESSES_OF(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS)
 PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses, MPS)
 
-EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(handle_t device, process_sample *samples, unsigned int *count,
-                                                    unsigned long long since) {
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(handle_t device, process_sample* samples,
+                                                    unsigned int* count, unsigned long long since) {
     ENTER();
     REQUIRE(count != NULL);
     (void)since;
@@ -232,26 +244,33 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(handle_t device, process_sam
     if (gpu->process_count == 0) return DONE(NOT_FOUND);
     if (samples == NULL || room < gpu->process_count) return DONE(INSUFFICIENT_SIZE);
     for (uint32_t index = 0; index < gpu->process_count; index++) {
-        const struct process *process = &gpu->processes[index];
-        samples[index] = (process_sample){process->pid, (uint64_t)now_milliseconds() * 1000, process->sm_utilisation,
-                                          process->memory_utilisation, 0, 0};
+        const struct process* process = &gpu->processes[index];
+        samples[index] = (process_sample){process->pid,
+                                          (uint64_t)now_milliseconds() * 1000,
+                                          process->sm_utilisation,
+                                          process->memory_utilisation,
+                                          0,
+                                          0};
     }
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(handle_t device, unsigned int *count, unsigned int *pids) {
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(handle_t device, unsigned int* count,
+                                                unsigned int* pids) {
     ENTER();
     REQUIRE(count != NULL);
     WITH_TARGET(device);
     if (!gpu->accounting_mode) return DONE(NOT_SUPPORTED);
     uint32_t room = *count;
     *count = gpu->process_count;
-    if (pids == NULL || room < gpu->process_count) return DONE(gpu->process_count ? INSUFFICIENT_SIZE : SUCCESS);
-    for (uint32_t index = 0; index < gpu->process_count; index++) pids[index] = gpu->processes[index].pid;
+    if (pids == NULL || room < gpu->process_count)
+        return DONE(gpu->process_count ? INSUFFICIENT_SIZE : SUCCESS);
+    for (uint32_t index = 0; index < gpu->process_count; index++)
+        pids[index] = gpu->processes[index].pid;
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingBufferSize(handle_t device, unsigned int *size) {
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingBufferSize(handle_t device, unsigned int* size) {
     ENTER();
     REQUIRE(size != NULL);
     WITH_TARGET(device);
@@ -259,13 +278,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetAccountingBufferSize(handle_t device, unsigned 
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(handle_t device, unsigned int pid, accounting_stats *stats) {
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(handle_t device, unsigned int pid,
+                                                 accounting_stats* stats) {
     ENTER();
     REQUIRE(stats != NULL);
     WITH_TARGET(device);
     if (!gpu->accounting_mode) return DONE(NOT_SUPPORTED);
     for (uint32_t index = 0; index < gpu->process_count; index++) {
-        const struct process *process = &gpu->processes[index];
+        const struct process* process = &gpu->processes[index];
         if (process->pid != pid) continue;
         *stats = (accounting_stats){.gpuUtilization = process->sm_utilisation,
                                     .memoryUtilization = process->memory_utilisation,
@@ -282,7 +302,7 @@ struct gpm_sample {
     uint32_t graphics, sm, memory;
 };
 
-EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(handle_t device, gpm_support *support) {
+EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(handle_t device, gpm_support* support) {
     ENTER();
     enum { HOPPER = 9 };
     REQUIRE(support != NULL);
@@ -291,20 +311,20 @@ EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(handle_t device, gpm_support *supp
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpmSampleAlloc(struct gpm_sample **sample) {
+EXPORT nvmlReturn_t nvmlGpmSampleAlloc(struct gpm_sample** sample) {
     ENTER();
     REQUIRE(sample != NULL);
     *sample = calloc(1, sizeof **sample);
     return *sample != NULL ? SUCCESS : NO_MEMORY;
 }
 
-EXPORT nvmlReturn_t nvmlGpmSampleFree(struct gpm_sample *sample) {
+EXPORT nvmlReturn_t nvmlGpmSampleFree(struct gpm_sample* sample) {
     ENTER();
     free(sample);
     return SUCCESS;
 }
 
-static uint32_t instance_utilisation(const struct gpu *gpu, uint32_t gi) {
+static uint32_t instance_utilisation(const struct gpu* gpu, uint32_t gi) {
     uint32_t percent = 0;
     for (uint32_t index = 0; index < gpu->process_count; index++) {
         if (gpu->processes[index].gi == gi) percent += gpu->processes[index].sm_utilisation;
@@ -312,15 +332,17 @@ static uint32_t instance_utilisation(const struct gpu *gpu, uint32_t gi) {
     return percent < 100 ? percent : 100;
 }
 
-EXPORT nvmlReturn_t nvmlGpmSampleGet(handle_t device, struct gpm_sample *sample) {
+EXPORT nvmlReturn_t nvmlGpmSampleGet(handle_t device, struct gpm_sample* sample) {
     ENTER();
     REQUIRE(sample != NULL);
     WITH_TARGET(device);
-    *sample = (struct gpm_sample){gpu->gpu_utilisation, gpu->gpu_utilisation, gpu->memory_utilisation};
+    *sample =
+        (struct gpm_sample){gpu->gpu_utilisation, gpu->gpu_utilisation, gpu->memory_utilisation};
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpmMigSampleGet(handle_t device, unsigned int gi, struct gpm_sample *sample) {
+EXPORT nvmlReturn_t nvmlGpmMigSampleGet(handle_t device, unsigned int gi,
+                                        struct gpm_sample* sample) {
     ENTER();
     REQUIRE(sample != NULL && gi < MAX_GI);
     WITH_TARGET(device);
@@ -330,13 +352,13 @@ EXPORT nvmlReturn_t nvmlGpmMigSampleGet(handle_t device, unsigned int gi, struct
     return DONE(SUCCESS);
 }
 
-EXPORT nvmlReturn_t nvmlGpmMetricsGet(gpm_metrics_get *request) {
+EXPORT nvmlReturn_t nvmlGpmMetricsGet(gpm_metrics_get* request) {
     ENTER();
     enum { GRAPHICS_UTIL = 1, SM_UTIL = 2, DRAM_BANDWIDTH_UTIL = 10 };
     REQUIRE(request != NULL && request->sample1 != NULL && request->sample2 != NULL);
-    const struct gpm_sample *last = request->sample2;
+    const struct gpm_sample* last = request->sample2;
     for (uint32_t index = 0; index < request->numMetrics; index++) {
-        gpm_metric *metric = &request->metrics[index];
+        gpm_metric* metric = &request->metrics[index];
         metric->nvmlReturn = SUCCESS;
         switch (metric->metricId) {
             case GRAPHICS_UTIL: metric->value = last->graphics; break;

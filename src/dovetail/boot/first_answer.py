@@ -20,15 +20,17 @@ LOG = logging.getLogger("dovetail.scheduler")
 _T = TypeVar("_T")
 
 
-async def first_answer(ask: Callable[[], Awaitable[_T]], *, clock: clocks.Clock) -> _T:
+async def first_answer(
+    ask: Callable[[], Awaitable[_T]], *, clock: clocks.Clock, log: logging.Logger = LOG
+) -> _T:
     """What the server answers. Raises only what another try would not change."""
     pause_seconds = FIRST_PAUSE_SECONDS
     while True:
         try:
             return await ask()
         except (failures.Unavailable, failures.Throttled) as failure:
-            LOG.warning(
-                "scheduler.waiting: no answer from the API server yet",
+            log.warning(
+                "api.waiting: no answer from the API server yet",
                 extra={"why": str(failure), "next_try_seconds": pause_seconds},
             )
         await clock.sleep(pause_seconds)

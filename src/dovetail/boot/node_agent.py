@@ -84,18 +84,24 @@ async def run(
     meter_: meter.Meter | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT."""
-    stopping = _stop_on_signals()
+    stopping = asyncio.create_task(_signalled())
     async with contextlib.AsyncExitStack() as open_:
         if http is not None:
             await open_.enter_async_context(http)
-        await work.serving.start()
-        open_.push_async_callback(work.serving.stop)
-        async with _running(work.loops, meter_ or meter.NoMeter()):
+        await open_.enter_async_context(_running(work.loops, meter_ or meter.NoMeter()))
+
+        starting = asyncio.create_task(work.serving.start())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            # The loops end after it: a call in flight may need them.
+            open_.push_async_callback(work.serving.stop)
             LOG.info("agent.started")
-            await stopping.wait()
-            LOG.info("agent.stopping")
-            # Before the loops end: a call in flight may need them.
-            await open_.aclose()
+            await stopping
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        LOG.info("agent.stopping")
     LOG.info("agent.stopped")
 
 
@@ -130,9 +136,10 @@ async def _kept_up(name: str, loop: Callable[[], Awaitable[None]], meter_: meter
         pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
 
-def _stop_on_signals() -> asyncio.Event:
+async def _signalled() -> None:
+    """Returns at the first SIGTERM or SIGINT."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    return stopping
+    await stopping.wait()

@@ -1,23 +1,18 @@
-"""Builds the parts of the node agent for its mode: cluster client, GPUs, claims, slices, health, and metrics.
+"""Runs the node agent in its mode, with its connection to the cluster, health endpoint and metrics.
 
-Given the options of the command line. Everything that a mode does not need stays unimported: one such process runs on
-every node. Never serves by itself: `boot/node_agent.py` does.
+Given the options of the command line. What a mode does not need stays unimported: one such process runs on every node.
+Never serves by itself: `boot/node_agent.py` does.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from dovetail import errors
 from dovetail.boot import clocks, node_agent
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
-from dovetail.node.kubelet import dra_plugin, socket_paths
-from dovetail.node.kubelet.claim_service import ClaimService, HealthService
 from dovetail.ports import meter
 
 
@@ -26,39 +21,18 @@ async def serve(options: node_agent.Options) -> None:
     connection = client_config.load(options.kubeconfig, context=options.context)
     carrier = transport.Transport(connection, concurrency=4, user_agent="dovetail-node-agent")
     meter_, text = _metrics(options)
-    async with carrier, open_work(options, client.KubeApi(carrier), meter_) as work:
+    async with carrier, open_work(options, carrier, meter_) as work:
         http = _http_server(options, work, text, client.KubeApi(carrier))
         await node_agent.run(work, http=http, meter_=meter_)
 
 
-@contextlib.asynccontextmanager
-async def open_work(
-    options: node_agent.Options, api: client.KubeApi, meter_: meter.Meter
-) -> AsyncIterator[node_agent.Work]:
-    """The work of the mode; the hardware session is open meanwhile."""
-    if options.node_name:
-        raise errors.InputError("this build has no hardware session")
-    yield node_agent.Work(serving=None)  # type: ignore[arg-type]
+def open_work(
+    options: node_agent.Options, carrier: transport.Transport, meter_: meter.Meter
+) -> AbstractAsyncContextManager[node_agent.Work]:
+    """The work of the mode."""
+    from dovetail.boot import node_dra  # only the chosen mode is loaded
 
-
-def dra_work(
-    options: node_agent.Options,
-    claims: ClaimService,
-    health: HealthService | None,
-    *,
-    meter_: meter.Meter | None = None,
-) -> node_agent.Work:
-    """Serves claims under the kubelet's directories."""
-    paths = socket_paths.socket_paths(
-        options.kubelet_root,
-        dra_plugin.DRIVER,
-        registry=options.plugins_registry,
-        pod_uid=options.pod_uid,
-    )
-    plugin = dra_plugin.DraPlugin(paths, claims, health, meter_=meter_)
-    return node_agent.Work(
-        serving=plugin, ready=lambda: {"registered": plugin.registration.registered.is_set()}
-    )
+    return node_dra.open_work(options, carrier, meter_)
 
 
 def _metrics(options: node_agent.Options) -> tuple[meter.Meter, Any]:

@@ -51,10 +51,10 @@ class _Notices:
     def replaced(self, objects: list[Any], resource_version: str, /) -> None:
         self._pool.notice()
 
-    def changed(self, item: Any, /) -> None:
+    def changed(self, slice_: Any, /) -> None:
         self._pool.notice()
 
-    def deleted(self, item: Any, /) -> None:
+    def deleted(self, slice_: Any, /) -> None:
         self._pool.notice()
 
     def broken(self, reason: str, /) -> None:

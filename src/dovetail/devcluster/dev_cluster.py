@@ -20,8 +20,8 @@ import msgspec
 
 from dovetail import errors
 from dovetail.devcluster import control_plane, kube_binaries, probe, processes
-from dovetail.devcluster.fake_gpus import hardware
-from dovetail.devcluster.real_node import node_agent_command, node_record, real_node
+from dovetail.devcluster.fake_gpus import gpu_machines, hardware
+from dovetail.devcluster.real_node import node_agent_command, node_layout, node_record, real_node
 from dovetail.files import private_files, state_directory
 from dovetail.install import apply_chart
 from dovetail.kube.auth import client_config
@@ -120,6 +120,8 @@ def up(
     say: Say,
 ) -> Status:
     """Starts a cluster and waits until all nodes exist. A failed start is cleaned up."""
+    if kubelet is not None:  # before minutes are spent on the rest
+        _check(kubelet, version)
     directory = directory.absolute()
     try:
         state = _claim(directory)
@@ -186,9 +188,12 @@ def _part(process: processes.ProcessRecord, state: State) -> Part:
 def _health(process: processes.ProcessRecord, state: State) -> str:
     if process.port is None or not state.ca:
         return NO_HEALTH
-    answer = control_plane.health_of(
-        process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
-    )
+    if node_layout.is_kubelet(process.name):
+        answer = real_node.health_of(process)
+    else:
+        answer = control_plane.health_of(
+            process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token
+        )
     return HEALTHY if answer.is_ok else str(answer)
 
 
@@ -240,8 +245,6 @@ def _start(
 ) -> None:
     say(f"starting Kubernetes {version} in {directory}")
     parts = kube_binaries.binaries(version, say=say)
-    if kubelet is not None:
-        real_node.require(version, say=say)  # before minutes are spent on the rest
     plane = control_plane.start(parts, directory, is_tethered=False, say=say)
     expected = _expected(fleet)
     state = msgspec.structs.replace(
@@ -268,6 +271,13 @@ def _start(
         _start_real_node(directory, plane, kubelet, say=say)
         state = msgspec.structs.replace(state, nodes=state.nodes + 1)
     _keep(directory, msgspec.structs.replace(state, is_ready=True))
+
+
+def _check(kubelet: Kubelet, version: str) -> None:
+    """Raises if the node with a real kubelet could not be started in the end."""
+    real_node.require(version)
+    if kubelet.machine is not None:
+        gpu_machines.named(kubelet.machine)
 
 
 def _start_real_node(

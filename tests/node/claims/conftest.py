@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,17 +22,17 @@ def make_node() -> Iterator[MakeNode]:
     if shutil.which("gcc") is None:
         pytest.skip("the fake GPUs need gcc")
     nodes: list[Node] = []
-    # Sockets of MPS daemons lie below the agent's folders, and their paths must be short: pytest's own are not. Memory,
-    # where there is some, spares every story the wait for a disk; programs cannot be run from there.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    place = Path(tempfile.mkdtemp(prefix="node-", dir=memory))
-    machines = Path(tempfile.mkdtemp(prefix="machine-"))
+    # Sockets of MPS daemons lie below the agent's folders, and their paths must be short: pytest's own are not.
+    place = Path(tempfile.mkdtemp(prefix="node-"))
+    # Memory spares long stories the wait for a disk. MPS daemons have a /dev/shm of their own and cannot be there.
+    memory = tempfile.mkdtemp(prefix="node-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
     def make(machine: str = "dgx-h100", *, gpus: int = 2, **options: Any) -> Node:
         mig_mode = options.pop("mig_mode", False)
-        folder = place / str(len(nodes))
+        is_in_memory = options.pop("is_in_memory", False)
+        folder = (Path(memory) if is_in_memory else place) / str(len(nodes))
         folder.mkdir()
-        home = machines / str(len(nodes))
+        home = place / f"{len(nodes)}-hw"
         hardware = Hardware.create(home, machine=machine, gpus=gpus, mig=mig_mode)
         node = Node(folder, hardware, **options)
         nodes.append(node)
@@ -44,7 +43,7 @@ def make_node() -> Iterator[MakeNode]:
     for node in nodes:
         node.close()
     shutil.rmtree(place)
-    shutil.rmtree(machines)
+    shutil.rmtree(memory)
 
 
 @pytest.fixture

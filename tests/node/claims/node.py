@@ -72,9 +72,9 @@ def share(device: str, **consumed: str) -> Tree:
 def claim_tree(
     name: str,
     *devices: str | Tree,
-    uid: str = "",
     configs: Sequence[Tree] = (),
     pool: str = POOL,
+    namespace: str = "default",
 ) -> Tree:
     """An allocated claim. Requests are named r0, r1 and so on."""
     results: list[Tree] = []
@@ -89,7 +89,7 @@ def claim_tree(
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", **({"uid": uid} if uid else {})},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"devices": {"requests": requests}},
         "status": {"allocation": allocation},
     }
@@ -109,11 +109,9 @@ class Node:
         self.boot_id_file = folder / "boot_id"
         if not self.boot_id_file.exists():
             self.boot_id_file.write_text("boot-1\n", "ascii")
-        self.api = SimApi(clocks.SystemClock(), namespaces=["default"])
-        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
-        self.run(
-            self.api.patch(Target(registry.NAMESPACE, name="default"), msgspec.json.encode(label))
-        )
+        self.namespace: str = options.pop("namespace", "default")
+        self.api: Any = options.pop("api", None) or self._embedded()
+        self.agent_api: Any = options.pop("agent_api", self.api)
         self.settings = plan_prepare.Settings(pool=POOL, mig=plan_prepare.MigPolicy(mig))
         self._is_inventory_kept = options.pop("keeps_inventory", False)
         self.options = options
@@ -121,6 +119,13 @@ class Node:
         self.control = NvmlControl(self.session, sysfs_root=hardware.sysfs_root)
         self._references: dict[str, ClaimReference] = {}
         self.agent = self._agent()
+
+    def _embedded(self) -> SimApi:
+        api = SimApi(clocks.SystemClock(), namespaces=[self.namespace])
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        target = Target(registry.NAMESPACE, name=self.namespace)
+        self.run(api.patch(target, msgspec.json.encode(label)))
+        return api
 
     def _agent(self) -> NodeClaims:
         paths = assembly.Paths(
@@ -134,7 +139,7 @@ class Node:
             ),
         )
         return assembly.node_claims(
-            api=self.api,
+            api=self.agent_api,
             clock=clocks.SystemClock(),
             control=self.control,
             inventory=self._inventory(),
@@ -161,7 +166,7 @@ class Node:
 
     def allocate(self, name: str, *devices: str | Tree, **options: Any) -> ClaimReference:
         """Stores an allocated claim."""
-        tree = claim_tree(name, *devices, **options)
+        tree = claim_tree(name, *devices, namespace=self.namespace, **options)
         reference = self.run(self._store(tree))
         self._references[name] = reference
         return reference
@@ -178,17 +183,17 @@ class Node:
     def reallocate(self, name: str, *devices: str) -> None:
         """Changes what a claim has."""
         status = claim_tree(name, *devices)["status"]
-        target = Target(registry.CLAIM, "default", name, "status")
+        target = Target(registry.CLAIM, self.namespace, name, "status")
         self.run(self.api.patch(target, msgspec.json.encode({"status": None})))
         self.run(self.api.patch(target, msgspec.json.encode({"status": status})))
 
     def delete(self, name: str) -> None:
         """Deletes a claim from the API server."""
-        self.run(self.api.delete(Target(registry.CLAIM, "default", name)))
+        self.run(self.api.delete(Target(registry.CLAIM, self.namespace, name)))
 
     def stored(self, name: str) -> Tree:
         """A claim in the API server."""
-        document = self.run(self.api.get(Target(registry.CLAIM, "default", name)))
+        document = self.run(self.api.get(Target(registry.CLAIM, self.namespace, name)))
         return dict(msgspec.json.decode(document))
 
     # ---- the kubelet's part

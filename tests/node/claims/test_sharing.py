@@ -171,6 +171,24 @@ def test_a_daemon_that_died_is_started_again_with_its_limits(node: Node) -> None
     assert node.unprepare("infer") is None
 
 
+@pytest.mark.slow
+def test_a_daemon_that_hangs_is_ended_with_its_claim(node: Node) -> None:
+    node.prepared("infer", "gpu-0", configs=[mps()])
+    (daemon,) = node.hardware.snapshot().mps_daemons
+    os.kill(daemon.pid, signal.SIGSTOP)
+    assert node.unprepare("infer") is None
+    wait_until(lambda: not running(daemon.pid), "the daemon has ended")
+    assert mode(node) == DEFAULT
+    assert not list((node.plugin / "mps").iterdir())
+
+
+def test_a_limit_the_daemon_does_not_take_fails_the_claim(node: Node) -> None:
+    config = mps(defaultActiveThreadPercentage=0)  # MPS itself wants more than that
+    assert "active thread percentage" in node.refused("infer", "gpu-0", configs=[config])
+    node.assert_clean()
+    assert mode(node) == DEFAULT
+
+
 def test_an_agent_that_starts_keeps_running_daemons_and_ends_strays(node: Node) -> None:
     node.prepared("infer", "gpu-0", configs=[mps()])
     (daemon,) = node.hardware.snapshot().mps_daemons
@@ -273,7 +291,7 @@ def test_claims_on_one_gpu_must_agree_how_to_share_it(node: Node) -> None:
     assert time_slice(node) == 0
 
 
-def test_multi_user_mps_needs_volta(make_node: MakeNode) -> None:
+def test_mps_can_serve_several_users(make_node: MakeNode) -> None:
     node = make_node("t4", gpus=1)
     node.prepared("infer", "gpu-0", configs=[mps(multiUser=True)])
     assert not isinstance(node.unprepare("infer"), Failed)

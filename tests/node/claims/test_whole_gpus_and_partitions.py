@@ -236,6 +236,20 @@ def test_a_lost_gpu_is_refused_and_its_claims_can_end(node: Node) -> None:
     assert node.checkpoint()["claims"] == {}
 
 
+def test_a_partition_left_on_a_lost_gpu_is_destroyed_when_the_gpu_is_back(node: Node) -> None:
+    node.prepared("eval", "gpu-0-mig-1g10gb-19-0")
+    node.hardware.lose(0)
+    assert node.unprepare("eval") is None
+    node.restart()
+    node.hardware.restore(0)
+    node.session.reopen()
+    assert node.instances() == [("1g.10gb", 0)]
+    node.prepared("next", "gpu-0-mig-3g40gb-9-0")
+    assert node.instances() == [("3g.40gb", 0)]
+    assert node.unprepare("next") is None
+    assert node.checkpoint().get("orphans") is None
+
+
 def test_a_driver_that_hangs_fails_the_claim_and_not_the_agent(make_node: MakeNode) -> None:
     node = make_node(call_seconds=0.5)
     node.hardware.hang("nvmlDeviceGetComputeMode")

@@ -1,7 +1,7 @@
 """The agent's process with claims that a test can hold up: `python -m tests.node.kubelet.agent_process DIR [POD_UID]`.
 
 DIR holds the kubelet's directories. A preparation appends `enter` and `leave` with its process id to DIR/steps and
-waits between them while DIR/hold exists. The life cycle, sockets and locks are the product's.
+waits between them while DIR/hold exists. The life cycle and the sockets are the product's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dovetail.boot import logs, node_agent, node_parts
+from dovetail.boot import logs, node_agent
+from dovetail.node.kubelet import dra_plugin, socket_paths
 from dovetail.node.kubelet.claim_service import ClaimReference, Failed, Prepared
 from tests.node.kubelet import services
 from tests.support import waiting
@@ -41,9 +42,9 @@ class HeldClaims(services.GpuClaims):
 
 async def main(directory: Path, pod_uid: str) -> None:
     """Serves until a signal."""
-    options = node_agent.Options(node_name="node-a", kubelet_root=directory, pod_uid=pod_uid)
-    health = services.Healths()
-    await node_agent.run(node_parts.dra_work(options, HeldClaims(directory), health))
+    paths = socket_paths.socket_paths(directory, dra_plugin.DRIVER, pod_uid=pod_uid)
+    plugin = dra_plugin.DraPlugin(paths, HeldClaims(directory), services.Healths())
+    await node_agent.run(node_agent.Work(serving=plugin))
 
 
 if __name__ == "__main__":

@@ -94,6 +94,7 @@ class Healths:
     def __init__(self) -> None:
         self._state = HealthState.HEALTHY
         self._message = ""
+        self._version = 0
         self._changed = asyncio.Condition()
         self.open_count = 0
 
@@ -101,12 +102,14 @@ class Healths:
         async with self._changed:
             self._state = state
             self._message = message
+            self._version += 1
             self._changed.notify_all()
 
     async def changes(self) -> AsyncIterator[Sequence[DeviceHealth]]:
         self.open_count += 1
         try:
             while True:
+                sent = self._version
                 yield [
                     DeviceHealth(
                         pool_name="node-a",
@@ -117,6 +120,6 @@ class Healths:
                     )
                 ]
                 async with self._changed:
-                    await self._changed.wait()
+                    await self._changed.wait_for(lambda sent=sent: self._version != sent)  # type: ignore[misc]
         finally:
             self.open_count -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.node.nvml import control, session
-from tests.support import waiting
+from tests.support import real, waiting
 
 
 class Machine:
@@ -27,16 +28,23 @@ class Machine:
 MakeMachine = Callable[..., Machine]
 
 
+def require_compiler() -> None:
+    """Ends the test where the fake driver cannot be built."""
+    if shutil.which("gcc") is None:
+        real.missing("gcc, to build the fake libnvidia-ml with")
+
+
 @pytest.fixture
 def make_machine(tmp_path: Path) -> Iterator[MakeMachine]:
     """Makes a machine: make_machine("dgx-h100", gpus=2)."""
-    with contextlib.ExitStack() as made:
+    require_compiler()
+    with contextlib.ExitStack() as closing:
 
         def make(machine: str = "dgx-h100", **facts: Any) -> Machine:
             hardware = Hardware.create(tmp_path / "machine", machine=machine, **facts)
             node = Machine(hardware)
-            made.callback(node.session.close)
-            made.callback(hardware.release)
+            closing.callback(node.session.close)
+            closing.callback(hardware.release)
             return node
 
         yield make

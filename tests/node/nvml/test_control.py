@@ -14,13 +14,13 @@ pytestmark = pytest.mark.slow
 def test_a_mig_device_is_made_at_its_place_and_destroyed(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=1)
     machine.control.set_mig_mode(0, enabled=True)
-    made = machine.control.create_mig_device(0, gi_profile_id=9, start=4)
-    assert (made.placement.start, made.placement.size) == (4, 4)
-    assert made.ci_id is not None
-    assert machine.control.mig_devices(0) == (made,)
+    mig = machine.control.create_mig_device(0, gi_profile_id=9, start=4)
+    assert (mig.placement.start, mig.placement.size) == (4, 4)
+    assert mig.ci_id is not None
+    assert machine.control.mig_devices(0) == (mig,)
     (instance,) = machine.hardware.snapshot().gpus[0].gpu_instances
-    assert instance.id == made.gi_id
-    machine.control.destroy_mig_device(0, gi_id=made.gi_id)
+    assert instance.id == mig.gi_id
+    machine.control.destroy_mig_device(0, gi_id=mig.gi_id)
     assert machine.control.mig_devices(0) == ()
     machine.control.set_mig_mode(0, enabled=False)
     assert not machine.control.inventory().gpus[0].is_mig_enabled
@@ -28,11 +28,11 @@ def test_a_mig_device_is_made_at_its_place_and_destroyed(make_machine: MakeMachi
 
 def test_seven_small_devices_fit_and_each_has_its_own_uuid(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=1, mig=True)
-    made = [
+    devices = [
         machine.control.create_mig_device(0, gi_profile_id=19, start=start) for start in range(7)
     ]
-    assert len({device.uuid for device in made}) == 7
-    assert machine.control.mig_devices(0) == tuple(made)
+    assert len({device.uuid for device in devices}) == 7
+    assert machine.control.mig_devices(0) == tuple(devices)
 
 
 def test_an_occupied_place_is_in_use(make_machine: MakeMachine) -> None:
@@ -89,11 +89,11 @@ def test_a_gpu_instance_without_compute_instance_is_listed_and_destroyed(
 
 def test_a_device_in_use_stays(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=1, mig=True)
-    made = machine.control.create_mig_device(0, gi_profile_id=9, start=0)
+    mig = machine.control.create_mig_device(0, gi_profile_id=9, start=0)
     machine.hardware.fail("nvmlComputeInstanceDestroy", 19)
     with pytest.raises(gpu_control.GpuInUse):
-        machine.control.destroy_mig_device(0, gi_id=made.gi_id)
-    assert machine.control.mig_devices(0) == (made,)
+        machine.control.destroy_mig_device(0, gi_id=mig.gi_id)
+    assert machine.control.mig_devices(0) == (mig,)
 
 
 def test_mig_mode_of_a_gpu_in_use_stays(make_machine: MakeMachine) -> None:
@@ -156,3 +156,32 @@ def test_a_lost_gpu_is_gone_and_comes_back(make_machine: MakeMachine) -> None:
         machine.control.compute_mode(0)
     machine.hardware.restore(0)
     assert machine.control.compute_mode(0) is ComputeMode.DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "failure"),
+    [
+        (3, gpu_control.GpuUnsupported),
+        (9, gpu_control.DriverUnavailable),
+        (15, gpu_control.GpuGone),
+        (255, gpu_control.GpuFailure),
+    ],
+)
+def test_a_program_that_fails_says_why_by_its_exit_code(
+    make_machine: MakeMachine, exit_code: int, failure: type[gpu_control.GpuFailure]
+) -> None:
+    machine = make_machine("dgx-h100", gpus=1)
+    program = machine.hardware.nvidia_smi
+    program.unlink()
+    program.write_text(f"#!/bin/sh\necho the driver objects\nexit {exit_code}\n")
+    program.chmod(0o755)
+    with pytest.raises(failure, match="the driver objects") as raised:
+        machine.control.set_time_slice(0, TimeSlice.SHORT)
+    assert raised.type is failure
+
+
+def test_a_driver_without_its_program_cannot_set_time_slices(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=1)
+    machine.hardware.nvidia_smi.unlink()
+    with pytest.raises(gpu_control.DriverUnavailable, match="nvidia-smi"):
+        machine.control.set_time_slice(0, TimeSlice.SHORT)

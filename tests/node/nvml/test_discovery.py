@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,14 @@ pytestmark = pytest.mark.slow
 
 def test_a_dgx_h100_is_found_as_it_is(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100")
-    found = machine.control.inventory()
-    assert (found.driver_version, found.cuda_driver_version) == ("580.95.05", "13.0")
-    assert [gpu.minor for gpu in found.gpus] == list(range(8))
-    assert found.unread == ()
+    scan = machine.control.inventory()
+    assert (scan.driver_version, scan.cuda_driver_version) == ("580.95.05", "13.0")
+    assert [gpu.minor for gpu in scan.gpus] == list(range(8))
+    assert scan.unread == ()
     state = machine.hardware.snapshot()
-    assert [gpu.uuid for gpu in found.gpus] == [gpu.uuid for gpu in state.gpus]
-    assert [gpu.pci_bus_id for gpu in found.gpus] == [gpu.bus_id for gpu in state.gpus]
-    gpu = found.gpus[0]
+    assert [gpu.uuid for gpu in scan.gpus] == [gpu.uuid for gpu in state.gpus]
+    assert [gpu.pci_bus_id for gpu in scan.gpus] == [gpu.bus_id for gpu in state.gpus]
+    gpu = scan.gpus[0]
     assert gpu.product_name == "NVIDIA H100 80GB HBM3"
     assert (gpu.brand, gpu.architecture, gpu.cuda_compute_capability) == ("Nvidia", "Hopper", "9.0")
     assert gpu.memory_bytes == 81559 << 20
@@ -33,7 +34,7 @@ def test_a_dgx_h100_is_found_as_it_is(make_machine: MakeMachine) -> None:
     assert gpu.pcie_root.startswith("pci0000:")
     assert gpu.power_limit_milliwatts == 700_000
     assert gpu.nvlink_count == 18
-    others = sorted(other.pci_bus_id for other in found.gpus[1:])
+    others = sorted(other.pci_bus_id for other in scan.gpus[1:])
     assert list(gpu.nvlink_peers) == others
 
 
@@ -61,11 +62,11 @@ def test_an_h200_rounds_a_half_up(make_machine: MakeMachine) -> None:
 
 
 def test_a_tray_of_a_rack_has_a_fabric(make_machine: MakeMachine) -> None:
-    found = make_machine("gb200-tray").control.inventory()
-    cliques = {gpu.fabric.clique for gpu in found.gpus if gpu.fabric is not None}
-    assert len(found.gpus) == 4
+    scan = make_machine("gb200-tray").control.inventory()
+    cliques = {gpu.fabric.clique for gpu in scan.gpus if gpu.fabric is not None}
+    assert len(scan.gpus) == 4
     assert len(cliques) == 1
-    assert all(gpu.fabric is not None and gpu.fabric.is_completed for gpu in found.gpus)
+    assert all(gpu.fabric is not None and gpu.fabric.is_completed for gpu in scan.gpus)
 
 
 def test_a_fabric_that_is_not_registered_yet_is_not_completed(make_machine: MakeMachine) -> None:
@@ -94,9 +95,9 @@ def test_a_t4_has_neither_mig_nor_nvlink(make_machine: MakeMachine) -> None:
 def test_a_lost_gpu_is_left_out_and_named(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=4)
     machine.hardware.lose(2)
-    found = machine.control.inventory()
-    assert [gpu.minor for gpu in found.gpus] == [0, 1, 3]
-    (lost,) = found.unread
+    scan = machine.control.inventory()
+    assert [gpu.minor for gpu in scan.gpus] == [0, 1, 3]
+    (lost,) = scan.unread
     assert (lost.index, lost.is_lost) == (2, True)
     assert "lost" in lost.reason
     machine.hardware.restore(2)
@@ -132,11 +133,11 @@ def test_an_old_driver_lacks_functions_and_is_read_all_the_same(make_machine: Ma
         "nvmlDeviceGetModuleId",
     )
     machine = make_machine("dgx-a100", gpus=2, hidden=newer)
-    found = machine.control.inventory()
-    assert [gpu.addressing_mode for gpu in found.gpus] == [None, None]
-    assert found.gpus[0].module_id is None
-    assert found.gpus[0].fabric is None
-    assert len(found.gpus[0].mig_profiles) == 7
+    scan = machine.control.inventory()
+    assert [gpu.addressing_mode for gpu in scan.gpus] == [None, None]
+    assert scan.gpus[0].module_id is None
+    assert scan.gpus[0].fabric is None
+    assert len(scan.gpus[0].mig_profiles) == 7
 
 
 def test_a_gpu_partitioned_for_claims_is_published_as_before(make_machine: MakeMachine) -> None:
@@ -148,6 +149,28 @@ def test_a_gpu_partitioned_for_claims_is_published_as_before(make_machine: MakeM
     assert len(after.gpus[0].mig_devices) == 1
     dynamic = options.SliceOptions(is_mig_dynamic=True)
     assert layout.contents(after, dynamic) == layout.contents(before, dynamic)
+
+
+def test_a_scan_is_not_confused_by_partitions_that_come_and_go(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=2, mig=True)
+    is_over = threading.Event()
+
+    def repartition() -> None:
+        while not is_over.is_set():
+            gi_id, _ = machine.hardware.create_mig(0, 19)
+            machine.hardware.destroy_mig(0, gi_id)
+
+    worker = threading.Thread(target=repartition)
+    worker.start()
+    try:
+        scans = [machine.control.inventory() for _ in range(200)]
+        lists = [machine.control.mig_devices(0) for _ in range(200)]
+    finally:
+        is_over.set()
+        worker.join()
+    assert [scan.unread for scan in scans if scan.unread] == []
+    assert all(len(scan.gpus) == 2 for scan in scans)
+    assert all(len(each) <= 1 for each in lists)
 
 
 def test_the_kernel_knows_the_machine(tmp_path: Path) -> None:

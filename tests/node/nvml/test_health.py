@@ -76,12 +76,12 @@ def test_an_xid_reaches_the_waiter_with_its_gpu(make_machine: MakeMachine) -> No
 
 def test_an_xid_of_a_mig_device_names_its_instances(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=1, mig=True)
-    made = machine.control.create_mig_device(0, gi_profile_id=9, start=0)
+    mig = machine.control.create_mig_device(0, gi_profile_id=9, start=0)
     waiter = events.EventWaiter(machine.session)
     waiter.wait(0.0)
-    machine.hardware.inject_xid(0, 13, gi=made.gi_id, ci=made.ci_id)
+    machine.hardware.inject_xid(0, 13, gi=mig.gi_id, ci=mig.ci_id)
     (event,) = waiter.wait(30.0)
-    assert (event.xid, event.gi_id, event.ci_id) == (13, made.gi_id, made.ci_id)
+    assert (event.xid, event.gi_id, event.ci_id) == (13, mig.gi_id, mig.ci_id)
 
 
 def test_a_storm_arrives_together(make_machine: MakeMachine) -> None:

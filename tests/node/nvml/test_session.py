@@ -83,8 +83,8 @@ def test_opening_again_waits_for_work_in_progress(make_machine: MakeMachine) -> 
 
     def partition(minor: int) -> None:
         for _ in range(10):
-            made = machine.control.create_mig_device(minor, gi_profile_id=9, start=0)
-            machine.control.destroy_mig_device(minor, gi_id=made.gi_id)
+            mig = machine.control.create_mig_device(minor, gi_profile_id=9, start=0)
+            machine.control.destroy_mig_device(minor, gi_id=mig.gi_id)
         finished.append(minor)
 
     workers = [threading.Thread(target=partition, args=(minor,)) for minor in range(4)]
@@ -100,9 +100,9 @@ def test_a_replaced_driver_is_opened_again(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=2)
     assert machine.control.inventory().driver_version == "580.95.05"
     machine.hardware.reload_driver("590.44.01", "13.1")
-    found = machine.control.inventory()
-    assert (found.driver_version, found.cuda_driver_version) == ("590.44.01", "13.1")
-    assert len(found.gpus) == 2
+    scan = machine.control.inventory()
+    assert (scan.driver_version, scan.cuda_driver_version) == ("590.44.01", "13.1")
+    assert len(scan.gpus) == 2
     assert machine.control.compute_mode(1) is ComputeMode.DEFAULT
 
 

@@ -143,6 +143,7 @@ def _write_pci_device(sys: Path, gpu: hardware_state.GpuState) -> None:
         "vendor": f"0x{gpu.pci_device_id & 0xFFFF:04x}",
         "device": f"0x{gpu.pci_device_id >> 16:04x}",
         "class": "0x030200",
+        "resource": " ".join(["0x" + "0" * 16] * 3),  # no memory regions; NVIDIA's programs read it
         "local_cpulist": f"{gpu.first_cpu}-{gpu.first_cpu + max(gpu.cpu_count, 1) - 1}",
     }
     for name, text in files.items():

@@ -109,3 +109,8 @@ class NodeLayout(msgspec.Struct, frozen=True, kw_only=True):
     def process_name(self, process: str) -> str:
         """What a process of this node is called among those of the cluster."""
         return f"{process}@{self.name}"
+
+
+def is_kubelet(process_name: str) -> bool:
+    """Whether a process of a cluster is the kubelet of a node."""
+    return process_name.startswith(f"{KUBELET}@")

@@ -7,6 +7,7 @@ ends a process that the roster does not name, but for those inside the node's na
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from pathlib import Path
@@ -20,13 +21,17 @@ from dovetail.devcluster.real_node import cgroups, machine, node_layout
 from dovetail.files import private_files
 
 SUFFIX: Final = ".node.json"
+STARTER: Final = "starter.json"
 STOP_SECONDS: Final = 10.0  # for the agent, which may be writing a checkpoint
 
 
 def create(
-    directory: Path, name: str, *, homes: Path = node_layout.HOMES
+    directory: Path, name: str, *, is_tethered: bool = False, homes: Path = node_layout.HOMES
 ) -> node_layout.NodeLayout:
-    """Records a new node and makes its home, a directory with a short and free name."""
+    """Records a new node and makes its home, a directory with a short and free name.
+
+    The home of a tethered node names this process: others remove what it leaves if it is killed.
+    """
     private_files.make_directory(directory)
     record = _file(directory, name)
     if record.exists():
@@ -35,7 +40,19 @@ def create(
     layout = node_layout.NodeLayout(name=name, home=home)
     private_files.replace(record, msgspec.json.encode(layout, enc_hook=str))
     home.mkdir(mode=private_files.DIRECTORY_MODE)
+    if is_tethered:
+        starter = processes.recorded("starter", os.getpid(), log=home)
+        private_files.replace(home / STARTER, msgspec.json.encode(starter))
     return layout
+
+
+def remove_orphans(*, homes: Path = node_layout.HOMES) -> list[Path]:
+    """Removes the homes and cgroups of tethered nodes whose starter was killed; their processes ended with it."""
+    orphans = [home for home in homes.glob(f"{node_layout.HOME_PREFIX}*") if _is_orphan(home)]
+    for home in orphans:
+        cgroups.remove(node_layout.NodeLayout(name="", home=home).cgroup)
+        shutil.rmtree(home, ignore_errors=True)  # another process may be removing it too
+    return orphans
 
 
 def roster_of(directory: Path) -> processes.ProcessRecords:
@@ -82,6 +99,20 @@ def end_processes(layout: node_layout.NodeLayout, roster: processes.ProcessRecor
         if name in recorded:
             processes.end(recorded[name], grace_seconds=STOP_SECONDS)
             roster.remove(name)
+
+
+def _is_orphan(home: Path) -> bool:
+    """Whether it is ours and its starter is gone. One without a starter belongs to a cluster that outlives commands."""
+    try:
+        content = (home / STARTER).read_bytes()
+        is_ours = home.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+    try:
+        starter = msgspec.json.decode(content, type=processes.ProcessRecord)
+    except msgspec.MsgspecError:
+        return False
+    return is_ours and not processes.is_alive(starter)
 
 
 def _layout(record: Path) -> node_layout.NodeLayout:

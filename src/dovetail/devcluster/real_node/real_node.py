@@ -84,7 +84,8 @@ class RealNode:
     def start_kubelet(self) -> None:
         """Starts the kubelet and waits until the Node is ready."""
         command = node_config.kubelet_command(self.layout, self._programs)
-        self.start_process(node_layout.KUBELET, self.command_inside(command))
+        inside = self.command_inside(command)
+        self.start_process(node_layout.KUBELET, inside, port=self._ports.health)
         self._await(node_layout.KUBELET, self._kubelet_answers, "answering")
         self._await(node_layout.KUBELET, self.is_ready, "ready")
 
@@ -107,7 +108,9 @@ class RealNode:
         self.start_process(node_layout.AGENT, self.command_inside(command))
         self._await(node_layout.AGENT, self._agent_is_registered, "registered with the kubelet")
 
-    def start_process(self, process: str, command: Sequence[str | Path]) -> None:
+    def start_process(
+        self, process: str, command: Sequence[str | Path], *, port: int | None = None
+    ) -> None:
         """Starts a process that belongs to the node and ends with it."""
         name = self.layout.process_name(process)
         log = self.layout.log_of(process)
@@ -115,7 +118,7 @@ class RealNode:
             command,
             log=log,
             is_tethered=self._is_tethered,
-            note=lambda pid: self.roster.add(processes.recorded(name, pid, log=log)),
+            note=lambda pid: self.roster.add(processes.recorded(name, pid, log=log, port=port)),
         )
         self._children.append(child)
 
@@ -217,7 +220,8 @@ class RealNode:
         return any(registry.glob("gpu.nvidia.com*-reg.sock"))
 
     def _kubelet_answers(self) -> bool:
-        return probe.ask(self._ports.health, "/healthz").is_ok
+        name = self.layout.process_name(node_layout.KUBELET)
+        return health_of(self.roster.all()[name]).is_ok
 
     def _await(self, process: str, condition: Callable[[], bool], state: str) -> None:
         """Waits for a condition. Raises StartFailed with the end of the log if the process ends or time runs out."""
@@ -248,8 +252,10 @@ def start(
 
     `directory` keeps the record of the node and of its processes; it may be the control plane's.
     """
-    programs = require(plane.parts.minor, say=say)
-    layout = node_record.create(directory, name)
+    require(plane.parts.minor)
+    programs = node_programs.programs(say=say)
+    node_record.remove_orphans()
+    layout = node_record.create(directory, name, is_tethered=is_tethered)
     node = RealNode(plane, layout, programs, directory=directory, is_tethered=is_tethered)
 
     began = time.monotonic()
@@ -262,8 +268,16 @@ def start(
     return node
 
 
-def require(version: str, *, say: Say) -> node_programs.Programs:
-    """The programs of a node for a control plane of this version, built first if need be. Raises NodeRefused."""
+def health_of(kubelet: processes.ProcessRecord) -> probe.Answer:
+    """What the health endpoint of a kubelet answers, and no other process on its port."""
+    children = machine.children_of(kubelet.pid)
+    if kubelet.port is None or not any(processes.listens(pid, kubelet.port) for pid in children):
+        return probe.Answer(0, b"it does not listen yet")
+    return probe.ask(kubelet.port, "/healthz")
+
+
+def require(version: str) -> None:
+    """Raises NodeRefused if no node for a control plane of this version can run here, whatever is built."""
     if refusal := node_programs.refusal():
         raise NodeRefused(refusal)
     if version != node_programs.VERSION:
@@ -272,4 +286,3 @@ def require(version: str, *, say: Say) -> node_programs.Programs:
             f"the kubelet is of Kubernetes {node_programs.VERSION} and needs a control plane of that version, "
             f"not {version}"
         )
-    return node_programs.programs(say=say)

@@ -103,7 +103,10 @@ def _hooks(
     folders = [root.in_container(library.parent) for library in libraries]
     link_options = [option for link in dict.fromkeys(links) for option in ("--link", link)]
     folder_options = [option for name in dict.fromkeys(folders) for option in ("--folder", name)]
+    graphics_links = [link for library in libraries for link in _graphics_links(root, library)]
+    graphics_options = [option for link in graphics_links for option in ("--link", link)]
     calls = [
+        ("create-symlinks", *graphics_options),
         ("create-symlinks", *link_options),
         ("enable-cuda-compat", f"--host-driver-version={driver_version}"),
         ("update-ldcache", *folder_options),
@@ -123,6 +126,17 @@ def hook(hook_path: str, *arguments: str) -> spec.Hook:
         args=(*prefix, *arguments),
         env=("NVIDIA_CTK_DEBUG=false",),
     )
+
+
+def _graphics_links(root: DriverRoot, library: Path) -> list[str]:
+    """Where graphics loaders look for parts of the driver."""
+    folder = root.in_container(library.parent)
+    stem = library.name.partition(".so")[0]
+    if stem == "libnvidia-allocator":
+        return [f"../libnvidia-allocator.so.1::{folder}/gbm/nvidia-drm_gbm.so"]
+    if stem == "libnvidia-vulkan-producer":
+        return [f"{library.name}::{folder}/{stem}.so"]
+    return []
 
 
 def _links(root: DriverRoot, library: Path) -> list[str]:

@@ -49,7 +49,7 @@ class DeviceEdits:
         if node is not None:
             return node
         # Nodes appear with their first user; the numbers are fixed, so the runtime can make it.
-        return spec.DeviceNode(path=path, host_path=path, type="c", major=_GPU_MAJOR, minor=minor)
+        return spec.DeviceNode(path=path, type="c", major=_GPU_MAJOR, minor=minor)
 
     def _drm_nodes(self, pci_bus_id: str) -> tuple[spec.DeviceNode, ...]:
         folder = self._sysfs_root / "bus/pci/devices" / pci_bus_id / "drm"
@@ -72,10 +72,8 @@ class DeviceEdits:
         minor = fields.get("DeviceFileMinor")
         if minor is None:
             raise FileNotFoundError(f"{path}: has no DeviceFileMinor")
-        node = f"{_CAPABILITY_NODES}/nvidia-cap{minor}"
         return spec.DeviceNode(
-            path=node,
-            host_path=node,
+            path=f"{_CAPABILITY_NODES}/nvidia-cap{minor}",
             type="c",
             major=major,
             minor=minor,

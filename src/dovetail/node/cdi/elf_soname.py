@@ -5,9 +5,10 @@ Given a path, returns the name, or an empty text for a file without one. Reads t
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 _MAGIC: Final = b"\x7fELF\x02"  # 64 bits
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHHHHH")
@@ -18,6 +19,7 @@ _DYNAMIC: Final = 2  # PT_DYNAMIC
 _STRING_TABLE: Final = 5  # DT_STRTAB
 _SONAME: Final = 14  # DT_SONAME
 _MAX_NAME_BYTES: Final = 256
+_MAX_PART_BYTES: Final = 4 * 1024 * 1024
 
 
 class _Segment(NamedTuple):
@@ -37,21 +39,26 @@ def soname(path: Path) -> str:
         table_offset, entry_size, entry_count = fields[4], fields[8], fields[9]
         if entry_size != _PROGRAM_HEADER.size:
             return ""
-        file.seek(table_offset)
-        segments = _segments(file.read(entry_size * entry_count))
+        segments = _segments(_part(file, table_offset, entry_size * entry_count))
         dynamic = next((segment for segment in segments if segment.kind == _DYNAMIC), None)
         if dynamic is None:
             return ""
-        file.seek(dynamic.offset)
-        entries = _dynamic_entries(file.read(dynamic.size))
+        entries = _dynamic_entries(_part(file, dynamic.offset, dynamic.size))
         if _SONAME not in entries or _STRING_TABLE not in entries:
             return ""
         offset = _file_offset(entries[_STRING_TABLE], segments)
         if offset is None:
             return ""
-        file.seek(offset + entries[_SONAME])
-        name = file.read(_MAX_NAME_BYTES).partition(b"\0")[0]
-    return name.decode("ascii", "replace")
+        text = _part(file, offset + entries[_SONAME], _MAX_NAME_BYTES)
+    return text.partition(b"\0")[0].decode("ascii", "replace")
+
+
+def _part(file: BinaryIO, offset: int, size: int) -> bytes:
+    """Some bytes of the file; fewer, or none, where the numbers of a damaged file point beyond its end."""
+    if offset > os.fstat(file.fileno()).st_size:
+        return b""
+    file.seek(offset)
+    return file.read(min(size, _MAX_PART_BYTES))
 
 
 def _segments(table: bytes) -> list[_Segment]:

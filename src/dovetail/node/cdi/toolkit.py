@@ -17,7 +17,7 @@ import msgspec
 from dovetail.node.cdi import common_edits, spec
 from dovetail.node.cdi.driver_root import DriverRoot
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger("dovetail.node.cdi")
 
 _TIMEOUT_SECONDS: Final = 20  # less than the kubelet waits for an answer
 
@@ -45,10 +45,12 @@ def toolkit_edits(program: Path, root: DriverRoot, *, hook_path: str) -> spec.Ed
         )
         edits = msgspec.json.decode(answer.stdout, type=_Answer).container_edits
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
-        log.warning("cdi.toolkit_failed program=%s error=%s", program, error)
+        LOG.warning("cdi.toolkit_failed", extra={"program": str(program), "why": str(error)})
         return None
     if not edits.mounts:
-        log.warning("cdi.toolkit_found_no_driver program=%s root=%s", program, root.seen)
+        LOG.warning(
+            "cdi.toolkit_found_no_driver", extra={"program": str(program), "root": str(root.seen)}
+        )
         return None
     nodes = tuple(_node_on_host(node, root) for node in edits.device_nodes)
     mounts = tuple(_mount_on_host(mount, root) for mount in edits.mounts)

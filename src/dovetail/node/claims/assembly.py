@@ -1,6 +1,7 @@
 """Puts the parts of a node's ClaimService together: one function for the process that runs it.
 
-Given adapters, paths and settings. Makes folders and reads the boot id; raises StateError if that fails. Starts nothing.
+Given adapters, paths and settings. Makes the folder and reads the boot id; raises StateError if it
+cannot. Starts nothing.
 """
 
 from __future__ import annotations

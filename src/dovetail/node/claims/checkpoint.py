@@ -18,6 +18,8 @@ from dovetail import errors
 from dovetail.node.inventory import TimeSlice
 
 FORMAT: Final = 1  # what this version writes
+TIME_SLICING: Final = "TimeSlicing"
+MPS: Final = "MPS"
 Unknown = dict[str, msgspec.Raw]  # fields of another version
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -67,7 +69,7 @@ class Sharing(
 ):
     """How a group of devices is shared. Devices under one config form a group."""
 
-    strategy: str  # TimeSlicing, MPS
+    strategy: str  # TIME_SLICING, MPS
     interval: TimeSlice | None = None
     active_thread_percentage: int | None = None
     memory_limits: dict[str, int] = {}  # bytes by device name
@@ -95,6 +97,11 @@ class Claim(
         return f"{self.namespace}/{self.name} ({self.uid})"
 
     @property
+    def has_daemons(self) -> bool:
+        """Whether MPS daemons run for it."""
+        return any(sharing.strategy == MPS for sharing in self.sharing)
+
+    @property
     def minors(self) -> frozenset[int]:
         """The GPUs it concerns."""
         return frozenset(device.gpu_minor for device in self.devices)
@@ -110,6 +117,7 @@ class Checkpoint(
     oldest_reader: int = 1
     claims: dict[str, Claim] = {}  # by uid
     mig_enabled_here: tuple[str, ...] = ()  # uuids of GPUs whose MIG mode the agent switched on
+    orphans: tuple[str, ...] = ()  # uuids of MIG devices to destroy when their GPU is back
     unknown: Unknown = {}
 
     def with_claim(self, claim: Claim) -> Checkpoint:
@@ -126,6 +134,15 @@ class Checkpoint(
         others = tuple(uuid for uuid in self.mig_enabled_here if uuid != gpu_uuid)
         ours = (*others, gpu_uuid) if is_ours else others
         return msgspec.structs.replace(self, mig_enabled_here=ours)
+
+    def with_orphans(self, uuids: tuple[str, ...]) -> Checkpoint:
+        """With MIG devices that no claim has any more and that could not be destroyed."""
+        return msgspec.structs.replace(self, orphans=(*self.orphans, *uuids))
+
+    def without_orphan(self, uuid: str) -> Checkpoint:
+        """It was destroyed."""
+        left = tuple(orphan for orphan in self.orphans if orphan != uuid)
+        return msgspec.structs.replace(self, orphans=left)
 
 
 class _File(msgspec.Struct, frozen=True, gc=False):

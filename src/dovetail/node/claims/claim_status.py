@@ -22,7 +22,7 @@ from dovetail.ports import failures
 from dovetail.ports.api import Api, Target
 from dovetail.ports.clock import Clock
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger("dovetail.node.claims")
 
 _FIRST_DELAY_SECONDS: Final = 1.0
 _LONGEST_DELAY_SECONDS: Final = 60.0
@@ -79,10 +79,10 @@ class ClaimStatus:
         except failures.Missing:
             return True
         except failures.Refused as error:
-            log.warning("claim.status_refused claim=%s error=%s", claim, error)
+            LOG.warning("claim.status_refused", extra={"claim": str(claim), "why": str(error)})
             return True
         except (failures.ApiFailure, errors.InputError) as error:
-            log.info("claim.status_not_written claim=%s error=%s", claim, error)
+            LOG.info("claim.status_not_written", extra={"claim": str(claim), "why": str(error)})
             return False
         return True
 

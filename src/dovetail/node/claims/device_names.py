@@ -7,15 +7,17 @@ was allocated; the inventory has the last word on whether it exists. Never reads
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from dovetail.node.inventory import Gpu, Inventory, MigProfile, Placement
 
-_WHOLE: Final = re.compile(r"gpu-(\d+)")
-_PARTITION: Final = re.compile(r"gpu-(\d+)-mig-(.+)-(\d+)-(\d+)")  # minor, profile, GI id, start
-_PASSTHROUGH: Final = re.compile(r"gpu-vfio-(\d+)")
+_WHOLE: Final = re.compile(r"gpu-([0-9]{1,4})")
+# Minor number, profile, GPU instance profile id, first memory slice.
+_PARTITION: Final = re.compile(r"gpu-([0-9]{1,4})-mig-(.+)-([0-9]{1,4})-([0-9]{1,4})")
+_PASSTHROUGH: Final = re.compile(r"gpu-vfio-[0-9]+")
 
 
 class WholeGpu(msgspec.Struct, frozen=True, gc=False):
@@ -61,10 +63,11 @@ def memory_bytes(device: Device) -> int:
     return device.profile.memory_bytes if isinstance(device, Partition) else device.gpu.memory_bytes
 
 
-def minor_of(name: str) -> int | None:
-    """The minor number in a name, whether or not the device exists."""
-    match = _PARTITION.fullmatch(name) or _WHOLE.fullmatch(name)
-    return int(match[1]) if match else None
+def minors_of(names: Iterable[str], inventory: Inventory) -> set[int]:
+    """The minor numbers in names, as far as they belong to GPUs of this node."""
+    matches = [_PARTITION.fullmatch(name) or _WHOLE.fullmatch(name) for name in names]
+    named = {int(match[1]) for match in matches if match}
+    return named & {gpu.minor for gpu in inventory.gpus}
 
 
 def partition_name(minor: int, profile: MigProfile, start: int) -> str:

@@ -8,6 +8,7 @@ holds the locks of the GPUs concerned. Failures are the caller's to answer. Neve
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
@@ -24,7 +25,7 @@ from dovetail.node.claims.plan_undo import plan_undo
 from dovetail.node.gpu_control import GpuControl, GpuGone, GpuUnresponsive, GpuUnsupported
 from dovetail.node.inventory import Inventory
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger("dovetail.node.claims")
 
 
 class Execution:
@@ -91,8 +92,8 @@ class Execution:
         self.specs.remove(claim.uid)
         if self.metadata is not None:
             self.metadata.remove(claim)
-        self._undo_steps(claim, self.file.read(), unmade)
-        self.file.change(lambda known: known.without_claim(claim.uid))
+        orphans = self._undo_steps(claim, self.file.read(), unmade)
+        self.file.change(lambda known: known.without_claim(claim.uid).with_orphans(orphans))
 
     def undo_rebuilt(self, claim: checkpoint.Claim, known: checkpoint.Checkpoint) -> None:
         """As `undo`, for a claim known from its CDI file alone, which is therefore removed last."""
@@ -116,22 +117,46 @@ class Execution:
     def restart_daemons(self, claim: checkpoint.Claim) -> None:
         """Starts the MPS daemons of a completed claim that have died."""
         for group, sharing in enumerate(claim.sharing):
-            if sharing.strategy != plan_sharing.MPS or self.mps.is_alive(daemon_name(claim, group)):
+            if sharing.strategy != checkpoint.MPS or self.mps.is_alive(daemon_name(claim, group)):
                 continue
-            log.warning("claim.mps_daemon_died claim=%s group=%s action=restart", claim, group)
+            LOG.warning(
+                "claim.mps_daemon_died: it is started again",
+                extra={"claim": str(claim), "group": group},
+            )
             for step in plan_sharing.steps(claim):
                 self._do(step, claim)
 
+    def destroy_orphans(self, minors: Iterable[int]) -> None:
+        """Destroys MIG devices that claims left on GPUs which were lost and are back."""
+        orphans = self.file.read().orphans
+        for gpu in self.live(minors).values():
+            for instance in gpu.instances:
+                if instance.uuid in orphans:
+                    self.control.destroy_mig_device(gpu.minor, gi_id=instance.gi_id)
+                    self.file.change(operator.methodcaller("without_orphan", instance.uuid))
+
     def _undo_steps(
         self, claim: checkpoint.Claim, known: checkpoint.Checkpoint, unmade: frozenset[int]
-    ) -> None:
+    ) -> tuple[str, ...]:
+        """Returns the MIG devices it could not destroy because their GPU is gone for now."""
         live = self._live_of(claim)
         for step in plan_undo(claim, live=live, known=known, unmade=unmade):
             try:
                 self._do(step, claim)
             except (GpuGone, GpuUnsupported) as error:
                 # What a lost GPU had is gone; what a GPU cannot do was never done to it.
-                log.warning("claim.step_not_undone claim=%s step=%s error=%s", claim, step, error)
+                LOG.warning(
+                    "claim.step_not_undone",
+                    extra={"claim": str(claim), "step": str(step), "why": str(error)},
+                )
+        others = [other for uid, other in known.claims.items() if uid != claim.uid]
+        in_use = {held.instance.uuid for other in others for held in other.devices if held.instance}
+        return tuple(
+            held.instance.uuid
+            for held in claim.devices
+            if held.is_made_here and held.instance and held.gpu_uuid not in live
+            if held.instance.uuid not in in_use
+        )
 
     def _live_of(self, claim: checkpoint.Claim) -> dict[str, LiveGpu]:
         """The claim's GPUs that are still there, by uuid: a minor number may belong to another GPU by now."""
@@ -143,7 +168,10 @@ class Execution:
             try:
                 live.update({state.gpu_uuid: state for state in self.live([gpu.minor]).values()})
             except GpuGone as error:
-                log.warning("claim.gpu_gone claim=%s gpu=%s error=%s", claim, gpu.uuid, error)
+                LOG.warning(
+                    "claim.gpu_gone",
+                    extra={"claim": str(claim), "gpu": gpu.uuid, "why": str(error)},
+                )
         return live
 
     def _roll_back(self, claim: checkpoint.Claim, unmade: frozenset[int]) -> None:
@@ -151,7 +179,7 @@ class Execution:
             self.undo(claim, unmade=unmade)
         except Exception as error:
             # It stays recorded as started: the next attempt, or the next start of the agent, begins with undoing it.
-            log.warning("claim.not_rolled_back claim=%s error=%s", claim, error)
+            LOG.warning("claim.not_rolled_back", extra={"claim": str(claim), "why": str(error)})
 
     def _create(
         self, step: instructions.CreateInstance, claim: checkpoint.Claim, unmade: set[int]
@@ -204,7 +232,7 @@ class Execution:
         devices: list[claim_specs.ClaimDevice] = []
         for held in claim.devices:
             group = held.group
-            is_mps = group is not None and claim.sharing[group].strategy == plan_sharing.MPS
+            is_mps = group is not None and claim.sharing[group].strategy == checkpoint.MPS
             entry = claim_specs.ClaimDevice(
                 name=held.device,
                 minor=held.gpu_minor,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -72,7 +73,10 @@ class MpsDaemons:
             self._mount_shared_memory(home)
             self._launch(daemon, home)
         for command in _settings(daemon):
-            self._ask(daemon.name, command)
+            answer = self._ask(daemon.name, command)
+            # The program ends with 0 whatever the daemon says; a limit that was not taken is no limit.
+            if any(word in answer.lower() for word in ("invalid", "unknown", "fail", "error")):
+                raise MpsFailure(f"MPS: {command}: {answer}")
 
     def is_alive(self, name: str) -> bool:
         """Whether the daemon answers."""
@@ -94,6 +98,7 @@ class MpsDaemons:
             if time.monotonic() > deadline:
                 raise MpsFailure(f"MPS: the daemon of {home} does not stop; is it still in use?")
             time.sleep(_POLL_SECONDS)
+        _end_session(home / "pipe" / f"{_CONTROL}.pid")  # one that hangs does not answer either
         shared_memory = home / "shm"
         try:
             while os.path.ismount(shared_memory):
@@ -136,7 +141,7 @@ class MpsDaemons:
         environment = self._environment(home)
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(daemon.device_uuids)
         command = [*isolated, str(home / "shm"), str(self._program()), *options]
-        _run(command, environment=environment, is_detached=True)
+        _launch(command, environment, home / "log" / "startup.log")
         deadline = time.monotonic() + _READY_SECONDS
         while not self.is_alive(daemon.name):
             if time.monotonic() > deadline:
@@ -184,6 +189,23 @@ class MpsDaemons:
         _run(["mount", "-t", "tmpfs", "-o", options, "shm", str(shared_memory)])
 
 
+def _end_session(pid_file: Path) -> None:
+    """Ends a daemon that does not answer, with its servers: they are the processes of its session."""
+    try:
+        leader = int(pid_file.read_text("ascii"))
+        is_daemon = _CONTROL.encode() in Path(f"/proc/{leader}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return
+    if not is_daemon:
+        return  # the number belongs to another process by now
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(entry.name)) == leader:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def _settings(daemon: Daemon) -> list[str]:
     commands: list[str] = []
     if daemon.active_thread_percentage is not None:
@@ -194,23 +216,41 @@ def _settings(daemon: Daemon) -> list[str]:
     return commands
 
 
-def _run(
-    command: list[str],
-    *,
-    given: str = "",
-    environment: dict[str, str] | None = None,
-    is_detached: bool = False,
-) -> str:
-    program = command[0] if not is_detached else _CONTROL
+def _launch(command: list[str], environment: dict[str, str], output: Path) -> None:
+    """Starts a daemon in a session of its own. It keeps what it inherits, so that is a file and no pipe of ours."""
+    try:
+        with output.open("wb") as file:
+            finished = subprocess.run(  # noqa: S603 - the driver's program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                timeout=_COMMAND_SECONDS,
+                start_new_session=True,
+                check=False,
+            )
+        words = output.read_text("utf-8", "replace").strip()
+    except subprocess.TimeoutExpired:
+        raise MpsFailure(
+            f"MPS: {_CONTROL} -d: not started within {_COMMAND_SECONDS:.0f} seconds"
+        ) from None
+    except OSError as error:
+        raise MpsFailure(f"MPS: {error.filename}: {error.strerror}") from None
+    if finished.returncode:
+        raise MpsFailure(f"MPS: {_CONTROL} -d failed ({finished.returncode}): {words}")
+
+
+def _run(command: list[str], *, given: str = "", environment: dict[str, str] | None = None) -> str:
+    program = command[0]
     try:
         finished = subprocess.run(  # noqa: S603 - programs of the driver root and of the system
             command,
             input=f"{given}\n".encode(),
-            stdout=subprocess.PIPE if not is_detached else subprocess.DEVNULL,
-            stderr=subprocess.STDOUT if not is_detached else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env=environment,
             timeout=_COMMAND_SECONDS,
-            start_new_session=is_detached,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -219,8 +259,7 @@ def _run(
         ) from None
     except OSError as error:
         raise MpsFailure(f"MPS: {program}: {error.strerror}") from None
-    output = (finished.stdout or b"").decode("utf-8", "replace").strip()
+    output = finished.stdout.decode("utf-8", "replace").strip()
     if finished.returncode:
-        words = f": {output}" if output else ""
-        raise MpsFailure(f"MPS: {program} {given or ''} failed ({finished.returncode}){words}")
+        raise MpsFailure(f"MPS: {program} {given} failed ({finished.returncode}): {output}")
     return output

@@ -19,9 +19,6 @@ from dovetail.node.claims import checkpoint, configs, device_names, instructions
 from dovetail.node.inventory import ComputeMode
 from dovetail.quantity import quantity
 
-TIME_SLICING: Final = "TimeSlicing"
-MPS: Final = "MPS"
-
 _MULTI_USER_SINCE: Final = 7  # Volta; earlier GPUs run MPS for one user only
 
 
@@ -81,11 +78,11 @@ def steps(claim: checkpoint.Claim) -> tuple[instructions.Instruction, ...]:
     steps: list[instructions.Instruction] = []
     for group, sharing in enumerate(claim.sharing):
         minors = whole_gpus(claim, group)
-        if sharing.strategy == TIME_SLICING and sharing.interval is not None:
+        if sharing.strategy == checkpoint.TIME_SLICING and sharing.interval is not None:
             for minor in minors:
                 steps.append(instructions.SetComputeMode(minor, ComputeMode.DEFAULT))
                 steps.append(instructions.SetTimeSlice(minor, sharing.interval))
-        if sharing.strategy == MPS:
+        if sharing.strategy == checkpoint.MPS:
             # Only one MPS server may run on a GPU in exclusive mode, so shares of several claims use the default mode.
             mode = ComputeMode.EXCLUSIVE_PROCESS if sharing.is_exclusive else ComputeMode.DEFAULT
             for minor in minors:
@@ -123,7 +120,7 @@ def _group(config: configs.Config, members: Sequence[Member]) -> checkpoint.Shar
         case None:
             return None
         case configs.TimeSlicing(interval):
-            return checkpoint.Sharing(strategy=TIME_SLICING, interval=interval)
+            return checkpoint.Sharing(strategy=checkpoint.TIME_SLICING, interval=interval)
         case configs.Mps():
             return _mps_group(config.sharing, members)
 
@@ -143,7 +140,7 @@ def _mps_group(mps: configs.Mps, members: Sequence[Member]) -> checkpoint.Sharin
     if mps.active_thread_percentage is not None:
         percentages.append(mps.active_thread_percentage)
     return checkpoint.Sharing(
-        strategy=MPS,
+        strategy=checkpoint.MPS,
         active_thread_percentage=min(percentages, default=None),
         memory_limits=_limits(mps, names, members),
         is_multi_user=mps.is_multi_user,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail.node.claims import checkpoint, instructions, plan_sharing
+from dovetail.node.claims import checkpoint, instructions
 from dovetail.node.claims.instructions import Instruction, LiveGpu
 from dovetail.node.inventory import ComputeMode, TimeSlice
 
@@ -24,7 +24,7 @@ def plan_undo(
     others = [other for uid, other in known.claims.items() if uid != claim.uid]
     steps: list[Instruction] = []
     for group, sharing in enumerate(claim.sharing):
-        if sharing.strategy == plan_sharing.MPS:
+        if sharing.strategy == checkpoint.MPS:
             steps.append(instructions.StopMps(group))
     steps.extend(_destructions(claim, live=live, others=others, unmade=unmade))
     steps.extend(_resets(claim, live=live, others=others))

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 
 from dovetail import errors
-from dovetail.node.claims import checkpoint, device_names, plan_sharing
+from dovetail.node.claims import checkpoint, device_names
 from dovetail.node.claims.execution import Execution
 from dovetail.node.claims.plan_prepare import MigPolicy, Settings
 from dovetail.node.gpu_control import GpuFailure
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger("dovetail.node.claims")
 
 
 def begin(execution: Execution, settings: Settings) -> None:
@@ -31,7 +31,7 @@ def begin(execution: Execution, settings: Settings) -> None:
             known = _forget(execution, known)
         trusted(execution)
     except errors.StateError as error:
-        log.error("checkpoint.not_trusted error=%s", error)
+        LOG.error("checkpoint.not_trusted", extra={"why": str(error)})
         start_again_if_unused(execution, settings)
         return
     for claim in known.claims.values():
@@ -57,9 +57,9 @@ def undo_begun(execution: Execution, claim: checkpoint.Claim) -> None:
     """Undoes a claim that was only begun. A failure is logged: the next attempt repeats it."""
     try:
         execution.undo(claim)
-        log.info("claim.rolled_back claim=%s", claim)
+        LOG.info("claim.rolled_back", extra={"claim": str(claim)})
     except (errors.DovetailError, OSError) as error:
-        log.warning("claim.not_rolled_back claim=%s error=%s", claim, error)
+        LOG.warning("claim.not_rolled_back", extra={"claim": str(claim), "why": str(error)})
 
 
 def rebuilt(execution: Execution, settings: Settings) -> checkpoint.Checkpoint:
@@ -71,7 +71,7 @@ def rebuilt(execution: Execution, settings: Settings) -> checkpoint.Checkpoint:
         try:
             names = execution.specs.device_names(uid)
         except (OSError, ValueError) as error:
-            log.warning("cdi.file_not_understood claim=%s error=%s", uid, error)
+            LOG.warning("cdi.file_not_understood", extra={"claim": uid, "why": str(error)})
             names = ()
         devices = [device_names.device_of(name, inventory) for name in names]
         held = tuple(
@@ -79,7 +79,7 @@ def rebuilt(execution: Execution, settings: Settings) -> checkpoint.Checkpoint:
             for device, name in zip(devices, names, strict=True)
             if not isinstance(device, device_names.Unknown)
         )
-        sharing = (checkpoint.Sharing(strategy=plan_sharing.MPS, is_exclusive=True),)
+        sharing = (checkpoint.Sharing(strategy=checkpoint.MPS, is_exclusive=True),)
         claims[uid] = checkpoint.Claim(
             uid=uid,
             namespace="",
@@ -99,7 +99,7 @@ def start_again_if_unused(execution: Execution, settings: Settings) -> bool:
         return False  # they may belong to a claim whose CDI file was not written yet
     if execution.file.path.exists():
         aside = execution.file.set_aside()
-        log.warning("checkpoint.set_aside file=%s", aside)
+        LOG.warning("checkpoint.set_aside", extra={"path": str(aside)})
     execution.file.change(lambda known: known)
     _remove_strays(execution)
     return True
@@ -112,16 +112,15 @@ def report_foreign(execution: Execution) -> None:
     for gpu in execution.inventory().gpus:
         foreign = [instance for instance in gpu.mig_devices if instance.uuid not in ours]
         for instance in foreign:
-            log.info(
-                "mig.instance_left_alone gpu=%s gi=%s uuid=%s profile=%s start=%s size=%s",
-                *(gpu.name, instance.gi_id, instance.uuid, instance.gi_profile_id),
-                *(instance.placement.start, instance.placement.size),
+            LOG.info(
+                "mig.instance_left_alone",
+                extra={"gpu": gpu.name, "gi": instance.gi_id, "uuid": instance.uuid},
             )
 
 
 def _forget(execution: Execution, known: checkpoint.Checkpoint) -> checkpoint.Checkpoint:
     """After a restart of the node: partitions, daemons and modes are gone, and no container runs."""
-    log.info("checkpoint.forgotten claims=%s reason=the node has restarted", len(known.claims))
+    LOG.info("checkpoint.forgotten: the node has restarted", extra={"claims": len(known.claims)})
     for uid in execution.specs.uids():
         execution.specs.remove(uid)
     for claim in known.claims.values():
@@ -139,7 +138,7 @@ def _remove_strays(execution: Execution) -> None:
             try:
                 execution.mps.stop(name)
             except errors.DovetailError as error:
-                log.warning("mps.stray_daemon name=%s error=%s", name, error)
+                LOG.warning("mps.stray_daemon", extra={"daemon": name, "why": str(error)})
     for uid in execution.specs.uids():
         if uid not in known.claims:
             execution.specs.remove(uid)
@@ -150,7 +149,7 @@ def _has_instances(execution: Execution) -> bool:
     try:
         return any(gpu.instances for gpu in execution.live(minors).values())
     except GpuFailure as error:
-        log.warning("checkpoint.hardware_not_readable error=%s", error)
+        LOG.warning("checkpoint.hardware_not_readable", extra={"why": str(error)})
         return True
 
 

@@ -27,7 +27,7 @@ from dovetail.ports import failures
 from dovetail.ports.api import Api, Target
 from dovetail.ports.clock import Clock
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger("dovetail.node.claims")
 
 T = TypeVar("T")
 
@@ -96,23 +96,21 @@ class NodeClaims:
             results = plan_prepare.results_of(claim)
             if not results:
                 return Prepared(())
-            named = [device_names.minor_of(result.device) for result in results]
+            names = [result.device for result in results]
+            minors = device_names.minors_of(names, self._execution.inventory())
             known = await self._in_thread(lambda: recovery.trusted(self._execution))
             earlier = known.claims.get(reference.uid)
-            minors = {minor for minor in named if minor is not None}
             minors |= earlier.minors if earlier is not None else set()
             async with self._locks.held(minors):
                 answer = await self._in_thread(lambda: self._prepare_locked(claim, minors))
         except (errors.DovetailError, OSError) as error:
-            log.warning("claim.not_prepared claim=%s error=%s", reference, error)
+            LOG.warning("claim.not_prepared", extra={"claim": str(reference), "why": str(error)})
             return Failed(_message(reference, error))
-        except (
-            Exception
-        ) as error:  # a defect of the agent must not fail the other claims of the request
-            log.exception("claim.not_prepared claim=%s", reference)
+        except Exception as error:  # a defect must not fail the other claims of the request
+            LOG.exception("claim.not_prepared", extra={"claim": str(reference)})
             return Failed(_message(reference, f"the node agent failed: {error!r}"))
         if isinstance(answer, plan_prepare.Refused):
-            log.warning("claim.refused claim=%s reason=%s", reference, answer.reason)
+            LOG.warning("claim.refused", extra={"claim": str(reference), "why": answer.reason})
             return Failed(_message(reference, answer.reason))
         self._status.add(answer)
         return _prepared(answer)
@@ -146,9 +144,11 @@ class NodeClaims:
                 self._execution.restart_daemons(earlier)
                 return earlier
             # Only begun, allocated elsewhere since, or its partition is gone: undo it and prepare it as if new.
-            log.info("claim.prepared_again claim=%s", earlier)
+            LOG.info("claim.prepared_again", extra={"claim": str(earlier)})
             self._execution.undo(earlier)
             known = self._execution.file.read()
+        if known.orphans:
+            self._execution.destroy_orphans(minors)
         plan = plan_prepare.plan_prepare(
             claim,
             settings=self._settings,
@@ -170,10 +170,10 @@ class NodeClaims:
             async with self._locks.held(claim.minors):
                 await self._in_thread(lambda: self._unprepare_locked(claim))
         except (errors.DovetailError, OSError) as error:
-            log.warning("claim.not_unprepared claim=%s error=%s", reference, error)
+            LOG.warning("claim.not_unprepared", extra={"claim": str(reference), "why": str(error)})
             return Failed(_message(reference, error))
         except Exception as error:
-            log.exception("claim.not_unprepared claim=%s", reference)
+            LOG.exception("claim.not_unprepared", extra={"claim": str(reference)})
             return Failed(_message(reference, f"the node agent failed: {error!r}"))
         return None
 
@@ -196,7 +196,7 @@ class NodeClaims:
         try:
             return recovery.trusted(self._execution)
         except errors.StateError as error:
-            log.warning("checkpoint.not_trusted error=%s", error)
+            LOG.warning("checkpoint.not_trusted", extra={"why": str(error)})
             return recovery.rebuilt(self._execution, self._settings)
 
     async def _maintain(self) -> None:
@@ -205,17 +205,24 @@ class NodeClaims:
             await self._clock.sleep(_MAINTENANCE_SECONDS)
 
     async def maintain(self) -> None:
-        """Repeats what failed, once: claims that stayed begun, daemons that died."""
+        """Repeats what failed, once: claims that stayed begun, daemons that died, partitions left on a lost GPU."""
         try:
             known = await self._in_thread(lambda: recovery.trusted(self._execution))
         except errors.StateError:
             return  # said where it was noticed
         for claim in known.claims.values():
+            if claim.state is checkpoint.State.COMPLETED and not claim.has_daemons:
+                continue
             try:
                 async with self._locks.held(claim.minors):
                     await self._in_thread(functools.partial(self._maintain_one, claim.uid))
             except (errors.DovetailError, OSError) as error:
-                log.warning("claim.not_maintained claim=%s error=%s", claim, error)
+                LOG.warning("claim.not_maintained", extra={"claim": str(claim), "why": str(error)})
+
+        if known.orphans:
+            minors = [gpu.minor for gpu in self._execution.inventory().gpus]
+            async with self._locks.held(minors):
+                await self._in_thread(lambda: self._execution.destroy_orphans(minors))
 
     def _maintain_one(self, uid: str) -> None:
         claim = recovery.trusted(self._execution).claims.get(uid)

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from dovetail.node.kubelet import instance_lock, method_handlers
+from dovetail.node.kubelet import method_handlers
 from dovetail.node.kubelet.claim_service import ClaimReference, ClaimService, Failed, Prepared
 from dovetail.node.kubelet.wire import dra_v1_pb2, dra_v1beta1_pb2
 from dovetail.ports import meter
@@ -42,15 +42,8 @@ _Calls: TypeAlias = "set[asyncio.Task[Any]]"
 class ClaimServer:
     """Serves claims over gRPC. `drained` waits for the calls the kubelet gave up."""
 
-    def __init__(
-        self,
-        service: ClaimService,
-        lock: instance_lock.InstanceLock,
-        *,
-        meter_: meter.Meter | None = None,
-    ) -> None:
+    def __init__(self, service: ClaimService, *, meter_: meter.Meter | None = None) -> None:
         self._service = service
-        self._lock = lock
         self._meter = meter_ or meter.NoMeter()
         self._calls: _Calls = set()
 
@@ -120,10 +113,7 @@ class ClaimServer:
         ask: Callable[[Sequence[ClaimReference]], Awaitable[Mapping[str, _T | Failed]]],
     ) -> Mapping[str, _T | Failed]:
         try:
-            async with self._lock.held():
-                return await ask(claims)
-        except instance_lock.LockBusy as error:
-            return {claim.uid: Failed(str(error)) for claim in claims}
+            return await ask(claims)
         except Exception as error:
             LOG.exception(
                 f"claims.{operation}.broken: {UNEXPECTED}", extra={"claims": _listed(claims)}

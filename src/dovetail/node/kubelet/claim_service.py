@@ -46,7 +46,10 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClaimService(Protocol):
-    """Prepares and unprepares claims. Idempotent; every claim asked about has an entry in the answer."""
+    """Prepares and unprepares claims. Idempotent; every claim asked about has an entry in the answer.
+
+    Called concurrently, and by two instances of the agent during a rolling update: it excludes what must not overlap.
+    """
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, Prepared | Failed]:
         """By claim uid."""

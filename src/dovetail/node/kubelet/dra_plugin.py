@@ -14,7 +14,6 @@ from typing import Final
 from dovetail.node.kubelet import (
     claim_server,
     health_server,
-    instance_lock,
     registration_server,
     socket_paths,
     unix_server,
@@ -23,7 +22,6 @@ from dovetail.node.kubelet.claim_service import ClaimService, HealthService
 from dovetail.ports import meter
 
 DRIVER: Final = "gpu.nvidia.com"
-LOCK_FILE: Final = "claims.lock"
 GRACE_SECONDS: Final = 50.0  # a call of the kubelet has 45
 
 LOG = logging.getLogger("dovetail.node.registration")
@@ -43,11 +41,7 @@ class DraPlugin:
     ) -> None:
         self._paths = paths
         self._driver = driver
-        self._claims = claim_server.ClaimServer(
-            claims,
-            instance_lock.InstanceLock(paths.plugin_directory / LOCK_FILE),
-            meter_=meter_,
-        )
+        self._claims = claim_server.ClaimServer(claims, meter_=meter_)
         self._health = None if health is None else health_server.HealthServer(health)
 
         handlers = self._claims.handlers()

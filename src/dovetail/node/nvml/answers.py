@@ -22,6 +22,14 @@ def optional(opened: Opened, call: Callable[..., Any], *arguments: Any) -> Any |
         raise
 
 
+def existing(opened: Opened, call: Callable[..., Any], *arguments: Any) -> Any | None:
+    """As `optional`; also None for a partition that is gone: others make and destroy them meanwhile."""
+    try:
+        return optional(opened, call, *arguments)
+    except opened.nvml.NVMLError_NotFound:
+        return None
+
+
 def text(value: str | bytes) -> str:
     """The binding returns text, or bytes where NVIDIA forgot to decode them."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

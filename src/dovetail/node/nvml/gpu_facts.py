@@ -68,7 +68,7 @@ def read(
     profiles = (
         mig_facts.profiles(opened, handle, memory_bytes=memory_bytes) if mode is not None else ()
     )
-    made = mig_facts.devices(opened, handle, minor, profiles) if current else ()
+    mig_devices = mig_facts.devices(opened, handle, minor, profiles) if current else ()
     wiring = topology.wiring(opened, handle)
     major, revision = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     gpu = Gpu(
@@ -89,7 +89,7 @@ def read(
         is_mig_pending=current != pending,
         is_vgpu=optional(opened, nvml.nvmlDeviceGetVirtualizationMode, handle) == _VGPU,
         mig_profiles=profiles,
-        mig_devices=made,
+        mig_devices=mig_devices,
         nvlink_peers=topology.peers(opened, handle, others),
         nvlink_count=wiring.link_count,
         fabric=topology.fabric(opened, handle),

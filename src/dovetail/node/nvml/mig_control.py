@@ -12,7 +12,7 @@ from typing import Any, Final
 from dovetail.node import gpu_control
 from dovetail.node.inventory import MigDevice, Placement
 from dovetail.node.nvml import mig_facts, nvml_errors
-from dovetail.node.nvml.answers import optional, text
+from dovetail.node.nvml.answers import existing, optional, text
 from dovetail.node.nvml.session import Opened
 
 _HOPPER: Final = 9  # NVML_DEVICE_ARCH_HOPPER: from here on MIG mode changes without a reset
@@ -73,22 +73,19 @@ def create(opened: Opened, handle: Any, minor: int, *, gi_profile_id: int, start
 
 def destroy(opened: Opened, handle: Any, *, gi_id: int) -> None:
     """The GPU instance and what is in it. Nothing happens if there is none of this id."""
-    nvml = opened.nvml
-    try:
-        instance = nvml.nvmlDeviceGetGpuInstanceById(handle, gi_id)
-    except nvml.NVMLError as error:
-        # With MIG mode off there are no instances, and the driver does not support the question.
-        code = nvml_errors.code_of(error)
-        if code in nvml_errors.ABSENT or code == nvml_errors.NOT_FOUND:
-            return
-        raise
-    _destroy(opened, instance)
+    # With MIG mode off there are no instances, and the driver does not support the question.
+    instance = existing(opened, opened.nvml.nvmlDeviceGetGpuInstanceById, handle, gi_id)
+    if instance is not None:
+        _destroy(opened, instance)
 
 
 def _destroy(opened: Opened, instance: Any) -> None:
+    nvml = opened.nvml
     for compute in mig_facts.compute_instances(opened, instance):
-        opened.nvml.nvmlComputeInstanceDestroy(compute)
-    opened.nvml.nvmlGpuInstanceDestroy(instance)
+        with contextlib.suppress(nvml.NVMLError_NotFound):
+            nvml.nvmlComputeInstanceDestroy(compute)
+    with contextlib.suppress(nvml.NVMLError_NotFound):
+        nvml.nvmlGpuInstanceDestroy(instance)
 
 
 def _placement(

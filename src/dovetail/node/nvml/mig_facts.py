@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from dovetail.gpus import mig_names
 from dovetail.node.inventory import MigDevice, MigProfile, Placement
 from dovetail.node.nvml import nvml_errors
-from dovetail.node.nvml.answers import optional
+from dovetail.node.nvml.answers import existing, optional, text
 from dovetail.node.nvml.session import Opened
 
 MEBIBYTE: Final = 1 << 20
@@ -68,7 +68,9 @@ def devices(
     every: list[MigDevice] = []
     for profile in known:
         for instance in instances(opened, handle, profile):
-            info = opened.nvml.nvmlGpuInstanceGetInfo(instance)
+            info = existing(opened, opened.nvml.nvmlGpuInstanceGetInfo, instance)
+            if info is None:
+                continue
             within = by_instance.get(info.id, [])
             every += _devices_in(opened, instance, info, within, minor=minor, profile=profile)
     return tuple(sorted(every, key=lambda device: (device.placement.start, device.gi_id)))
@@ -77,8 +79,8 @@ def devices(
 def instances(opened: Opened, handle: Any, profile: MigProfile) -> list[Any]:
     """The GPU instances of one profile."""
 
-    def fill(array: Any, count: Any) -> None:
-        opened.nvml.nvmlDeviceGetGpuInstances(handle, profile.gi_profile_id, array, count)
+    def fill(array: Any, count: Any) -> Any:
+        return opened.nvml.nvmlDeviceGetGpuInstances(handle, profile.gi_profile_id, array, count)
 
     return _listed(opened, opened.nvml.c_nvmlGpuInstance_t, profile.max_instances, fill)
 
@@ -106,11 +108,11 @@ def possible_placements(opened: Opened, handle: Any, gi_profile_id: int) -> tupl
     """Where instances of a profile may sit, whether or not these places are free."""
     nvml = opened.nvml
 
-    def fill(array: Any, count: Any) -> None:
-        nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, gi_profile_id, array, count)
+    def fill(array: Any, count: Any) -> Any:
+        return nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, gi_profile_id, array, count)
 
     count = ctypes.c_uint(0)
-    if optional(opened, fill, None, ctypes.byref(count)) is None and not count.value:
+    if optional(opened, fill, None, ctypes.byref(count)) is None or not count.value:
         return ()
     array = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
     fill(array, ctypes.byref(count))
@@ -158,10 +160,10 @@ def _newest(opened: Opened, call: Callable[..., Any], *arguments: Any) -> Any | 
     except opened.nvml.NVMLError as error:
         code = nvml_errors.code_of(error)
         if code != nvml_errors.FUNCTION_NOT_FOUND:
-            if code in nvml_errors.ABSENT:
+            if code in nvml_errors.ABSENT or code == nvml_errors.NOT_FOUND:
                 return None
             raise
-    return optional(opened, call, *arguments, 1)
+    return existing(opened, call, *arguments, 1)
 
 
 def _made_devices(opened: Opened, handle: Any) -> dict[int, list[tuple[int, str]]]:
@@ -169,18 +171,14 @@ def _made_devices(opened: Opened, handle: Any) -> dict[int, list[tuple[int, str]
     nvml = opened.nvml
     by_instance: dict[int, list[tuple[int, str]]] = {}
     for index in range(optional(opened, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        try:
-            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            instance_id = nvml.nvmlDeviceGetGpuInstanceId(device)
-            compute_id = nvml.nvmlDeviceGetComputeInstanceId(device)
-            uuid = nvml.nvmlDeviceGetUUID(device)
-        except nvml.NVMLError as error:
-            # An empty place, or a device that goes away while it is read.
-            code = nvml_errors.code_of(error)
-            if code in nvml_errors.ABSENT or code == nvml_errors.NOT_FOUND:
-                continue
-            raise
-        by_instance.setdefault(instance_id, []).append((compute_id, uuid))
+        device = existing(opened, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        if device is None:
+            continue
+        instance_id = existing(opened, nvml.nvmlDeviceGetGpuInstanceId, device)
+        compute_id = existing(opened, nvml.nvmlDeviceGetComputeInstanceId, device)
+        uuid = existing(opened, nvml.nvmlDeviceGetUUID, device)
+        if instance_id is not None and compute_id is not None and uuid is not None:
+            by_instance.setdefault(instance_id, []).append((compute_id, text(uuid)))
     return by_instance
 
 
@@ -221,30 +219,26 @@ def _devices_in(
 def _fills(opened: Opened, instance: Any, compute_id: int, profile: MigProfile) -> bool:
     nvml = opened.nvml
     filling = compute_profile(opened, instance, profile.ci_profile_id)
-    compute = optional(opened, nvml.nvmlGpuInstanceGetComputeInstanceById, instance, compute_id)
+    compute = existing(opened, nvml.nvmlGpuInstanceGetComputeInstanceById, instance, compute_id)
     if filling is None or compute is None:
         return False
-    return bool(nvml.nvmlComputeInstanceGetInfo(compute).profileId == filling.id)
+    info = existing(opened, nvml.nvmlComputeInstanceGetInfo, compute)
+    return info is not None and bool(info.profileId == filling.id)
 
 
 def _of_compute_profile(opened: Opened, instance: Any, info: Any) -> list[Any]:
     nvml = opened.nvml
 
-    def fill(array: Any, count: Any) -> None:
-        nvml.nvmlGpuInstanceGetComputeInstances(instance, info.id, array, count)
+    def fill(array: Any, count: Any) -> Any:
+        return nvml.nvmlGpuInstanceGetComputeInstances(instance, info.id, array, count)
 
     return _listed(opened, nvml.c_nvmlComputeInstance_t, info.instanceCount, fill)
 
 
-def _listed(opened: Opened, kind: Any, size: int, fill: Callable[[Any, Any], None]) -> list[Any]:
+def _listed(opened: Opened, kind: Any, size: int, fill: Callable[[Any, Any], Any]) -> list[Any]:
     """What a function of NVML writes into an array of at most this many items."""
     count = ctypes.c_uint(size)
     array = (kind * max(1, size))()
-    try:
-        fill(array, ctypes.byref(count))
-    except opened.nvml.NVMLError as error:
-        code = nvml_errors.code_of(error)
-        if code in nvml_errors.ABSENT or code == nvml_errors.NOT_FOUND:
-            return []
-        raise
+    if existing(opened, fill, array, ctypes.byref(count)) is None:
+        return []
     return [array[index] for index in range(min(count.value, len(array)))]

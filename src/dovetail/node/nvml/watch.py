@@ -19,7 +19,7 @@ from dovetail.node import gpu_control
 from dovetail.node.health_reading import GpuEvent
 from dovetail.node.inventory import Inventory
 from dovetail.node.nvml import discovery, events, procfs
-from dovetail.node.nvml.answers import optional, text
+from dovetail.node.nvml.answers import existing, optional, text
 from dovetail.node.nvml.control import NvmlControl
 from dovetail.node.nvml.session import Opened, Session, side_by_side
 from dovetail.ports import clock as clocks
@@ -131,11 +131,12 @@ def _partitions(opened: Opened, handle: Any) -> tuple[str, ...]:
     nvml = opened.nvml
     uuids: list[str] = []
     for index in range(optional(opened, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        try:
-            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            uuids.append(text(nvml.nvmlDeviceGetUUID(device)))
-        except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument):
+        device = existing(opened, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        if device is None:
             continue
+        uuid = existing(opened, nvml.nvmlDeviceGetUUID, device)
+        if uuid is not None:
+            uuids.append(text(uuid))
     return tuple(sorted(uuids))
 
 

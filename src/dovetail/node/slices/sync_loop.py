@@ -1,7 +1,7 @@
 """Repeats a synchronisation with the API server until it succeeds, whenever there may be something to do.
 
 Given a coroutine that compares and writes, and is right to repeat at any time. Failures are repeated with growing
-pauses; what to write is decided anew by each attempt, so the newest wish wins. Never ends by itself.
+pauses; each attempt decides what to write, so the newest wish wins. Never ends by itself.
 """
 
 from __future__ import annotations

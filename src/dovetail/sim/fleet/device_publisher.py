@@ -17,6 +17,7 @@ from dovetail.sim.fleet import fleet_spec, machines
 GPU_DRIVER: Final = "gpu.nvidia.com"
 COMPUTE_DOMAIN_DRIVER: Final = "compute-domain.nvidia.com"
 MIB: Final = 1024**2
+_INDEX_DIGITS: Final = 5  # hexadecimal, by the resourceslice controller of Kubernetes 1.37
 
 # Capacity of a device on the left, counter of a set on the right, as the driver names them.
 _ENGINES: Final = {
@@ -73,23 +74,22 @@ def _class(name: str, expression: str) -> Tree:
 
 def _pool(node: str, driver: str, parts: Sequence[Tree]) -> list[Tree]:
     """One complete pool, named after its node, over as many slices as there are parts."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": len(parts)}
     return [
         {
             "apiVersion": registry.RESOURCE_V1,
             "kind": "ResourceSlice",
-            "metadata": {
-                "name": f"{node}-{driver}-{_suffix(node, driver, index)}",
-                "generateName": f"{node}-{driver}-",
-            },
-            "spec": {
-                "driver": driver,
-                "nodeName": node,
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": len(parts)},
-                **part,
-            },
+            "metadata": _slice_name(node, driver, index),
+            "spec": {"driver": driver, "nodeName": node, "pool": pool, **part},
         }
         for index, part in enumerate(parts)
     ]
+
+
+def _slice_name(node: str, driver: str, index: int) -> Tree:
+    """The index comes first, so that the slices of a pool sort by name as they were published."""
+    prefix = f"{index:0{_INDEX_DIGITS}x}-{driver}-{node}-"
+    return {"name": prefix + _suffix(node, driver, index), "generateName": prefix}
 
 
 def _suffix(*parts: str | int) -> str:
@@ -127,7 +127,7 @@ def _candidates(
     if gpu.architecture.value != "Ampere":
         yield {
             **_whole_gpu(board, machine, fleet),
-            "capacity": {"memory": {"value": _memory(gpu)}, **_maxima(gpu)},
+            "capacity": {"memory": {"value": _largest_memory(gpu)}, **_maxima(gpu)},
             "consumesCounters": [{"counterSet": _set_name(board), "counters": _full_counters(gpu)}],
         }
     for profile, place in gpus.placements(gpu):
@@ -207,12 +207,15 @@ def _full_counters(gpu: gpus.Gpu) -> Tree:
     """The largest amount any profile takes, and one of each memory slice."""
     assert gpu.mig is not None
     amounts = {name: str(max(_figures(gpu, field))) for field, (_, name) in _ENGINES.items()}
-    amounts["memory"] = _mebibytes(
-        max(p.memory_bytes.value for p in gpus.profiles(gpu) if p.memory_bytes)
-    )
+    amounts["memory"] = _largest_memory(gpu)
     return _valued(
         amounts | {f"memory-slice-{index}": "1" for index in range(gpu.mig.memory_slices)}
     )
+
+
+def _largest_memory(gpu: gpus.Gpu) -> str:
+    """What the largest profile has, which is less than NVML's total of the whole GPU."""
+    return _mebibytes(max(p.memory_bytes.value for p in gpus.profiles(gpu) if p.memory_bytes))
 
 
 def _maxima(gpu: gpus.Gpu) -> Tree:

@@ -1,0 +1,69 @@
+"""The GPUs of a node while the agent runs: one session with the driver, and the newest inventory for everyone.
+
+Given the places of the driver. `run` follows changes and passes each inventory on; the others read the last one without
+asking the driver. Never changes a GPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from dovetail.boot import node_agent
+from dovetail.node.inventory import Inventory
+from dovetail.node.nvml import events
+from dovetail.node.nvml.control import NvmlControl
+from dovetail.node.nvml.session import Session
+from dovetail.node.nvml.watch import NO_DRIVER, GpuWatch
+from dovetail.ports import clock as clocks
+
+REMINDER_SECONDS: Final = 60.0
+
+LOG = logging.getLogger("dovetail.node.gpus")
+
+
+class NodeGpus:
+    """One node's GPUs."""
+
+    def __init__(self, options: node_agent.Options, clock: clocks.Clock) -> None:
+        self.session = Session(options.visible_driver_root)
+        self.control = NvmlControl(self.session, sysfs_root=options.sysfs_root)
+        self.event_waiter = events.EventWaiter(self.session)
+        self._root = options.visible_driver_root
+        self._watch = GpuWatch(self.session, self.control, clock=clock, proc_root=options.proc_root)
+        self._clock = clock
+        self._inventory = NO_DRIVER
+        self._has_driver = asyncio.Event()
+        self._listeners: list[Callable[[Inventory], None]] = []
+
+    def inventory(self) -> Inventory:
+        """The newest one; without GPUs until a driver was found."""
+        return self._inventory
+
+    def on_change(self, listener: Callable[[Inventory], None]) -> None:
+        """Calls the listener with each inventory from now on."""
+        self._listeners.append(listener)
+
+    async def driver_found(self) -> None:
+        """Returns once there is a driver, and reminds the log of it meanwhile."""
+        while not self._has_driver.is_set():
+            try:
+                async with asyncio.timeout(REMINDER_SECONDS):
+                    await self._has_driver.wait()
+            except TimeoutError:
+                LOG.warning("gpus.waiting: no NVIDIA driver yet", extra={"driver_root": self._root})
+
+    async def run(self) -> None:
+        """Follows the GPUs until cancelled."""
+        async for inventory in self._watch.changes():
+            self._inventory = inventory
+            for listener in self._listeners:
+                listener(inventory)
+            if inventory.driver_version:
+                self._has_driver.set()
+
+    async def close(self) -> None:
+        """Ends the session with the driver."""
+        await asyncio.to_thread(self.session.close)

@@ -1,0 +1,174 @@
+"""What the API server learns of a node's GPUs: slices, labels, taints of faulty devices, the Node's condition.
+
+Given inventories and the faults of GPUs, has the newest of both written. Publishes nothing before `begin`, so that no
+claim is allocated that the node could not prepare. Never decides what a fault means.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.boot import clocks, first_answer, node_agent
+from dovetail.kube import client, discovery
+from dovetail.kube.http import transport
+from dovetail.kube.watching import watch
+from dovetail.kubetypes import registry
+from dovetail.node.health import device_taints
+from dovetail.node.health.gpu_health import GpuHealth
+from dovetail.node.health.policy_table import HealthPolicy
+from dovetail.node.inventory import Gpu, Inventory
+from dovetail.node.nvml.watch import NO_DRIVER
+from dovetail.node.slices import devices, feature_labels, layout, options
+from dovetail.node.slices.label_writer import LabelWriter
+from dovetail.node.slices.publisher import PoolPublisher
+
+COUNTERS_SECONDS: Final = 30.0
+
+LOG = logging.getLogger("dovetail.node.slices")
+
+
+class Publication:
+    """The pool and the labels of one node."""
+
+    def __init__(
+        self,
+        agent_options: node_agent.Options,
+        carrier: transport.Transport,
+        *,
+        policy: HealthPolicy,
+        clock: clocks.SystemClock,
+    ) -> None:
+        self._carrier = carrier
+        self._clock = clock
+        self._policy = policy
+        self._options = slice_options(agent_options)
+        selector = f"spec.driver={options.DRIVER},spec.nodeName={agent_options.node_name}"
+        self._selection = {"fieldSelector": selector}
+        api = client.KubeApi(carrier)
+        self.publisher = PoolPublisher(
+            api,
+            self._list,
+            driver=options.DRIVER,
+            node_name=agent_options.node_name,
+            clock=clock,
+        )
+        self.labels = LabelWriter(api, node_name=agent_options.node_name, clock=clock)
+        self._inventory = NO_DRIVER
+        self._healths: Mapping[int, GpuHealth] = {}
+        self._is_begun = False
+        self._names: dict[int, tuple[str, ...]] = {}
+
+    def update(self, inventory: Inventory) -> None:
+        """These GPUs are there now."""
+        self._inventory = with_lost(inventory, self._inventory)
+        for gpu in self._inventory.gpus:
+            offered = devices.offered(gpu, self._inventory, self._options)
+            self._names[gpu.minor] = tuple(device.name for device in offered)
+        self._publish()
+
+    def judge(self, healths: Mapping[int, GpuHealth]) -> None:
+        """These GPUs have these faults now."""
+        self._healths = healths
+        self._publish()
+
+    def device_names(self, minor: int) -> tuple[str, ...]:
+        """The devices of a GPU, also of one that is lost."""
+        return self._names.get(minor, ())
+
+    async def begin(self) -> None:
+        """Publishes from now on. Waits for the API server's version, on which the layout depends."""
+        version = await first_answer.first_answer(
+            lambda: discovery.version(self._carrier), clock=self._clock, log=LOG
+        )
+        is_split = not any(version.number) or version.number >= (1, 35)
+        self._options = msgspec.structs.replace(self._options, has_split_counters=is_split)
+        self._is_begun = True
+        self._publish()
+
+    async def follow_slices(self) -> None:
+        """Puts slices back that others change, such as a kubelet that starts and removes them all."""
+        await watch.follow(
+            self._carrier,
+            registry.SLICE,
+            _Notices(self.publisher),
+            clock=self._clock,
+            params=self._selection,
+        )
+
+    async def follow_counters(self) -> None:
+        """Publishes whole GPUs only, where the server does not store what keeps partitions apart."""
+        while True:
+            await self.publisher.written()
+            if self.publisher.has_dropped_counters and self._options.is_mig_dynamic:
+                self._options = msgspec.structs.replace(self._options, is_mig_dynamic=False)
+                self._publish()
+            await self._clock.sleep(COUNTERS_SECONDS)
+
+    def _publish(self) -> None:
+        if not self._is_begun:
+            return
+        taints = {
+            f"gpu-{minor}": device_taints.taints(health, self._policy)
+            for minor, health in self._healths.items()
+        }
+        contents = layout.contents(self._inventory, self._options, taints=taints)
+        self.publisher.publish(contents)
+        self.labels.publish(feature_labels.labels(self._inventory, feature_labels.LabelOptions()))
+
+    async def _list(self) -> list[bytes]:
+        documents, _ = await client.list_documents(
+            self._carrier, registry.SLICE, params=self._selection
+        )
+        return documents
+
+
+class _Notices:
+    """Has the pool compared whenever one of its slices changes."""
+
+    def __init__(self, publisher: PoolPublisher) -> None:
+        self._publisher = publisher
+
+    def replaced(self, objects: list[Any], resource_version: str, /) -> None:
+        """After each list."""
+        self._publisher.notice()
+
+    def changed(self, item: Any, /) -> None:
+        """Also after our own writes; comparing them costs one list."""
+        self._publisher.notice()
+
+    def deleted(self, item: Any, /) -> None:
+        """Written again."""
+        self._publisher.notice()
+
+    def broken(self, reason: str, /) -> None:
+        """The next list is compared."""
+
+    def unreadable(self, name: str, problem: str, /) -> None:
+        """Written over."""
+        self._publisher.notice()
+
+
+def with_lost(inventory: Inventory, earlier: Inventory) -> Inventory:
+    """With GPUs that were there and cannot be read now: they stay published, tainted, until they are gone or back."""
+    present = {gpu.minor for gpu in inventory.gpus}
+    unread = {gpu.minor for gpu in inventory.unread}
+    is_unnamed = None in unread
+    kept = [
+        gpu
+        for gpu in earlier.gpus
+        if gpu.minor not in present and (gpu.minor in unread or is_unnamed)
+    ]
+    gpus: list[Gpu] = sorted([*inventory.gpus, *kept], key=lambda gpu: gpu.minor)
+    return msgspec.structs.replace(inventory, gpus=tuple(gpus))
+
+
+def slice_options(agent_options: node_agent.Options) -> options.SliceOptions:
+    """The settings of the slices; `off` means what NVIDIA's driver calls disabled."""
+    shares = "disabled" if agent_options.shares == "off" else agent_options.shares
+    return options.SliceOptions(
+        is_mig_dynamic=agent_options.mig == "dynamic", shares=options.shares_from(shares)
+    )

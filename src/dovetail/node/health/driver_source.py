@@ -1,0 +1,114 @@
+"""Readings and events for the health monitor, taken from the driver.
+
+Given calls into NVML and the newest inventory. Translates what boards report into what the policy knows, and nothing
+reported into well. A GPU that was there and cannot be found any more is lost; one that does not answer is unmonitored.
+Calls block. Never judges a reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dovetail.node import gpu_control, health_reading
+from dovetail.node.health.readings import (
+    Event,
+    GpuReading,
+    GpuReset,
+    RecoveryAction,
+    Throttle,
+    XidEvent,
+)
+from dovetail.node.inventory import Gpu, Inventory
+
+WAIT_SECONDS: Final = 1.0  # a process that ends waits for the threads that wait here
+
+_ACTIONS: Final = {
+    health_reading.RecoveryAction.GPU_RESET: RecoveryAction.GPU_RESET,
+    health_reading.RecoveryAction.NODE_REBOOT: RecoveryAction.NODE_REBOOT,
+    health_reading.RecoveryAction.DRAIN_P2P: RecoveryAction.DRAIN_P2P,
+    health_reading.RecoveryAction.DRAIN_AND_RESET: RecoveryAction.DRAIN_AND_RESET,
+    health_reading.RecoveryAction.RECOVER_IMEX_DOMAIN: RecoveryAction.RECOVER_IMEX_DOMAIN,
+    health_reading.RecoveryAction.BUS_RESET: RecoveryAction.BUS_RESET,
+    health_reading.RecoveryAction.SYSTEM_REBOOT: RecoveryAction.SYSTEM_REBOOT,
+}
+_THROTTLES: Final = {
+    health_reading.ClocksEvent.HARDWARE_SLOWDOWN: Throttle.HARDWARE_SLOWDOWN,
+    health_reading.ClocksEvent.HARDWARE_THERMAL_SLOWDOWN: Throttle.HARDWARE_THERMAL,
+    health_reading.ClocksEvent.POWER_BRAKE: Throttle.POWER_BRAKE,
+    health_reading.ClocksEvent.THERMAL_SLOWDOWN: Throttle.SOFTWARE_THERMAL,
+}
+
+
+class DriverSource:
+    """Implements HealthSource for one node."""
+
+    def __init__(
+        self,
+        read: Callable[[int], health_reading.HealthReading],
+        wait: Callable[[float], Sequence[health_reading.GpuEvent]],
+        register_again: Callable[[], None],
+    ) -> None:
+        self._read = read
+        self._wait = wait
+        self._register_again = register_again
+        self._gpus: dict[int, Gpu] = {}
+        self._driver_version = ""
+        self._resets: list[Event] = []
+
+    def update(self, inventory: Inventory) -> None:
+        """These GPUs are there now. A driver that was loaded again has forgotten earlier errors."""
+        is_reloaded = self._driver_version != inventory.driver_version
+        if is_reloaded and inventory.gpus and self._gpus:
+            self._resets += [GpuReset(minor=gpu.minor) for gpu in inventory.gpus]
+        self._driver_version = inventory.driver_version
+        unread = {gpu.minor for gpu in inventory.unread}
+        lost = {
+            minor: gpu for minor, gpu in self._gpus.items() if minor in unread or None in unread
+        }
+        self._gpus = lost | {gpu.minor: gpu for gpu in inventory.gpus}
+        self._register_again()
+
+    def readings(self) -> tuple[GpuReading, ...]:
+        """A look at every GPU, also at those that are lost."""
+        return tuple(self._reading(minor) for minor in sorted(self._gpus))
+
+    def wait_for_events(self, seconds: float) -> tuple[Event, ...]:
+        """What happened since the last call, after at most this many seconds."""
+        resets, self._resets = self._resets, []
+        if resets:
+            return tuple(resets)
+        minors = {gpu.uuid: gpu.minor for gpu in self._gpus.values()}
+        return tuple(
+            XidEvent(code=event.xid, minor=minors.get(event.uuid))
+            for event in self._wait(min(seconds, WAIT_SECONDS))
+            if event.xid is not None
+        )
+
+    def _reading(self, minor: int) -> GpuReading:
+        try:
+            return translated(self._read(minor))
+        except gpu_control.GpuGone:
+            return GpuReading(minor=minor, is_lost=True)
+        except gpu_control.GpuFailure:
+            return GpuReading(minor=minor, is_monitored=False)
+
+
+def translated(reading: health_reading.HealthReading) -> GpuReading:
+    """In the words of the policy."""
+    action = reading.recovery_action
+    events = reading.clocks_events or ()
+    is_fabric_well = reading.is_fabric_healthy is not False
+    return GpuReading(
+        minor=reading.minor,
+        uncorrectable_ecc_errors=reading.volatile_uncorrectable_errors or 0,
+        is_row_remap_pending=bool(reading.is_row_remap_pending),
+        has_row_remap_failed=bool(reading.has_row_remap_failed),
+        are_pages_pending_retirement=bool(reading.is_page_retirement_pending),
+        recovery_action=RecoveryAction.NONE
+        if action is None
+        else _ACTIONS.get(action, RecoveryAction.NONE),
+        fabric_fault="" if is_fabric_well else f"health mask {reading.fabric_health_mask:#x}",
+        throttles=frozenset(_THROTTLES[event] for event in events if event in _THROTTLES),
+        temperature_celsius=reading.temperature_celsius,
+    )
