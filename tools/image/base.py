@@ -1,14 +1,14 @@
 """Makes the base of the tests' image: the file system of a small Debian with Python, as a tar file in the user's cache.
 
-Given nothing: suite and packages are constants. It takes the place of the base image that the Containerfile names, where
-no registry can be asked. Packages come from where mmdebstrap finds Debian, checked by Debian's keys. Never changes this
-machine's packages.
+Given nothing: suite and packages are constants. It takes the place of the base image that the Containerfile names,
+where no registry can be asked. Packages come from where mmdebstrap finds Debian, checked by Debian's keys. Never
+changes this machine's packages.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -33,10 +33,11 @@ def archive(say: go_build.Say) -> Path:
     done = place / f"{fingerprint()}.tar"
     with build_lock.held(done.with_suffix(".lock"), title=TITLE, say=say):
         if not done.exists():
-            # Renamed when finished, so that a broken one is never mistaken for it.
-            unfinished = done.with_suffix(".unfinished")
-            commands.run(_command(unfinished), title=TITLE, say=say, environment=_environment())
-            unfinished.rename(done)
+            with tempfile.TemporaryDirectory(dir=place, prefix="unfinished-") as scratch:
+                # Renamed when finished, so that a broken one is never mistaken for it.
+                unfinished = Path(scratch) / "base.tar"
+                commands.run(_command(unfinished), title=TITLE, scratch=Path(scratch), say=say)
+                unfinished.rename(done)
     return done
 
 
@@ -55,10 +56,7 @@ def _command(target: Path) -> list[str]:
         "--format=tar",
         f"--include={','.join(PACKAGES)}",
         *exclusions,
+        "--dpkgopt=force-unsafe-io",  # a power cut ends in a new build, not in half a base
         SUITE,
         str(target),
     ]
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"SOURCE_DATE_EPOCH": "0"}

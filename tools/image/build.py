@@ -33,12 +33,16 @@ def archive(say: go_build.Say = go_build.say_on_stderr) -> Path:
         raise go_build.BuildFailed(problem)
     place = go_build.cache_home() / "image"
     place.mkdir(parents=True, exist_ok=True)
-    done = place / f"{sources.fingerprint()}.tar"
+    fingerprint = sources.fingerprint()
+    done = place / f"{fingerprint}.tar"
     with build_lock.held(place / "build.lock", title=TITLE, say=say):
         if not done.exists():
             base_archive = base.archive(say)
             with tempfile.TemporaryDirectory(dir=place, prefix="unfinished-") as scratch:
-                _build(base_archive, done, scratch=Path(scratch), say=say)
+                unfinished = _build(base_archive, scratch=Path(scratch), say=say)
+                if sources.fingerprint() != fingerprint:
+                    raise go_build.BuildFailed(f"files changed while {TITLE} was built; repeat it")
+                unfinished.rename(done)
         done.touch()
         _forget_oldest(place)
     return done
@@ -54,8 +58,8 @@ def refusal() -> str | None:
     return None
 
 
-def _build(base_archive: Path, done: Path, *, scratch: Path, say: go_build.Say) -> None:
-    """Builds next to the final path and renames, so that a broken archive is never mistaken for a finished one."""
+def _build(base_archive: Path, *, scratch: Path, say: go_build.Say) -> Path:
+    """Builds in a scratch directory, so that a broken archive is never mistaken for a finished one."""
     context = scratch / "base"
     context.mkdir()
     (context / "base.tar").hardlink_to(base_archive)
@@ -68,7 +72,7 @@ def _build(base_archive: Path, done: Path, *, scratch: Path, say: go_build.Say) 
         f"--runroot={scratch / 'run'}",
         "--storage-driver=vfs",  # works on every file system
     ]
-    build = [*buildah, "build", "--timestamp=0", "--pull-never"]
+    build = [*buildah, "build", "--pull-never"]
     volumes = [f"--volume={volume}" for volume in pip_settings.volumes(scratch)]
     steps = (
         [*build, f"--tag={BASE_NAME}", str(context)],
@@ -86,8 +90,8 @@ def _build(base_archive: Path, done: Path, *, scratch: Path, say: go_build.Say) 
         [*buildah, "push", "--quiet", NAME, f"docker-archive:{unfinished}:{NAME}"],
     )
     for step in steps:
-        commands.run(step, title=TITLE, say=say)
-    unfinished.rename(done)
+        commands.run(step, title=TITLE, scratch=scratch, say=say)
+    return unfinished
 
 
 def _forget_oldest(place: Path) -> None:
