@@ -15,7 +15,7 @@ def node() -> Iterator[gpu_node.GpuNode]:
     """A real node that has the image. kube-scheduler binds the pods of Deployments and DaemonSets to it."""
     gpu_node.need_node()
     product_image.archive()
-    with cluster.private_plane() as plane:
+    with cluster.private_plane(pods_get_tokens=True) as plane:
         plane.start(kube_binaries.SCHEDULER)
         with gpu_node.private_node(plane) as node:
             product_image.give_to(node)

@@ -19,6 +19,7 @@ from dovetail.devcluster import control_plane, free_ports
 from dovetail.devcluster.fake_gpus import hardware
 from tests.cli import running
 from tests.support import cluster, gpu_node, product_image
+from tests.support.waiting import wait_until
 
 NAME: Final = "dovetail"
 NAMESPACE: Final = "dovetail-system"
@@ -27,6 +28,17 @@ AGENT: Final = f"{NAME}-node-agent"
 SERVED_POLICY: Final = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 Tree = dict[str, Any]
+
+
+def namespace_with_account(plane: control_plane.ControlPlane) -> str:
+    """A new namespace in which pods may be created: its default service account exists."""
+    namespace = cluster.fresh_namespace(plane)
+    account = ("get", "serviceaccount", "default", "-n", namespace)
+    wait_until(
+        lambda: cluster.run_kubectl(plane, *account).returncode == 0,
+        f"the service account of {namespace}",
+    )
+    return namespace
 
 
 def install(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -> None:
@@ -38,7 +50,7 @@ def install(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -
     cluster.apply(node.plane, definitions)
     names = [f"crd/{tree['metadata']['name']}" for tree in definitions]
     cluster.kubectl(node.plane, "wait", "--for=condition=Established", *names)
-    cluster.apply(node.plane, others)
+    cluster.apply(node.plane, others, namespace=NAMESPACE)
 
 
 def printed(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -> list[Tree]:

@@ -39,7 +39,7 @@ class Installed:
     def rolled_out(self, workload: str) -> None:
         """Waits until every pod of a Deployment or DaemonSet is ready."""
         done = cluster.run_kubectl(
-            self.plane, "rollout", "status", workload, *self._namespace, "--timeout=180s"
+            self.plane, "rollout", "status", workload, *self._namespace, "--timeout=120s"
         )
         assert done.returncode == 0, done.stderr + self.story()
 
@@ -61,7 +61,8 @@ class Installed:
             cluster.run_kubectl(self.plane, "logs", workload, *self._namespace, "--tail=40").stdout
             for workload in (f"deploy/{installation.SCHEDULER}", f"ds/{installation.AGENT}")
         ]
-        return "\n".join([described, *logs])
+        events = cluster.run_kubectl(self.plane, "get", "events", *self._namespace).stdout
+        return "\n".join([described, events, *logs])
 
     def as_agent(
         self, *arguments: str, bound: bool = True, input: Tree | None = None
@@ -110,7 +111,7 @@ def test_the_daemon_set_publishes_the_gpus_of_its_node(installed: Installed) -> 
 
 
 def test_a_pod_gets_its_gpu_from_the_installed_scheduler_and_agent(installed: Installed) -> None:
-    namespace = cluster.fresh_namespace(installed.plane)
+    namespace = installation.namespace_with_account(installed.plane)
     text = (ROOT / "examples" / "one-gpu.yaml").read_text(encoding="utf-8")
     claim, pod = yaml.safe_load_all(text)
     pod["spec"]["schedulerName"] = "dovetail"
