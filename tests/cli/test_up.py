@@ -98,9 +98,11 @@ def test_a_killed_cluster_goes_on_from_its_journal(own: Path, fleet: str) -> Non
 def test_shipped_fleets_start(own: Path) -> None:
     files = sorted((running.EXAMPLES / "fleets").glob("*.yaml"))
     assert files
+    offers: set[str] = set()
     for file in files:
         assert running.outside(own, "up", "--fresh", "--fleet", str(file)).code == 0
-        assert "whole+mig" in running.inside(own, "get", "gpus").column("OFFERS")
+        offers |= {*running.inside(own, "get", "gpus").column("OFFERS")}
+    assert offers == {"whole", "whole+mig", "whole+shared"}
 
 
 def test_another_fleet_needs_fresh(state: Path, fleet: str) -> None:

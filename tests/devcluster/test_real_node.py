@@ -20,11 +20,13 @@ from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
     machine,
+    node_agent_rights,
     node_config,
     node_layout,
     node_programs,
     node_record,
 )
+from tools.nvidia import build as nvidia
 
 MODULES = Path(__file__).resolve().parents[2] / "tools"
 SOCKET_PATH_BYTES = 107  # of sockaddr_un, without the final zero
@@ -59,6 +61,17 @@ def test_the_kubelet_reports_the_version_of_the_control_plane() -> None:
     (kubelet,) = [r for r in node_programs.recipes() if r.programs == (node_programs.KUBELET,)]
     assert kubelet.title == f"kubelet {version}"
     assert kubelet.link_flags == kube_binaries.recipe(node_programs.VERSION).link_flags
+
+
+def test_the_toolkit_is_the_one_that_nvidias_programs_are_tested_with() -> None:
+    assert node_programs.toolkit() == nvidia.recipe(nvidia.TOOLKIT)
+
+
+def test_the_agent_gets_the_rights_of_the_chart_under_a_name_of_its_own() -> None:
+    trees = node_agent_rights.chart_objects()
+    assert [tree["kind"] for tree in trees] == list(node_agent_rights.KINDS)
+    assert {tree["metadata"]["name"] for tree in trees} & {"dovetail-node-agent"} == set()
+    assert [tree for tree in trees if "labels" in tree["metadata"]] == []
 
 
 def test_every_source_of_the_programs_is_there() -> None:

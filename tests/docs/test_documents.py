@@ -14,6 +14,8 @@ import yaml
 from tests.docs import reading
 
 DOCUMENTS = reading.documents()
+# The kubelet, container runtimes and NVIDIA's driver have the same paths on every machine.
+FIXED_PATH = re.compile(r"/var/lib/kubelet|/var/run/cdi|/usr/bin/nvidia-|/var/run/kubernetes\.io")
 MACHINE_PATH = re.compile(
     r"(?<![\w.~$}])/(?:home|root|tmp|work|Users|opt|mnt|var|srv|usr)/|\b[A-Z]:\\"
 )
@@ -33,7 +35,9 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_no_path_of_one_machine_is_mentioned(path: Path) -> None:
     lines = [
-        line for line in path.read_text(encoding="utf-8").splitlines() if MACHINE_PATH.search(line)
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if MACHINE_PATH.search(FIXED_PATH.sub("", line))
     ]
     assert not lines, f"{named(path)}: {lines}"
 

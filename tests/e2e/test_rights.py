@@ -111,6 +111,13 @@ def leaves_claims_with_spaces(story: Scene, right: Right) -> None:
     story.wait_refused("spaced", "the API server refuses", "cannot update")
 
 
+def gives_no_shares(story: Scene, right: Right) -> None:
+    """Only pods with KAI's shares of a GPU are concerned: their template cannot be created."""
+    story.wait_running("claims", "classic")
+    _ask_for_share(story)
+    story.wait_refused("share", "the API server refuses", "resourceclaimtemplates")
+
+
 def runs_without_events(story: Scene, right: Right) -> None:
     """Everything runs; that nobody is told is counted."""
     story.wait_running("claims", "classic")
@@ -215,6 +222,7 @@ RIGHTS: dict[Right, Callable[[Scene, Right], None]] = {
     ("resourceclaims", "patch"): refuses("resourceclaims"),
     ("resourceclaims", "create"): refuses_classic,
     ("resourceclaims", "update"): leaves_claims_with_spaces,
+    ("resourceclaimtemplates", "create"): gives_no_shares,
     ("resourceclaims/status", "patch"): refuses("resourceclaims/status"),
     ("resourceclaims/binding", "patch"): refuses("resourceclaims/binding"),
     ("pods/binding", "create"): refuses("pods/binding"),
@@ -298,6 +306,13 @@ def test_every_right_that_is_granted_is_in_the_table() -> None:
     }
     taken = {(resource, verb) for several, verb in RIGHTS for resource in several.split("+")}
     assert granted == taken | AFTER_FAULTS | NOT_SERVED
+
+
+def test_with_all_rights_a_share_of_a_gpu_is_given(cluster: Live, story: Scene) -> None:
+    """The scheduler may set the owner of the template that it creates."""
+    _schedule(cluster)
+    _ask_for_share(story)
+    story.wait_running("share")
 
 
 def test_with_all_rights_both_pods_run(cluster: Live, story: Scene) -> None:
@@ -473,6 +488,19 @@ def _ask_for_volume(story: Scene, provisioner: str) -> None:
     story.rest.create("persistentvolumeclaims", head | {"spec": claim}, story.namespace)
     uses = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
     story.pod("disk", volumes=[uses], nodeSelector={"kubernetes.io/hostname": node})
+
+
+def _ask_for_share(story: Scene) -> None:
+    """A pod that names the template of a share, and a GPU that offers shares."""
+    policy = {"default": "80Gi", "validRange": {"min": "1Mi", "step": "1Mi"}}
+    device = {
+        "name": "gpu-0",
+        "allowMultipleAllocations": True,
+        "attributes": {"type": {"string": "gpu"}},
+        "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}},
+    }
+    story.slice(story.node("shared"), [device], driver="gpu.nvidia.com")
+    story.pod("share", templates=["dovetail-gpu-fraction-0.5"])
 
 
 def _names(event: dict[str, Any], right: Right) -> bool:

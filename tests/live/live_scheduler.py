@@ -51,18 +51,33 @@ class GroupFeed:
 class Stage:
     """The cluster, its clock, and one tenure of the scheduler at a time."""
 
-    def __init__(self, *, nodes: int = 2, gpus: int = 2, mig: bool = False) -> None:
+    def __init__(
+        self, *, nodes: int = 2, gpus: int = 2, mig: bool = False, is_shareable: bool = False
+    ) -> None:
         self.clock = virtual_clock.VirtualClock()
         self.api = api_server.SimApi(self.clock)
         gpu = "A100-SXM4-80GB" if mig else "H100-SXM5-80GB"
-        pool = fleet_spec.Pool(name="n", count=nodes, gpu=gpu, gpus_per_node=gpus, mig=mig)
-        for tree in fleet_objects.objects_of(fleet_spec.Fleet(name="stage", pools=(pool,))):
-            if tree["kind"] != "Namespace":
-                self.api.put(tree)
+        pool = fleet_spec.Pool(
+            name="n",
+            count=nodes,
+            gpu=gpu,
+            gpus_per_node=gpus,
+            mig=mig,
+            shares=fleet_spec.SHARED_MEMORY if is_shareable else None,
+        )
+        self.publish(pool)
         self.tracer: tracing.Tracer = tracing.NoTracer()
         self.meter: meter.Meter = meter.NoMeter()
         self.scheduler: scheduler_loop.Scheduler | None = None
         self.ended: BaseException | None = None
+
+    def publish(self, pool: fleet_spec.Pool) -> None:
+        """Adds the nodes and devices of a pool, and the classes of devices."""
+        has_classes = any(self.api.all(registry.DEVICE_CLASS))
+        known = {"Namespace", "DeviceClass"} if has_classes else {"Namespace"}
+        for tree in fleet_objects.objects_of(fleet_spec.Fleet(name="stage", pools=(pool,))):
+            if tree["kind"] not in known:
+                self.api.put(tree)
 
     @contextlib.asynccontextmanager
     async def scheduling(self, **settings: Any) -> AsyncIterator[scheduler_loop.Scheduler]:

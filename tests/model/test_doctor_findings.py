@@ -540,6 +540,13 @@ def test_a_claim_the_quota_does_not_allow() -> None:
     assert "events say why" in only(wide, "claims", Severity.ERROR).what
 
 
+def test_the_template_of_a_share_says_who_creates_it() -> None:
+    share = pod("p", template="dovetail-gpu-fraction-0.5")
+    finding = only(healthy(pods=(share,)), "claims", Severity.ERROR)
+    assert "the scheduler does so if kaiShares is on" in finding.what
+    assert "describe pod p" in finding.next
+
+
 def test_a_quota_that_is_used_up_is_a_note() -> None:
     report = checkup.report(
         healthy(quotas=(quota("4", "4"), quota("5", "9"), quota("1", "1", key="pods")))

@@ -20,6 +20,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 class Traces:
     """What a node makes on this machine, noted while it runs."""
@@ -98,6 +100,36 @@ def test_a_killed_machine_takes_every_process_and_mount_of_the_node_with_it() ->
         wait_until(
             lambda: not _processes_in(traces.namespace), "the end of all processes of the node"
         )
+    wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
+
+
+def test_a_killed_test_process_takes_its_node_with_it(tmp_path: Path) -> None:
+    gpu_node.need_node()
+    script = """if True:
+        import sys
+        from dovetail.devcluster.real_node import node_layout
+        from tests.support import gpu_node
+        node = gpu_node.gpu_node().node
+        pid = node.roster.all()[node.layout.process_name(node_layout.MACHINE)].pid
+        print(node.layout.home, pid, flush=True)
+        sys.stdin.read()
+    """
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # where its control plane is
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        home, pid = owner.stdout.readline().split()
+        traces = Traces(node_layout.NodeLayout(name="", home=Path(home)), int(pid))
+        owner.kill()
+    wait_until(lambda: not _processes_in(traces.namespace), "the end of all processes of the node")
+    # The next node to start clears up; another test process may have done so by now.
+    node_record.remove_orphans()
     wait_until(lambda: not traces.left(), "the end of the node", so_far=lambda: str(traces.left()))
 
 

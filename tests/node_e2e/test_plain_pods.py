@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.devcluster.real_node import container_image, node_layout
+from dovetail.devcluster.real_node import cgroups, container_image, node_layout
 from tests.support import cluster, gpu_node
 from tests.support.waiting import wait_until
 
@@ -56,6 +56,38 @@ def test_a_pod_that_exits_succeeds_and_one_that_fails_fails(
     failed = node.run_pod(namespace, arguments=("exit", "3"), spec=ends, phase="Failed")
     (status,) = failed["status"]["containerStatuses"]
     assert status["state"]["terminated"]["exitCode"] == 3
+
+
+def test_a_pod_with_limits_is_in_a_cgroup_of_the_node(
+    node: gpu_node.GpuNode, namespace: str
+) -> None:
+    limits = {"resources": {"limits": {"cpu": "500m", "memory": "64Mi"}}}
+    pod = node.run_pod(namespace, container=limits)
+    assert pod["status"]["qosClass"] == "Guaranteed"
+    uid = pod["metadata"]["uid"]
+    places = [place / "kubepods" / f"pod{uid}" for place in cgroups.existing(node.cgroup)]
+    assert any(place.is_dir() for place in places), places
+
+
+def test_a_container_has_the_volumes_of_its_pod(node: gpu_node.GpuNode, namespace: str) -> None:
+    cluster.kubectl(
+        node.plane, "create", "configmap", "words", "--from-literal=a=b", "-n", namespace
+    )
+    volumes = [
+        {"name": "words", "configMap": {"name": "words"}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "host", "hostPath": {"path": str(node.cdi)}},
+    ]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    pod = node.run_pod(namespace, container={"volumeMounts": mounts}, spec={"volumes": volumes})
+    assert {"/words", "/memory", "/host"} <= set(node.container_view(pod).mounts)
+
+
+def test_the_kubelets_sockets_are_where_plugins_look_for_them(node: gpu_node.GpuNode) -> None:
+    sockets = ("device-plugins/kubelet.sock", "pod-resources/kubelet.sock")
+    absent = [name for name in sockets if not (node.kubelet_root / name).is_socket()]
+    assert absent == []
+    assert (node.kubelet_root / "plugins_registry").is_dir()
 
 
 def test_the_api_server_fetches_logs_from_the_kubelet(

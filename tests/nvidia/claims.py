@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.nvidia import dra_driver
+from tests.nvidia import dra_node
 from tests.support import rest
 
 Tree = dict[str, Any]
@@ -47,10 +47,10 @@ def allocated(
 
 def _allocation(node: str, devices: Sequence[str], parameters: Mapping[str, Any] | None) -> Tree:
     results = [
-        {"request": "gpus", "driver": dra_driver.DRIVER, "pool": node, "device": device}
+        {"request": "gpus", "driver": dra_node.DRIVER, "pool": node, "device": device}
         for device in devices
     ]
     if parameters is None:
         return {"results": results}
-    opaque = {"driver": dra_driver.DRIVER, "parameters": dict(parameters)}
+    opaque = {"driver": dra_node.DRIVER, "parameters": dict(parameters)}
     return {"results": results, "config": [{"source": "FromClaim", "opaque": opaque}]}

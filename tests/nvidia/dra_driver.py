@@ -1,53 +1,21 @@
-"""NVIDIA's DRA driver as an oracle: started on fake hardware and a real API server, called as the kubelet calls it.
-
-Given hardware, a control plane and a node's name, starts the unmodified driver. Returns what it published, what it
-answers to prepare and unprepare, and the files it wrote. Never judges an answer.
-"""
+"""NVIDIA's DRA driver as an oracle: the unmodified program on fake hardware and a real API server."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-import yaml
-
 from dovetail.devcluster import control_plane
-from tests.nvidia import kubelet_messages, programs
-from tests.support import rest
+from tests.nvidia import dra_node, programs
 
-DRIVER: Final = "gpu.nvidia.com"
-VENDOR: Final = "k8s.gpu.nvidia.com"
 DYNAMIC_MIG: Final = "DynamicMIG"
 CONSUMABLE_SHARES: Final = "ConsumableShares"
 HEALTH: Final = "NVMLDeviceHealthCheck"
-
-Tree = dict[str, Any]
-
-
-class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of a prepared claim, as the kubelet gets it."""
-
-    request_names: tuple[str, ...]
-    pool: str
-    device: str
-    cdi_ids: tuple[str, ...]
-    share_id: str = ""
+TIME_SLICING: Final = "TimeSlicingSettings"
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer about one claim. `error` is empty where it was prepared."""
-
-    devices: tuple[PreparedDevice, ...] = ()
-    error: str = ""
-
-
-class DraOracle:
-    """One running driver. `stop` ends it and removes its slices and its node."""
+class DraOracle(dra_node.DraNode):
+    """NVIDIA's driver for one node. `shares` is disabled, memory, unlimited or a number."""
 
     def __init__(
         self,
@@ -60,153 +28,31 @@ class DraOracle:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         programs.require_mounts()
-        self.node = node
-        self.rest = rest.Rest(cluster)
-        # Sockets must have short paths: 108 bytes is the kernel's limit.
-        self._home = Path(tempfile.mkdtemp(prefix="dra-"))
         gates = dict(feature_gates or {})
         if shares:
             gates[CONSUMABLE_SHARES] = True
-        self._command = programs.wrapped(
-            self._words(hardware, cluster, gates, shares),
-            mounts=programs.hardware_mounts(hardware),
-            environment={**programs.hardware_environment(hardware), **(environment or {})},
-        )
-        self._ensure_node()
-        self.start()
-
-    def start(self) -> None:
-        """Starts the driver, again if it was stopped or killed: what it wrote is still there."""
-        self._running = programs.Running(self._command, log=self._home / "driver.log")
-        self._running.wait_until(self._is_published, f"the slices of {self.node}")
-        self._socket = kubelet_messages.Socket(
-            self.plugin_directory / "dra.sock", kubelet_messages.DRA, "DRAPlugin"
-        )
-
-    @property
-    def plugin_directory(self) -> Path:
-        """Where the driver keeps its socket, its locks and its checkpoint."""
-        return self._home / "plugins" / DRIVER
-
-    def slices(self) -> list[Tree]:
-        """The slices of this driver and node by name, as the API server keeps them."""
-        own = [
-            tree
-            for tree in self.rest.list("resourceslices")
-            if tree["spec"]["driver"] == DRIVER and tree["spec"].get("nodeName") == self.node
-        ]
-        return sorted(own, key=lambda tree: str(tree["metadata"]["name"]))
-
-    def devices(self) -> list[Tree]:
-        """All devices in the order in which they are published."""
-        lists = [tree["spec"].get("devices", []) for tree in self.slices()]
-        return [device for devices in lists for device in devices]
-
-    def prepare(self, claim: Tree) -> Prepared:
-        """Prepares a claim that has an allocation."""
-        answers = self._called("Prepare", claim)
-        answer = answers.claims[claim["metadata"]["uid"]]
-        devices = tuple(_prepared_device(device) for device in answer.devices)
-        return Prepared(devices=devices, error=answer.error)
-
-    def unprepare(self, claim: Tree) -> str:
-        """Undoes it. Empty, or what the driver complains about."""
-        answers = self._called("Unprepare", claim)
-        return str(answers.claims[claim["metadata"]["uid"]].error)
-
-    def cdi_spec(self, uid: str) -> Tree | None:
-        """The CDI file of a claim; None where there is none."""
-        path = self._home / "cdi" / f"{VENDOR}-claim_{uid}.yaml"
-        if not path.exists():
-            return None
-        tree: Tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return tree
-
-    def checkpoint(self) -> Tree:
-        """What the driver remembers of prepared claims, newest layout."""
-        text = (self.plugin_directory / "checkpoint.json").read_text(encoding="utf-8")
-        tree: Tree = json.loads(text)
-        return tree
-
-    def log(self) -> str:
-        """All the driver wrote since its first start."""
-        return self._running.full_log()
-
-    def kill(self) -> None:
-        """Ends the driver as a crash does; `start` starts it again."""
-        self._socket.close()
-        self._running.kill()
-
-    def stop(self) -> None:
-        """Ends the driver and removes its slices and its node."""
-        self._socket.close()
-        self._running.stop()
-        for tree in self.slices():
-            self.rest.delete("resourceslices", tree["metadata"]["name"])
-        self.rest.delete("nodes", self.node)
-        self.rest.close()
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def _words(
-        self,
-        hardware: Any,
-        cluster: control_plane.ControlPlane,
-        gates: Mapping[str, bool],
-        shares: str,
-    ) -> list[str | Path]:
         listed = ",".join(f"{name}={str(is_on).lower()}" for name, is_on in gates.items())
-        return [
-            programs.program("gpu-kubelet-plugin"),
-            f"--node-name={self.node}",
-            f"--kubeconfig={cluster.kubeconfig}",
-            "--image-name=none",
-            f"--nvidia-driver-root={hardware.driver_root}",
-            f"--container-driver-root={hardware.driver_root}",
-            f"--nvidia-cdi-hook-path={programs.HOOK}",
-            f"--cdi-root={self._made('cdi')}",
-            f"--kubelet-registrar-directory-path={self._made('registry')}",
-            f"--kubelet-plugins-directory-path={self._made('plugins')}",
-            f"--feature-gates={listed}",
-            *([f"--consumable-shares={shares}"] if shares else []),
-            "--v=6",
-        ]
 
-    def _made(self, name: str) -> Path:
-        directory = self._home / name
-        directory.mkdir()
-        return directory
+        def command(home: dra_node.Home) -> list[str]:
+            words = [
+                str(programs.program("gpu-kubelet-plugin")),
+                f"--node-name={node}",
+                f"--kubeconfig={cluster.kubeconfig}",
+                "--image-name=none",
+                f"--nvidia-driver-root={hardware.driver_root}",
+                f"--container-driver-root={hardware.driver_root}",
+                f"--nvidia-cdi-hook-path={programs.HOOK}",
+                f"--cdi-root={home.cdi}",
+                f"--kubelet-registrar-directory-path={home.registry}",
+                f"--kubelet-plugins-directory-path={home.plugins}",
+                f"--feature-gates={listed}",
+                *([f"--consumable-shares={shares}"] if shares else []),
+                "--v=6",
+            ]
+            return programs.wrapped(
+                words,
+                mounts=programs.hardware_mounts(hardware),
+                environment={**programs.hardware_environment(hardware), **(environment or {})},
+            )
 
-    def _ensure_node(self) -> None:
-        tree = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}}
-        self.rest.create("nodes", tree)
-
-    def _is_published(self) -> bool:
-        """Whether a pool is complete: as many slices of its newest generation as they say there are."""
-        pools = [tree["spec"]["pool"] for tree in self.slices()]
-        if not pools:
-            return False
-        newest = max(pool["generation"] for pool in pools)
-        current = [pool for pool in pools if pool["generation"] == newest]
-        return len(current) == len(pools) == current[0]["resourceSliceCount"]
-
-    def _called(self, verb: str, claim: Tree) -> Any:
-        metadata = claim["metadata"]
-        reference = _message("Claim")(
-            namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"]
-        )
-        request = _message(f"Node{verb}ResourcesRequest")(claims=[reference])
-        return self._socket.call(f"Node{verb}Resources", request, f"Node{verb}ResourcesResponse")
-
-
-def _message(name: str) -> type[Any]:
-    return kubelet_messages.message_class(kubelet_messages.DRA, name)
-
-
-def _prepared_device(device: Any) -> PreparedDevice:
-    return PreparedDevice(
-        request_names=tuple(device.request_names),
-        pool=device.pool_name,
-        device=device.device_name,
-        cdi_ids=tuple(device.cdi_device_ids),
-        share_id=device.share_id,
-    )
+        super().__init__(cluster, node, command)

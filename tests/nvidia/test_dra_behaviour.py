@@ -169,7 +169,7 @@ def test_time_slicing_sets_the_slice_of_the_gpu_and_resets_it(
     build: Build, start_dra: StartDra
 ) -> None:
     hardware = build("dgx-h100")
-    driver = start_dra(hardware, feature_gates={"TimeSlicingSettings": True})
+    driver = start_dra(hardware, feature_gates={dra_driver.TIME_SLICING: True})
     sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}
     parameters = {
         "apiVersion": "resource.nvidia.com/v1beta1",

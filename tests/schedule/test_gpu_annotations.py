@@ -99,6 +99,42 @@ def test_a_pod_with_a_claim_has_its_share_from_there_and_a_note_says_so() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("annotations", "gpus", "words"),
+    [
+        ({"gpu-fraction": "1.5"}, 0, "expected a number above 0 and below 1"),
+        ({"gpu-memory": "2Gi"}, 0, "expected MiB as a whole number"),
+        ({"gpu-fraction": "0.5", "gpu-memory": "1"}, 0, "gpu-fraction is set too"),
+        ({"gpu-fraction-num-devices": "2"}, 0, "neither gpu-fraction nor gpu-memory"),
+        ({"gpu-fraction": "0.5"}, 1, "requests GPUs as a resource too"),
+        ({"gpu-fraction": "0.5", "gpu-fraction-container-name": "x"}, 0, "no container of this"),
+    ],
+)
+def test_a_share_that_cannot_be_given_is_refused_by_name(
+    annotations: dict[str, str], gpus: int, words: str
+) -> None:
+    world = plugin_cluster()
+    build.put(world, annotated("p", annotations, gpus=gpus))
+    refusal = refusal_of(build.decided(world))
+    assert words in refusal.summary
+    assert [each.reason.code for each in refusal.obstacles] == [ReasonCode.ANNOTATION]
+
+
+def test_a_pod_with_the_claim_for_its_share_has_no_note() -> None:
+    entry = {"name": "gpu-share", "resourceClaimTemplateName": "dovetail-gpu-fraction-0.5"}
+    pod = annotated("p", {"gpu-fraction": "0.5"}, resourceClaims=[entry])
+    assert gangs.gang_of_pod(pod).problems == ()
+
+
+def test_where_no_gpu_offers_shares_the_reason_says_what_to_do() -> None:
+    entry = {"name": "gpu-share", "resourceClaimTemplateName": "dovetail-gpu-fraction-0.5"}
+    pod = annotated("p", {"gpu-fraction": "0.5"}, resourceClaims=[entry])
+    refusal = refusal_of(build.decided(build.world(pod, nodes=2)))
+    assert "no GPU offers shares of its memory" in refusal.summary
+    assert "allowMultipleAllocations" in refusal.summary
+    assert [each.reason.code for each in refusal.obstacles] == [ReasonCode.NEVER]
+
+
 def _claims(name: str) -> list[dict[str, str]]:
     return [{"name": name, "resourceClaimName": name}]
 

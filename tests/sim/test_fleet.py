@@ -24,6 +24,7 @@ pools:
   - {name: h, count: 1, gpu: H100-SXM5-80GB, gpusPerNode: 2, mig: true}
   - {name: a, count: 1, gpu: NVIDIA A30, gpusPerNode: 10, mig: true}
   - {name: l, count: 2, gpu: l40s, gpusPerNode: 16, labels: {tier: cheap}}
+  - {name: s, count: 1, gpu: L4, gpusPerNode: 1, shares: memory}
   - {name: g, count: 4, gpu: GH200-96GB, gpusPerNode: 1, rack: row, nodesPerRack: 2, clique: auto}
 """
 
@@ -70,6 +71,32 @@ def test_the_sample_has_dgx_a100_with_mig_and_one_nvl72_rack() -> None:
         "gpu-2",
         "gpu-3",
     ]
+
+
+SHARED = "{name: s, count: 1, gpu: L40S, gpusPerNode: 2, shares: memory}"
+
+
+def test_gpus_that_offer_shares_are_published_as_the_driver_does() -> None:
+    trees = made(f"name: shared\npools: [{SHARED}]")
+    devices = devices_of(trees, "s-0")
+    assert [device["allowMultipleAllocations"] for device in devices] == [True, True]
+    memory = {
+        "value": "46068Mi",
+        "requestPolicy": {"default": "46068Mi", "validRange": {"min": "1Mi", "step": "1Mi"}},
+    }
+    assert [device["capacity"] for device in devices] == [{"memory": memory}] * 2
+
+
+@pytest.mark.parametrize(
+    ("pool", "words"),
+    [
+        (SHARED.replace("memory}", "unlimited}"), 'shares: expected "memory", got "unlimited"'),
+        (SHARED.replace("L40S", "H100-SXM5-80GB, mig: true"), "pools[0].shares: GPUs are either"),
+    ],
+)
+def test_gpus_are_shared_by_memory_and_not_with_mig(pool: str, words: str) -> None:
+    with pytest.raises(errors.InputError, match=re.escape(words)):
+        made(f"name: shared\npools: [{pool}]")
 
 
 @pytest.mark.parametrize("text", [SMALL, ""])

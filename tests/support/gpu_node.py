@@ -8,6 +8,8 @@ machine cannot run a node, tests skip, or fail under REQUIRE_REAL=1.
 from __future__ import annotations
 
 import contextlib
+import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +92,11 @@ class GpuNode:
     def cdi(self) -> Path:
         """Where containerd looks for CDI specs."""
         return self.node.layout.cdi
+
+    @property
+    def cgroup(self) -> str:
+        """The cgroup of the node, below which those of its pods are."""
+        return self.node.layout.cgroup
 
     @property
     def boot_id_file(self) -> Path:
@@ -238,6 +245,8 @@ class GpuNode:
 
     def add_gpus(self, machine: str = "dgx-h100", **options: Any) -> hardware.Hardware:
         """Puts fake GPUs into the node. `options` are those of `Hardware.create`."""
+        if shutil.which("gcc") is None:
+            real.missing("gcc, to build the fake libnvidia-ml with")
         self.hardware = hardware.Hardware.create(
             self.node.layout.home / "gpus", machine=machine, **options
         )
@@ -252,6 +261,12 @@ class GpuNode:
             self.hardware.proc_root,
         )
         self.node.start_agent(node_agent_command.DriverFiles(*roots), options=options)
+
+    def as_agent(self, *arguments: str, tree: Any = None) -> subprocess.CompletedProcess[str]:
+        """kubectl with the rights of the node agent, however it ends."""
+        text = None if tree is None else msgspec.json.encode(tree).decode()
+        kubeconfig = self.node.layout.agent_kubeconfig
+        return cluster.run_kubectl(self.plane, *arguments, input=text, kubeconfig=kubeconfig)
 
     def kill_agent(self) -> None:
         """Kills the node agent, as a crash would."""

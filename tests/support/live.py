@@ -98,6 +98,7 @@ class Live:
             "kind": "SchedulerConfiguration",
             "serving": {"port": port},
             "quarantine": {"slackSeconds": 0.5},
+            "kaiShares": {"enabled": True},
         } | (configuration or {})
         file = self.directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump(tree), encoding="utf-8")
@@ -235,8 +236,9 @@ class Live:
 
 
 def installed() -> list[dict[str, Any]]:
-    """All the chart would install."""
-    return chart.objects(chart.values_of(settings=["image.repository=example"]), RELEASE)
+    """All the chart would install, with every right that it can grant."""
+    settings = ["image.repository=example", "kaiShares.mode=always"]
+    return chart.objects(chart.values_of(settings=settings), RELEASE)
 
 
 def rights() -> list[dict[str, Any]]:

@@ -59,6 +59,15 @@ leaderElection:
 serving:
   address: 0.0.0.0
   port: {{ .Values.port }}
+kaiShares:
+  enabled: {{ if include "dovetail.kaiShares" . }}true{{ else }}false{{ end }}
+{{- end }}
+
+{{/* Not empty if KAI's annotations for shares of a GPU are honoured. */}}
+{{- define "dovetail.kaiShares" -}}
+{{- if or (eq .Values.kaiShares.mode "always") (and (eq .Values.kaiShares.mode "auto") (has "kai-scheduler" .Values.schedulerNames)) -}}
+yes
+{{- end }}
 {{- end }}
 
 {{- define "dovetail.policyVersion" -}}

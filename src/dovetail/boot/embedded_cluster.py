@@ -270,6 +270,7 @@ def scheduler_configuration() -> configuration.SchedulerConfiguration:
         serving=configuration.Serving(port=0),
         # Nothing runs on hollow nodes, so a pod that was removed by force leaves nothing behind.
         quarantine=configuration.Quarantine(enabled=False),
+        kai_shares=configuration.KaiShares(enabled=True),
     )
 
 

@@ -9,25 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from dovetail import errors
-from dovetail.boot import clocks, node_agent, node_gpus, node_publication
+from dovetail.boot import clocks, node_agent, node_gpus, node_health, node_publication
 from dovetail.kube import client
 from dovetail.kube.http import transport
-from dovetail.node.cdi.claim_specs import Paths as CdiPaths
-from dovetail.node.claims import assembly, checkpoint_file, plan_prepare
+from dovetail.node.claims import assembly, plan_prepare
 from dovetail.node.claims.service import NodeClaims
-from dovetail.node.health import driver_source, health_monitor, health_record, node_report
-from dovetail.node.health.policy_table import HealthPolicy
+from dovetail.node.device_plugin import mode_conflicts
+from dovetail.node.health import health_monitor
 from dovetail.node.kubelet import dra_plugin, socket_paths
 from dovetail.ports import meter
 
-TOOLKIT: Final = "nvidia-ctk"
-HEALTH_FILE: Final = "health.json"
 AGAIN_SECONDS: Final = 5.0
 
 LOG = logging.getLogger("dovetail.node")
@@ -46,6 +42,9 @@ async def open_work(
         registry=options.plugins_registry,
         pod_uid=options.pod_uid,
     )
+    if reasons := mode_conflicts.against_claims(options.kubelet_root):
+        raise errors.InputError(f"--mode dra: {'; '.join(reasons)}")
+
     gpus = node_gpus.NodeGpus(options, clock)
     claims = assembly.node_claims(
         api=api,
@@ -55,29 +54,19 @@ async def open_work(
         settings=_settings(options),
         paths=_claim_paths(options, paths.plugin_directory),
     )
-    policy = HealthPolicy()
-    source = driver_source.DriverSource(
-        gpus.control.health, gpus.event_waiter.wait, gpus.event_waiter.register_again
+    health = node_health.health_of(
+        options, gpus, clock, api=api, record=paths.plugin_directory / node_health.HEALTH_FILE
     )
-    boot_id = checkpoint_file.boot_id_of(options.boot_id_file)
-    monitor = health_monitor.HealthMonitor(
-        source,
-        policy=policy,
-        record=health_record.HealthRecord(paths.plugin_directory / HEALTH_FILE, boot_id=boot_id),
-        clock=clock,
-    )
-    publication = node_publication.Publication(options, carrier, policy=policy, clock=clock)
+    publication = node_publication.Publication(options, carrier, policy=health.policy, clock=clock)
     stream = health_monitor.DeviceHealthStream(
-        monitor,
-        policy=policy,
+        health.monitor,
+        policy=health.policy,
         pool_name=options.node_name,
         devices_of=publication.device_names,
         clock=clock,
     )
-    report = node_report.NodeReport(api, node_name=options.node_name, clock=clock, policy=policy)
     plugin = dra_plugin.DraPlugin(paths, claims, stream, meter_=meter_)
     serving = _Serving(gpus, claims, plugin)
-    gpus.on_change(source.update)
     gpus.on_change(publication.update)
 
     async def publish() -> None:
@@ -90,13 +79,13 @@ async def open_work(
             tasks.create_task(publication.follow_counters())
 
     async def judge() -> None:
-        async for healths in monitor.changes():
+        async for healths in health.monitor.changes():
             publication.judge(healths)
-            await report.publish(healths)
+            await health.report.publish(healths)
 
     async def watch_health() -> None:
         await gpus.driver_found()
-        await monitor.run()
+        await health.monitor.run()
 
     async def keep_claims() -> None:
         await serving.is_serving.wait()
@@ -167,17 +156,10 @@ def _settings(options: node_agent.Options) -> plan_prepare.Settings:
 
 
 def _claim_paths(options: node_agent.Options, plugin_folder: Path) -> assembly.Paths:
-    toolkit = shutil.which(TOOLKIT)
     return assembly.Paths(
         plugin_folder=plugin_folder,
         boot_id_file=options.boot_id_file,
         driver_root=options.driver_root,
         driver_root_seen=options.driver_root_container,
-        cdi=CdiPaths(
-            cdi_folder=options.cdi_directory,
-            proc_root=options.proc_root,
-            sysfs_root=options.sysfs_root,
-            hook_path=str(options.nvidia_cdi_hook),
-            toolkit=Path(toolkit) if toolkit else None,
-        ),
+        cdi=node_gpus.cdi_paths(options),
     )

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from dovetail.boot import node_agent
+from dovetail.node.cdi.claim_specs import Paths as CdiPaths
 from dovetail.node.inventory import Inventory
 from dovetail.node.nvml import events
 from dovetail.node.nvml.control import NvmlControl
@@ -19,6 +22,7 @@ from dovetail.node.nvml.session import Session
 from dovetail.node.nvml.watch import NO_DRIVER, GpuWatch
 from dovetail.ports import clock as clocks
 
+TOOLKIT: Final = "nvidia-ctk"  # NVIDIA's container toolkit
 REMINDER_SECONDS: Final = 60.0
 
 LOG = logging.getLogger("dovetail.node.gpus")
@@ -67,3 +71,15 @@ class NodeGpus:
     async def close(self) -> None:
         """Ends the session with the driver."""
         await asyncio.to_thread(self.session.close)
+
+
+def cdi_paths(options: node_agent.Options) -> CdiPaths:
+    """Where CDI files go, and what their contents are made from."""
+    toolkit = shutil.which(TOOLKIT)
+    return CdiPaths(
+        cdi_folder=options.cdi_directory,
+        proc_root=options.proc_root,
+        sysfs_root=options.sysfs_root,
+        hook_path=str(options.nvidia_cdi_hook),
+        toolkit=Path(toolkit) if toolkit else None,
+    )

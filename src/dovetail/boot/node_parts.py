@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import msgspec
+
 from dovetail.boot import clocks, node_agent
 from dovetail.kube import client
 from dovetail.kube.auth import client_config
@@ -30,7 +32,12 @@ def open_work(
     options: node_agent.Options, carrier: transport.Transport, meter_: meter.Meter
 ) -> AbstractAsyncContextManager[node_agent.Work]:
     """The work of the mode."""
-    from dovetail.boot import node_dra  # only the chosen mode is loaded
+    # Only the chosen mode is loaded.
+    if options.mode == "device-plugin":
+        from dovetail.boot import node_device_plugin
+
+        return node_device_plugin.open_work(options, carrier, meter_)
+    from dovetail.boot import node_dra
 
     return node_dra.open_work(options, carrier, meter_)
 
@@ -58,7 +65,7 @@ def _http_server(
         metrics=text,
         ready=work.ready,
         alive=lambda: True,
-        configuration=options,
+        configuration={name: str(value) for name, value in msgspec.structs.asdict(options).items()},
         authorise=access_reviews.Reviews(api, clocks.SystemClock()).authorise,
         address=host.strip("[]"),
         port=int(port),

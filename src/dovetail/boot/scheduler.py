@@ -468,6 +468,7 @@ def settings_of(configuration: configurations.SchedulerConfiguration) -> schedul
         quarantine_slack_seconds=configuration.quarantine.slack_seconds,
         quarantine_most_seconds=configuration.quarantine.max_seconds,
         is_quarantining=configuration.quarantine.enabled,
+        creates_share_templates=configuration.kai_shares.enabled,
         audit_seconds=configuration.audit.interval_seconds if configuration.audit.enabled else 0.0,
         records_scheduled=configuration.events.scheduled,
         events_per_second=configuration.events.rate_per_second,

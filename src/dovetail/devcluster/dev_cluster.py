@@ -21,7 +21,13 @@ import msgspec
 from dovetail import errors
 from dovetail.devcluster import control_plane, kube_binaries, probe, processes
 from dovetail.devcluster.fake_gpus import gpu_machines, hardware
-from dovetail.devcluster.real_node import node_agent_command, node_layout, node_record, real_node
+from dovetail.devcluster.real_node import (
+    node_agent_command,
+    node_health,
+    node_layout,
+    node_record,
+    real_node,
+)
 from dovetail.files import private_files, state_directory
 from dovetail.install import apply_chart
 from dovetail.kube.auth import client_config
@@ -189,7 +195,7 @@ def _health(process: processes.ProcessRecord, state: State) -> str:
     if process.port is None or not state.ca:
         return NO_HEALTH
     if node_layout.is_kubelet(process.name):
-        answer = real_node.health_of(process)
+        answer = node_health.of_kubelet(process)
     else:
         answer = control_plane.health_of(
             process.name, process.pid, port=process.port, ca=Path(state.ca), token=state.token

@@ -13,7 +13,7 @@ from dovetail.doctor.check_devices import GPU_DRIVERS
 from dovetail.doctor.findings import Facts, Finding, Severity, age_seconds, counted, listed, some
 from dovetail.kubetypes.core import nodes, pods, resource_quotas
 from dovetail.kubetypes.resource import claims
-from dovetail.model import node_pools
+from dovetail.model import gpu_shares, node_pools
 
 # GKE's taint; its admission adds the toleration to pods that request GPUs.
 TAINT: Final = "nvidia.com/gpu=present:NoSchedule"
@@ -173,7 +173,14 @@ def _claim_not_made(
     pod: pods.Pod, template_name: str, template: claims.ResourceClaimTemplate | None, facts: Facts
 ) -> Finding:
     namespace = pod.metadata.namespace
-    if template is None and facts.templates is not None:
+    is_unknown = template is None and facts.templates is not None
+    if is_unknown and gpu_shares.of_template(template_name) is not None:
+        what = (
+            f"template {template_name} was not created: the scheduler does so if kaiShares is on in its "
+            "configuration and a GPU offers shares of its memory"
+        )
+        command = f"kubectl -n {namespace} describe pod {pod.metadata.name}"
+    elif is_unknown:
         what = f"template {template_name} does not exist, so no claim can be created for the pod"
         command = f"kubectl -n {namespace} get resourceclaimtemplates"
     elif template is not None and (exceeded := _exceeded_quota(template, namespace, facts)):

@@ -107,6 +107,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "or": _first_true,
     "not": lambda value: not value,
     "eq": lambda left_side, right_side: left_side == right_side,
+    "has": lambda element, elements: element in (elements or ()),
     "first": lambda values: values[0] if values else None,
     "deepCopy": copy.deepcopy,
     "mergeOverwrite": merged_over,

@@ -17,6 +17,7 @@ from dovetail.kubetypes import names, untyped
 from dovetail.model import configuration as configurations
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+SHARE_MODES: Final = ("auto", "always", "never")
 DIGEST: Final = "^(sha256:[0-9a-f]{64})?$"
 # Fields of the configuration file that the chart sets. Values for them would be overwritten, so they are refused.
 DECIDED: Final = (
@@ -24,6 +25,7 @@ DECIDED: Final = (
     "kind",
     "schedulerNames",
     "serving",
+    "kaiShares",
     "leaderElection.namespace",
     "leaderElection.name",
 )
@@ -149,6 +151,22 @@ class Defaulting(
         ),
     ] = ("nvidia.com/",)
     claims: Annotated[bool, Meta(description="a pod with resource claims requests GPUs too")] = True
+
+
+class ShareClaims(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Pods with KAI's annotations get a claim for the share of a GPU that they request."""
+
+    mode: Annotated[
+        str,
+        Meta(
+            description="`always` or `never` honour `gpu-fraction` and `gpu-memory` by "
+            "[claims for shares](../how-to/migrate-from-kueue-and-kai.md#shares-of-a-gpu); "
+            "`auto`: if `schedulerNames` has `kai-scheduler`",
+            extra_json_schema={"enum": list(SHARE_MODES)},
+        ),
+    ] = "auto"
 
 
 class KeepOff(
@@ -320,6 +338,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     network_policy: Network = Network()
     metrics: Metrics = Metrics()
     defaulting: Defaulting = Defaulting()
+    kai_shares: ShareClaims = ShareClaims()
     keep_general_pods_off: KeepOff = KeepOff()
     node_agent: NodeAgent = NodeAgent()
     crds: Definitions = Definitions()
@@ -352,6 +371,11 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
         got = values.image.pull_policy
         yield untyped.Misfit(
             "image.pullPolicy", f'expected one of {", ".join(PULL_POLICIES)}, got "{got}"'
+        )
+    if values.kai_shares.mode not in SHARE_MODES:
+        got = values.kai_shares.mode
+        yield untyped.Misfit(
+            "kaiShares.mode", f'expected one of {", ".join(SHARE_MODES)}, got "{got}"'
         )
     if not _is_digest(values.image.digest):
         yield untyped.Misfit(

@@ -288,6 +288,20 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     ] = 2.0
 
 
+class KaiShares(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Shares of a GPU that KAI's annotations request."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="create the [claim templates](../how-to/migrate-from-kueue-and-kai.md#shares-of-a-gpu) "
+            "that the chart's policy names in pods with `gpu-fraction` or `gpu-memory`"
+        ),
+    ] = False
+
+
 class Logging(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -365,6 +379,7 @@ class SchedulerConfiguration(
     ] = 600.0
     quarantine: Quarantine = Quarantine()
     audit: Audit = Audit()
+    kai_shares: KaiShares = KaiShares()
     snapshot_directory: Annotated[
         str, Meta(description="directory for snapshots on demand; empty: none are written")
     ] = ""

@@ -1,9 +1,10 @@
 """Reads what other schedulers let pods request of GPUs in annotations: KAI's shares, HAMi's types, uuids and policies.
 
 A choice of GPUs by type or uuid is honoured for GPUs that a pod requests as extended resources of NVIDIA. A share of a
-GPU is refused: a kubelet gives devices to a container only for its claims and for resources that it requests, so a pod
-that an annotation alone entitles to a GPU would start without one. What has no effect is named in a note. Given a pod.
-Never raises, never looks at nodes.
+GPU is honoured by the claim that an admission policy adds to the pod, and refused where the pod has none: a kubelet
+gives devices to a container only for its claims and for resources that it requests, so a pod that an annotation alone
+entitles to a GPU would start without one. What has no effect is named in a note. Given a pod. Never raises, never looks
+at nodes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,7 @@ import msgspec
 
 from dovetail import cache
 from dovetail.kubetypes.core import pods
-
-# KAI, pkg/common/constants. They have no prefix.
-FRACTION: Final = "gpu-fraction"
-MEMORY_MIB: Final = "gpu-memory"
-FRACTION_DEVICES: Final = "gpu-fraction-num-devices"
-FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
-KAI_SHARES: Final = (FRACTION, MEMORY_MIB, FRACTION_DEVICES, FRACTION_CONTAINER)
+from dovetail.model import gpu_shares
 
 # HAMi, pkg/device/nvidia and pkg/util.
 USE_TYPE: Final = "nvidia.com/use-gputype"
@@ -33,7 +28,7 @@ NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 NUMA_BIND: Final = "nvidia.com/numa-bind"
 VGPU_MODE: Final = "nvidia.com/vgpu-mode"
 CHOICES: Final = (USE_TYPE, NO_USE_TYPE, USE_UUID, NO_USE_UUID)
-KEYS: Final = (*KAI_SHARES, *CHOICES, GPU_POLICY, NODE_POLICY, NUMA_BIND, VGPU_MODE)
+KEYS: Final = (*gpu_shares.KEYS, *CHOICES, GPU_POLICY, NODE_POLICY, NUMA_BIND, VGPU_MODE)
 
 # Extended resources that only HAMi's scheduler counts: no device plugin offers them.
 HAMI_RESOURCES: Final[Mapping[str, str]] = {
@@ -50,6 +45,10 @@ SHOWN: Final = 40  # characters of a value quoted in a message
 HOW_TO_SHARE: Final = (
     "write a claim for memory of a GPU (exactly.capacity.requests.memory) and name it in "
     "resourceClaims: docs/how-to/migrate-from-kueue-and-kai.md#shares-of-a-gpu"
+)
+NO_CLAIM: Final = (
+    "a container gets a share of a GPU through a claim only, and none was added when the pod was created; "
+    "turn on kaiShares of the chart and create the pod again, or "
 )
 _OF_DRIVER: Final = "device.attributes[device.driver]"
 
@@ -85,14 +84,40 @@ def refusals(pod: pods.Pod) -> Iterator[Refusal]:
     annotations = pod.metadata.annotations
     if not annotations:
         return
-    share = next((key for key in KAI_SHARES if key in annotations), None)
-    if share is not None and not pod.spec.resource_claims:
-        detail = f"a container gets a share of a GPU through a claim only; {HOW_TO_SHARE}"
-        yield Refusal(quoted(share, annotations[share]), detail)
+    yield from malformed(pod)
+    share = next((key for key in gpu_shares.KEYS if key in annotations), None)
+    if share is not None and not pod.spec.resource_claims and share_problem(pod) is None:
+        yield Refusal(quoted(share, annotations[share]), NO_CLAIM + HOW_TO_SHARE)
+
+
+def malformed(pod: pods.Pod) -> Iterator[Refusal]:
+    """The annotations that keep the pod pending wherever it is created."""
+    annotations = pod.metadata.annotations
+    problem = None if pod.spec.resource_claims else share_problem(pod)
+    if problem is not None:
+        yield Refusal(quoted(problem.key, annotations[problem.key]), problem.why)
     for key in CHOICES:
         if len(annotations.get(key, "")) > LONGEST_CHOICE:
             detail = f"has more than {LONGEST_CHOICE} characters; name fewer GPUs"
             yield Refusal(f"annotation {key}", detail)
+
+
+def share_problem(pod: pods.Pod) -> gpu_shares.Problem | None:
+    """Why the share that the pod requests cannot be given, whatever the cluster offers."""
+    annotations = pod.metadata.annotations
+    share = gpu_shares.requested(annotations)
+    if share is None or isinstance(share, gpu_shares.Problem):
+        return share
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    container = gpu_shares.container_of(annotations, [each.name for each in containers])
+    if isinstance(container, gpu_shares.Problem):
+        return container
+    if gpu_shares.is_of_nvidia(_requested_resources(pod)):
+        key = next(key for key in gpu_shares.KEYS if key in annotations)
+        return gpu_shares.Problem(
+            key, "the pod requests GPUs as a resource too; remove one of them"
+        )
+    return None
 
 
 def notes(pod: pods.Pod) -> tuple[str, ...]:
@@ -178,8 +203,9 @@ def quoted(key: str, value: str) -> str:
 def _why_ignored(key: str, pod: pods.Pod) -> str | None:
     """Why an annotation of the pod has no effect; None where it has."""
     has_claims = bool(pod.spec.resource_claims)
-    if key in KAI_SHARES:
-        return "the pod's claims say which GPUs it gets" if has_claims else None
+    if key in gpu_shares.KEYS:
+        is_honoured = not has_claims or _has_share(pod)
+        return None if is_honoured else "the pod's claims say which GPUs it gets"
     if key in CHOICES:
         if _requests_gpu(pod):
             return None
@@ -195,11 +221,25 @@ def _why_ignored(key: str, pod: pods.Pod) -> str | None:
     return "how a GPU is divided is up to its driver"
 
 
+def _has_share(pod: pods.Pod) -> bool:
+    """Whether a claim of the pod is for the share that its annotations request."""
+    share = gpu_shares.requested(pod.metadata.annotations)
+    if not isinstance(share, gpu_shares.Share):
+        return False
+    template = gpu_shares.template_name(share)
+    entries = pod.spec.resource_claims
+    return any(entry.resource_claim_template_name == template for entry in entries)
+
+
 def _requests_gpu(pod: pods.Pod) -> bool:
+    return any(map(is_gpu, _requested_resources(pod)))
+
+
+def _requested_resources(pod: pods.Pod) -> list[str]:
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     names = [name for container in containers for name in container.resources.limits]
     names += [name for container in containers for name in container.resources.requests]
-    return any(map(is_gpu, names))
+    return names
 
 
 @cache.remembered(1024)

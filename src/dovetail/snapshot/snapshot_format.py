@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.storage import volumes
-from dovetail.model import gangs, gpu_annotations, workload_annotations
+from dovetail.model import gangs, gpu_annotations, gpu_shares, workload_annotations
 from dovetail.quantity import durations
 
 FORMAT: Final = "dovetail-snapshot"
@@ -207,7 +207,7 @@ _CATEGORY_OF_LABEL: Final = {
     gangs.KUBEFLOW_JOB: _OWNER,
     gangs.RAY_CLUSTER: _OWNER,
     gangs.KAI_GROUP_ANNOTATION: _GROUP,
-    gpu_annotations.FRACTION_CONTAINER: _CONTAINER,
+    gpu_shares.CONTAINER: _CONTAINER,
 }
 # Labels in which controllers write a pod's place in its gang, as numbers and fixed words.
 _PLACES: Final = frozenset(

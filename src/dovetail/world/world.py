@@ -22,12 +22,12 @@ from dovetail.errors import StateError
 from dovetail.kubetypes.core import namespaces, nodes, pods
 from dovetail.kubetypes.custom import queues, topologies
 from dovetail.kubetypes.resource import claims, device_classes, slices, taint_rules
-from dovetail.model import gangs, idle, plan, pod_requests, reservations
+from dovetail.model import gangs, idle, plan, pod_requests, reservations, share_templates
 from dovetail.model.pod_requests import Resources
 from dovetail.world import events, recheck
 from dovetail.world.budget_protection import BudgetProtection
 from dovetail.world.change_log import ChangeLog
-from dovetail.world.devices import device_overlaps
+from dovetail.world.devices import device_overlaps, shareable_gpus
 from dovetail.world.devices.device_columns import Devices
 from dovetail.world.devices.device_inventory import Inventory
 from dovetail.world.devices.device_pools import PoolKey
@@ -105,6 +105,8 @@ class World:
         self.nodes_version = 0  # changes of a node that scheduling can see
         self.classes_version = 0
         self.slices_version = 0
+        # By version of the slices:
+        self._shareable: tuple[int, Mapping[share_templates.Kind, int]] = (0, {})
 
         # Trials.
         self._vacated: dict[str, Occupancy] = {}  # pods evicted hypothetically, by id
@@ -160,6 +162,14 @@ class World:
     def published(self) -> Iterator[Devices]:
         """The devices of every pool."""
         return self._inventory.published()
+
+    def shareable_gpus(self) -> Mapping[share_templates.Kind, int]:
+        """How many GPUs of which kind offer shares of their memory."""
+        version, counts = self._shareable
+        if version != self.slices_version:
+            counts = shareable_gpus.count_by_kind(self.published())
+            self._shareable = (self.slices_version, counts)
+        return counts
 
     def users(self, driver: str, pool: str, device: str) -> tuple[ObjectKey, ...]:
         """The claims that hold a device, by status or by assumption. Administrative access holds nothing."""

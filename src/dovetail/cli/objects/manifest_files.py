@@ -60,16 +60,18 @@ def say_annotation_problems(objects: Sequence[manifests.ManifestObject]) -> None
 def _notes_on_gpus(struct: codec.Object) -> Iterator[str]:
     """Annotations about GPUs that keep a pod pending, and those without an effect."""
     if isinstance(struct, pods.Pod):
-        for refusal in gpu_annotations.refusals(struct):
+        for refusal in gpu_annotations.malformed(struct):
             yield f"{refusal.subject}: {refusal.detail}"
         yield from gpu_annotations.notes(struct)
 
 
-def refuse(problems: Sequence[str], *, did: str) -> NoReturn:
-    """Says every problem and ends the command."""
+def refuse(problems: Sequence[str], *, did: str, hint: str = "") -> NoReturn:
+    """Says every problem, maybe what to do, and ends the command."""
     for problem in problems:
         output.say(f"error: {problem}")
     output.say(f"nothing was {did}: {text.counted(len(problems), 'problem')}")
+    if hint:
+        output.say(hint)
     raise click.exceptions.Exit(REFUSED)
 
 

@@ -4,9 +4,9 @@ Read from published slices and allocated claims, and for nodes whose GPUs a devi
 pods bound to it, so it shows what a scheduler sees. Returns structs and tile strings. Never prints.
 """
 
-import functools
 import locale
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
 import msgspec
@@ -20,22 +20,31 @@ from dovetail.sim.fleet import device_publisher
 
 FREE, PART, USED = "free", "part", "used"
 
-_TILES: Final = {("whole", FREE): "□", ("mig", FREE): "▤", ("mig", PART): "▥", ("whole", USED): "■"}
+_TILES: Final = {
+    ("whole", FREE): "□",
+    ("mig", FREE): "▤",
+    ("mig", PART): "▥",
+    ("whole", PART): "▥",  # shares of it
+    ("whole", USED): "■",
+}
 _ASCII: Final = str.maketrans("□▤▥■", ".mM#")
 _COLOURS: Final = {"□": "32", "▤": "36", "▥": "33", "■": "31"}
 LEGEND: Final = "□ free   ■ in use   ▤ partitions, all free   ▥ partitions, some in use"
+
+_MEMORY: Final = "memory"
 
 DeviceId = tuple[str, str, str]  # driver, pool, device
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One published device, where it is, and whether a claim holds it."""
+    """One published device, where it is, and whether a claim holds it, or shares that leave some of its memory."""
 
     node: str
     driver: str
     pool: str
     device: slices.Device
     is_allocated: bool
+    has_room: bool = False
 
     def word(self, name: str, *, domain: str = "") -> str:
         """An attribute as text; empty if it is not published."""
@@ -51,11 +60,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     @property
     def memory_bytes(self) -> int:
         """Published memory, 0 if none is."""
-        capacity = self.device.capacity.get("memory")
+        capacity = self.device.capacity.get(_MEMORY)
         return 0 if capacity is None else capacity.value.nanos // 10**9
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One physical GPU, seen through the devices that share it."""
 
     uuid: str
@@ -64,6 +73,7 @@ class Gpu(msgspec.Struct, frozen=True):
     has_whole: bool
     partitions: int
     state: str
+    is_shareable: bool = False
 
     @property
     def tile(self) -> str:
@@ -113,11 +123,12 @@ class NodeGpus(msgspec.Struct, frozen=True):
 
     @property
     def offers(self) -> str:
-        """Whether whole GPUs, partitions or both can be claimed."""
+        """Whether whole GPUs, partitions, shares or several of them can be claimed."""
         has_whole = any(gpu.has_whole for gpu in self.gpus)
         has_partitions = any(gpu.partitions for gpu in self.gpus)
         if not has_partitions:
-            return "whole"
+            is_shareable = any(gpu.is_shareable for gpu in self.gpus)
+            return "whole+shared" if is_shareable else "whole"
         pool = node_pools.pool_of(self.node)
         parts = "shared" if pool.sharing and not pool.mig_profiles else "mig"
         return f"whole+{parts}" if has_whole else parts
@@ -148,18 +159,33 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
         spec = stored.struct.spec
         for device in spec.devices:
             node = device.node_name or spec.node_name or ""
-            is_allocated = (spec.driver, spec.pool.name, device.name) in allocated_devices
-            all_items.append(Item(node, spec.driver, spec.pool.name, device, is_allocated))
+            taken = allocated_devices.get((spec.driver, spec.pool.name, device.name))
+            item = Item(
+                node,
+                spec.driver,
+                spec.pool.name,
+                device,
+                is_allocated=taken is not None,
+                has_room=taken is not None and _has_room(device, taken),
+            )
+            all_items.append(item)
 
-    # Nodes and devices share few names: each is taken apart once.
-    order = functools.cache(text.natural)
-    all_items.sort(key=lambda item: (order(item.node), order(item.device.name)))
+    # Nodes and devices share few names: each is taken apart once, and items are compared by numbers.
+    node_ranks = _ranks({item.node for item in all_items})
+    device_ranks = _ranks({item.device.name for item in all_items})
+    all_items.sort(key=lambda item: (node_ranks[item.node], device_ranks[item.device.name]))
     return iter(all_items)
 
 
-def allocated(objects: object_set.ObjectSet) -> set[DeviceId]:
-    """The devices that claims hold, without admin access."""
-    device_ids: set[DeviceId] = set()
+def _ranks(names: Collection[str]) -> dict[str, int]:
+    """The place of each name in counting order."""
+    ordered = sorted(names, key=text.natural)
+    return {name: rank for rank, name in enumerate(ordered)}
+
+
+def allocated(objects: object_set.ObjectSet) -> Mapping[DeviceId, int]:
+    """The devices that claims hold, without admin access, and how much memory of each shares take, in nanos."""
+    taken: Counter[DeviceId] = Counter()
     for stored in objects.listed("ResourceClaim"):
         if not isinstance(stored.struct, claims.ResourceClaim):
             continue
@@ -168,8 +194,17 @@ def allocated(objects: object_set.ObjectSet) -> set[DeviceId]:
             continue
         for result in allocation.devices.results:
             if not result.admin_access:
-                device_ids.add((result.driver, result.pool, result.device))
-    return device_ids
+                memory = result.consumed_capacity.get(_MEMORY)
+                device_id = (result.driver, result.pool, result.device)
+                taken[device_id] += 0 if memory is None else memory.nanos
+    return taken
+
+
+def _has_room(device: slices.Device, taken: int) -> bool:
+    """Whether shares of a device leave some of its memory."""
+    memory = device.capacity.get(_MEMORY)
+    is_shareable = bool(device.allow_multiple_allocations)
+    return is_shareable and memory is not None and taken < memory.value.nanos
 
 
 def nodes_with_gpus(objects: object_set.ObjectSet) -> list[NodeGpus]:
@@ -274,19 +309,26 @@ def _node_gpus(node: nodes.Node, by_gpu: dict[str, list[Item]]) -> NodeGpus:
 
 
 def _gpu(identity: str, shared: list[Item]) -> Gpu:
-    types = [item.word("type") for item in shared]
-    whole = [item for item, word in zip(shared, types, strict=True) if word == "gpu"]
-    partitions = [item for item, word in zip(shared, types, strict=True) if word == "mig"]
-    state = FREE
-    if any(item.is_allocated for item in whole):
-        state = USED
-    elif any(item.is_allocated for item in partitions):
-        state = PART
+    # One loop without further lists: a large fleet has tens of thousands of GPUs.
+    state, memory_bytes, partitions = FREE, 0, 0
+    has_whole = is_shareable = False
+    for item in shared:
+        memory_bytes = max(memory_bytes, item.memory_bytes)
+        match item.word("type"):
+            case "gpu":
+                has_whole = True
+                is_shareable = is_shareable or bool(item.device.allow_multiple_allocations)
+                if item.is_allocated:  # in use, unless there is room for another share
+                    state = PART if item.has_room and state != USED else USED
+            case "mig":
+                partitions += 1
+                state = PART if item.is_allocated and state == FREE else state
     return Gpu(
         uuid=identity,
         product=shared[0].word("productName"),
-        memory_bytes=max(item.memory_bytes for item in shared),
-        has_whole=bool(whole),
-        partitions=len(partitions),
+        memory_bytes=memory_bytes,
+        has_whole=has_whole,
+        partitions=partitions,
         state=state,
+        is_shareable=is_shareable,
     )

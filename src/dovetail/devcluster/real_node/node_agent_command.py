@@ -29,6 +29,7 @@ def command(
     kubelet_root: Path,
     cdi_directory: Path,
     boot_id_file: Path,
+    cdi_hook: Path,
     driver: DriverFiles,
     options: tuple[str, ...] = (),
 ) -> list[str]:
@@ -41,6 +42,7 @@ def command(
         f"--kubelet-root={kubelet_root}",
         f"--cdi-dir={cdi_directory}",
         f"--boot-id-file={boot_id_file}",
+        f"--nvidia-cdi-hook={cdi_hook}",
         f"--driver-root={driver.driver_root}",
         f"--sysfs-root={driver.sysfs_root}",
         f"--proc-root={driver.proc_root}",

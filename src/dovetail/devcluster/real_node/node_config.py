@@ -87,6 +87,9 @@ def kubelet_configuration(layout: node_layout.NodeLayout, ports: Ports) -> dict[
         },
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
+        # No DNS server runs there. Without an address the kubelet warns of it in events of every pod.
+        "clusterDNS": ["10.0.0.10"],
+        "clusterDomain": "cluster.local",
         # Short, so that tests need not wait.
         "syncFrequency": "5s",
         "fileCheckFrequency": "2s",

@@ -54,6 +54,11 @@ class NodeLayout(msgspec.Struct, frozen=True, kw_only=True):
         return self.configuration / "kubelet.kubeconfig"
 
     @property
+    def agent_kubeconfig(self) -> Path:
+        """The kubeconfig of the node agent."""
+        return self.configuration / "node-agent.kubeconfig"
+
+    @property
     def logs(self) -> Path:
         """The logs of kubelet and containerd."""
         return self.home / "log"

@@ -7,13 +7,12 @@ are on loopback, so that the API server reaches the kubelet for logs and command
 from __future__ import annotations
 
 import http
-import subprocess
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.devcluster import control_plane, probe
-from dovetail.devcluster.real_node import node_layout
+from dovetail.devcluster.real_node import admin_kubectl, node_layout
 
 # For the selectors of pods that need real containers.
 LABELS: Final = {"dovetail.dev/real-kubelet": "true"}
@@ -30,13 +29,13 @@ def create(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) ->
         {"type": "Hostname", "address": layout.name},
     ]
     status = msgspec.json.encode({"status": {"addresses": addresses}}).decode()
-    _kubectl(plane, "create", "-f", "-", tree=tree)
-    _kubectl(plane, "patch", "node", layout.name, "--subresource=status", "-p", status)
+    admin_kubectl.run(plane, "create", "-f", "-", tree=tree)
+    admin_kubectl.run(plane, "patch", "node", layout.name, "--subresource=status", "-p", status)
 
 
 def delete(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> None:
     """Deletes the Node, as an administrator does after a machine has gone."""
-    _kubectl(plane, "delete", "node", layout.name, "--ignore-not-found")
+    admin_kubectl.run(plane, "delete", "node", layout.name, "--ignore-not-found")
 
 
 def is_ready(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> bool:
@@ -58,17 +57,3 @@ def read(plane: control_plane.ControlPlane, layout: node_layout.NodeLayout) -> d
         return {}
     node: dict[str, Any] = msgspec.json.decode(answer.body)
     return node
-
-
-def _kubectl(plane: control_plane.ControlPlane, *arguments: str, tree: object = None) -> None:
-    cache = plane.directory / "kubectl-cache"
-    common = [f"--kubeconfig={plane.kubeconfig}", f"--cache-dir={cache}"]
-    done = subprocess.run(  # noqa: S603 - no shell reads it
-        [plane.parts.kubectl, *common, *arguments],
-        input=msgspec.json.encode(tree),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        problem = done.stderr.decode(errors="replace").strip()
-        raise control_plane.StartFailed(f"kubectl {arguments[0]} failed: {problem}")

@@ -20,6 +20,8 @@ CONTAINERD: Final = "containerd"
 SHIM: Final = "containerd-shim-runc-v2"
 CTR: Final = "ctr"
 CONTAINER: Final = "container"
+CDI_HOOK: Final = "nvidia-cdi-hook"
+TOOLKIT: Final = (CDI_HOOK, "nvidia-ctk")
 
 CNI_PLUGINS: Final = ("loopback", "ptp", "host-local")  # the ones a node's network is made of
 CNI_DIRECTORIES: Final = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
@@ -55,6 +57,29 @@ def programs(*, say: go_build.Say = go_build.say_on_stderr) -> Programs:
         container=built[CONTAINER] / CONTAINER,
         runc=runc,
         cni=cni,
+    )
+
+
+def cdi_hook(*, say: go_build.Say = go_build.say_on_stderr) -> Path:
+    """NVIDIA's hook program, which runc calls for the containers that get a GPU. Built first if need be."""
+    try:
+        return go_build.finished(toolkit(), say=say) / CDI_HOOK
+    except go_build.GoMissing as missing:
+        raise kube_binaries.PartsMissing(f"{missing}; install Go") from None
+
+
+def toolkit() -> go_build.Recipe:
+    """How NVIDIA's container toolkit is built, of which a node with GPUs needs the hook."""
+    module = _module("toolkit")
+    return go_build.Recipe(
+        name="nvidia-toolkit",
+        title="NVIDIA's container toolkit",
+        directory=module,
+        sources=(module / "go.mod", module / "go.sum"),
+        programs=TOOLKIT,
+        package="tool",
+        # go-nvml leaves the functions of NVML unresolved until they are called: the linker must not insist on them.
+        link_flags="-s -w -extldflags=-Wl,-z,lazy",
     )
 
 
@@ -120,12 +145,11 @@ def _kubelet() -> go_build.Recipe:
 
 def _module(name: str) -> Path:
     # A wheel has the sources next to this file; a checkout has them under tools/.
-    for home in (_HERE / "sources", _HERE.parents[3] / "tools" / "node"):
+    tools = _HERE.parents[3] / "tools"
+    for home in (_HERE / "sources", tools / "node", tools / "nvidia"):
         if (home / name / "go.mod").is_file():
             return home / name
-    raise kube_binaries.PartsMissing(
-        f"the Go module of {name} (tools/node) is not part of this installation"
-    )
+    raise kube_binaries.PartsMissing(f"the Go module of {name} is not part of this installation")
 
 
 def _of_the_distribution() -> tuple[Path, Path]:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from dovetail import errors
-from dovetail.devcluster import control_plane, free_ports, probe, processes
+from dovetail.devcluster import control_plane, free_ports, processes
 from dovetail.devcluster.real_node import (
     cgroups,
     container_image,
     machine,
     node_agent_command,
+    node_agent_rights,
     node_config,
+    node_health,
     node_layout,
     node_object,
     node_programs,
@@ -92,21 +94,25 @@ class RealNode:
     def start_agent(
         self, driver: node_agent_command.DriverFiles, *, options: Sequence[str] = ()
     ) -> None:
-        """Starts the node agent for the GPUs of a driver, with the rights of the kubelet's user, and waits for it.
+        """Starts the node agent for the GPUs of a driver, with the rights that the chart gives it, and waits for it.
 
         `options` are further ones of `dovetail node-agent`. It is ready when its socket invites the kubelet.
         """
+        node_agent_rights.grant(self._plane, self.layout)
         command = node_agent_command.command(
-            kubeconfig=self.layout.kubeconfig,
+            kubeconfig=self.layout.agent_kubeconfig,
             node_name=self.name,
             kubelet_root=self.layout.kubelet_root,
             cdi_directory=self.layout.cdi,
             boot_id_file=self.layout.boot_id,
+            cdi_hook=node_programs.cdi_hook(),
             driver=driver,
             options=tuple(options),
         )
         self.start_process(node_layout.AGENT, self.command_inside(command))
-        self._await(node_layout.AGENT, self._agent_is_registered, "registered with the kubelet")
+        self._await(
+            node_layout.AGENT, lambda: node_health.agent_serves(self.layout), "serving the kubelet"
+        )
 
     def start_process(
         self, process: str, command: Sequence[str | Path], *, port: int | None = None
@@ -215,13 +221,9 @@ class RealNode:
                 return bool(self.ctr("version"))
         return False
 
-    def _agent_is_registered(self) -> bool:
-        registry = self.layout.kubelet_root / "plugins_registry"
-        return any(registry.glob("gpu.nvidia.com*-reg.sock"))
-
     def _kubelet_answers(self) -> bool:
         name = self.layout.process_name(node_layout.KUBELET)
-        return health_of(self.roster.all()[name]).is_ok
+        return node_health.of_kubelet(self.roster.all()[name]).is_ok
 
     def _await(self, process: str, condition: Callable[[], bool], state: str) -> None:
         """Waits for a condition. Raises StartFailed with the end of the log if the process ends or time runs out."""
@@ -266,14 +268,6 @@ def start(
         raise
     say(f"node {name} ready after {time.monotonic() - began:.1f} s")
     return node
-
-
-def health_of(kubelet: processes.ProcessRecord) -> probe.Answer:
-    """What the health endpoint of a kubelet answers, and no other process on its port."""
-    children = machine.children_of(kubelet.pid)
-    if kubelet.port is None or not any(processes.listens(pid, kubelet.port) for pid in children):
-        return probe.Answer(0, b"it does not listen yet")
-    return probe.ask(kubelet.port, "/healthz")
 
 
 def require(version: str) -> None:

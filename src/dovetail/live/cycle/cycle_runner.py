@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from dovetail.kubetypes.custom import queues
 from dovetail.live import handle as handles
-from dovetail.live.bind import binding_cycle
+from dovetail.live.bind import binding_cycle, share_template_writer
 from dovetail.live.cycle import scheduling_cycle
 from dovetail.live.evict import evictor, nominator, slot_reservations
 from dovetail.live.intents import promise_store
@@ -40,6 +40,7 @@ class CycleParts(NamedTuple):
     nominator: nominator.Nominator
     slots: slot_reservations.SlotReservations
     promises: promise_store.PromiseStore
+    share_templates: share_template_writer.ShareTemplateWriter
 
 
 class CycleRunner:
@@ -174,6 +175,7 @@ class CycleRunner:
         self._world.set_promises(promises)  # the next decision keeps them
         if self._actors.promises.replace(promises):
             self.write_promises()
+        self._actors.share_templates.follow(decided.refusals, turn.pods)
         nominations = self._actors.nominator.changes(decided, turn.pods)
         if nominations or decided.evictions:
             self._begin_evictions(decided, nominations)

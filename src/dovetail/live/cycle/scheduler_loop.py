@@ -24,6 +24,7 @@ from dovetail.live.bind import (
     group_claim_release,
     quarantine_rules,
     quarantine_store,
+    share_template_writer,
     volume_provisioning,
     write_limiter,
     write_retry,
@@ -168,7 +169,12 @@ class Scheduler:
             handle, decider, self._binding_cycles, self._slots
         )
         actors = cycle_runner.CycleParts(
-            self._binding_cycles, self._evictor, nominations, self._slots, self._promises
+            self._binding_cycles,
+            self._evictor,
+            nominations,
+            self._slots,
+            self._promises,
+            share_template_writer.ShareTemplateWriter(handle, writer),
         )
         self._runner = cycle_runner.CycleRunner(
             handle, self._scheduling_cycles, self._event_handlers, actors, publish=numbers

@@ -24,6 +24,9 @@ class Settings(NamedTuple):
     quarantine_slack_seconds: float = 5.0
     quarantine_most_seconds: float = 300.0
     is_quarantining: bool = True
+    creates_share_templates: bool = (
+        False  # claim templates for shares that KAI's annotations request
+    )
     audit_seconds: float = 2.0  # 0: no audit
     records_scheduled: bool = True
     scales_from_zero: bool = True  # an autoscaler may add kinds of nodes of which none exists now

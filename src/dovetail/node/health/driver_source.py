@@ -2,11 +2,13 @@
 
 Given calls into NVML and the newest inventory. Translates what boards report into what the policy knows, and nothing
 reported into well. A GPU that was there and cannot be found any more is lost; one that does not answer is unmonitored.
-Calls block. Never judges a reading.
+No driver reports that a GPU was reset: its readings do, which forget what only a reset clears. Calls block. Never
+judges a reading.
 """
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,6 +34,11 @@ _ACTIONS: Final = {
     health_reading.RecoveryAction.BUS_RESET: RecoveryAction.BUS_RESET,
     health_reading.RecoveryAction.SYSTEM_REBOOT: RecoveryAction.SYSTEM_REBOOT,
 }
+_RESET_ACTIONS: Final = (
+    health_reading.RecoveryAction.GPU_RESET,
+    health_reading.RecoveryAction.DRAIN_AND_RESET,
+    health_reading.RecoveryAction.BUS_RESET,
+)
 _THROTTLES: Final = {
     health_reading.ClocksEvent.HARDWARE_SLOWDOWN: Throttle.HARDWARE_SLOWDOWN,
     health_reading.ClocksEvent.HARDWARE_THERMAL_SLOWDOWN: Throttle.HARDWARE_THERMAL,
@@ -54,13 +61,16 @@ class DriverSource:
         self._register_again = register_again
         self._gpus: dict[int, Gpu] = {}
         self._driver_version = ""
-        self._resets: list[Event] = []
+        self._last: dict[int, health_reading.HealthReading] = {}
+        # Readings and events are taken in different threads.
+        self._resets: queue.SimpleQueue[GpuReset] = queue.SimpleQueue()
 
     def update(self, inventory: Inventory) -> None:
         """These GPUs are there now. A driver that was loaded again has forgotten earlier errors."""
         is_reloaded = self._driver_version != inventory.driver_version
         if is_reloaded and inventory.gpus and self._gpus:
-            self._resets += [GpuReset(minor=gpu.minor) for gpu in inventory.gpus]
+            for gpu in inventory.gpus:
+                self._resets.put(GpuReset(minor=gpu.minor))
         self._driver_version = inventory.driver_version
         unread = {gpu.minor for gpu in inventory.unread}
         lost = {
@@ -75,9 +85,8 @@ class DriverSource:
 
     def wait_for_events(self, seconds: float) -> tuple[Event, ...]:
         """What happened since the last call, after at most this many seconds."""
-        resets, self._resets = self._resets, []
-        if resets:
-            return tuple(resets)
+        if not self._resets.empty():
+            return tuple(self._resets.get() for _ in range(self._resets.qsize()))
         minors = {gpu.uuid: gpu.minor for gpu in self._gpus.values()}
         return tuple(
             XidEvent(code=event.xid, minor=minors.get(event.uuid))
@@ -87,11 +96,27 @@ class DriverSource:
 
     def _reading(self, minor: int) -> GpuReading:
         try:
-            return translated(self._read(minor))
+            reading = self._read(minor)
         except gpu_control.GpuGone:
             return GpuReading(minor=minor, is_lost=True)
         except gpu_control.GpuFailure:
             return GpuReading(minor=minor, is_monitored=False)
+        last = self._last.get(minor)
+        if last is not None and was_reset_between(last, reading):
+            self._resets.put(GpuReset(minor=minor))
+        self._last[minor] = reading
+        return translated(reading)
+
+
+def was_reset_between(
+    last: health_reading.HealthReading, reading: health_reading.HealthReading
+) -> bool:
+    """Whether a GPU has forgotten what only a reset, or the driver loaded again, clears."""
+    before, now = last.volatile_uncorrectable_errors, reading.volatile_uncorrectable_errors
+    has_forgotten_errors = before is not None and now is not None and now < before
+    was_asked = last.recovery_action in _RESET_ACTIONS
+    is_content = reading.recovery_action is health_reading.RecoveryAction.NONE
+    return has_forgotten_errors or (was_asked and is_content)
 
 
 def translated(reading: health_reading.HealthReading) -> GpuReading:

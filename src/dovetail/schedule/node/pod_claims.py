@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dovetail.kubetypes import node_selectors, unreadable
 from dovetail.kubetypes.core import nodes, pods
 from dovetail.kubetypes.resource import claims
-from dovetail.model import reservations
+from dovetail.model import gpu_shares, reservations
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.world import events
 from dovetail.world.events import ObjectKey, pod_id
@@ -21,6 +21,10 @@ from dovetail.world.world import World
 
 OPTIONAL_OPERATIONS: Final = (
     "DRAOptionalNodeOperations"  # feature a node must declare for skipped operations
+)
+NO_SHARES: Final = (
+    "no GPU offers shares of its memory; have the driver publish GPUs that several claims may use "
+    "(allowMultipleAllocations), or request a whole GPU"
 )
 
 
@@ -87,10 +91,19 @@ class ClaimLookup:
         if template is None:
             detail = "names neither a claim nor a template"
             return Reason(code=ReasonCode.INPUT, subject=subject, detail=detail)
-        if (namespace, template) in self._world.templates:
+        is_there = (namespace, template) in self._world.templates
+        is_share = gpu_shares.of_template(template) is not None
+        if is_share and not is_there and not self._world.shareable_gpus():
+            return Reason(code=ReasonCode.NEVER, subject=subject, detail=NO_SHARES)
+        if is_there:
             detail = (
                 f"no claim was made from template {template} yet; "
                 "where that lasts, the pod's events say why"
+            )
+        elif is_share:
+            detail = (
+                f"template {template} is still to be created by the scheduler; "
+                "where that lasts, kaiShares is off in its configuration"
             )
         else:
             detail = (

@@ -1,8 +1,9 @@
 """Publishes a machine's GPUs as the NVIDIA DRA driver does: ResourceSlices and the chart's DeviceClasses.
 
-Without MIG one list of whole GPUs. With it the counters of all GPUs first, then per GPU its candidates: on
-Hopper and later the whole GPU next to every partition, on Ampere partitions only, because there MIG is
-switched before the driver starts. Names, attributes and capacities are the driver's. Never allocates.
+Without MIG one list of whole GPUs, which several claims may use at once if the pool says so. With it the counters of
+all GPUs first, then per GPU its candidates: on Hopper and later the whole GPU next to every partition, on Ampere
+partitions only, because there MIG is switched before the driver starts. Names, attributes and capacities are the
+driver's. Never allocates.
 """
 
 import hashlib
@@ -135,6 +136,12 @@ def _candidates(
 
 
 def _whole_gpu(board: machines.Board, machine: machines.Machine, fleet: fleet_spec.Fleet) -> Tree:
+    memory: Tree = {"value": _memory(machine.gpu)}
+    is_shared: Tree = {}
+    if machine.pool.shares is not None:  # a claim that requests no memory takes all of it
+        steps = {"min": "1Mi", "step": "1Mi"}
+        memory["requestPolicy"] = {"default": memory["value"], "validRange": steps}
+        is_shared = {"allowMultipleAllocations": True}
     return {
         "name": f"gpu-{board.minor}",
         "attributes": {
@@ -142,7 +149,8 @@ def _whole_gpu(board: machines.Board, machine: machines.Machine, fleet: fleet_sp
             "uuid": {"string": board.uuid},
             **_shared_attributes(board, machine, fleet),
         },
-        "capacity": {"memory": {"value": _memory(machine.gpu)}},
+        "capacity": {"memory": memory},
+        **is_shared,
     }
 
 

@@ -20,6 +20,7 @@ GpuCount = Annotated[int, msgspec.Meta(ge=1, le=16)]  # the largest NVIDIA board
 DEFAULT_DRIVER: Final = "580.126.20"
 DEFAULT_CUDA: Final = "13.0"
 AUTOMATIC: Final = "auto"
+SHARED_MEMORY: Final = "memory"  # as NVIDIA's driver with ConsumableShares=memory
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,52}[a-z0-9])?")
 _CLIQUE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]{1,10}")
@@ -27,13 +28,17 @@ _VERSION: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,2}")
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Equal nodes. `nodes_per_rack` splits a pool over racks; `clique: auto` puts each rack into one NVLink domain."""
+    """Equal nodes. `nodes_per_rack` splits a pool over racks; `clique: auto` puts each rack into one NVLink domain.
+
+    `shares: memory` lets several claims use a GPU at once, each with a part of its memory.
+    """
 
     name: str
     count: Count
     gpu: str
     gpus_per_node: GpuCount = 8
     mig: bool = False
+    shares: str | None = None
     rack: str | None = None
     nodes_per_rack: Count | None = None
     clique: str | None = None
@@ -172,6 +177,10 @@ def _field_problems(pool: Pool) -> Iterator[tuple[str, str]]:
             yield field, f'expected a quantity above zero such as 512Gi, got "{text}"'
     if pool.clique not in (None, AUTOMATIC) and not _CLIQUE.fullmatch(pool.clique or ""):
         yield "clique", f'expected "{AUTOMATIC}" or CLUSTER-UUID.NUMBER, got "{pool.clique}"'
+    if pool.shares not in (None, SHARED_MEMORY):
+        yield "shares", f'expected "{SHARED_MEMORY}", got "{pool.shares}"'
+    elif pool.shares is not None and pool.mig:
+        yield "shares", "GPUs are either divided by MIG or shared; remove shares or mig"
     if pool.rack is not None and not _DNS_LABEL.fullmatch(pool.rack):
         yield "rack", f'expected lower-case letters, digits and "-", got "{pool.rack}"'
     yield from _label_problems(pool)

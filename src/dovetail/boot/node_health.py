@@ -1,0 +1,50 @@
+"""Puts together what watches a node's GPUs: readings from the driver, the policy, the record, the Node's condition.
+
+Given options, GPUs and an API. Starts nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dovetail.boot import clocks, node_agent, node_gpus
+from dovetail.kube import client
+from dovetail.node.claims import checkpoint_file
+from dovetail.node.health import driver_source, health_monitor, health_record, node_report
+from dovetail.node.health.policy_table import HealthPolicy
+
+HEALTH_FILE: Final = "health.json"
+
+
+class NodeHealth(NamedTuple):
+    """What watches the GPUs of a node, and what tells the cluster."""
+
+    monitor: health_monitor.HealthMonitor
+    report: node_report.NodeReport
+    policy: HealthPolicy
+
+
+def health_of(
+    options: node_agent.Options,
+    gpus: node_gpus.NodeGpus,
+    clock: clocks.SystemClock,
+    *,
+    api: client.KubeApi,
+    record: Path,
+) -> NodeHealth:
+    """The health of a node's GPUs, kept in a file over restarts of the agent."""
+    policy = HealthPolicy()
+    source = driver_source.DriverSource(
+        gpus.control.health, gpus.event_waiter.wait, gpus.event_waiter.register_again
+    )
+    gpus.on_change(source.update)
+    boot_id = checkpoint_file.boot_id_of(options.boot_id_file)
+    monitor = health_monitor.HealthMonitor(
+        source,
+        policy=policy,
+        record=health_record.HealthRecord(record, boot_id=boot_id),
+        clock=clock,
+    )
+    report = node_report.NodeReport(api, node_name=options.node_name, clock=clock, policy=policy)
+    return NodeHealth(monitor, report, policy)
