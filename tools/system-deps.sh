@@ -14,9 +14,11 @@ missing=""
 for tool in gcc git openssl setpriv nsenter unshare; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
-# A real node, which only root can run, needs these too; its tests skip where they are missing.
+# A real node and the image, which only root can run and build, need these too; their tests skip where they are missing.
 if [ "$(id -u)" = 0 ]; then
-    command -v runc >/dev/null 2>&1 || missing="$missing runc"
+    for tool in runc buildah mmdebstrap; do
+        command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
+    done
     [ -x /usr/lib/cni/ptp ] || [ -x /opt/cni/bin/ptp ] || missing="$missing containernetworking-plugins"
 fi
 [ -z "$missing" ] && exit 0

@@ -16,6 +16,7 @@ import pytest
 from tests.support import closing, real, shared
 from tools import realparts
 from tools import test as running
+from tools.image import build as image
 
 PASSES = "def test_passes() -> None:\n    pass\n"
 FAILS = "def test_fails() -> None:\n    raise AssertionError\n"
@@ -145,16 +146,18 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    nvidia = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit"]
+    last = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit"]
+    if image.refusal() is None:
+        last.append("image")
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",
         "kubernetes-1.37",
         "node",
-        *nvidia,
+        *last,
     ]
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "/somewhere")
-    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", "node", *nvidia]
+    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", "node", *last]
 
 
 def test_a_real_node_is_built_for_the_version_of_its_kubelet_alone() -> None:

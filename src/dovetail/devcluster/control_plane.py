@@ -236,12 +236,14 @@ def start(
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: Sequence[str] = (),
     extra_apiserver_flags: Sequence[str] = (),
+    pods_get_tokens: bool = False,
     is_tethered: bool = True,
     say: Say = lambda _: None,
 ) -> ControlPlane:
     """Starts a control plane in an empty directory and waits until it is ready.
 
-    `tokens` are further users besides the admin. Tethered processes die with the thread that called this.
+    `tokens` are further users besides the admin. `pods_get_tokens` mounts the token of a pod's service account, and
+    refuses pods until their namespace has one. Tethered processes die with the thread that called this.
     """
     private_files.make_directory(directory, option="--dir")
     admin = secrets.token_hex(16)
@@ -256,6 +258,11 @@ def start(
         feature_gates=kube_flags.gates_of(parts.minor) | dict(feature_gates or {}),
         runtime_config=(*kube_flags.runtime_config_of(parts.minor), *runtime_config),
         extra_apiserver_flags=tuple(extra_apiserver_flags),
+        disabled_admission=(
+            kube_flags.DISABLED_ADMISSION_WITH_TOKENS
+            if pods_get_tokens
+            else kube_flags.DISABLED_ADMISSION
+        ),
     )
     certificates.signing_key(layout.accounts.key, layout.accounts.certificate)
     bearers = [Bearer(admin, "admin", ("system:masters",)), *tokens]

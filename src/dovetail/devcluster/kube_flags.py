@@ -29,6 +29,8 @@ KUBELET_CLIENT: Final = ("kube-apiserver-kubelet-client", ("system:masters",))
 # Nodes are plain objects here: the second plugin would taint each new one until a kubelet reports it ready. Pods
 # need no service account, and without the first plugin they are not refused before their namespace has one.
 DISABLED_ADMISSION: Final = "ServiceAccount,TaintNodesByCondition"
+# For pods that real kubelets run: with the first plugin they get the token of their service account.
+DISABLED_ADMISSION_WITH_TOKENS: Final = "TaintNodesByCondition"
 
 # DeviceTaintRule is stable in 1.37. In 1.36 its gate and the version that serves it are off by default.
 _GATES: Final[Mapping[str, Mapping[str, bool]]] = {"1.36": {"DRADeviceTaintRules": True}}
@@ -55,6 +57,7 @@ class Layout(NamedTuple):
     feature_gates: Mapping[str, bool]
     runtime_config: tuple[str, ...]
     extra_apiserver_flags: tuple[str, ...]
+    disabled_admission: str = DISABLED_ADMISSION
 
     @property
     def port(self) -> int:
@@ -147,7 +150,7 @@ class Layout(NamedTuple):
             f"--kubelet-client-certificate={self.kubelet_client.certificate}",
             f"--kubelet-client-key={self.kubelet_client.key}",
             "--kubelet-preferred-address-types=InternalIP,Hostname",
-            f"--disable-admission-plugins={DISABLED_ADMISSION}",
+            f"--disable-admission-plugins={self.disabled_admission}",
             "--allow-privileged=true",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -4,6 +4,9 @@
 set -eu
 home=$1
 
+# As an init system has it: a volume may want mounts that appear on the node later. No mount leaves these namespaces.
+mount --make-rshared /
+
 # Programs write to fixed places below /etc and /var; what they write there stays in memory and ends with the node.
 mkdir -p "$home/run/upper"
 mount -t tmpfs -o mode=0700 upper "$home/run/upper"
