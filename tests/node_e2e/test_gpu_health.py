@@ -129,7 +129,9 @@ def test_an_error_of_an_application_is_shown_and_keeps_no_work_away(cluster: Gpu
     taints = cluster.wait_for("taints", lambda: tainted(cluster, "None"))
     assert gpus_of(taints) == {0}
     assert condition(cluster)[0] == "True"
-    namespaces = [cluster.apply_example(name) for name in ("whole-gpu.yaml", "extended-resource.yaml")]
+    namespaces = [
+        cluster.apply_example(name) for name in ("whole-gpu.yaml", "extended-resource.yaml")
+    ]
     held = []
     for namespace in namespaces:
         cluster.running(namespace)

@@ -17,9 +17,7 @@ TOGETHER_BYTES = "10240M"  # 10Gi, as MPS counts
 
 def gpu_nodes(view: gpu_node.View) -> list[str]:
     """The GPUs among the device nodes of a container."""
-    return [
-        path for path in view.device_paths if path.removeprefix("/dev/nvidia").isdecimal()
-    ]
+    return [path for path in view.device_paths if path.removeprefix("/dev/nvidia").isdecimal()]
 
 
 def capability_nodes(view: gpu_node.View) -> list[str]:
