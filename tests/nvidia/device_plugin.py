@@ -1,7 +1,7 @@
-"""NVIDIA's device plugin as an oracle: started on fake hardware, called as the kubelet calls it.
+"""Device plugins on fake hardware, called as the kubelet calls them; and NVIDIA's own one as an oracle.
 
-Given hardware and the plugin's options, starts the unmodified plugin without a kubelet. Returns what it lists, prefers
-and allocates for each resource, and the CDI file it wrote. Never judges an answer.
+Given hardware and a plugin's options, starts it without a kubelet. Returns what it lists, prefers and allocates for
+each resource, and the CDI file it wrote. Never judges an answer.
 """
 
 from __future__ import annotations
@@ -43,48 +43,22 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     cdi_devices: tuple[str, ...]
 
 
-class DevicePluginOracle:
-    """One running plugin. Resources go by the part after `nvidia.com/`: gpu, mig-1g.10gb, gpu.shared."""
+class PluginNode:
+    """One running device plugin. Resources go by the part after `nvidia.com/`: gpu, mig-1g.10gb, gpu.shared."""
 
     def __init__(
-        self,
-        hardware: Any,
-        *,
-        resources: Sequence[str] = ("gpu",),
-        mig_strategy: str = "none",
-        device_list_strategy: str = "cdi-cri",
-        config: Tree | None = None,
-        flags: Sequence[str] = (),
+        self, home: Path, command: Sequence[str], *, prefix: str, resources: Sequence[str]
     ) -> None:
-        """`resources` are those to wait for; `config` is the plugin's configuration file, such as time slicing."""
-        programs.require_mounts()
-        self._home = Path(tempfile.mkdtemp(prefix="nvdp-"))
-        words: list[str | Path] = [
-            programs.program("nvidia-device-plugin"),
-            "--kubelet-socket=",
-            f"--mig-strategy={mig_strategy}",
-            f"--device-list-strategy={device_list_strategy}",
-            f"--driver-root={hardware.driver_root}",
-            f"--container-driver-root={hardware.driver_root}",
-            f"--nvidia-cdi-hook-path={programs.HOOK}",
-            *flags,
-        ]
-        if config is not None:
-            path = self._home / "config.yaml"
-            path.write_text(yaml.safe_dump({"version": "v1", **config}), encoding="utf-8")
-            words.append(f"--config-file={path}")
-        command = programs.wrapped(
-            words,
-            mounts=self._mounts(hardware),
-            environment=programs.hardware_environment(hardware),
-        )
-        self._running = programs.Running(command, log=self._home / "plugin.log")
+        """Sockets are `home`/device-plugins/`prefix`<resource>.sock; `resources` are those to wait for."""
+        self._home = home
+        self._prefix = prefix
+        self._running = programs.Running(command, log=home / "plugin.log")
         self._sockets = {resource: self._connected(resource) for resource in resources}
 
     def resources(self) -> list[str]:
         """All resources it serves."""
-        paths = (self._home / "sockets").glob("nvidia-*.sock")
-        return sorted(path.stem.removeprefix("nvidia-") for path in paths)
+        paths = (self._home / "device-plugins").glob(f"{self._prefix}*.sock")
+        return sorted(path.stem.removeprefix(self._prefix) for path in paths)
 
     def devices(self, resource: str = "gpu") -> list[ListedDevice]:
         """What it lists now, by id."""
@@ -143,19 +117,8 @@ class DevicePluginOracle:
         self._running.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _mounts(self, hardware: Any) -> list[tuple[str | Path, str]]:
-        for name in ("sockets", "cdi"):
-            (self._home / name).mkdir()
-        return [
-            *programs.hardware_mounts(hardware),
-            ("tmpfs", "/var/lib"),
-            (self._home / "sockets", SOCKETS),
-            ("tmpfs", "/run"),
-            (self._home / "cdi", CDI_FILES),
-        ]
-
     def _connected(self, resource: str) -> kubelet_messages.Socket:
-        path = self._home / "sockets" / f"nvidia-{resource}.sock"
+        path = self._home / "device-plugins" / f"{self._prefix}{resource}.sock"
         self._running.wait_until(path.exists, f"the socket of nvidia.com/{resource}")
         return kubelet_messages.Socket(path, kubelet_messages.DEVICE_PLUGIN, "DevicePlugin")
 
@@ -163,6 +126,54 @@ class DevicePluginOracle:
         return self._sockets[resource].stream(
             "ListAndWatch", _message("Empty")(), "ListAndWatchResponse"
         )
+
+
+class DevicePluginOracle(PluginNode):
+    """NVIDIA's own plugin, without a kubelet."""
+
+    def __init__(
+        self,
+        hardware: Any,
+        *,
+        resources: Sequence[str] = ("gpu",),
+        mig_strategy: str = "none",
+        device_list_strategy: str = "cdi-cri",
+        config: Tree | None = None,
+    ) -> None:
+        """`config` is the plugin's configuration file, such as time slicing."""
+        programs.require_mounts()
+        home = Path(tempfile.mkdtemp(prefix="nvdp-"))
+        words: list[str | Path] = [
+            programs.program("nvidia-device-plugin"),
+            "--kubelet-socket=",
+            f"--mig-strategy={mig_strategy}",
+            f"--device-list-strategy={device_list_strategy}",
+            f"--driver-root={hardware.driver_root}",
+            f"--container-driver-root={hardware.driver_root}",
+            f"--nvidia-cdi-hook-path={programs.HOOK}",
+        ]
+        if config is not None:
+            path = home / "config.yaml"
+            path.write_text(yaml.safe_dump({"version": "v1", **config}), encoding="utf-8")
+            words.append(f"--config-file={path}")
+        command = programs.wrapped(
+            words,
+            mounts=[*programs.hardware_mounts(hardware), *_own_folders(home)],
+            environment=programs.hardware_environment(hardware),
+        )
+        super().__init__(home, command, prefix="nvidia-", resources=resources)
+
+
+def _own_folders(home: Path) -> list[tuple[str | Path, str]]:
+    """The fixed folders of the plugin, which nothing else on the machine sees."""
+    for name in ("device-plugins", "cdi"):
+        (home / name).mkdir()
+    return [
+        ("tmpfs", "/var/lib"),
+        (home / "device-plugins", SOCKETS),
+        ("tmpfs", "/run"),
+        (home / "cdi", CDI_FILES),
+    ]
 
 
 def _message(name: str) -> type[Any]:

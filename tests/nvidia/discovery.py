@@ -20,14 +20,11 @@ def labels_by_gfd(
     hardware: Any,
     *,
     mig_strategy: str = "none",
-    machine: str = "DGXH100",
     config: Tree | None = None,
 ) -> dict[str, str]:
-    """The node labels of GPU Feature Discovery, without its timestamp. `machine` is the DMI product name."""
+    """The node labels of GPU Feature Discovery, without its timestamp."""
     programs.require_mounts()
     with tempfile.TemporaryDirectory(prefix="gfd-") as scratch:
-        machine_file = Path(scratch) / "product_name"
-        machine_file.write_text(machine + "\n", encoding="utf-8")
         output = Path(scratch) / "labels"
         words: list[str | Path] = [
             programs.program("gpu-feature-discovery"),
@@ -35,7 +32,6 @@ def labels_by_gfd(
             "--no-timestamp",
             "--use-node-feature-api=false",
             f"--mig-strategy={mig_strategy}",
-            f"--machine-type-file={machine_file}",
             f"--container-driver-root={hardware.driver_root}",
             f"--output-file={output}",
         ]
@@ -47,6 +43,13 @@ def labels_by_gfd(
         lines = output.read_text(encoding="utf-8").splitlines()
     pairs = [line.partition("=") for line in lines if line]
     return {name: value for name, _, value in pairs}
+
+
+def name_server(hardware: Any, product: str) -> None:
+    """Gives the machine a product name, as its firmware would state it."""
+    folder = hardware.sysfs_root / "class" / "dmi" / "id"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "product_name").write_text(product + "\n", encoding="utf-8")
 
 
 def cdi_by_ctk(hardware: Any, *, mode: str = "nvml") -> Tree:

@@ -26,7 +26,8 @@ PROFILE_3G, PROFILE_1G = 9, 19  # ids on an H100
 )
 def test_labels_describe_the_gpus(machine: str, family: str, compute: str, build: Build) -> None:
     hardware = build(machine)
-    labels = discovery.labels_by_gfd(hardware, machine="Some Server")
+    discovery.name_server(hardware, "Some Server")
+    labels = discovery.labels_by_gfd(hardware)
     gpu = hardware.snapshot().gpus[0]
     assert labels["nvidia.com/gpu.count"] == "2"
     assert labels["nvidia.com/gpu.product"] == gpu.product.replace(" ", "-")

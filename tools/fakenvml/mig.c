@@ -41,8 +41,8 @@ static bool has_clients(const struct gpu* gpu) {
     return gpu->process_count > 0 || gpu->holders > 0;
 }
 
-/* Hopper and newer switch at once. Ampere remembers the mode until the GPU is reset, which needs an
- * idle GPU. */
+/* Hopper and newer switch at once, and refuse the call while they are used; the activation status says
+ * nothing then. Ampere remembers the mode until the GPU is reset, which needs an idle GPU. */
 nvmlReturn_t mig_set_mode(struct machine* machine, uint32_t index, uint32_t mode,
                           nvmlReturn_t* activation) {
     struct gpu* gpu = &machine->gpus[index];
@@ -51,8 +51,8 @@ nvmlReturn_t mig_set_mode(struct machine* machine, uint32_t index, uint32_t mode
     if (mode > 1) return INVALID_ARGUMENT;
     if (gpu->mig_mode == mode && gpu->mig_pending == mode) return SUCCESS;
     if (gpu->mig_mode != mode && (has_clients(gpu) || has_instances(gpu))) {
-        *activation = IN_USE;
         if (gpu->mig_without_reset) return IN_USE;
+        *activation = IN_USE;
     } else if (gpu->mig_mode != mode && !gpu->mig_without_reset) {
         *activation = RESET_REQUIRED;
     }

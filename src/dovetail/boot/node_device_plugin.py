@@ -53,6 +53,7 @@ async def open_work(
     labels = LabelWriter(api, node_name=options.node_name, clock=clock)
     label_options = feature_labels.LabelOptions(
         mig_strategy=feature_labels.MigStrategy.MIXED,
+        machine_type=node_gpus.machine_type(options),
         replicas=options.replicas,
         sharing_strategy="time-slicing" if options.replicas > 1 else "none",
     )

@@ -20,6 +20,7 @@ from dovetail.node.nvml import events
 from dovetail.node.nvml.control import NvmlControl
 from dovetail.node.nvml.session import Session
 from dovetail.node.nvml.watch import NO_DRIVER, GpuWatch
+from dovetail.node.slices import feature_labels
 from dovetail.ports import clock as clocks
 
 TOOLKIT: Final = "nvidia-ctk"  # NVIDIA's container toolkit
@@ -83,3 +84,11 @@ def cdi_paths(options: node_agent.Options) -> CdiPaths:
         hook_path=str(options.nvidia_cdi_hook),
         toolkit=Path(toolkit) if toolkit else None,
     )
+
+
+def machine_type(options: node_agent.Options) -> str:
+    """The server's product name as its firmware states it, for the label nvidia.com/gpu.machine."""
+    try:
+        return (options.sysfs_root / "class/dmi/id/product_name").read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return feature_labels.UNKNOWN

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.boot import clocks, first_answer, node_agent
+from dovetail.boot import clocks, first_answer, node_agent, node_gpus
 from dovetail.kube import client, discovery
 from dovetail.kube.http import transport
 from dovetail.kube.watching import watch
@@ -57,6 +57,9 @@ class Publication:
             clock=clock,
         )
         self.labels = LabelWriter(api, node_name=agent_options.node_name, clock=clock)
+        self._label_options = feature_labels.LabelOptions(
+            machine_type=node_gpus.machine_type(agent_options)
+        )
         self._inventory = NO_DRIVER
         self._healths: Mapping[int, GpuHealth] = {}
         self._is_begun = False
@@ -117,7 +120,7 @@ class Publication:
         }
         contents = layout.contents(self._inventory, self._options, taints=taints)
         self.publisher.publish(contents)
-        self.labels.publish(feature_labels.labels(self._inventory, feature_labels.LabelOptions()))
+        self.labels.publish(feature_labels.labels(self._inventory, self._label_options))
 
     async def _list(self) -> list[bytes]:
         documents, _ = await client.list_documents(

@@ -18,6 +18,7 @@ from dovetail.devcluster.fake_gpus import fake_library, hardware_state
 LIBRARIES: Final = Path("usr/lib/x86_64-linux-gnu")
 BINARIES: Final = Path("usr/bin")
 NVIDIA_MAJOR: Final = 195
+PCI_CONFIG_BYTES: Final = 256
 UVM_MAJOR: Final = 510
 IMEX_MAJOR: Final = 234
 CONTROL_MINOR, MODESET_MINOR = 255, 254
@@ -148,6 +149,7 @@ def _write_pci_device(sys: Path, gpu: hardware_state.GpuState) -> None:
     }
     for name, text in files.items():
         (device / name).write_text(text + "\n", encoding="ascii")
+    (device / "config").write_bytes(bytes(PCI_CONFIG_BYTES))  # no capabilities, such as a vGPU's
     links = sys / "bus/pci/devices"
     links.mkdir(parents=True, exist_ok=True)
     link = links / gpu.bus_id
