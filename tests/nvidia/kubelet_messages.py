@@ -108,7 +108,7 @@ class Socket:
             request_serializer=type(request).SerializeToString,
             response_deserializer=self._class(answer).FromString,
         )
-        return remote(request, timeout=CALL_SECONDS, wait_for_ready=True)  # type: ignore[no-any-return]
+        return remote(request, timeout=CALL_SECONDS, wait_for_ready=True)
 
     def _path(self, method: str) -> str:
         return f"/{self._package}.{self._service}/{method}"
@@ -120,7 +120,7 @@ class Socket:
 def message_class(package: str, name: str) -> type[Any]:
     """The class of a message, such as `Claim` of the DRA protocol."""
     descriptor = _POOL.FindMessageTypeByName(f"{package}.{name}")
-    return message_factory.GetMessageClass(descriptor)  # type: ignore[no-any-return]
+    return message_factory.GetMessageClass(descriptor)
 
 
 def _file(package: str, messages: Mapping[str, Mapping[str, str]]) -> Any:

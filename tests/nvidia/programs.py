@@ -52,7 +52,7 @@ def program(name: str) -> Path:
 @functools.cache
 def _directory(group: str) -> Path:
     real.refuse_unbuilt(f"nvidia-{group}")
-    command = [sys.executable, ROOT / "tools" / "nvidia" / "build.py", group]
+    command = [sys.executable, str(ROOT / "tools" / "nvidia" / "build.py"), group]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode == GO_MISSING:
         real.missing("a Go toolchain to build NVIDIA's programs with")
