@@ -163,7 +163,7 @@ def at_once(node: dra_node.DraNode) -> Figures:
         began = time.perf_counter()
         failed += [error for error in calls.map(node.unprepare, together) if error]
         undone = time.perf_counter() - began
-    for error in sorted({error.partition(":")[0] for error in failed}):
+    for error in sorted({error.rpartition(": ")[2] for error in failed}):
         print(f"{node.node} refused claims: {error}", file=sys.stderr)
     return {
         "claimsAtOnce": len(devices),

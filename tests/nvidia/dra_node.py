@@ -170,8 +170,7 @@ class DraNode:
             return False
         newest = max(pool["generation"] for pool in pools)
         current = [pool for pool in pools if pool["generation"] == newest]
-        wanted = int(current[0]["resourceSliceCount"])
-        return len(current) == len(pools) == wanted
+        return len(current) == len(pools) == int(current[0]["resourceSliceCount"])
 
     def _called(self, verb: str, claim: Tree) -> Any:
         metadata = claim["metadata"]
