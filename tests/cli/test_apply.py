@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.cli import running
+from dovetail.kube.auth import client_config
+from dovetail.kube.http import transport
+from tests.cli import embedded, running
 
 EXAMPLES = sorted(running.EXAMPLES.glob("*.yaml"))
 
@@ -313,3 +316,128 @@ def test_a_kind_that_needs_a_definition_says_so(state: Path) -> None:
     run = running.inside(state, "apply", "-f", "-", stdin=domain)
     assert run.code == 1
     assert "apply its CustomResourceDefinition first" in run.err
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: x}]}
+"""
+
+
+def replicas(state: Path) -> int:
+    shown = running.inside(state, "get", "deployment", "web", "-o", "json")
+    return int(msgspec.json.decode(shown.out)["spec"]["replicas"])
+
+
+def scaled_by(cluster: embedded.Embedded, manager: str, count: int) -> None:
+    """Another writer changes the number of replicas, as `kubectl scale` does."""
+    (kubeconfig,) = cluster.directory.glob("*kubeconfig*")
+    connection = client_config.load(str(kubeconfig))
+    address = "/apis/apps/v1/namespaces/default/deployments/web"
+
+    async def scale() -> None:
+        async with transport.Transport(connection) as over:
+            answer = await over.request(
+                "PATCH",
+                address,
+                params={"fieldManager": manager},
+                body=msgspec.json.encode({"spec": {"replicas": count}}),
+                content_type="application/merge-patch+json",
+            )
+            assert answer.is_success, answer.body
+
+    asyncio.run(scale())
+
+
+def test_a_field_of_another_manager_is_refused_with_its_owner_and_nothing_is_applied(
+    cluster: embedded.Embedded, state: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(claim("new") + "---" + DEPLOYMENT)
+    assert running.inside(state, "apply", "-f", "-", stdin=DEPLOYMENT).code == 0
+    scaled_by(cluster, "kubectl-scale", 3)
+    refused = running.inside(state, "apply", "-f", str(file))
+    assert (refused.code, refused.out) == (1, "")
+    problem, count, hint = refused.err.splitlines()
+    assert problem.startswith(f"error: {file}: document 2 (line ")
+    assert problem.endswith(
+        'Deployment web: spec.replicas: conflict with "kubectl-scale" using apps/v1'
+    )
+    assert count == "nothing was applied: 1 problem"
+    assert "--force-conflicts" in hint
+    assert claim_names(state) == [], "a file is applied whole or not at all"
+    assert replicas(state) == 3
+    rehearsed = running.inside(state, "apply", "--dry-run", "-f", str(file))
+    assert rehearsed.code == 1
+
+    forced = running.inside(state, "apply", "--force-conflicts", "-f", str(file))
+    assert forced.lines == [
+        "resourceclaim.resource.k8s.io/new created",
+        "deployment.apps/web configured",
+    ]
+    assert replicas(state) == 1
+
+
+def test_a_field_that_the_file_leaves_out_stays_its_owners(
+    cluster: embedded.Embedded, state: Path
+) -> None:
+    without = DEPLOYMENT.replace("  replicas: 1\n", "")
+    assert running.inside(state, "apply", "-f", "-", stdin=without).code == 0
+    scaled_by(cluster, "autoscaler", 2)
+    assert running.inside(state, "apply", "-f", "-", stdin=without).code == 0
+    assert replicas(state) == 2
+
+
+def test_what_was_created_here_can_be_applied_with_other_values(state: Path) -> None:
+    assert running.inside(state, "create", "-f", "-", stdin=DEPLOYMENT).code == 0
+    changed = DEPLOYMENT.replace("replicas: 1", "replicas: 2")
+    applied = running.inside(state, "apply", "-f", "-", stdin=changed)
+    assert applied.lines == ["deployment.apps/web configured"]
+    assert replicas(state) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "hint"),
+    [
+        ("scheduling.k8s.io/v1alpha2", "PodGroup", "; it does in scheduling.k8s.io/v1"),
+        ("apps/v1beta1", "Deployment", "; it does in apps/v1"),
+        ("example.com/v1", "Robot", "; apply its CustomResourceDefinition first"),
+        ("resource.k8s.io/v1alpha3", "PoolStatus", ""),
+    ],
+)
+def test_a_kind_that_is_not_served_is_refused_with_the_version_that_is(
+    state: Path, version: str, kind: str, hint: str
+) -> None:
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=text)
+    assert run.code == 1
+    complaint = f'kind: the cluster serves no "{kind}" in {version}'
+    line = run.err.splitlines()[0]
+    assert complaint + hint in line
+    assert hint or line.endswith(complaint)
+
+
+def test_a_misspelt_kind_of_a_defined_group_is_refused_with_the_one_that_was_meant(
+    state: Path,
+) -> None:
+    definition = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: robots.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: robots, kind: Robot}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=definition).code == 0
+    text = "apiVersion: example.com/v1\nkind: Robt\nmetadata: {name: a}\n"
+    run = running.inside(state, "apply", "-f", "-", stdin=text)
+    assert 'serves no "Robt" in example.com/v1; did you mean Robot?' in run.err

@@ -312,9 +312,12 @@ def test_headers_can_be_left_out(state: Path) -> None:
 
 
 def test_formats_that_only_kubectl_has_are_refused_with_the_way_to_get_them(state: Path) -> None:
-    run = running.inside(state, "get", "pods", "-o", "jsonpath={.items}")
+    run = running.inside(state, "get", "pods", "-o", "go-template={{.items}}")
     assert run.code == 2
-    assert "jsonpath is kubectl's" in run.err
+    assert "go-template is kubectl's" in run.err
+    bare = running.inside(state, "get", "pods", "-o", "jsonpath")
+    assert bare.code == 2
+    assert "jsonpath needs a template: -o jsonpath='{.items[*].metadata.name}'" in bare.err
 
 
 def test_a_pod_that_is_being_deleted_reads_terminating(
@@ -328,3 +331,25 @@ def test_a_pod_that_is_being_deleted_reads_terminating(
         lambda: running.inside(state, "get", "pods").column("STATUS") == ["Terminating"],
         "the pod reads Terminating",
     )
+
+
+def test_a_device_that_its_driver_taints_is_not_free(
+    cluster: embedded.Embedded, state: Path
+) -> None:
+    published = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: fabric}
+spec:
+  driver: fabric.example.com
+  allNodes: true
+  pool: {name: fabric, generation: 1, resourceSliceCount: 1}
+  devices:
+  - {name: port-0, taints: [{key: broken, value: "yes", effect: NoExecute}]}
+  - {name: port-1, taints: [{key: noted, effect: None}]}
+"""
+    assert running.inside(state, "apply", "-f", "-", stdin=published).code == 0
+    hold(cluster, "taken", {"driver": "fabric.example.com", "pool": "fabric", "device": "port-0"})
+    shown = running.inside(state, "get", "devices", "port-0", "port-1", "-o", "wide")
+    assert shown.column("STATE") == ["allocated,tainted", "free"]
+    assert shown.column("TAINTS") == ["broken=yes:NoExecute", "noted:None"]

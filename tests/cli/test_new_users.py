@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -165,6 +166,11 @@ def test_a_taint_rule_keeps_new_pods_off(state: Path, version: str) -> None:
     applied(state, text)
     (reason,) = running.inside(state, "get", "pods", "-o", "wide").column("WHY NOT")
     assert "8 of class gpu.nvidia.com -> 0 tolerated" in reason
+    devices = running.inside(state, "get", "devices", "--node", "h100-0", "-o", "wide")
+    assert set(devices.column("STATE")) == {"tainted"}
+    assert set(devices.column("TAINTS")) == {"broken:NoSchedule"}
+    others = running.inside(state, "get", "devices", "--node", "h100-1", "-o", "wide")
+    assert (set(others.column("STATE")), set(others.column("TAINTS"))) == ({"free"}, {"-"})
 
 
 def test_a_namespace_as_kubectl_prints_it_can_be_applied(state: Path) -> None:
@@ -186,7 +192,24 @@ def test_a_pod_is_not_bound_before_its_device_is_attached(
         shows=lambda run: run.column("STATE") == ["allocated,reserved"],
         what="its device is allocated",
     )
-    assert statuses(running.inside(state, "get", "pods")) == {"user": "Pending"}
+    shown = running.until(
+        state,
+        "get",
+        "pods",
+        "user",
+        shows=lambda run: run.column("WHY NOT") != ["-"],
+        what="what the pod waits for",
+    )
+    assert statuses(shown) == {"user": "Pending"}
+    (reason,) = shown.column("WHY NOT")
+    stamp = r"[-0-9]+T[:0-9]+Z"
+    expected = rf"waits until {stamp} for d-0 of claim port \(Attached\), on node h100-0"
+    assert re.fullmatch(expected, reason)
+    described = running.inside(state, "get", "pod", "user", "-o", "json")
+    conditions = msgspec.json.decode(described.out)["status"]["conditions"]
+    assert [each["reason"] for each in conditions] == ["DevicesNotPrepared"], (
+        "autoscalers add nodes for Unschedulable alone"
+    )
     # Others get their answers meanwhile.
     cluster.put(running.yaml_tree(pod("big", cpu="9999")))
     running.until(

@@ -192,6 +192,7 @@ _KINDS = {
         registry.LEASE,
         registry.EVENT,
         *registry.STORAGE,
+        builtin_kinds.LIMIT_RANGE,
         builtin_kinds.RESOURCE_QUOTA,
         builtin_kinds.PRIORITY_CLASS,
         builtin_kinds.SERVICE_ACCOUNT,

@@ -28,6 +28,7 @@ from tests.faults import (
     plans,
     records,
     signatures,
+    slowness,
     workload,
 )
 from tests.faults.campaign_cluster import (
@@ -133,6 +134,12 @@ class Campaign:
     async def run(self, sizes: Sizes) -> Report:
         """The whole of it."""
         began = time.monotonic()
+        with slowness.Slowness() as machine:
+            recorded = await self._fought(sizes)
+        bounds = checker_scene.Bounds().stretched(machine.factor)
+        return self._judged(recorded, time.monotonic() - began, bounds)
+
+    async def _fought(self, sizes: Sizes) -> records.History:
         async with self._field:
             for name, phase in self._phases(sizes):
                 started = time.monotonic()
@@ -141,7 +148,7 @@ class Campaign:
                 self._say(f"{name}: {time.monotonic() - started:.0f} s, {counted}")
             recorded = await self._field.finished()
         self._hands.shutdown()
-        return self._judged(recorded, time.monotonic() - began)
+        return recorded
 
     def _phases(self, sizes: Sizes) -> list[tuple[str, Phase]]:
         chosen: list[tuple[str, float, Phase]] = [
@@ -155,7 +162,9 @@ class Campaign:
         ]
         return [(name, phase) for name, size, phase in chosen if size]
 
-    def _judged(self, recorded: records.History, seconds: float) -> Report:
+    def _judged(
+        self, recorded: records.History, seconds: float, bounds: checker_scene.Bounds
+    ) -> Report:
         whole = signatures.signed(recorded, signatures.read(signatures.log_of(self._directory)))
         records.save(whole, self._directory / "history.jsonl.gz")
         self._field.log.save(self._directory / "faults.log")
@@ -174,7 +183,7 @@ class Campaign:
             pods_created=self._field.workload.created + self._more_created,
             pods_placed=len(placed),
             revisions=len(whole.revisions),
-            violations=[*self._field.found, *checker.violations(whole, judge)],
+            violations=[*self._field.found, *checker.violations(whole, judge, bounds=bounds)],
         )
 
     async def _storm(self, sizes: Sizes) -> None:

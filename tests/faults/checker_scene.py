@@ -31,6 +31,10 @@ class Bounds(NamedTuple):
     hold: float = 60.0  # to clean up, with the controllers' help
     gang: float = 40.0  # to start all of a gang or none: 30 s for a new leader, and the time it takes to be one
 
+    def stretched(self, factor: float) -> Bounds:
+        """For a machine that was this much slower than a free core."""
+        return Bounds(self.visible * factor, self.hold * factor, self.gang * factor)
+
 
 class Judge(NamedTuple):
     """Whom the run is held against."""

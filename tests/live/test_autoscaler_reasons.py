@@ -188,6 +188,6 @@ def test_reasons_of_conditions_are_words_of_their_own() -> None:
         for name, value in vars(condition_reasons).items()
         if name.isupper() and isinstance(value, str)
     }
-    assert len(words) == 9
+    assert len(words) == 10
     assert all(word.isalpha() and word[0].isupper() for word in words)
     assert set(condition_reasons._NO_NODE_HELPS) <= set(ReasonCode)

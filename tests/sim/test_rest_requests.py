@@ -67,13 +67,16 @@ def deployment(name: str, replicas: int = 1, image: str = "a") -> Tree:
 
 def definition() -> Tree:
     size = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
         "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size"}},
         "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": size}}},
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "properties": {"spec": size, "status": status}}
+        },
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -847,5 +850,24 @@ def test_discovery_lists_a_definitions_kind_while_it_is_there() -> None:
         assert "/apis/example.com/v1/namespaces/{namespace}/queues/{name}" in document["paths"]
         await asker.ask("DELETE", f"{DEFINITIONS}/queues.example.com", status=200)
         assert "example.com" not in await groups()
+
+    told(story)
+
+
+def test_a_volume_claim_without_a_size_or_with_an_impossible_class_is_refused() -> None:
+    async def story(asker: Asker) -> None:
+        path = "/api/v1/namespaces/default/persistentvolumeclaims"
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {"storageClassName": "Your class"},
+        }
+        refused = await asker.ask("POST", path, claim, status=422)
+        causes = {each["field"]: each["message"] for each in refused.tree["details"]["causes"]}
+        assert causes["spec.accessModes"] == "Required value: at least 1 access mode is required"
+        assert causes["spec.resources[storage]"] == "Required value"
+        start = 'Invalid value: "Your class": a lowercase RFC 1123 subdomain must consist of'
+        assert causes["spec.storageClassName"].startswith(start)
 
     told(story)

@@ -29,6 +29,7 @@ NAMESPACED_NEXT = {
     "ReplicaSet": "pods",
     "ResourceClaimTemplate": "templates",
 }
+TAKE_OVER = "leave these fields out of the file, or add --force-conflicts to take them over"
 CLUSTER_WIDE_NEXT = {"Queue": "queues", "Topology": "topologies", "DeviceClass": "classes"}
 
 _FILES = click.option(
@@ -61,14 +62,33 @@ _OUTPUT = click.option(
 @_NAMESPACE
 @_DRY_RUN
 @_OUTPUT
+@click.option(
+    "--force-conflicts",
+    is_flag=True,
+    help="Take over fields that other field managers own.",
+)
 @cluster_option.writable
-def command(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form: str) -> None:
+def command(
+    *,
+    files: tuple[str, ...],
+    namespace: str | None,
+    dry_run: str,
+    form: str,
+    force_conflicts: bool,
+) -> None:
     """Create or change objects from YAML or JSON files, all or none.
 
     FILE may hold many documents; DIR means its .yaml, .yml and .json files; - is standard input. On the embedded
     cluster the command ends once the scheduler has answered about the pods.
     """
-    _write(files, namespace=namespace, dry_run=dry_run, form=form, verb="apply")
+    _write(
+        files,
+        namespace=namespace,
+        dry_run=dry_run,
+        form=form,
+        verb="apply",
+        forces_conflicts=force_conflicts,
+    )
 
 
 @click.command()
@@ -86,14 +106,25 @@ def create(*, files: tuple[str, ...], namespace: str | None, dry_run: str, form:
 
 
 def _write(
-    files: Sequence[str], *, namespace: str | None, dry_run: str, form: str, verb: str
+    files: Sequence[str],
+    *,
+    namespace: str | None,
+    dry_run: str,
+    form: str,
+    verb: str,
+    forces_conflicts: bool = False,
 ) -> None:
     from dovetail.cli.objects import object_writing
 
     did = "applied" if verb == "apply" else "created"
     place = namespace or _default_namespace()
     objects = manifest_files.load(files, namespace=namespace, default_namespace=place, did=did)
-    writer = object_writing.Writer(objects, namespace=place, is_creating=verb == "create")
+    writer = object_writing.Writer(
+        objects,
+        namespace=place,
+        is_creating=verb == "create",
+        forces_conflicts=forces_conflicts,
+    )
     problems = writer.local_problems()
     if problems:
         manifest_files.refuse(problems, did=did)
@@ -113,7 +144,8 @@ def _write(
     )
     notice.finish()
     if outcome.problems:
-        manifest_files.refuse(outcome.problems, did=did)
+        hint = TAKE_OVER if outcome.is_contested else ""
+        manifest_files.refuse(outcome.problems, did=did, hint=hint)
     _show(outcome.changes, form=form, dry_run=is_dry)
     for warning in outcome.warnings:
         output.say(warning)

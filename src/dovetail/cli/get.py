@@ -1,13 +1,12 @@
 """`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects; with -w every change after that."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
 
 from dovetail import errors
-from dovetail.cli import output
+from dovetail.cli import output, output_formats
 from dovetail.cli.cluster import cluster_option, label_option, resource_arguments
 from dovetail.cli.tables import (
     claim_tables,
@@ -17,13 +16,15 @@ from dovetail.cli.tables import (
     listing,
     node_pool_table,
     node_table,
+    path_templates,
     pod_table,
     queue_table,
     slice_table,
-    text,
     topology_table,
 )
-from dovetail.kubetypes import object_set
+from dovetail.cli.views import printed_answers
+from dovetail.cli.views.printed_answers import Answer
+from dovetail.kubetypes import json_paths, object_set
 
 ALL_TABLES = (
     gpu_table.TABLE,
@@ -39,38 +40,7 @@ ALL_TABLES = (
     topology_table.TABLE,
 )
 TABLES = {table.name: table for table in ALL_TABLES}
-KUBECTL_FORMATS = ("jsonpath", "custom-columns", "go-template", "jsonpath-as-json")
 ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
-
-
-class _Forms(click.Choice[str]):
-    """The formats of -o. Those that kubectl alone has are refused with the way to get them."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        word = value.partition("=")[0]
-        if word in KUBECTL_FORMATS:
-            self.fail(
-                f"{word} is kubectl's: `kubectl get -o {word}=...` works on the same cluster"
-                " (`dovetail up` prints its KUBECONFIG), or read -o json",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
-
-
-class Answer(NamedTuple):
-    """The rows of one resource, and how they came about. Kinds without a table of ours have the server's."""
-
-    word: str
-    table: listing.Table | None
-    query: listing.Query
-    listing: listing.Listing
-    cluster: str
-
-    @property
-    def name(self) -> str:
-        """What messages call the resource."""
-        return self.word if self.table is None else self.table.name
 
 
 @click.command()
@@ -85,8 +55,23 @@ class Answer(NamedTuple):
     help="Labels to match; for gpus and devices, the node's.",
 )
 @click.option(
-    "-o", "--output", "form", type=_Forms(output.FORMATS), default="table", show_default=True
+    "--field-selector",
+    "fields",
+    default="",
+    metavar="FIELDS",
+    help="Fields to match, as the server knows them: status.phase=Running.",
 )
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=output_formats.FormatType(),
+    default="table",
+    show_default=True,
+    metavar="|".join((*output.FORMATS, "jsonpath=TEMPLATE", "custom-columns=SPEC")),
+)
+@click.option("--sort-by", metavar="PATH", help="Order by a field, such as .metadata.name.")
+@click.option("--show-labels", is_flag=True, help="Add the labels as the last column.")
 @click.option("-w", "--watch", is_flag=True, help="Go on with a row for every change.")
 @click.option("--node", metavar="NAME", help="Only this node.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headers of tables.")
@@ -97,7 +82,10 @@ def command(
     namespace: str | None,
     all_namespaces: bool,
     selector: str,
-    form: str,
+    fields: str,
+    form: output_formats.Format,
+    sort_by: str | None,
+    show_labels: bool,
     watch: bool,
     node: str | None,
     no_headers: bool,
@@ -117,20 +105,47 @@ def command(
         namespace=place,
         node=node,
         labels=selector,
-        in_full=form == "wide",
+        fields=fields,
+        in_full=form.is_wide,
+        needs_documents=form.shows_documents or sort_by is not None,
     )
     wanted = [
         (table_of(named.word), named.word, msgspec.structs.replace(query, names=named.names))
         for named in resource_arguments.split(words)
     ]
+    for table, _, _ in wanted:
+        _refuse_for_rows(table, {"--field-selector": fields, "--sort-by": sort_by})
+        _refuse_for_rows(table, {"--show-labels": show_labels})
     if watch:
-        _watch(wanted, form)
+        if sort_by or show_labels:
+            raise click.UsageError("-w takes neither --sort-by nor --show-labels")
+        _watch(wanted, form, has_headers=not no_headers)
         return
-    answers = [_answer(*each) for each in wanted]
-    _write(answers, form, has_headers=not no_headers)
+    order = None if sort_by is None else path_templates.path_of(sort_by)
+    with cluster_option.not_collecting():
+        answers = [_arranged(_answer(*each), order, has_labels=show_labels) for each in wanted]
+        printed_answers.write(answers, form, has_headers=not no_headers)
     _refuse_missing(answers)
-    if form in ("table", "wide"):
+    if form.is_table:
         _close(answers)
+
+
+def _refuse_for_rows(table: listing.Table | None, options: Mapping[str, object]) -> None:
+    """Options about objects mean nothing where a row is put together from several."""
+    for option, value in options.items():
+        if value and table is not None and not table.shows_objects:
+            raise click.UsageError(f"{option} is about objects; {table.name} are read from several")
+    if options.get("--field-selector") and cluster_option.snapshot() is not None:
+        raise click.UsageError("--field-selector needs a cluster, because servers evaluate it")
+
+
+def _arranged(answer: Answer, order: json_paths.Path | None, *, has_labels: bool) -> Answer:
+    shown = answer.listing
+    if order is not None:
+        shown = listing.sorted_by(shown, lambda tree: path_templates.sort_key(order, tree))
+    if has_labels:
+        shown = listing.with_labels(shown)
+    return answer._replace(listing=shown)
 
 
 def table_of(word: str) -> listing.Table | None:
@@ -171,68 +186,24 @@ def _server_answer(word: str, query: listing.Query) -> Answer:
     return api_session.run(choice, work)
 
 
-def _watch(wanted: Sequence[tuple[listing.Table | None, str, listing.Query]], form: str) -> None:
+def _watch(
+    wanted: Sequence[tuple[listing.Table | None, str, listing.Query]],
+    form: output_formats.Format,
+    *,
+    has_headers: bool,
+) -> None:
     (table, word, query), *others = wanted
-    if others or form not in ("table", "wide"):
+    if others or not form.is_table:
         raise click.UsageError("-w follows one resource, as a table")
-    if table is None:
-        raise click.UsageError(f"-w follows our own tables, not {word}: {', '.join(TABLES)}")
     if cluster_option.snapshot() is not None:
         raise click.UsageError("a snapshot does not change; leave -w out")
     from dovetail.cli.views import watched_rows
 
-    watched_rows.follow(cluster_option.chosen(), table, query, is_wide=form == "wide")
-
-
-def _write(answers: Sequence[Answer], form: str, *, has_headers: bool) -> None:
-    if form in ("json", "yaml"):
-        trees = [_presented(tree) for answer in answers for tree in answer.listing.documents()]
-        if not _is_single(answers):
-            output.write_objects(trees, form)
-        elif trees:
-            output.write_object(trees[0], form)
-        return
-    blocks = [
-        lines_of(answer.listing, form)[not has_headers and form != "name" :]
-        for answer in answers
-        if answer.listing.rows
-    ]
-    separator = [] if form == "name" else [""]
-    lines: list[str] = []
-    for block in blocks:
-        lines += [*(separator if lines else []), *block]
-    if lines:
-        write = output.write_table if form == "table" else output.write_lines
-        write(lines)
-
-
-def _presented(tree: listing.Tree) -> listing.Tree:
-    """The object as kubectl prints it: its type first, its status last, and not who wrote which field."""
-    first: listing.Tree = {name: tree[name] for name in ("apiVersion", "kind") if name in tree}
-    metadata = tree.get("metadata")
-    if isinstance(metadata, dict):
-        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        first["metadata"] = kept
-    last = {name: tree[name] for name in ("status",) if name in tree}
-    known = first.keys() | last.keys()
-    return first | {name: value for name, value in tree.items() if name not in known} | last
-
-
-def _is_single(answers: Sequence[Answer]) -> bool:
-    """Whether one object was asked for by its name: it is printed as it is, as kubectl does."""
-    first = answers[0]
-    has_object = first.table is None or first.table.shows_objects
-    return len(answers) == 1 and len(first.query.names) == 1 and has_object
-
-
-def lines_of(shown: listing.Listing, form: str) -> list[str]:
-    """The lines of a table, or the names."""
-    if form == "name":
-        return [row.name for row in shown.rows]
-    if form == "wide":
-        cells = [row.cells + row.wide for row in shown.rows]
-        return text.table(shown.headers + shown.wide_headers, cells)
-    return text.table(shown.headers, [row.cells for row in shown.rows])
+    choice, is_wide = cluster_option.chosen(), form.is_wide
+    if table is None:
+        watched_rows.follow_server(choice, word, query, is_wide=is_wide, has_headers=has_headers)
+    else:
+        watched_rows.follow(choice, table, query, is_wide=is_wide, has_headers=has_headers)
 
 
 def _refuse_missing(answers: Sequence[Answer]) -> None:

@@ -23,6 +23,7 @@ CUT: Final = "..."
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
 
 _NUMBER_LIKE: Final = re.compile(r"[-+.]?[0-9][0-9_.,:eExXoOa-fA-F+-]*")
+_LAYOUT: Final = re.compile(r"([\n\t])")
 _FLUSH_EVERY = 256  # lines
 
 
@@ -34,6 +35,18 @@ def write_lines(lines: Sequence[str]) -> None:
     elif _shows_colours(sys.stdout):
         text = gpu_tiles.coloured(text)
     _echo(text + "\n", sys.stdout)
+
+
+def write_text(text: str) -> None:
+    """Data as a template formats it: tabs and line ends stay, other control characters are escaped.
+
+    Nothing is added to it in a pipe; a terminal gets the end of the last line.
+    """
+    parts = [
+        part if part in ("\n", "\t") else plaintext.escaped(part) for part in _LAYOUT.split(text)
+    ]
+    is_open = sys.stdout.isatty() and not text.endswith("\n")
+    _echo("".join(parts) + ("\n" if is_open else ""), sys.stdout)
 
 
 def write_table(lines: Sequence[str]) -> None:
@@ -81,13 +94,18 @@ def write_yaml(document: str, trees: Sequence[dict[str, Any]]) -> None:
 
 def write_objects(trees: Sequence[dict[str, Any]], form: str) -> None:
     """Kubernetes objects as one List, in JSON or YAML."""
-    listed = {
+    listed = list_of(trees)
+    _echo(_json(listed) if form == "json" else _yaml(listed), sys.stdout)
+
+
+def list_of(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Objects of any kinds as one object."""
+    return {
         "apiVersion": "v1",
         "kind": "List",
         "metadata": {"resourceVersion": ""},
         "items": list(trees),
     }
-    _echo(_json(listed) if form == "json" else _yaml(listed), sys.stdout)
 
 
 def write_object(tree: dict[str, Any], form: str) -> None:

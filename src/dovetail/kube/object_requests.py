@@ -6,7 +6,8 @@ beside the file and line; everything else that goes wrong raises as `ports.failu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,6 +19,8 @@ from dovetail.ports import api, failures
 MANAGER: Final = "dovetail"  # whose fields the server takes applied ones for
 SECONDS: Final = 30.0
 
+_CONTESTED: Final = "FieldManagerConflict"  # metav1.CauseTypeFieldManagerConflict
+_OWNER: Final = re.compile(r'conflict with "([^"]*)"')
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE: Final = "application/merge-patch+json"
@@ -32,6 +35,7 @@ class Fault(NamedTuple):
 
     field: str
     message: str
+    owner: str = ""  # the field manager whose field it is, if that is why
 
 
 class Refusal(NamedTuple):
@@ -41,10 +45,21 @@ class Refusal(NamedTuple):
     reason: str
     faults: tuple[Fault, ...]
 
+    @property
+    def is_contested(self) -> bool:
+        """Whether other field managers own the fields, and nothing else is wrong."""
+        return all(fault.owner for fault in self.faults)
+
+    @property
+    def is_with_ourselves(self) -> bool:
+        """Whether all of these fields were written by a create or an update of ours."""
+        return all(fault.owner == MANAGER for fault in self.faults)
+
 
 class _Cause(msgspec.Struct, frozen=True):
     field: str = ""
     message: str = ""
+    reason: str = ""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -58,10 +73,28 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):
-    """The server's own table of objects."""
+    """The server's own table of objects. Tables of a watch name their columns in the first event only."""
 
-    column_definitions: tuple[dict[str, Any], ...] = ()
+    metadata: dict[str, Any] = {}
+    column_definitions: tuple[dict[str, Any], ...] | None = ()
     rows: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The version of the list, from which a watch goes on."""
+        return str(self.metadata.get("resourceVersion") or "")
+
+
+class TableEvent(NamedTuple):
+    """One change of a watched table: ADDED, MODIFIED, DELETED or BOOKMARK, and the rows of the object."""
+
+    type: str
+    table: Table
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
 
 
 async def read(over: transport.Transport, target: api.Target) -> Tree | None:
@@ -105,6 +138,25 @@ async def table(
     return msgspec.json.decode(answer.body, type=Table)
 
 
+async def watched_table(
+    over: transport.Transport,
+    kind: registry.Kind,
+    *,
+    namespace: str = "",
+    params: Mapping[str, str],
+    since: str,
+) -> AsyncIterator[TableEvent]:
+    """The changes of a table after a version, until the server ends the watch. Raises Expired for one too old."""
+    asked = dict(params) | {"watch": "1", "resourceVersion": since, "allowWatchBookmarks": "true"}
+    path = paths.collection(kind, namespace)
+    async for line in over.lines(path, asked, accept=_TABLE):
+        event = msgspec.json.decode(line, type=_Event)
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            raise failures.Expired(f"watch {kind.plural}: {status.message}", status=410)
+        yield TableEvent(event.type, msgspec.json.decode(event.object, type=Table))
+
+
 async def create(
     over: transport.Transport, target: api.Target, tree: Tree, *, is_rehearsal: bool = False
 ) -> Tree | Refusal:
@@ -114,18 +166,25 @@ async def create(
 
 
 async def apply(
-    over: transport.Transport, target: api.Target, tree: Tree, *, is_rehearsal: bool = False
+    over: transport.Transport,
+    target: api.Target,
+    tree: Tree,
+    *,
+    is_rehearsal: bool = False,
+    is_forced: bool = False,
 ) -> Tree | Refusal:
-    """The object after a server-side apply, or as it would be. Takes over fields of other managers, as kubectl."""
-    params = {"fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"}
-    return await _write(
-        over,
-        "PATCH",
-        paths.of(target),
-        tree,
-        params=params | _dry_run(is_rehearsal),
-        content_type=_APPLY,
-    )
+    """The object after a server-side apply, or as it would be. Fields of other managers are taken over by force only.
+
+    What we wrote ourselves without applying it, by a create or a patch, is taken over in any case.
+    """
+    params = {"fieldManager": MANAGER, "fieldValidation": "Strict"} | _dry_run(is_rehearsal)
+    forced = params | {"force": "true"}
+    path = paths.of(target)
+    first = forced if is_forced else params
+    answer = await _write(over, "PATCH", path, tree, params=first, content_type=_APPLY)
+    if isinstance(answer, Refusal) and answer.is_with_ourselves and not is_forced:
+        return await _write(over, "PATCH", path, tree, params=forced, content_type=_APPLY)
+    return answer
 
 
 async def patch(over: transport.Transport, target: api.Target, change: Tree) -> Tree | Refusal:
@@ -198,8 +257,16 @@ def _refusal(answer: transport.Answer) -> Refusal:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Refusal(answer.status, "", (Fault("", f"HTTP status {answer.status}"),))
     causes = status.details.causes if status.details is not None else ()
-    faults = tuple(Fault(cause.field, cause.message) for cause in causes)
+    faults = tuple(map(_fault, causes))
     return Refusal(answer.status, status.reason, faults or (Fault("", status.message),))
+
+
+def _fault(cause: _Cause) -> Fault:
+    if cause.reason != _CONTESTED:
+        return Fault(cause.field, cause.message)
+    quoted = _OWNER.search(cause.message)
+    owner = quoted[1] if quoted else cause.message
+    return Fault(cause.field.removeprefix("."), cause.message, owner)
 
 
 async def _tree(

@@ -74,9 +74,24 @@ class Resources:
         """The kind of a document."""
         return self._by_type.get((api_version, kind))
 
+    def versions_of(self, group: str, kind: str) -> list[str]:
+        """The API versions in which a kind of a group is served, the preferred one first."""
+        named = [each for each in self._all if each.kind.name == kind and each.group == group]
+        return [each.kind.api_version for each in named]
+
+    def has_group(self, group: str) -> bool:
+        """Whether anything of a group is served."""
+        return any(each.group == group for each in self._all)
+
     def near(self, word: str) -> str:
         """The word that was probably meant; empty if none is near."""
         near = difflib.get_close_matches(word.lower(), self._by_word, n=1)
+        return near[0] if near else ""
+
+    def near_kind(self, kind: str, group: str) -> str:
+        """The kind of the group that was probably meant; empty if none is near."""
+        kinds = {each.kind.name for each in self._all if each.group == group}
+        near = difflib.get_close_matches(kind, sorted(kinds), n=1)
         return near[0] if near else ""
 
 

@@ -22,6 +22,7 @@ QUEUE_UNUSABLE: Final = "QueueUnusable"
 INCOMPLETE: Final = "GangIncomplete"
 POWER_CAP: Final = "PowerCapReached"
 NOT_READY: Final = "ClaimNotReady"
+NOT_PREPARED: Final = "DevicesNotPrepared"  # placed; a driver prepares its devices
 NO_NODE_FITS: Final = "NoNodeFits"  # no node would help, whatever it is like
 
 _NO_NODE_HELPS: Final[Mapping[ReasonCode, str]] = {  # what no node changes

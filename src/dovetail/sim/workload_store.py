@@ -15,7 +15,7 @@ from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.controllers import controller_actions, object_index, workload_controllers
-from dovetail.sim.server import garbage_collector, watchers, write_rules
+from dovetail.sim.server import watchers, write_rules
 from dovetail.sim.server.api_server import SimApi, check_preconditions
 from dovetail.sim.server.object_store import Change, Record
 
@@ -25,11 +25,6 @@ COMPONENT: Final = "workload-controller"
 SLICE: Final = 100  # tasks between two turns of the event loop
 OBSERVED_GROUPS: Final = frozenset({object_index.APPS, object_index.BATCH})
 OBSERVED_CORE: Final = frozenset({"Pod", "Node", "PersistentVolumeClaim", "ReplicationController"})
-_FINALIZERS: Final = {
-    controller_actions.BACKGROUND: "",
-    controller_actions.FOREGROUND: garbage_collector.FOREGROUND,
-    controller_actions.ORPHAN: garbage_collector.ORPHAN,
-}
 
 
 class WorkloadStore:
@@ -84,12 +79,7 @@ class WorkloadStore:
         """Deletes as a request with this propagation policy does."""
         target, record = self._found(key)
         check_preconditions(target, record, uid=uid)
-        self._api.shelf.delete(target.kind, record.key, finalizer=_FINALIZERS[propagation])
-
-    def is_namespaced(self, group: str, kind: str) -> bool | None:
-        """Whether objects of a kind live in namespaces; None if it is not served."""
-        served = self._kind(group, kind)
-        return None if served is None else served.is_namespaced
+        self._api.shelf.delete(target.kind, record.key, propagation=propagation)
 
     def record(self, event: controller_actions.Record) -> None:
         """Stores an event about an object; one that is refused is dropped."""

@@ -115,7 +115,7 @@ class Node:
         self.settings = plan_prepare.Settings(pool=POOL, mig=plan_prepare.MigPolicy(mig))
         self._is_inventory_kept = options.pop("keeps_inventory", False)
         self.options = options
-        self.session = Session(hardware.driver_root, call_seconds=options.pop("call_seconds", 20.0))
+        self.session = Session(hardware.driver_root)
         self.control = NvmlControl(self.session, sysfs_root=hardware.sysfs_root)
         self._references: dict[str, ClaimReference] = {}
         self.agent = self._agent()

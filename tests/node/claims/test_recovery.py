@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -99,13 +100,29 @@ def test_a_damaged_checkpoint_of_an_empty_node_is_set_aside_at_once(node: Node) 
     assert (node.plugin / "checkpoint.json.unreadable").read_bytes() == b"garbage"
 
 
-def test_partitions_keep_a_damaged_checkpoint_from_being_set_aside(node: Node) -> None:
+def test_a_partition_that_no_file_explains_any_more_blocks_its_silicon(node: Node) -> None:
     node.prepared("eval", "gpu-0-mig-1g10gb-19-0")
     (node.plugin / "checkpoint.json").write_bytes(b"garbage")
     for path in node.cdi.iterdir():
         path.unlink()
     node.restart()
-    assert "Drain the node" in node.refused("next", "gpu-1")
+    assert "not made by the agent" in node.refused("over", "gpu-0")
+    node.prepared("beside", "gpu-0-mig-1g10gb-19-1")
+    assert node.unprepare("eval") is None
+    assert node.instances() == [("1g.10gb", 0), ("1g.10gb", 1)]
+
+
+def test_a_damaged_checkpoint_does_not_keep_two_daemons_of_a_claim_alive(node: Node) -> None:
+    configs = [
+        mps("MigDeviceConfig", {"requests": ["r0"]}),
+        mps("MigDeviceConfig", {"requests": ["r1"]}),
+    ]
+    devices = ("gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1")
+    node.prepared("infer", *devices, configs=configs)
+    (node.plugin / "checkpoint.json").write_bytes(b"garbage")
+    node.restart()
+    assert node.unprepare("infer") is None
+    node.assert_clean()
 
 
 def test_a_later_version_went_before(node: Node) -> None:
@@ -171,6 +188,37 @@ def test_a_full_disk_is_a_clear_failure_with_nothing_half_made(node: Node) -> No
         (node.plugin / "filler").unlink()
         assert isinstance(node.prepare("eval"), Prepared)
         assert node.unprepare("eval") is None
+
+
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_a_disk_that_fails_at_any_write_leaves_nothing_half_made(
+    node: Node, monkeypatch: pytest.MonkeyPatch, failing: int, lasts: bool
+) -> None:
+    written = 0
+    real_replace = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        nonlocal written
+        written += 1
+        if written == failing or (lasts and written > failing):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        real_replace(source, target)
+
+    node.prepared("train", "gpu-1")
+    monkeypatch.setattr(os, "replace", replace)
+    message = node.refused("eval", "gpu-0-mig-1g10gb-19-0")
+    assert "No space left on device" in message
+    assert node.instances() == []
+    monkeypatch.undo()
+    states = {claim["state"] for claim in node.checkpoint()["claims"].values()}
+    assert lasts or states == {"PrepareCompleted"}, "the failed claim is forgotten"
+    node.restart()
+    assert len(node.checkpoint()["claims"]) == 1
+    assert len(node.cdi_files()) == 1
+    assert not node.is_mig_on()
+    assert isinstance(node.prepare("eval"), Prepared)
+    assert node.unprepare("eval") is None
 
 
 @pytest.mark.parametrize("folder", ["cdi", "plugin"])

@@ -107,6 +107,23 @@ def test_idle_mig_mode_gives_way_to_a_claim_for_the_whole_gpu(node: Node) -> Non
     assert not node.is_mig_on()
 
 
+def test_a_monitor_that_holds_a_gpu_blocks_mig_mode_and_not_the_end_of_a_claim(node: Node) -> None:
+    node.prepared("eval", "gpu-0-mig-1g10gb-19-0")
+    node.hardware.set_holders(0, 1)
+    assert node.unprepare("eval") is None
+    node.assert_clean()
+    assert node.is_mig_on()
+    assert "in use" in node.refused("train", "gpu-0").lower()
+    node.run(node.agent.maintain())
+    assert node.is_mig_on()
+    node.hardware.set_holders(0, 0)
+    node.run(node.agent.maintain())
+    assert not node.is_mig_on()
+    node.hardware.set_holders(1, 1)
+    assert "in use" in node.refused("late", "gpu-1-mig-1g10gb-19-0").lower()
+    node.assert_clean((0, 1))
+
+
 # ---- generations of hardware
 
 
@@ -251,9 +268,12 @@ def test_a_partition_left_on_a_lost_gpu_is_destroyed_when_the_gpu_is_back(node: 
 
 
 def test_a_driver_that_hangs_fails_the_claim_and_not_the_agent(make_node: MakeNode) -> None:
-    node = make_node(call_seconds=0.5)
+    node = make_node(keeps_inventory=True)
+    patience = node.session._call_seconds
     node.hardware.hang("nvmlDeviceGetComputeMode")
+    node.session._call_seconds = 0.5
     assert "did not answer" in node.refused("train", "gpu-0")
+    node.session._call_seconds = patience
     node.hardware.release()
     assert isinstance(_prepared_in_the_end(node, "train"), Prepared)
 

@@ -30,8 +30,8 @@ def test_by_memory_a_claim_without_request_takes_all_of_it() -> None:
 
 def test_by_memory_a_gpu_also_offers_hundredths_of_itself() -> None:
     share = capacity_of("memory")["dovetail.dev/share"]
-    valid = {"min": "10m", "max": "1", "step": "10m"}
-    assert share == {"value": "1", "requestPolicy": {"default": "1", "validRange": valid}}
+    valid = {"min": "1", "max": "100", "step": "1"}
+    assert share == {"value": "100", "requestPolicy": {"default": "100", "validRange": valid}}
 
 
 def test_unlimited_takes_no_memory_by_default() -> None:

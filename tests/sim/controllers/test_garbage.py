@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.sim.controllers.object_index import key_of
-from tests.sim.controllers.tiny_store import Cluster, workload
+import msgspec
+
+from dovetail.kubetypes import registry
+from dovetail.sim.server import garbage_collector
+from tests.sim.controllers.tiny_store import Cluster, node, workload
 
 Tree = dict[str, Any]
 
@@ -29,6 +32,11 @@ def config_map(name: str, *owners: Tree, **reference: Any) -> Tree:
 
 def names(cluster: Cluster, kind: str) -> list[str]:
     return [tree["metadata"]["name"] for tree in cluster.every(kind)]
+
+
+def shelf_kind(cluster: Cluster) -> registry.Kind:
+    ((_, table),) = cluster.store.shelf.tables()
+    return table.kind
 
 
 def test_background_deletion_reaches_grandchildren() -> None:
@@ -110,11 +118,16 @@ def test_children_seen_before_their_owner_are_not_garbage() -> None:
     owner = cluster.apply(config_map("owner"))
     child = cluster.apply(config_map("child", owner))
     restarted = Cluster()
+    shelf = restarted.store.shelf
+    kind = shelf_kind(cluster)
     for tree in (child, owner):
-        restarted.store.trees[key_of(tree)] = tree
-        restarted.controllers.observe(tree)
-    restarted.settle()
+        shelf.restore(kind, msgspec.json.encode(tree))
+    collector = garbage_collector.GarbageCollector(shelf, lambda version, name: kind)
+    collector.collect()
     assert names(restarted, "ConfigMap") == ["child", "owner"]
+    shelf.delete(kind, ("default", "owner"))
+    collector.collect()
+    assert names(restarted, "ConfigMap") == []
 
 
 def test_a_dependent_that_does_not_block_does_not_hold_up_its_owner() -> None:
@@ -138,3 +151,33 @@ def test_a_blocking_dependent_with_a_finalizer_holds_up_its_owner() -> None:
     assert names(cluster, "ConfigMap") == ["child", "owner"]
     cluster.patch("ConfigMap", "child", {"metadata": {"finalizers": None}})
     assert names(cluster, "ConfigMap") == []
+
+
+def test_owners_in_a_circle_go_in_the_foreground() -> None:
+    cluster = Cluster()
+    first = cluster.apply(config_map("first"))
+    second = cluster.apply(config_map("second", first, blockOwnerDeletion=True))
+    reference = config_map("first", second, blockOwnerDeletion=True)["metadata"]
+    cluster.patch("ConfigMap", "first", {"metadata": reference})
+    cluster.delete("ConfigMap", "first", propagation="Foreground")
+    assert names(cluster, "ConfigMap") == []
+
+
+def test_a_second_deletion_in_the_background_ends_the_wait_for_dependents() -> None:
+    cluster = Cluster()
+    owner = cluster.apply(config_map("owner"))
+    child = config_map("child", owner, blockOwnerDeletion=True)
+    child["metadata"]["finalizers"] = ["example.com/hold"]
+    cluster.apply(child)
+    cluster.delete("ConfigMap", "owner", propagation="Foreground")
+    assert names(cluster, "ConfigMap") == ["child", "owner"]
+    cluster.delete("ConfigMap", "owner", propagation="Background")
+    assert names(cluster, "ConfigMap") == ["child"]
+
+
+def test_a_node_cannot_be_owned_from_within_a_namespace() -> None:
+    cluster = Cluster()
+    owner = cluster.apply(config_map("owner"))
+    cluster.apply(node("n") | {"metadata": config_map("n", owner)["metadata"]})
+    cluster.delete("ConfigMap", "owner")
+    assert names(cluster, "Node") == ["n"], "upstream reports such a reference and keeps the object"

@@ -1,8 +1,8 @@
-"""A cluster small enough to read: a store of trees, the controllers on it, virtual time, and pods that do as told.
+"""A small cluster: the object store without its rules, the controllers on it, virtual time, and pods played by hand.
 
-Implements the Store protocol of the controllers. `Cluster` is what stories talk to: apply, kill, finish, wait.
-Kubelets and schedulers are played by `start`, `finish` and `fail`. A story fails if a controller could not read an
-object.
+Implements the Store protocol of the controllers on the real object store, with the real garbage collector. `Cluster` is
+what stories talk to: apply, kill, finish, wait. Kubelets and schedulers are played by `start`, `finish` and `fail`. A
+story fails if a controller could not read an object.
 """
 
 from __future__ import annotations
@@ -13,48 +13,41 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dovetail import timestamps
+from dovetail.kubetypes import registry
 from dovetail.ports import failures
 from dovetail.sim.controllers import (
     controller_actions,
-    garbage,
+    object_index,
     pod_states,
     workload_controllers,
     workload_defaults,
 )
 from dovetail.sim.controllers.apps import daemon_nodes
 from dovetail.sim.controllers.object_index import Key, key_of, uid_of
+from dovetail.sim.server import garbage_collector, watchers
+from dovetail.sim.server.object_store import Change, ObjectStore
+from dovetail.sim.server.served_kinds import ServedKinds
 
 Tree = dict[str, Any]
 Admit = Callable[[Tree, "TinyStore"], None]
 
 BEGINNING = datetime.datetime(2026, 3, 2, 12, 0, 0, tzinfo=datetime.UTC)
 CLUSTER_SCOPED = {"Node", "Namespace"}
-SERVED = {
-    ("", "Pod"),
-    ("", "Node"),
-    ("", "PersistentVolumeClaim"),
-    ("", "ConfigMap"),
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("apps", "DaemonSet"),
-    ("apps", "ControllerRevision"),
-    ("batch", "Job"),
-    ("batch", "CronJob"),
-}
 
 
 class TinyStore:
-    """Objects by key. Every stored tree is a copy of its own."""
+    """Objects by key, in an object store that refuses nothing but what is already there."""
 
     def __init__(self) -> None:
         self.now = BEGINNING
-        self.trees: dict[Key, Tree] = {}
         self.events: list[controller_actions.Record] = []
         self.observers: list[Callable[..., None]] = []
         self.admit: Admit = lambda tree, store: None
         self.fills_defaults = False  # as an API server does; the controllers must not depend on it
-        self._version = 0
+        self.shelf = ObjectStore(lambda: self.now)
+        self._served = ServedKinds()
+        self.collector = garbage_collector.GarbageCollector(self.shelf, self._served.owner_kind)
+        self.shelf.listen(self._notify)
 
     # The Store protocol
 
@@ -63,52 +56,29 @@ class TinyStore:
         if key in self.trees:
             raise failures.AlreadyThere(f'{key.kind} "{key.name}" already exists', status=409)
         self.admit(tree, self)
-        stored = copy.deepcopy(tree)
-        metadata = stored["metadata"]
-        self._version += 1
-        metadata["uid"] = f"uid-{self._version:05}"
-        metadata["creationTimestamp"] = timestamps.to_text(self.now)
-        metadata["generation"] = 1
-        if self.fills_defaults:
-            stored = workload_defaults.with_defaults(stored)
+        stored = self._filled(key, tree) if self.fills_defaults else tree
         if key.kind == "Pod":
-            stored["status"] = {"phase": "Pending"} | (stored.get("status") or {})
-        return self._store(key, stored)
+            stored = stored | {"status": {"phase": "Pending"} | (stored.get("status") or {})}
+        return self.shelf.put(self._kind(key), stored).tree
 
     def patch(self, key: Key, patch: Tree) -> Tree:
         old = self._found(key)
         uid = (patch.get("metadata") or {}).get("uid")
         if uid not in (None, uid_of(old)):
             raise failures.Conflict(f"{key}: another object", status=409)
-        return self._change(key, old, merged(old, patch))
+        return self.shelf.put(self._kind(key), merged(old, patch)).tree
 
     def set_status(self, key: Key, status: Tree, *, uid: str) -> Tree:
         old = self._found(key)
         if uid != uid_of(old):
             raise failures.Conflict(f"{key}: another object", status=409)
-        return self._change(key, old, old | {"status": copy.deepcopy(status)})
+        return self.shelf.put(self._kind(key), old | {"status": status}).tree
 
     def delete(self, key: Key, *, uid: str = "", propagation: str = "Background") -> None:
         tree = self._found(key)
         if uid and uid != uid_of(tree):
             raise failures.Conflict(f"{key}: another object", status=409)
-        metadata = dict(tree["metadata"])
-        finalizers = list(metadata.get("finalizers") or ())
-        extra = {"Foreground": garbage.FOREGROUND_FINALIZER, "Orphan": garbage.ORPHAN_FINALIZER}
-        if propagation in extra and extra[propagation] not in finalizers:
-            finalizers.append(extra[propagation])
-        runs = key.kind == "Pod" and _is_running(tree)
-        if not finalizers and not runs:
-            self._remove(key, tree)
-            return
-        metadata.setdefault("deletionTimestamp", timestamps.to_text(self.now))
-        metadata["deletionGracePeriodSeconds"] = 30 if runs else 0
-        if finalizers:
-            metadata["finalizers"] = finalizers
-        self._change(key, tree, tree | {"metadata": metadata})
-
-    def is_namespaced(self, group: str, kind: str) -> bool | None:
-        return kind not in CLUSTER_SCOPED if (group, kind) in SERVED else None
+        self.shelf.delete(self._kind(key), (key.namespace, key.name), propagation=propagation)
 
     def record(self, event: controller_actions.Record) -> None:
         assert event.reason != "UnreadableObject", event.message
@@ -116,42 +86,38 @@ class TinyStore:
 
     # Behind it
 
+    @property
+    def trees(self) -> dict[Key, Tree]:
+        """All objects."""
+        records = [record for _, table in self.shelf.tables() for record in table.all()]
+        trees = [record.tree for record in records]
+        return {key_of(tree): tree for tree in trees}
+
     def remove(self, key: Key) -> None:
         """A kubelet confirms that a deleted pod has ended."""
-        tree = self._found(key)
-        metadata = tree["metadata"] | {"deletionGracePeriodSeconds": 0}
-        self._change(key, tree, tree | {"metadata": metadata})
+        self.shelf.delete(registry.POD, (key.namespace, key.name), grace_seconds=0)
+
+    def _filled(self, key: Key, tree: Tree) -> Tree:
+        """The new object with defaults; some of them are made from its uid."""
+        uid = self.shelf.next_uid(self._kind(key), (key.namespace, key.name))
+        return workload_defaults.with_defaults(tree | {"metadata": tree["metadata"] | {"uid": uid}})
 
     def _found(self, key: Key) -> Tree:
-        if key not in self.trees:
+        record = self.shelf.find(self._kind(key), (key.namespace, key.name))
+        if record is None:
             raise failures.Missing(f'{key.kind} "{key.name}" not found', status=404)
-        return self.trees[key]
+        return record.tree
 
-    def _change(self, key: Key, old: Tree, new: Tree) -> Tree:
-        if new == old:
-            return old
-        metadata = dict(new["metadata"])
-        if new.get("spec") != old.get("spec"):
-            metadata["generation"] = old["metadata"]["generation"] + 1
-        grace = metadata.get("deletionGracePeriodSeconds", 0)
-        stored = new | {"metadata": metadata}
-        if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not grace:
-            self._remove(key, stored)
-            return stored
-        return self._store(key, stored)
+    def _kind(self, key: Key) -> registry.Kind:
+        for resource in self._served.all():
+            kind = resource.kind
+            if (object_index.group_of(kind.api_version), kind.name) == key[:2]:
+                return kind
+        raise AssertionError(f"no kind {key}")
 
-    def _store(self, key: Key, tree: Tree) -> Tree:
-        self._version += 1
-        tree["metadata"]["resourceVersion"] = str(self._version)
-        self.trees[key] = tree
+    def _notify(self, change: Change) -> None:
         for observer in self.observers:
-            observer(copy.deepcopy(tree))
-        return copy.deepcopy(tree)
-
-    def _remove(self, key: Key, tree: Tree) -> None:
-        del self.trees[key]
-        for observer in self.observers:
-            observer(tree, is_deleted=True)
+            observer(change.record.tree, is_deleted=change.event == watchers.DELETED)
 
 
 class Cluster:
@@ -199,8 +165,13 @@ class Cluster:
         self.settle()
 
     def settle(self) -> None:
-        count = self.controllers.settle(self.store.now, limit=20_000)
-        assert count < 20_000, "the controllers do not come to rest"
+        for _ in range(100):
+            count = self.controllers.settle(self.store.now, limit=20_000)
+            assert count < 20_000, "the controllers do not come to rest"
+            self.store.collector.collect()
+            if self.controllers.is_idle:
+                return
+        raise AssertionError("the controllers and the garbage collector do not come to rest")
 
     # What schedulers and kubelets do
 

@@ -119,7 +119,7 @@ def view(reads: Sequence[object_set.Read]) -> View:
     from dovetail.kube import read_objects
 
     choice = chosen()
-    with _not_collecting():
+    with not_collecting():
         reading = api_session.awaited(
             read_objects.read(choice.connection, reads, cluster=choice.name)
         )
@@ -129,8 +129,8 @@ def view(reads: Sequence[object_set.Read]) -> View:
 
 
 @contextlib.contextmanager
-def _not_collecting() -> Iterator[None]:
-    """What is read lives until the command ends: to look for garbage among it only costs time."""
+def not_collecting() -> Iterator[None]:
+    """What is read and shown lives until the command ends: to look for garbage among it only costs time."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:

@@ -65,11 +65,13 @@ def _notes_on_gpus(struct: codec.Object) -> Iterator[str]:
         yield from gpu_annotations.notes(struct)
 
 
-def refuse(problems: Sequence[str], *, did: str) -> NoReturn:
-    """Says every problem and ends the command."""
+def refuse(problems: Sequence[str], *, did: str, hint: str = "") -> NoReturn:
+    """Says every problem, maybe what to do, and ends the command."""
     for problem in problems:
         output.say(f"error: {problem}")
     output.say(f"nothing was {did}: {text.counted(len(problems), 'problem')}")
+    if hint:
+        output.say(hint)
     raise click.exceptions.Exit(REFUSED)
 
 

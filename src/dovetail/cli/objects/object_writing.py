@@ -59,6 +59,9 @@ class Outcome(NamedTuple):
     changes: tuple[Change, ...] = ()
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    is_contested: bool = (
+        False  # other field managers own what the files set, and nothing else is wrong
+    )
 
 
 class _Item(NamedTuple):
@@ -87,10 +90,12 @@ class Writer:
         *,
         namespace: str,
         is_creating: bool,
+        forces_conflicts: bool = False,
     ) -> None:
         self._objects = tuple(objects)
         self._namespace = namespace
         self._is_creating = is_creating
+        self._forces_conflicts = forces_conflicts
         self._new_groups = {
             str((item.stored.tree.get("spec") or {}).get("group") or "")
             for item in objects
@@ -159,7 +164,8 @@ class Writer:
         for item, rehearsal in zip(checkable, rehearsals, strict=True):
             problems += _refused(item, rehearsal.answer)
         if problems:
-            return Outcome(problems=tuple(problems))
+            refusals = [each.answer for each in rehearsals]
+            return Outcome(problems=tuple(problems), is_contested=_are_contested(refusals))
 
         known = {id(item): each for item, each in zip(checkable, rehearsals, strict=True)}
         if dry_run:
@@ -187,7 +193,7 @@ class Writer:
         versions = [item.stored.struct.api_version for item in self._objects]
         served = await resource_names.served_types(over, versions)
         items: list[_Item] = []
-        problems: list[str] = []
+        unserved: list[manifests.ManifestObject] = []
         for manifest in self._objects:
             struct = manifest.stored.struct
             resource = served.of_type(struct.api_version, struct.kind)
@@ -196,11 +202,14 @@ class Writer:
             if resource is None and group in self._new_groups:
                 resource = self._defined(struct)
             if resource is None:
-                problems.append(_unserved(manifest, served))
+                unserved.append(manifest)
                 continue
             items.append(self._item(manifest, resource, is_served=is_served))
         items.sort(key=lambda item: _FIRST.get(item.target.kind.name, _LAST))
-        return items, problems
+        if not unserved:
+            return items, []
+        everything = await resource_names.discover(over)
+        return items, [_unserved(manifest, everything) for manifest in unserved]
 
     def _defined(self, struct: codec.Object) -> resource_names.Resource | None:
         """The kind as a definition among the objects describes it."""
@@ -273,8 +282,12 @@ class Writer:
     async def _request(
         self, over: transport.Transport, item: _Item, *, is_rehearsal: bool = False
     ) -> Tree | object_requests.Refusal:
-        send = object_requests.create if self._is_creating else object_requests.apply
-        return await send(over, item.target, item.tree, is_rehearsal=is_rehearsal)
+        target, tree = item.target, item.tree
+        if self._is_creating:
+            return await object_requests.create(over, target, tree, is_rehearsal=is_rehearsal)
+        return await object_requests.apply(
+            over, target, tree, is_rehearsal=is_rehearsal, is_forced=self._forces_conflicts
+        )
 
     async def _written(
         self,
@@ -376,15 +389,25 @@ def _refused(item: _Item, answer: Any) -> list[str]:
     return [str(item.manifest.problem(fault.field, fault.message)) for fault in answer.faults]
 
 
+def _are_contested(answers: Sequence[Tree | object_requests.Refusal]) -> bool:
+    """Whether all refusals are about fields of other managers."""
+    refusals = [each for each in answers if isinstance(each, object_requests.Refusal)]
+    return bool(refusals) and all(refusal.is_contested for refusal in refusals)
+
+
 def _unserved(manifest: manifests.ManifestObject, served: resource_names.Resources) -> str:
     struct = manifest.stored.struct
-    group = struct.api_version.partition("/")[0]
+    group = struct.api_version.rpartition("/")[0]
     scheduler = manifests.CONVERTED.get((group, struct.kind))
-    hint = f"; `dovetail migrate {scheduler}` converts it" if scheduler else ""
-    if not hint and (near := served.near(struct.kind)):
-        hint = f"; did you mean {near}?"
-    if not hint and "." in group:
+    hint = ""
+    if versions := served.versions_of(group, struct.kind):
+        hint = f"; it does in {' and '.join(versions)}"
+    elif scheduler:
+        hint = f"; `dovetail migrate {scheduler}` converts it"
+    elif "." in group and not served.has_group(group):
         hint = "; apply its CustomResourceDefinition first"
+    elif near := served.near_kind(struct.kind, group):
+        hint = f"; did you mean {near}?"
     message = f'the cluster serves no "{struct.kind}" in {struct.api_version}{hint}'
     return str(manifest.problem("kind", message))
 

@@ -4,10 +4,9 @@ Read from published slices and allocated claims, and for nodes whose GPUs a devi
 pods bound to it, so it shows what a scheduler sees. Returns structs and tile strings. Never prints.
 """
 
-import functools
 import locale
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
 import msgspec
@@ -65,7 +64,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return 0 if capacity is None else capacity.value.nanos // 10**9
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One physical GPU, seen through the devices that share it."""
 
     uuid: str
@@ -171,10 +170,17 @@ def items(objects: object_set.ObjectSet) -> Iterator[Item]:
             )
             all_items.append(item)
 
-    # Nodes and devices share few names: each is taken apart once.
-    order = functools.cache(text.natural)
-    all_items.sort(key=lambda item: (order(item.node), order(item.device.name)))
+    # Nodes and devices share few names: each is taken apart once, and items are compared by numbers.
+    node_ranks = _ranks({item.node for item in all_items})
+    device_ranks = _ranks({item.device.name for item in all_items})
+    all_items.sort(key=lambda item: (node_ranks[item.node], device_ranks[item.device.name]))
     return iter(all_items)
+
+
+def _ranks(names: Collection[str]) -> dict[str, int]:
+    """The place of each name in counting order."""
+    ordered = sorted(names, key=text.natural)
+    return {name: rank for rank, name in enumerate(ordered)}
 
 
 def allocated(objects: object_set.ObjectSet) -> Mapping[DeviceId, int]:
@@ -303,21 +309,26 @@ def _node_gpus(node: nodes.Node, by_gpu: dict[str, list[Item]]) -> NodeGpus:
 
 
 def _gpu(identity: str, shared: list[Item]) -> Gpu:
-    types = [item.word("type") for item in shared]
-    whole = [item for item, word in zip(shared, types, strict=True) if word == "gpu"]
-    partitions = [item for item, word in zip(shared, types, strict=True) if word == "mig"]
-    state = FREE
-    held = [item for item in whole if item.is_allocated]
-    if held:
-        state = PART if all(item.has_room for item in held) else USED
-    elif any(item.is_allocated for item in partitions):
-        state = PART
+    # One loop without further lists: a large fleet has tens of thousands of GPUs.
+    state, memory_bytes, partitions = FREE, 0, 0
+    has_whole = is_shareable = False
+    for item in shared:
+        memory_bytes = max(memory_bytes, item.memory_bytes)
+        match item.word("type"):
+            case "gpu":
+                has_whole = True
+                is_shareable = is_shareable or bool(item.device.allow_multiple_allocations)
+                if item.is_allocated:  # in use, unless there is room for another share
+                    state = PART if item.has_room and state != USED else USED
+            case "mig":
+                partitions += 1
+                state = PART if item.is_allocated and state == FREE else state
     return Gpu(
         uuid=identity,
         product=shared[0].word("productName"),
-        memory_bytes=max(item.memory_bytes for item in shared),
-        has_whole=bool(whole),
-        partitions=len(partitions),
+        memory_bytes=memory_bytes,
+        has_whole=has_whole,
+        partitions=partitions,
         state=state,
-        is_shareable=any(item.device.allow_multiple_allocations for item in whole),
+        is_shareable=is_shareable,
     )

@@ -19,11 +19,16 @@ Tree = dict[str, Any]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line: its name as -o name prints it, the narrow cells, the further ones of -o wide."""
+    """One line: its name as -o name prints it, the narrow cells, the further ones of -o wide, and last ones of both."""
 
     name: str
     cells: tuple[str, ...]
     wide: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+
+    def shown(self, *, is_wide: bool) -> tuple[str, ...]:
+        """The cells of a table."""
+        return (*self.cells, *(self.wide if is_wide else ()), *self.last)
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -32,7 +37,13 @@ class Listing(msgspec.Struct, frozen=True):
     headers: tuple[str, ...]
     wide_headers: tuple[str, ...]
     rows: tuple[Row, ...]
-    documents: Callable[[], Sequence[Tree]]  # called for -o json and -o yaml only
+    # One object per row where the table shows objects; called only for formats that print or compare them.
+    documents: Callable[[], Sequence[Tree]]
+    last_headers: tuple[str, ...] = ()
+
+    def shown_headers(self, *, is_wide: bool) -> tuple[str, ...]:
+        """The headers of a table."""
+        return (*self.headers, *(self.wide_headers if is_wide else ()), *self.last_headers)
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -45,7 +56,9 @@ class Query(msgspec.Struct, frozen=True):
     node: str | None
     names: tuple[str, ...] = ()
     labels: str = ""  # the selector as typed, for the server
+    fields: str = ""  # the field selector, which only a server evaluates
     in_full: bool = False  # nothing is cut short
+    needs_documents: bool = False  # the objects themselves are shown or compared
 
     def wants(self, stored: codec.Stored) -> bool:
         """Whether an object passes the label and name filters."""
@@ -84,7 +97,7 @@ def reads_of(kind: registry.Kind) -> Callable[[Query], tuple[object_set.Read, ..
 
     def reads(query: Query) -> tuple[object_set.Read, ...]:
         namespace = (query.namespace or "") if kind.is_namespaced else ""
-        return (object_set.Read(kind, namespace, query.labels, fields_of_name(query.names)),)
+        return (object_set.Read(kind, namespace, query.labels, fields_of(query)),)
 
     return reads
 
@@ -92,12 +105,41 @@ def reads_of(kind: registry.Kind) -> Callable[[Query], tuple[object_set.Read, ..
 def reads_of_nodes(query: Query) -> tuple[object_set.Read, ...]:
     """Reads the nodes that the query can show: one by --node or by name, or those the labels select."""
     names = query.names if query.node is None else (query.node,)
-    return (object_set.Read(registry.NODE, "", query.labels, fields_of_name(names)),)
+    fields = joined_fields(fields_of_name(names), query.fields)
+    return (object_set.Read(registry.NODE, "", query.labels, fields),)
 
 
 def fields_of_name(names: Sequence[str]) -> str:
     """The field selector of one name. A server cannot select one of several."""
     return f"metadata.name={names[0]}" if len(names) == 1 else ""
+
+
+def fields_of(query: Query) -> str:
+    """The field selector of a query: one name, and what the user gave."""
+    return joined_fields(fields_of_name(query.names), query.fields)
+
+
+def joined_fields(*selectors: str) -> str:
+    """Field selectors that must all hold."""
+    return ",".join(filter(None, selectors))
+
+
+def sorted_by(shown: Listing, key: Callable[[Tree], Any]) -> Listing:
+    """The rows in the order of a value of their objects; equal ones stay as they are."""
+    pairs = list(zip(shown.rows, shown.documents(), strict=True))
+    pairs.sort(key=lambda pair: key(pair[1]))
+    rows = tuple(row for row, _ in pairs)
+    return msgspec.structs.replace(shown, rows=rows, documents=lambda: [tree for _, tree in pairs])
+
+
+def with_labels(shown: Listing) -> Listing:
+    """A last column with the labels of each object."""
+    rows = []
+    for row, tree in zip(shown.rows, shown.documents(), strict=True):
+        labels = (tree.get("metadata") or {}).get("labels") or {}
+        cell = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        rows.append(msgspec.structs.replace(row, last=(cell,)))
+    return msgspec.structs.replace(shown, rows=tuple(rows), last_headers=("labels",))
 
 
 def one_row_each(

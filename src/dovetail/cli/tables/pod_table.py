@@ -104,10 +104,8 @@ def _more_reads(query: listing.Query) -> tuple[object_set.Read, ...]:
 
 def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
     """The pods themselves; for -o wide also what makes gangs and queues of them."""
-    selectors = [listing.fields_of_name(query.names)]
-    if query.node is not None:
-        selectors.append(f"spec.nodeName={query.node}")
-    fields = ",".join(filter(None, selectors))
+    of_node = "" if query.node is None else f"spec.nodeName={query.node}"
+    fields = listing.joined_fields(listing.fields_of(query), of_node)
     reads = [object_set.Read(registry.POD, query.namespace or "", query.labels, fields)]
     if query.in_full:
         from dovetail.cli.tables import membership

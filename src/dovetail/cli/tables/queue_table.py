@@ -158,8 +158,8 @@ def _message(queue: queues.Queue, problem: queue_tree.Problem | None) -> str:
 
 
 def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
-    """All of them: what is wrong with a queue depends on the others."""
-    return (object_set.Read(registry.QUEUE),)
+    """All of them, unless fields select some: what is wrong with a queue depends on the others."""
+    return (object_set.Read(registry.QUEUE, fields=query.fields),)
 
 
 TABLE = listing.Table(

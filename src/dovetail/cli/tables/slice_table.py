@@ -33,10 +33,8 @@ def rows(query: listing.Query) -> listing.Listing:
 
 
 def _reads(query: listing.Query) -> tuple[object_set.Read, ...]:
-    selectors = [listing.fields_of_name(query.names)]
-    if query.node is not None:
-        selectors.append(f"spec.nodeName={query.node}")
-    fields = ",".join(filter(None, selectors))
+    of_node = "" if query.node is None else f"spec.nodeName={query.node}"
+    fields = listing.joined_fields(listing.fields_of(query), of_node)
     return (object_set.Read(registry.SLICE, "", query.labels, fields),)
 
 

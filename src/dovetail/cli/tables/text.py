@@ -18,14 +18,15 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines with aligned columns, uppercase headers first. No trailing blanks."""
     lines = [[header.upper() for header in headers]]
     for row in rows:
-        lines.append([plaintext.escaped(cell) or "-" for cell in row])
+        lines.append([cell or "-" for cell in row])
+    return aligned(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with aligned columns. No trailing blanks."""
+    lines = [[plaintext.escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-
-    def aligned(line: list[str]) -> str:
-        cells = map(str.ljust, line, widths)
-        return GAP.join(cells).rstrip()
-
-    return list(map(aligned, lines))
+    return [GAP.join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def age(since: str | None, now: datetime.datetime) -> str:

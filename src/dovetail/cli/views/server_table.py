@@ -1,21 +1,26 @@
 """Tables of kinds that have none of our own: the server's, with the columns kubectl shows.
 
-Given words the server knows. Returns a listing. Never prints.
+Given words the server knows. Returns a listing, or follows one change after the other. Never prints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.cluster import resource_arguments
 from dovetail.cli.tables import listing, text
+from dovetail.ports import failures
 
 if TYPE_CHECKING:
     from dovetail.kube import object_requests, resource_names
     from dovetail.kube.http import transport
 
-NAMESPACE = "namespace"
+NAMESPACE: Final = "namespace"
+AGAIN_SECONDS: Final = 1.0  # before the next list, where a watch ends
+
+Columns = Sequence[dict[str, Any]]
 
 
 async def resource_of(over: transport.Transport, word: str) -> resource_names.Resource:
@@ -29,28 +34,79 @@ async def listed(
     over: transport.Transport, resource: resource_names.Resource, query: listing.Query
 ) -> listing.Listing:
     """The objects of one kind that the query selects."""
+    table = await _table(over, resource, query)
+    return _listing(table.rows, table.column_definitions or (), resource, query)
+
+
+async def followed(
+    over: transport.Transport, resource: resource_names.Resource, query: listing.Query
+) -> AsyncIterator[tuple[listing.Listing, bool]]:
+    """The table, then the row of every change, with whether the object is gone. Rows come once per version."""
     from dovetail.kube import object_requests
 
-    place = (query.namespace or "") if resource.kind.is_namespaced else ""
-    fields = listing.fields_of_name(query.names)
-    selectors = {"labelSelector": query.labels, "fieldSelector": fields}
-    params = {name: value for name, value in selectors.items() if value}
-    table = await object_requests.table(over, resource.kind, namespace=place, params=params)
-    trees = await object_requests.listed(over, resource.kind, namespace=place, params=params)
-    return _listing(table, resource, query, trees)
+    versions: dict[str, str] = {}
+    while True:
+        table = await _table(over, resource, query)
+        columns = table.column_definitions or ()
+        fresh = [row for row in table.rows if versions.get(_identity(row)) != _version(row)]
+        gone = versions.keys() - {_identity(row) for row in table.rows}
+        for identity in gone:
+            del versions[identity]
+        versions |= {_identity(row): _version(row) for row in fresh}
+        yield _listing(fresh, columns, resource, query), False
+
+        place = _place(resource, query)
+        events = object_requests.watched_table(
+            over, resource.kind, namespace=place, params=_params(query), since=table.version
+        )
+        try:
+            async for event in events:
+                if event.type == "BOOKMARK":
+                    continue
+                is_gone = event.type == "DELETED"
+                for row in event.table.rows:
+                    versions[_identity(row)] = _version(row)
+                    if is_gone:
+                        del versions[_identity(row)]
+                yield _listing(event.table.rows, columns, resource, query), is_gone
+        except (failures.Expired, failures.Unavailable):
+            pass  # the next list shows what changed meanwhile
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _table(
+    over: transport.Transport, resource: resource_names.Resource, query: listing.Query
+) -> object_requests.Table:
+    from dovetail.kube import object_requests
+
+    return await object_requests.table(
+        over, resource.kind, namespace=_place(resource, query), params=_params(query)
+    )
+
+
+def _place(resource: resource_names.Resource, query: listing.Query) -> str:
+    return (query.namespace or "") if resource.kind.is_namespaced else ""
+
+
+def _params(query: listing.Query) -> dict[str, str]:
+    params = {
+        "labelSelector": query.labels,
+        "fieldSelector": listing.fields_of(query),
+        "includeObject": "Object" if query.needs_documents else "",
+    }
+    return {name: value for name, value in params.items() if value}
 
 
 def _listing(
-    table: object_requests.Table,
+    table_rows: Sequence[dict[str, Any]],
+    columns: Columns,
     resource: resource_names.Resource,
     query: listing.Query,
-    trees: Sequence[listing.Tree],
 ) -> listing.Listing:
-    columns = table.column_definitions
     narrow = [number for number, column in enumerate(columns) if not column.get("priority")]
     wide = [number for number, column in enumerate(columns) if column.get("priority")]
     has_namespace = resource.kind.is_namespaced and query.namespace is None
-    shown = [row for row in table.rows if query.wants_name(_metadata(row).get("name", ""))]
+    shown = [row for row in table_rows if query.wants_name(_metadata(row).get("name", ""))]
     shown.sort(key=lambda row: (_metadata(row).get("namespace", ""), _sort_key(row)))
     rows = tuple(
         listing.Row(
@@ -64,18 +120,26 @@ def _listing(
         for row in shown
     )
     headers = [str(columns[number].get("name", "")) for number in narrow]
-    wanted = [tree for tree in trees if query.wants_name(tree["metadata"]["name"])]
+    types = {"apiVersion": resource.kind.api_version, "kind": resource.kind.name}
     return listing.Listing(
         (*((NAMESPACE,) if has_namespace else ()), *headers),
         tuple(str(columns[number].get("name", "")) for number in wide),
         rows,
-        lambda: wanted,
+        lambda: [types | row["object"] for row in shown],
     )
 
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:
     metadata: dict[str, Any] = (row.get("object") or {}).get("metadata") or {}
     return metadata
+
+
+def _identity(row: dict[str, Any]) -> str:
+    return str(_metadata(row).get("uid") or "")
+
+
+def _version(row: dict[str, Any]) -> str:
+    return str(_metadata(row).get("resourceVersion") or "")
 
 
 def _sort_key(row: dict[str, Any]) -> list[tuple[int, int, str]]:

@@ -141,6 +141,7 @@ class Transport:
         path: str,
         params: Mapping[str, str] | None = None,
         *,
+        accept: str = _JSON,
         idle_timeout: float = IDLE_SECONDS,
         opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[bytes, None]:
@@ -149,7 +150,7 @@ class Transport:
         Watches do not count against the limit of concurrent requests. `opened` is called once the server has accepted.
         Raises the failure of the response, or Unavailable if the connection breaks or stays silent.
         """
-        ask = _Ask("GET", self._url(path, params), None)
+        ask = _Ask("GET", self._url(path, params), None, accept=accept)
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_timeout
         )

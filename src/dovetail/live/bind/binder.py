@@ -23,7 +23,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -37,11 +37,13 @@ from dovetail.live.bind import claim_patches, volume_provisioning, write_limiter
 from dovetail.model import plan
 from dovetail.ports import api as apis
 from dovetail.ports import failures
+from dovetail.quantity import durations
 from dovetail.world.events import ObjectKey
 
 LOG = logging.getLogger("dovetail.schedule")
 CONDITION_POLL_SECONDS: Final = 1.0
 POD_GONE: Final = "the pod is gone"
+MOST_UNMET: Final = 3  # devices that a report names
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -150,6 +152,7 @@ class Binder:
         self._clock = handle.clock
         self._meter = handle.meter
         self._metrics = handle.metrics
+        self._recorder = handle.recorder
         self._conditions_timeout = handle.settings.conditions_timeout_seconds
         self._writer = writer
         self._limiter = limiter
@@ -366,6 +369,7 @@ class Binder:
         if not waiting:
             return None
         deadline = self._clock.monotonic() + self._conditions_timeout
+        until = timestamps.to_text(durations.later(self._clock.now(), self._conditions_timeout))
         while True:
             latest = [self._world.claims.get(key) for key in waiting]
             problem = self._unprepared(placement, latest)
@@ -374,7 +378,22 @@ class Binder:
             if self._clock.monotonic() >= deadline:
                 reason = f"devices were not prepared within {self._conditions_timeout:.0f} s"
                 return Abandoned(reason, release=tuple(allocations_of(placement)))
+            self._report_preparing(placement, latest, until)
             await self._clock.sleep(CONDITION_POLL_SECONDS)
+
+    def _report_preparing(
+        self, placement: plan.Placement, latest: list[claims.ResourceClaim | None], until: str
+    ) -> None:
+        """Tells the pod's owner which conditions are missing, and when the scheduler gives up on them."""
+        pod = self._world.pods.get(placement.pod.uid)
+        if pod is None:
+            return
+        missing = [text for claim in latest if claim is not None for text in _unmet(claim)]
+        listed = ", ".join(missing[:MOST_UNMET])
+        if len(missing) > MOST_UNMET:
+            listed += f" and {len(missing) - MOST_UNMET} more"
+        message = f"waits until {until} for {listed}, on node {placement.node}"
+        self._recorder.preparing(pod, message)
 
     def _unprepared(
         self, placement: plan.Placement, waiting: list[claims.ResourceClaim | None]
@@ -536,6 +555,16 @@ def _reported(
     ]
     conditions = [condition for device in statuses for condition in device.conditions]
     return {condition.type for condition in conditions if condition.status == "True"}
+
+
+def _unmet(claim: claims.ResourceClaim) -> Iterator[str]:
+    """The devices of a claim that are not ready, each with the conditions it lacks."""
+    allocation = claim.status.allocation
+    for result in () if allocation is None else allocation.devices.results:
+        missing = sorted(set(result.binding_conditions) - _reported(claim, result))
+        if missing:
+            name = f"{result.device} of claim {claim.metadata.name}"
+            yield f"{name} ({', '.join(missing)})"
 
 
 def _is_prepared(claim: claims.ResourceClaim) -> bool:

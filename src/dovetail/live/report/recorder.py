@@ -156,6 +156,11 @@ class Recorder:
         message = f"node {node} is reserved for the pod; it starts once the evicted pods are gone"
         self._report(pod, condition_reasons.UNSCHEDULABLE, ("Nominated", node), message)
 
+    def preparing(self, pod: pods.Pod, message: str) -> None:
+        """The pod has a node and devices, which their driver prepares. No failure, so no warning event."""
+        reason = condition_reasons.NOT_PREPARED
+        self._report(pod, reason, (reason,), message, has_event=False)
+
     def failed(self, pod: pods.Pod, message: str) -> None:
         """Binding failed in a way the pod's owner should know."""
         self._report(pod, condition_reasons.SCHEDULER_ERROR, (message,), message)
@@ -298,6 +303,8 @@ class Recorder:
         reason: Reason,
         message: str,
         refusal: plan.Refusal | None = None,
+        *,
+        has_event: bool = True,
     ) -> None:
         """Queues a condition, and an event if the reason is new. New numbers alone wait for the refresh."""
         # Escaped, as it may quote text of other writers.
@@ -319,7 +326,7 @@ class Recorder:
         self._last_reports[uid] = LastReport(reason, message, now)
         event = None
         note = shortened(message, api_events.MAX_NOTE_BYTES)
-        if is_new and self._last_note(pod) != note:
+        if has_event and is_new and self._last_note(pod) != note:
             event = self._event(pod, "Warning", FAILED, message)
 
         unsent = self._waiting.get(uid) or self._backing_off.get(uid)

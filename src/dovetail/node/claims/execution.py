@@ -22,7 +22,13 @@ from dovetail.node.claims.instructions import Instruction, LiveGpu
 from dovetail.node.claims.mps import Daemon, MpsDaemons
 from dovetail.node.claims.plan_prepare import Plan
 from dovetail.node.claims.plan_undo import plan_undo
-from dovetail.node.gpu_control import GpuControl, GpuGone, GpuUnresponsive, GpuUnsupported
+from dovetail.node.gpu_control import (
+    GpuControl,
+    GpuFailure,
+    GpuGone,
+    GpuUnresponsive,
+    GpuUnsupported,
+)
 from dovetail.node.inventory import Inventory
 
 LOG = logging.getLogger("dovetail.node.claims")
@@ -126,6 +132,15 @@ class Execution:
             for step in plan_sharing.steps(claim):
                 self._do(step, claim)
 
+    def disable_idle_mig(self, minors: Iterable[int]) -> None:
+        """Switches MIG mode off where it could not be when the last partition went."""
+        known = self.file.read()
+        in_use = {held.gpu_uuid for claim in known.claims.values() for held in claim.devices}
+        for gpu in self.live(minors).values():
+            is_idle = gpu.gpu_uuid not in in_use and not gpu.instances
+            if is_idle and gpu.gpu_uuid in known.mig_enabled_here:
+                self._disable_mig(gpu.minor, gpu.gpu_uuid)
+
     def destroy_orphans(self, minors: Iterable[int]) -> None:
         """Destroys MIG devices that claims left on GPUs which were lost and are back."""
         orphans = self.file.read().orphans
@@ -143,8 +158,9 @@ class Execution:
         for step in plan_undo(claim, live=live, known=known, unmade=unmade):
             try:
                 self._do(step, claim)
-            except (GpuGone, GpuUnsupported) as error:
-                # What a lost GPU had is gone; what a GPU cannot do was never done to it.
+            except GpuFailure as error:
+                if not _may_stay(step, error):
+                    raise
                 LOG.warning(
                     "claim.step_not_undone",
                     extra={"claim": str(claim), "step": str(step), "why": str(error)},
@@ -209,9 +225,7 @@ class Execution:
                 self.file.change(lambda known: known.with_mig_enabled(gpu_uuid, is_ours=True))
                 self.control.set_mig_mode(minor, enabled=True)
             case instructions.DisableMig(minor, gpu_uuid):
-                if self.control.is_mig_enabled(minor):
-                    self.control.set_mig_mode(minor, enabled=False)
-                self.file.change(lambda known: known.with_mig_enabled(gpu_uuid, is_ours=False))
+                self._disable_mig(minor, gpu_uuid)
             case instructions.DestroyInstance(minor, gi_id, _):
                 self.control.destroy_mig_device(minor, gi_id=gi_id)
             case instructions.SetComputeMode(minor, mode):
@@ -227,6 +241,11 @@ class Execution:
                 raise AssertionError("instances are made in `prepare`, which records them")
             case _:
                 assert_never(step)
+
+    def _disable_mig(self, minor: int, gpu_uuid: str) -> None:
+        if self.control.is_mig_enabled(minor):
+            self.control.set_mig_mode(minor, enabled=False)
+        self.file.change(lambda known: known.with_mig_enabled(gpu_uuid, is_ours=False))
 
     def _write_files(self, claim: checkpoint.Claim) -> None:
         devices: list[claim_specs.ClaimDevice] = []
@@ -244,6 +263,14 @@ class Execution:
             devices.append(entry)
         driver_version = self.inventory().driver_version
         self.specs.write(claim.uid, devices, driver_version=driver_version)
+
+
+def _may_stay(step: Instruction, error: GpuFailure) -> bool:
+    """Whether a claim can end although this step of undoing it failed."""
+    if isinstance(error, GpuGone | GpuUnsupported):
+        return True  # what a lost GPU had is gone; what a GPU cannot do was never done to it
+    # A monitoring program that has the GPU open blocks the mode. Idle MIG mode harms no claim; it is tried again.
+    return isinstance(step, instructions.DisableMig)
 
 
 def daemon_name(claim: checkpoint.Claim, group: int) -> str:

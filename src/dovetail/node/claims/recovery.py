@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from dovetail import errors
 from dovetail.node.claims import checkpoint, device_names
 from dovetail.node.claims.execution import Execution
 from dovetail.node.claims.plan_prepare import MigPolicy, Settings
-from dovetail.node.gpu_control import GpuFailure
 
 LOG = logging.getLogger("dovetail.node.claims")
 
 
-def begin(execution: Execution, settings: Settings) -> None:
+def begin(execution: Execution) -> None:
     """Brings hardware, files and checkpoint into agreement as far as possible. Raises nothing the agent survives."""
     execution.specs.remove_leftovers()
     try:
@@ -32,7 +33,7 @@ def begin(execution: Execution, settings: Settings) -> None:
         trusted(execution)
     except errors.StateError as error:
         LOG.error("checkpoint.not_trusted", extra={"why": str(error)})
-        start_again_if_unused(execution, settings)
+        start_again_if_unused(execution)
         return
     for claim in known.claims.values():
         if claim.state is checkpoint.State.STARTED:
@@ -64,44 +65,23 @@ def undo_begun(execution: Execution, claim: checkpoint.Claim) -> None:
 
 def rebuilt(execution: Execution, settings: Settings) -> checkpoint.Checkpoint:
     """What the CDI files say about claims: enough to undo them, not enough to prepare others beside them."""
-    inventory = execution.inventory()
-    claims: dict[str, checkpoint.Claim] = {}
-    for uid in execution.specs.uids():
-        has_daemon = uid in execution.mps.names()
-        try:
-            names = execution.specs.device_names(uid)
-        except (OSError, ValueError) as error:
-            LOG.warning("cdi.file_not_understood", extra={"claim": uid, "why": str(error)})
-            names = ()
-        devices = [device_names.device_of(name, inventory) for name in names]
-        held = tuple(
-            _held(device, name, is_dynamic=settings.mig is MigPolicy.DYNAMIC, has_daemon=has_daemon)
-            for device, name in zip(devices, names, strict=True)
-            if not isinstance(device, device_names.Unknown)
-        )
-        sharing = (checkpoint.Sharing(strategy=checkpoint.MPS, is_exclusive=True),)
-        claims[uid] = checkpoint.Claim(
-            uid=uid,
-            namespace="",
-            name="",
-            state=checkpoint.State.COMPLETED,
-            devices=held,
-            sharing=sharing if has_daemon else (),
-        )
+    claims = {uid: _rebuilt_claim(uid, execution, settings) for uid in execution.specs.uids()}
     return checkpoint.Checkpoint(boot_id=execution.file.boot_id, claims=claims)
 
 
-def start_again_if_unused(execution: Execution, settings: Settings) -> bool:
-    """Begins a new checkpoint in place of one that cannot be trusted, if no claim is left that it could speak of."""
+def start_again_if_unused(execution: Execution) -> bool:
+    """Begins a new checkpoint in place of one that cannot be trusted, once no claim has a CDI file.
+
+    GPU instances that are left may be ours: the new checkpoint does not know them, so they block their silicon.
+    """
     if execution.specs.uids():
         return False
-    if settings.mig is MigPolicy.DYNAMIC and _has_instances(execution):
-        return False  # they may belong to a claim whose CDI file was not written yet
     if execution.file.path.exists():
         aside = execution.file.set_aside()
         LOG.warning("checkpoint.set_aside", extra={"path": str(aside)})
     execution.file.change(lambda known: known)
     _remove_strays(execution)
+    report_foreign(execution)
     return True
 
 
@@ -144,35 +124,51 @@ def _remove_strays(execution: Execution) -> None:
             execution.specs.remove(uid)
 
 
-def _has_instances(execution: Execution) -> bool:
-    minors = [gpu.minor for gpu in execution.inventory().gpus]
+def _rebuilt_claim(uid: str, execution: Execution, settings: Settings) -> checkpoint.Claim:
+    inventory = execution.inventory()
     try:
-        return any(gpu.instances for gpu in execution.live(minors).values())
-    except GpuFailure as error:
-        LOG.warning("checkpoint.hardware_not_readable", extra={"why": str(error)})
-        return True
+        names = execution.specs.device_names(uid)
+    except (OSError, ValueError) as error:
+        LOG.warning("cdi.file_not_understood", extra={"claim": uid, "why": str(error)})
+        names = ()
+    group_count = _group_count(uid, execution.mps.names())
+    held: list[checkpoint.HeldDevice] = []
+    for name in names:
+        device = device_names.device_of(name, inventory)
+        if isinstance(device, device_names.Unknown):
+            continue
+        facts = _held(device, name, is_dynamic=settings.mig is MigPolicy.DYNAMIC)
+        held.append(msgspec.structs.replace(facts, group=0 if group_count else None))
+    sharing = checkpoint.Sharing(strategy=checkpoint.MPS, is_exclusive=True)
+    return checkpoint.Claim(
+        uid=uid,
+        namespace="",
+        name="",
+        state=checkpoint.State.COMPLETED,
+        devices=tuple(held),
+        sharing=(sharing,) * group_count,
+    )
 
 
-def _held(
-    device: device_names.Device, name: str, *, is_dynamic: bool, has_daemon: bool
-) -> checkpoint.HeldDevice:
+def _group_count(uid: str, daemons: tuple[str, ...]) -> int:
+    """How many groups a claim may have had, from the folders of its daemons: uid, uid-1 ..."""
+    suffixes = [name.removeprefix(uid) for name in daemons if name.startswith(uid)]
+    numbers = [suffix.removeprefix("-") or "0" for suffix in suffixes]
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1) + 1
+
+
+def _held(device: device_names.Device, name: str, *, is_dynamic: bool) -> checkpoint.HeldDevice:
     held = checkpoint.HeldDevice(
         request="",
         pool="",
         device=name,
         gpu_uuid=device.gpu.uuid,
         gpu_minor=device.gpu.minor,
-        group=0 if has_daemon else None,
     )
     if isinstance(device, device_names.WholeGpu):
         return held
-    return checkpoint.HeldDevice(
-        request="",
-        pool="",
-        device=name,
-        gpu_uuid=device.gpu.uuid,
-        gpu_minor=device.gpu.minor,
-        group=held.group,
+    return msgspec.structs.replace(
+        held,
         first_slice=device.placement.start,
         slice_count=device.placement.size,
         gi_profile_id=device.profile.gi_profile_id,

@@ -60,7 +60,7 @@ class NodeClaims:
         """Deals with what an earlier process left."""
         minors = [gpu.minor for gpu in self._execution.inventory().gpus]
         async with self._locks.held(minors):
-            await self._in_thread(lambda: recovery.begin(self._execution, self._settings))
+            await self._in_thread(lambda: recovery.begin(self._execution))
         known = await self._in_thread(self._known_or_rebuilt)
         for claim in known.claims.values():
             if claim.name and claim.state is checkpoint.State.COMPLETED:
@@ -186,7 +186,7 @@ class NodeClaims:
             current = known.claims.get(claim.uid)
             if current is not None:
                 self._execution.undo_rebuilt(current, known)
-            recovery.start_again_if_unused(self._execution, self._settings)
+            recovery.start_again_if_unused(self._execution)
             return
         current = known.claims.get(claim.uid)
         if current is not None:
@@ -219,10 +219,25 @@ class NodeClaims:
             except (errors.DovetailError, OSError) as error:
                 LOG.warning("claim.not_maintained", extra={"claim": str(claim), "why": str(error)})
 
-        if known.orphans:
-            minors = [gpu.minor for gpu in self._execution.inventory().gpus]
-            async with self._locks.held(minors):
-                await self._in_thread(lambda: self._execution.destroy_orphans(minors))
+        if known.orphans or known.mig_enabled_here:
+            await self._tidy_gpus(known)
+
+    async def _tidy_gpus(self, known: checkpoint.Checkpoint) -> None:
+        """Removes what ended claims had to leave on GPUs."""
+        claimed = {held.gpu_uuid for claim in known.claims.values() for held in claim.devices}
+        idle = set(known.mig_enabled_here) - claimed
+        for gpu in self._execution.inventory().gpus:
+            if not known.orphans and gpu.uuid not in idle:
+                continue  # costs nothing while claims run
+            try:
+                async with self._locks.held([gpu.minor]):
+                    await self._in_thread(functools.partial(self._tidy, gpu.minor))
+            except errors.DovetailError as error:
+                LOG.info("gpu.not_tidied", extra={"gpu": gpu.name, "why": str(error)})
+
+    def _tidy(self, minor: int) -> None:
+        self._execution.destroy_orphans([minor])
+        self._execution.disable_idle_mig([minor])
 
     def _maintain_one(self, uid: str) -> None:
         claim = recovery.trusted(self._execution).claims.get(uid)

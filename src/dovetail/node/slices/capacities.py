@@ -22,7 +22,7 @@ Counters = dict[str, slices.Counter]
 MEBIBYTE: Final = 1 << 20
 SHARE: Final = f"{OWN_DOMAIN}/share"
 
-_SHARE_STEP_THOUSANDTHS: Final = 10
+_SHARE_PARTS: Final = 100
 
 # Capacities are camel case, the counters of the same amounts kebab case.
 _COUNTER_NAMES: Final = {
@@ -107,9 +107,12 @@ def shared(whole: Capacities, shares: Shares) -> Capacities:
 
 
 def share_of_gpu() -> Capacities:
-    """The whole GPU as 1, of which claims may request hundredths; ours, beside NVIDIA's `memory`."""
-    whole = quantity.Quantity.from_int(1)
-    step = quantity.Quantity.from_milli(_SHARE_STEP_THOUSANDTHS)
+    """The whole GPU as 100 parts; ours, beside NVIDIA's `memory`.
+
+    Whole numbers, because a Kubernetes without the gate DRAFractionalCapacityRange rounds fractions up.
+    """
+    whole = quantity.Quantity.from_int(_SHARE_PARTS)
+    step = quantity.Quantity.from_int(1)
     policy = _policy(whole, lowest=step, highest=whole, step=step)
     return {SHARE: capacity.DeviceCapacity(value=whole, request_policy=policy)}
 

@@ -18,7 +18,6 @@ Tree = dict[str, Any]
 
 BACKGROUND: Final = "Background"  # metav1.DeletionPropagation
 FOREGROUND: Final = "Foreground"
-ORPHAN: Final = "Orphan"
 
 
 class Create(NamedTuple):

@@ -142,10 +142,6 @@ class ObjectIndex:
         """All objects that name this owner, by key."""
         return [self._by_key[key] for key in sorted(self._children.get(uid, ()))]
 
-    def has_dependents(self, uid: str) -> bool:
-        """Whether any object names this owner."""
-        return uid in self._children
-
     def controlled(self, owner: Tree, kind: str) -> list[Tree]:
         """The objects of a kind whose controller is `owner`, by name. A controller owns in its own namespace only."""
         siblings = self._controlled.get((uid_of(owner), kind), {})

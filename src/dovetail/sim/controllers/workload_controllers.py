@@ -18,7 +18,6 @@ from dovetail.ports import failures
 from dovetail.sim.controllers import (
     affected_owners,
     controller_actions,
-    garbage,
     object_index,
     pod_templates,
     workload_defaults,
@@ -72,10 +71,6 @@ class Store(Protocol):
         """Deletes as a request with this propagation policy does."""
         ...
 
-    def is_namespaced(self, group: str, kind: str) -> bool | None:
-        """Whether objects of a kind live in namespaces; None if it is not served."""
-        ...
-
     def record(self, event: controller_actions.Record) -> None:
         """Reports an event; the store may drop it."""
         ...
@@ -84,7 +79,7 @@ class Store(Protocol):
 class Task(NamedTuple):
     """One thing to do about one object."""
 
-    job: str  # reconcile, collect or release
+    job: str  # reconcile or release
     key: Key
 
 
@@ -146,8 +141,6 @@ class WorkloadControllers:
     def _enqueue_affected(self, change: Change) -> None:
         for key in affected_owners.owners_of(change, self._objects):
             self._queue.setdefault(Task("reconcile", key))
-        for key in garbage.affected(change, self._objects):
-            self._queue.setdefault(Task("collect", key))
         for key in job.pods_to_release(change, self._objects):
             self._queue.setdefault(Task("release", key))
         if change.new is None:
@@ -197,8 +190,6 @@ class WorkloadControllers:
 
     def _steps(self, task: Task, tree: Tree, now: datetime.datetime) -> Steps:
         match task.job:
-            case "collect":
-                return garbage.steps_for(tree, self._objects, self._store.is_namespaced)
             case "release":
                 return job.release(tree, self._objects)
             case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dovetail.kubetypes import field_errors, label_selectors, meta
+from dovetail.kubetypes import field_errors, label_selectors, meta, names
 from dovetail.kubetypes.field_errors import FieldProblem
 from dovetail.kubetypes.registry import Kind
 from dovetail.sim.server import write_rules
@@ -40,8 +40,15 @@ _WITH_SELECTOR: Final = frozenset(
 _WITH_TEMPLATE: Final = _WITH_SELECTOR | {("batch", "jobs")}
 _CRONJOBS: Final = ("batch", "cronjobs")
 _PODS: Final = ("", "pods")
+_VOLUME_CLAIMS: Final = ("", "persistentvolumeclaims")
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 _REQUIRED: Final = "Required value"
+# apimachinery's words for a name that is no DNS subdomain
+_SUBDOMAIN: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 
 
 def check(kind: Kind, tree: Tree, old: Tree | None) -> None:
@@ -62,6 +69,9 @@ def _problems(table: TableKey, tree: Tree, old: Tree | None) -> Iterator[FieldPr
     elif table == _PODS:
         if old is None:
             yield from _pod_problems(spec, "spec")
+    elif table == _VOLUME_CLAIMS:
+        if old is None:
+            yield from _volume_claim_problems(spec)
     elif table in _WITH_TEMPLATE:
         yield from _workload_problems(table, spec, old)
     elif table == _CRONJOBS:
@@ -112,6 +122,20 @@ def _pod_problems(spec: Any, path: str) -> Iterator[FieldProblem]:
             yield FieldProblem(field_errors.REQUIRED, place, _REQUIRED)
 
 
+def _volume_claim_problems(spec: Any) -> Iterator[FieldProblem]:
+    given: Tree = spec if isinstance(spec, dict) else {}
+    if not given.get("accessModes"):
+        message = f"{_REQUIRED}: at least 1 access mode is required"
+        yield FieldProblem(field_errors.REQUIRED, "spec.accessModes", message)
+    requests: Tree = (given.get("resources") or {}).get("requests") or {}
+    if "storage" not in requests:
+        yield FieldProblem(field_errors.REQUIRED, "spec.resources[storage]", _REQUIRED)
+    class_name = given.get("storageClassName")
+    if class_name and not names.is_dns_subdomain(str(class_name)):
+        message = f'Invalid value: "{class_name}": {_SUBDOMAIN}'
+        yield FieldProblem(field_errors.INVALID, "spec.storageClassName", message)
+
+
 def _selector_problems(spec: Tree, old: Tree | None) -> Iterator[FieldProblem]:
     selector = spec.get("selector")
     if not isinstance(selector, dict) or not selector:
@@ -145,9 +169,9 @@ def _selector(tree: Tree) -> meta.LabelSelector:
 
 def _definition_problems(tree: Tree) -> Iterator[FieldProblem]:
     spec = tree.get("spec") or {}
-    names = spec.get("names") or {}
+    plural = (spec.get("names") or {}).get("plural")
     name = (tree.get("metadata") or {}).get("name")
-    if name != f"{names.get('plural')}.{spec.get('group')}":
+    if name != f"{plural}.{spec.get('group')}":
         message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
         yield FieldProblem(field_errors.INVALID, "metadata.name", message)
     stored = [version for version in spec.get("versions") or () if version.get("storage")]

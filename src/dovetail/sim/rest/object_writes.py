@@ -6,7 +6,7 @@ and hands the rules over to `sim.server`. A rehearsal (dryRun) does everything b
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,13 +14,12 @@ from dovetail.kubetypes.registry import Kind
 from dovetail.ports.api import Target
 from dovetail.sim.rest import object_shapes, request_options, status_answers
 from dovetail.sim.rest.encoding import content_types, conversions
-from dovetail.sim.rest.patching import field_owners, field_validation, patches
+from dovetail.sim.rest.patching import field_owners, field_validation, patches, schema_rules
 from dovetail.sim.rest.request_options import DeleteOptions, WriteOptions
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import (
     api_server,
     builtin_kinds,
-    garbage_collector,
     priority_classes,
     write_rules,
 )
@@ -29,12 +28,6 @@ from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served, table_key
 
 Tree = dict[str, Any]
-
-_FINALIZERS: Final = {
-    "Background": "",
-    "Foreground": garbage_collector.FOREGROUND,
-    "Orphan": garbage_collector.ORPHAN,
-}
 
 
 class Written(NamedTuple):
@@ -61,8 +54,16 @@ class ObjectWrites:
     def create(self, served: Served, at: Address, tree: Tree, options: WriteOptions) -> Written:
         """A new object of a collection."""
         warnings = field_validation.warnings(served, tree, options.field_validation)
-        stored = conversions.stored(served, tree)
+        write_rules.check_type(served.kind, conversions.stored(served, tree))
+        stored = conversions.stored(served, schema_rules.shaped(served, tree, None))
         object_shapes.check(served.kind, stored, None)
+        if options.names_manager:
+            stored = field_owners.created(
+                stored,
+                field_owners.Manager(options.manager, field_owners.UPDATE, served.kind.api_version),
+                now=self._api.shelf.stamp(),
+                schema=_schema(served),
+            )
         target = Target(served.kind, at.namespace)
         record = self._api.create_object(target, stored, is_rehearsal=options.is_rehearsal)
         return Written(record, is_new=True, warnings=tuple(warnings))
@@ -72,7 +73,7 @@ class ObjectWrites:
         warnings = field_validation.warnings(served, tree, options.field_validation)
         target = target_of(served.kind, at)
         record = self._api.found(target)
-        stored = conversions.stored(served, tree)
+        stored = self._shaped(served, at, tree, record)
         written = self._write(served, target, record, stored, options)
         return Written(written, warnings=tuple(warnings))
 
@@ -87,9 +88,16 @@ class ObjectWrites:
         live = conversions.tree(served, record.tree)
         changed = _patched(served, live, body, media)
         warnings = field_validation.warnings(served, changed, options.field_validation)
-        stored = conversions.stored(served, changed)
+        stored = self._shaped(served, at, changed, record)
         written = self._write(served, target, record, stored, options)
         return Written(written, warnings=tuple(warnings))
+
+    def _shaped(self, served: Served, at: Address, tree: Tree, record: Record) -> Tree:
+        """A custom resource in the shape its definition says, in the stored version."""
+        write_rules.check_type(served.kind, conversions.stored(served, tree))
+        old = conversions.tree(served, record.tree)
+        shaped = schema_rules.shaped(served, tree, old, subresource=at.subresource)
+        return conversions.stored(served, shaped)
 
     def _write(
         self, served: Served, target: Target, record: Record, tree: Tree, options: WriteOptions
@@ -131,6 +139,7 @@ class ObjectWrites:
             now=self._api.shelf.stamp(),
             schema=_schema(served),
         )
+        tree = self._shaped_applied(served, at, tree, live)
         if not at.subresource:
             object_shapes.check(served.kind, tree, None if live is None else live.tree)
         if live is None:
@@ -139,6 +148,12 @@ class ObjectWrites:
             return Written(record, is_new=True, warnings=tuple(warnings))
         record = self._api.write(target, tree, is_rehearsal=options.is_rehearsal)
         return Written(record, warnings=tuple(warnings))
+
+    def _shaped_applied(self, served: Served, at: Address, tree: Tree, live: Record | None) -> Tree:
+        if live is not None:
+            return self._shaped(served, at, conversions.tree(served, tree), live)
+        new_tree = conversions.tree(served, tree)
+        return conversions.stored(served, schema_rules.shaped(served, new_tree, None))
 
     # Deletion
 
@@ -167,7 +182,7 @@ class ObjectWrites:
             target.kind,
             record.key,
             grace_seconds=options.grace_seconds,
-            finalizer=_FINALIZERS[options.policy],
+            propagation=options.policy,
         )
         is_gone = shelf.find(target.kind, record.key) is None
         return Deleted(last or record, is_gone)

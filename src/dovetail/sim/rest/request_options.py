@@ -34,6 +34,7 @@ class WriteOptions(NamedTuple):
     manager: str = ""
     field_validation: str = ""
     force: bool = False
+    names_manager: bool = False  # the request says who writes, as the commands of people do
 
 
 class DeleteOptions(NamedTuple):
@@ -57,6 +58,7 @@ def write_options(method: str, query: Mapping[str, str], user_agent: str) -> Wri
         manager=query.get("fieldManager") or user_agent.partition("/")[0] or "unknown",
         field_validation=mode,
         force=query.get("force", "") in ("true", "1"),
+        names_manager=bool(query.get("fieldManager")),
     )
 
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 import msgspec
 
 from dovetail import timestamps
-from dovetail.kubetypes import field_errors, registry
+from dovetail.kubetypes import field_errors, json_paths, registry
 from dovetail.kubetypes.core import disruption_budgets
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.rest import request_options, status_answers
 from dovetail.sim.rest.encoding import content_types
 from dovetail.sim.rest.patching import patches
-from dovetail.sim.rest.printing import json_paths, printed_values
+from dovetail.sim.rest.printing import printed_values
 from dovetail.sim.rest.request_options import WriteOptions
 from dovetail.sim.rest.request_paths import Address
 from dovetail.sim.server import api_server, write_rules

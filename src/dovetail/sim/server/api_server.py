@@ -25,6 +25,7 @@ from dovetail.sim.server import (
     builtin_kinds,
     controllers,
     garbage_collector,
+    limit_ranges,
     merge,
     object_store,
     priority_classes,
@@ -108,8 +109,8 @@ class SimApi:
             None  # if it raises, the request was carried out, but its answer is lost
         )
         self._check_selector = check_selector or _check_selector
-        is_known_owner = (
-            self.kinds.is_served_owner if collects_all_kinds else garbage_collector.is_collected
+        owner_kind = (
+            self.kinds.owner_kind if collects_all_kinds else garbage_collector.collected_kind
         )
         self._is_complete = is_complete
         self._priority_classes: priority_classes.Classes | None = None  # None: to be read again
@@ -117,7 +118,7 @@ class SimApi:
         self.quotas = quota_ledger.QuotaLedger(self.shelf)
         self.controllers = controllers.Controllers(
             self.shelf,
-            is_known_owner=is_known_owner,
+            owner_kind=owner_kind,
             quotas=self.quotas,
             has_service_accounts=is_complete,
         )
@@ -287,6 +288,7 @@ class SimApi:
             tree = self._with_priority(tree, name)
             if self._is_complete:
                 tree = share_claims.with_claim(tree)
+            tree = self._with_limits(tree, target.namespace)
         created = write_rules.created(
             target,
             tree,
@@ -295,6 +297,7 @@ class SimApi:
             has_status=self.kinds.has_status(kind),
         )
         self._check_priority_class(kind, created, None)
+        self._check_limits(kind, created, target.namespace)
         if self.quotas.has_quotas(target.namespace):
             self._check_quotas(kind, object_store.encoded(kind, created))
         return self.shelf.put(kind, created, is_rehearsal=is_rehearsal)
@@ -326,6 +329,30 @@ class SimApi:
         ]
         subject = "PriorityClass.scheduling.k8s.io"
         raise write_rules.Invalid(subject, str(tree["metadata"]["name"]), problems)
+
+    def _with_limits(self, tree: Tree, namespace: str) -> Tree:
+        """A pod with the requests and limits that the namespace gives its containers."""
+        ranges = self._limit_ranges(namespace)
+        return (
+            limit_ranges.with_defaults(write_rules.with_all_requests(tree), ranges)
+            if ranges
+            else tree
+        )
+
+    def _check_limits(self, kind: Kind, tree: Tree, namespace: str) -> None:
+        checks = {
+            registry.POD: limit_ranges.pod_refusal,
+            registry.VOLUME_CLAIM: limit_ranges.volume_claim_refusal,
+        }
+        check = checks.get(kind)
+        ranges = self._limit_ranges(namespace) if check is not None else []
+        refusal = check(tree, ranges) if check is not None and ranges else ""
+        if refusal:
+            raise write_rules.forbidden(kind, str(tree["metadata"]["name"]), refusal)
+
+    def _limit_ranges(self, namespace: str) -> list[Tree]:
+        records = self.shelf.all(builtin_kinds.LIMIT_RANGE, namespace)
+        return [record.tree for record in records]
 
     def _check_quotas(self, kind: Kind, record: Record, old: Record | None = None) -> None:
         refusal = self.quotas.refusal(served_kinds.table_key(kind), record, old)

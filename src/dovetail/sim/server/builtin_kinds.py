@@ -72,6 +72,9 @@ RESOURCE_QUOTA: Final = Kind(
     resource_quotas.ResourceQuota,
     has_generation=False,
 )
+LIMIT_RANGE: Final = Kind(
+    "v1", "LimitRange", "limitranges", True, codec.Generic, has_generation=False
+)
 SERVICE_ACCOUNT: Final = Kind(
     "v1", "ServiceAccount", "serviceaccounts", True, codec.Generic, has_generation=False
 )

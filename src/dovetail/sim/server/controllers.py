@@ -23,6 +23,7 @@ from dovetail.sim.server import (
     builtin_kinds,
     claim_refusals,
     garbage_collector,
+    namespace_controller,
     object_store,
     service_accounts,
     volume_controllers,
@@ -66,7 +67,7 @@ class Controllers:
         self,
         shelf: ObjectStore,
         *,
-        is_known_owner: garbage_collector.IsKnownOwner = garbage_collector.is_collected,
+        owner_kind: garbage_collector.OwnerKind = garbage_collector.collected_kind,
         quotas: QuotaLedger | None = None,
         has_service_accounts: bool = False,
     ) -> None:
@@ -86,7 +87,8 @@ class Controllers:
         self._are_volumes_new = False
         self._budgets_in: set[str] = set()  # namespaces with budgets
         self._uncounted: set[str] = set()  # of those, the ones in which pods or budgets changed
-        self._collector = garbage_collector.GarbageCollector(shelf, is_known_owner)
+        self._collector = garbage_collector.GarbageCollector(shelf, owner_kind)
+        self._namespace_controller = namespace_controller.NamespaceController(shelf)
         shelf.listen(self._note)
         for key, table in shelf.tables():
             for record in table.all():
@@ -119,6 +121,7 @@ class Controllers:
                 budget_controller.count(shelf, namespace)
             self._uncounted.clear()
             self._collector.collect()
+            self._namespace_controller.empty()
             self._quotas.write_statuses()
             if shelf.revision == start or self._is_pausing:
                 return shelf.revision - before

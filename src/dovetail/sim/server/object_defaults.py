@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dovetail.kubetypes.registry import Kind
+from dovetail.sim.server import limit_ranges
 from dovetail.sim.server.served_kinds import TableKey, table_key
 
 Tree = dict[str, Any]
@@ -176,11 +177,16 @@ def _filled_definition(tree: Tree, old: Tree | None) -> Tree:
     return tree | {"spec": spec, "status": status}
 
 
+def _filled_limit_range(tree: Tree, old: Tree | None) -> Tree:
+    return limit_ranges.filled_range(tree)
+
+
 _FILLERS: Final[dict[TableKey, Callable[[Tree, Tree | None], Tree]]] = {
     ("", "namespaces"): _filled_namespace,
     ("batch", "jobs"): _filled_job,
     ("", "services"): _filled_service,
     ("", "secrets"): _filled_secret,
+    ("", "limitranges"): _filled_limit_range,
     ("scheduling.k8s.io", "priorityclasses"): _filled_priority_class,
     ("apiextensions.k8s.io", "customresourcedefinitions"): _filled_definition,
 }

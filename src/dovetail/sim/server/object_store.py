@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import datetime
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dovetail import timestamps
@@ -32,6 +32,14 @@ HISTORY_CHANGES: Final = 4_096  # per kind, for watches that resume
 _PODS: Final = table_key(registry.POD)
 _NAMESPACES: Final = table_key(registry.NAMESPACE)
 NAMESPACE_FINALIZER: Final = "kubernetes"  # of core/v1 NamespaceSpec
+
+# What becomes of the dependents of a deleted object: metav1.DeletionPropagation
+BACKGROUND: Final = "Background"
+FOREGROUND: Final = "Foreground"
+ORPHAN: Final = "Orphan"
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"  # metav1.FinalizerDeleteDependents
+ORPHAN_FINALIZER: Final = "orphan"  # metav1.FinalizerOrphanDependents
+_PROPAGATION_FINALIZERS: Final = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER}
 
 
 class Record(NamedTuple):
@@ -191,26 +199,33 @@ class ObjectStore:
         return record
 
     def delete(
-        self, kind: Kind, key: ObjectKey, *, grace_seconds: int | None = None, finalizer: str = ""
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        *,
+        grace_seconds: int | None = None,
+        propagation: str = "",
     ) -> Record | None:
         """Removes an object, or marks it as deleted while grace or finalizers keep it; returns its last state.
 
-        `finalizer` is added to those that keep it, for deletions that wait for other objects.
+        `propagation` says what becomes of its dependents; without it, its finalizers do.
         """
         record = self.find(kind, key)
         if record is None:
             return None
         metadata = record.metadata
+        finalizers = _deletion_finalizers(metadata.finalizers, propagation)
         if metadata.deletion_timestamp is None:
             grace = _grace(kind, record, grace_seconds)
         else:
             # Already deleted: its grace period can only be shortened.
             current_grace = metadata.deletion_grace_period_seconds or 0
-            if grace_seconds is None or grace_seconds >= current_grace:
+            is_shorter = grace_seconds is not None and grace_seconds < current_grace
+            if not is_shorter and finalizers == list(metadata.finalizers):
                 return record
-            grace = grace_seconds
+            grace = grace_seconds if is_shorter and grace_seconds is not None else current_grace
 
-        if grace == 0 and not finalizer and not _is_kept(kind, record):
+        if grace == 0 and not finalizers and not _has_contents(kind, record):
             self.revision += 1
             return self._remove(kind, key, record, record)
         tree = record.tree
@@ -218,8 +233,8 @@ class ObjectStore:
             "deletionTimestamp": timestamps.to_text(durations.later(self._now(), grace)),
             "deletionGracePeriodSeconds": grace,
         }
-        if finalizer:
-            marked["finalizers"] = [*metadata.finalizers, finalizer]
+        if finalizers != list(metadata.finalizers):
+            marked["finalizers"] = finalizers
         tree |= {"metadata": marked}
         if table_key(kind) == _NAMESPACES:
             tree["status"] = (tree.get("status") or {}) | {"phase": "Terminating"}
@@ -308,12 +323,25 @@ def _is_free(kind: Kind, record: Record) -> bool:
 
 def _is_kept(kind: Kind, record: Record) -> bool:
     """Whether finalizers keep an object; a namespace's are those of its spec, too."""
-    if record.metadata.finalizers:
-        return True
+    return bool(record.metadata.finalizers) or _has_contents(kind, record)
+
+
+def _has_contents(kind: Kind, record: Record) -> bool:
+    """Whether an object is a namespace that may not be empty yet."""
     if table_key(kind) != _NAMESPACES:
         return False
     spec: Tree = record.tree.get("spec") or {}
     return bool(spec.get("finalizers"))
+
+
+def _deletion_finalizers(finalizers: Iterable[str], propagation: str) -> list[str]:
+    """The finalizers of an object that is deleted with a propagation policy, as apiserver's registry sets them."""
+    if not propagation:
+        return list(finalizers)
+    policies = _PROPAGATION_FINALIZERS.values()
+    wanted = _PROPAGATION_FINALIZERS.get(propagation, "")
+    kept = [name for name in finalizers if name == wanted or name not in policies]
+    return kept if not wanted or wanted in kept else [*kept, wanted]
 
 
 def _grace(kind: Kind, record: Record, seconds: int | None) -> int:

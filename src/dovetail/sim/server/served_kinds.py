@@ -78,9 +78,10 @@ class ServedKinds:
         row = self.of(kind)
         return row is not None and row.has_status
 
-    def is_served_owner(self, api_version: str, name: str) -> bool:
-        """Whether objects of this kind are all in this server, so that an absent one is gone."""
-        return (api_version, name) in self._by_name
+    def owner_kind(self, api_version: str, name: str) -> Kind | None:
+        """The kind of an owner if its objects are all in this server, so that an absent one is gone."""
+        served = self._by_name.get((api_version, name))
+        return None if served is None else served.kind
 
     def define(self, definition: Tree) -> Resource | None:
         """Serves the kind of a CustomResourceDefinition; returns it, or None if nothing of it is served."""

@@ -7,7 +7,7 @@ depends on: a class that names a provisioner gets every volume it requests. Neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dovetail.kubetypes import codec, untyped
@@ -22,11 +22,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 OVER: Final = ("Succeeded", "Failed")
 
 
-def changes(listed: Listing, still: Collection[Key] = ()) -> Iterator[Tree]:
-    """The controllers' next writes. A volume and its claim are bound to each other at once.
-
-    Claims in `still` come from another cluster: they are bound only once their pod is placed.
-    """
+def changes(listed: Listing) -> Iterator[Tree]:
+    """The controllers' next writes. A volume and its claim are bound to each other at once."""
     pods, all_volumes, all_claims, all_classes = (
         [_normalised(tree) for tree in listed[kind]]
         for kind in ("Pod", "PersistentVolume", "PersistentVolumeClaim", "StorageClass")
@@ -39,9 +36,8 @@ def changes(listed: Listing, still: Collection[Key] = ()) -> Iterator[Tree]:
 
     free = [volume for volume in all_volumes if _phase(volume) == volumes.AVAILABLE]
     classes = {class_["metadata"]["name"]: class_ for class_ in all_classes}
-    for key, claim in claims.items():
-        if key not in still or not _binds_at_once(claim, classes):
-            yield from _bind_or_provision(claim, all_volumes, free, classes=classes)
+    for claim in claims.values():
+        yield from _bind_or_provision(claim, all_volumes, free, classes=classes)
 
 
 def _phase_changes(all_volumes: list[Tree], claims: Mapping[Key, Tree]) -> Iterator[Tree]:

@@ -296,7 +296,7 @@ def _with_pod_defaults(tree: Tree, now: str) -> Tree:
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     for name in ("containers", "initContainers"):
         if isinstance(spec.get(name), list):
-            spec[name] = [_with_requests(container) for container in spec[name]]
+            spec[name] = [with_requests(container) for container in spec[name]]
     status: Tree = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -312,10 +312,19 @@ def _fill_pod_spec(new: Tree, old: Tree) -> None:
             new.setdefault(field, old[field])
     for name in ("containers", "initContainers"):
         if isinstance(new.get(name), list):
-            new[name] = [_with_requests(container) for container in new[name]]
+            new[name] = [with_requests(container) for container in new[name]]
 
 
-def _with_requests(container: Any) -> Any:
+def with_all_requests(pod: Tree) -> Tree:
+    """The pod whose containers request their limits, where they request nothing else."""
+    spec = dict(pod.get("spec") or {})
+    for name in ("containers", "initContainers"):
+        if isinstance(spec.get(name), list):
+            spec[name] = [with_requests(container) for container in spec[name]]
+    return pod | {"spec": spec}
+
+
+def with_requests(container: Any) -> Any:
     """The container with its limits as requests, for resources it does not request."""
     resources = container.get("resources") if isinstance(container, dict) else None
     if not isinstance(resources, dict) or not resources.get("limits"):

@@ -1,6 +1,7 @@
 """Server-side apply: merges what an applier wants, removes what it no longer wants, and keeps who owns which field.
 
-Ownership is kept in metadata.managedFields in upstream's format, for objects that were applied at least once. A field
+Ownership is kept in metadata.managedFields in upstream's format, for objects that were applied once or whose creator
+gave its name. A field
 of another owner with another value is a conflict unless the applier forces it. Given plain trees, returns new ones.
 Never stores anything.
 """
@@ -86,6 +87,12 @@ def applied(
     for path in _removable(dropped, owned_by_others):
         result = _without(result, path)
     return _recorded(result, others | {manager: wanted_fields}, owners, now)
+
+
+def created(tree: Tree, manager: Manager, *, now: str, schema: Any = None) -> Tree:
+    """A new object that its writer owns. One of which the writer is not named stays untracked until it is applied."""
+    fields = frozenset(path for path in fields_of(tree, schema) if path[0] != "f:status")
+    return _recorded(tree, {manager: fields}, Owners({}, {}), now)
 
 
 def _is_tracked(tree: Tree) -> bool:

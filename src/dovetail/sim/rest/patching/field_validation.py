@@ -14,6 +14,7 @@ from dovetail.kubetypes import codec, untyped
 from dovetail.kubetypes.core import pods
 from dovetail.ports import failures
 from dovetail.sim.rest import status_answers
+from dovetail.sim.server.schemas import structural_values
 from dovetail.sim.server.served_kinds import Served, TableKey, table_key
 
 Tree = dict[str, Any]
@@ -99,7 +100,7 @@ def unknown_fields(served: Served, tree: Tree) -> list[str]:
     """The paths of all fields the kind does not have."""
     schema = dict(served.resource.schemas).get(served.api_version)
     if schema:
-        return [path for path in _beyond_schema(schema, tree, "") if path not in _ROOT]
+        return structural_values.pruned(schema, tree).unknown
     table = table_key(served.kind)
     if table in _SPECS:
         return [*_of_workload(table, tree)]
@@ -133,26 +134,3 @@ def _of_workload(table: TableKey, tree: Tree) -> Iterator[str]:
         )
         pod = {name: template[name] for name in ("spec",) if isinstance(template.get(name), dict)}
         yield from _of_struct(pods.Pod, pod, f"{path}.template.")
-
-
-def _beyond_schema(schema: Tree, value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, list):
-        items = schema.get("items")
-        for index, item in enumerate(value):
-            if isinstance(items, dict):
-                yield from _beyond_schema(items, item, f"{path}[{index}]")
-        return
-    if not isinstance(value, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
-        return
-    properties = schema.get("properties")
-    additional = schema.get("additionalProperties")
-    for name, item in value.items():
-        place = f"{path}.{name}" if path else name
-        if path == "" and name == "metadata":
-            continue
-        if isinstance(properties, dict) and name in properties:
-            yield from _beyond_schema(properties[name], item, place)
-        elif isinstance(additional, dict):
-            yield from _beyond_schema(additional, item, place)
-        elif not additional and (properties is not None or not path):
-            yield place

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.kubetypes import json_paths
 from dovetail.sim.rest.encoding import conversions
-from dovetail.sim.rest.printing import json_paths, printer_columns
+from dovetail.sim.rest.printing import printer_columns
 from dovetail.sim.rest.printing.column_definitions import NAME, Definition, Printer
 from dovetail.sim.rest.printing.printed_values import age
 from dovetail.sim.server.builtin_kinds import Column

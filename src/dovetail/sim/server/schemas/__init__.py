@@ -1,0 +1,1 @@
+"""Structural schemas of CustomResourceDefinitions: what they drop, fill in and refuse."""
