@@ -91,7 +91,7 @@ class Life:
         assert set(answers.values()) <= {None}, answers
 
     def administrate(self) -> None:
-        """Somebody with nvidia-smi beside the agent."""
+        """An administrator with nvidia-smi beside the agent."""
         if self.foreign and self.random.random() < 0.5:
             self.node.hardware.destroy_mig(*self.foreign.pop())
             return

@@ -165,7 +165,7 @@ def test_a_claim_that_is_gone_is_no_longer_written(node: Node) -> None:
 
 
 class JumpingClock:
-    """A clock whose sleeps last as long as they are told, without waiting."""
+    """A clock that moves on by each sleep, without waiting."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

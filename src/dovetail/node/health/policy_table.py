@@ -81,6 +81,23 @@ _HEAT: Final = Rule(
     advice=Advice.CHECK_MECHANICS, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=120.0
 )
 
+# What to do for each recovery action of the driver.
+_RECOVERIES: Final = {
+    "gpu-reset": Advice.RESET_GPU,
+    "drain-and-reset": Advice.RESET_GPU,
+    "bus-reset": Advice.RESET_GPU,
+    "drain-p2p": Advice.DRAIN_P2P,
+    "recover-imex-domain": Advice.RECOVER_FABRIC,
+    "node-reboot": Advice.REBOOT_NODE,
+    "system-reboot": Advice.REBOOT_NODE,
+}
+
+
+def _asked_for(advice: Advice) -> Rule:
+    """While the driver itself asks for it."""
+    return Rule(advice=advice, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0)
+
+
 # NVIDIA's Xid catalogue, column "immediate action". Engine errors of one application come in ranges:
 # copy engines 39-41, 70-72, 75-77, 85, 126-135; decoders 68, 83, 84, 88, 89, 96-98; JPEG 82, 99-105; OFA 86, 139.
 _APP_XIDS: Final = frozenset(
@@ -134,27 +151,7 @@ DEFAULTS: Final[Mapping[str, Rule]] = {
     "throttle-sw-thermal-slowdown": Rule(
         advice=Advice.CHECK_MECHANICS, effect=Effect.NONE, over=Over.GONE, seconds=120.0
     ),
-    "recovery-gpu-reset": Rule(
-        advice=Advice.RESET_GPU, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-drain-and-reset": Rule(
-        advice=Advice.RESET_GPU, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-bus-reset": Rule(
-        advice=Advice.RESET_GPU, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-drain-p2p": Rule(
-        advice=Advice.DRAIN_P2P, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-recover-imex-domain": Rule(
-        advice=Advice.RECOVER_FABRIC, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-node-reboot": Rule(
-        advice=Advice.REBOOT_NODE, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
-    "recovery-system-reboot": Rule(
-        advice=Advice.REBOOT_NODE, effect=Effect.NO_SCHEDULE, over=Over.GONE, seconds=10.0
-    ),
+    **{f"recovery-{action}": _asked_for(advice) for action, advice in _RECOVERIES.items()},
 }
 
 
