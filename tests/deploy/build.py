@@ -19,6 +19,7 @@ EVERYTHING = (
     "keepGeneralPodsOff.enabled=true",
     "nodeAgent.enabled=true",
     "nodeAgent.mode=device-plugin",
+    "nodeAgent.healthPolicy={xid-13: {advice: drain the GPU and reset it, effect: NoSchedule}}",
 )
 # A setting that must be refused, and words of the refusal.
 WRONG = (

@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     proc_root: Path = Path("/proc")
     boot_id_file: Path = Path("/proc/sys/kernel/random/boot_id")
     nvidia_cdi_hook: Path = Path("/usr/bin/nvidia-cdi-hook")
+    health_policy: Path | None = None  # the administrator's rules, which go before ours
     metrics_address: str = ""  # HOST:PORT; empty serves none
 
     @property

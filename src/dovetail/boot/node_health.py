@@ -8,17 +8,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dovetail import errors
 from dovetail.boot import clocks, node_agent, node_gpus
 from dovetail.kube import client
 from dovetail.node.claims import checkpoint_file
-from dovetail.node.health import driver_source, health_monitor, health_record, node_report
+from dovetail.node.health import (
+    driver_source,
+    health_monitor,
+    health_record,
+    node_report,
+    policy_table,
+)
 from dovetail.node.health.policy_table import HealthPolicy
 
 HEALTH_FILE: Final = "health.json"
 
 
 class NodeHealth(NamedTuple):
-    """What watches the GPUs of a node, and what tells the cluster."""
+    """What watches the GPUs of a node, and what reports to the cluster."""
 
     monitor: health_monitor.HealthMonitor
     report: node_report.NodeReport
@@ -34,7 +41,7 @@ def health_of(
     record: Path,
 ) -> NodeHealth:
     """The health of a node's GPUs, kept in a file over restarts of the agent."""
-    policy = HealthPolicy()
+    policy = policy_of(options.health_policy)
     source = driver_source.DriverSource(
         gpus.control.health, gpus.event_waiter.wait, gpus.event_waiter.register_again
     )
@@ -48,3 +55,15 @@ def health_of(
     )
     report = node_report.NodeReport(api, node_name=options.node_name, clock=clock, policy=policy)
     return NodeHealth(monitor, report, policy)
+
+
+def policy_of(file: Path | None) -> HealthPolicy:
+    """Our rules, under those of the file. Raises InputError with the place."""
+    if file is None:
+        return HealthPolicy()
+    try:
+        return policy_table.read(file.read_bytes())
+    except OSError as error:
+        raise errors.InputError(f"{file}: {error.strerror or error}") from error
+    except policy_table.PolicyInvalid as error:
+        raise errors.InputError(f"{file}: {error}") from error

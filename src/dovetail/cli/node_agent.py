@@ -140,6 +140,11 @@ _PLACES: Final = _options(
 )
 _OBSERVATION: Final = _options(
     click.option(
+        "--health-policy",
+        type=_FILE,
+        help="Rules about faults of GPUs that go before the built-in ones, as YAML.",
+    ),
+    click.option(
         "--metrics",
         type=_Address(),
         metavar="HOST:PORT",

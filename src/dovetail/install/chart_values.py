@@ -257,6 +257,10 @@ class NodeAgent(
     cdi_hook: Annotated[
         str, Meta(description="path of `nvidia-cdi-hook` as the container runtime sees it")
     ] = "/usr/bin/nvidia-cdi-hook"
+    health_policy: Annotated[
+        dict[str, Any],
+        Meta(description="[rules](node-agent-health.md) about faults of GPUs, before ours"),
+    ] = {}
     device_classes: Annotated[
         bool,
         Meta(description="create the device classes `gpu.nvidia.com` and `mig.nvidia.com`"),
