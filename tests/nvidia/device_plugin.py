@@ -6,7 +6,6 @@ each resource, and the CDI file it wrote. Never judges an answer.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -100,10 +99,11 @@ class PluginNode:
 
     def cdi_spec(self) -> Tree | None:
         """The CDI file of all devices; None where the plugin wrote none."""
-        path = self._home / "cdi" / "k8s.device-plugin.nvidia.com-gpu.json"
-        if not path.exists():
+        paths = list((self._home / "cdi").glob("k8s.device-plugin.nvidia.com-gpu.*"))
+        if not paths:
             return None
-        tree: Tree = json.loads(path.read_text(encoding="utf-8"))
+        (path,) = paths
+        tree: Tree = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML too
         return tree
 
     def log(self) -> str:

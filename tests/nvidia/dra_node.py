@@ -85,7 +85,11 @@ class DraNode:
     def start(self) -> None:
         """Starts the driver, again if it was stopped or killed: what it wrote is still there."""
         self._running = programs.Running(self._command, log=self._home.directory / "driver.log")
-        self._running.wait_until(self._is_published, f"the slices of {self.node}")
+        try:
+            self._running.wait_until(self._is_published, f"the slices of {self.node}")
+        except BaseException:
+            self._running.kill()
+            raise
         self._socket = kubelet_messages.Socket(
             self.plugin_directory / "dra.sock", kubelet_messages.DRA, "DRAPlugin"
         )

@@ -41,6 +41,9 @@ OURS_ALONE: Final = {
     "attribute dovetail.dev/clique": "whole GPUs of a rack's fabric",
     "capacity dovetail.dev/share": "whole GPUs that are shared by memory",
 }
+_SHARES_COUNTER: Final = re.compile(
+    r"counters of gpu-\d+-counter-set shares: ours absent, theirs 4"
+)
 _LINE: Final = re.compile(r"gpu-\d+: (?P<fact>\w+ \S+): ours .*, theirs absent")
 
 
@@ -58,6 +61,7 @@ STATIC: Final = Mode({}, "static")
 DYNAMIC: Final = Mode({dra_driver.DYNAMIC_MIG: True}, "dynamic")
 BY_MEMORY: Final = Mode({}, "off", "memory", "memory")
 BY_COUNT: Final = Mode({}, "off", "4", "4")
+DYNAMIC_BY_COUNT: Final = Mode({dra_driver.DYNAMIC_MIG: True}, "dynamic", "4", "4")
 DYNAMIC_BY_MEMORY: Final = Mode({dra_driver.DYNAMIC_MIG: True}, "dynamic", "memory", "memory")
 
 Compare = Callable[[Hardware, Mode], set[str]]
@@ -77,9 +81,17 @@ def additions(plane: control_plane.ControlPlane) -> Compare:
         ours = agent_node.AgentNode(hardware, plane, node, mig=mode.mig, shares=mode.agent_shares)
         our_slices = ours.slices()
         ours.stop()
+        for tree in our_slices:
+            names = [device["name"] for device in tree["spec"].get("devices", ())]
+            assert names == sorted(names)
         is_ordered = dra_driver.DYNAMIC_MIG in mode.gates  # else NVIDIA's order is random
         lines = compare.differences(our_slices, their_slices, ordered=is_ordered)
         matches = [(line, _LINE.fullmatch(line)) for line in lines]
+        if mode == DYNAMIC_BY_COUNT:
+            # A flaw of v0.5.0: its counter sets have a counter `shares` that no device draws on.
+            flaws = [line for line, _ in matches if _SHARES_COUNTER.fullmatch(line)]
+            assert len(flaws) == len(hardware.snapshot().gpus)
+            matches = [(line, match) for line, match in matches if line not in flaws]
         unexpected = [
             line for line, match in matches if not match or match["fact"] not in OURS_ALONE
         ]
@@ -130,6 +142,10 @@ def test_shares_of_whole_gpus(machine: str, mode: Mode, build: Build, additions:
 @pytest.mark.parametrize(("machine", "is_on"), [("dgx-h100", False), ("dgx-a100", True)])
 def test_shares_of_partitions(machine: str, is_on: bool, build: Build, additions: Compare) -> None:
     additions(build(machine, mig=is_on), DYNAMIC_BY_MEMORY)
+
+
+def test_counted_shares_of_partitions(build: Build, additions: Compare) -> None:
+    additions(build("dgx-h100"), DYNAMIC_BY_COUNT)
 
 
 def test_different_boards_in_one_machine(build: Build, additions: Compare) -> None:
