@@ -117,7 +117,9 @@ def test_the_sockets_of_the_longest_named_plugins_fit_into_the_kernels_limit() -
 
 
 def test_containerd_writes_only_below_the_home_and_finds_cdi_specs_there() -> None:
-    tree = tomllib.loads(node_config.containerd_configuration(LAYOUT, PROGRAMS))
+    tree = tomllib.loads(
+        node_config.containerd_configuration(LAYOUT, PROGRAMS, snapshotter="overlayfs")
+    )
     plugins = tree["plugins"]
     written = [tree["root"], tree["state"], tree["grpc"]["address"]]
     written.append(plugins["io.containerd.internal.v1.opt"]["path"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import dovetail
@@ -10,74 +11,89 @@ from tests.support import gpu_node, product_image
 
 pytestmark = pytest.mark.slow
 
-PYTHON = "/opt/dovetail/bin/python"
-SCRATCH = {
-    "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
-    "securityContext": {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False},
-}
-VOLUMES = {"volumes": [{"name": "scratch", "emptyDir": {"medium": "Memory"}}]}
+# One container reports everything: each takes seconds to start.
+PROBE = """
+import json, os, pathlib, subprocess, sys
 
-WRITES = """
-import os, pathlib
-print(os.getuid())
-for folder in ("/opt/dovetail", "/etc", "/var/lib", "/tmp"):
+def write(folder):
     try:
         pathlib.Path(folder, "probe").write_text("")
     except OSError as error:
-        print(folder, error.strerror)
-    else:
-        print(folder, "written")
-"""
-# Python says on stderr for each module whether it had to compile the source.
-IMPORTS = """
-import subprocess, sys
-done = subprocess.run(
-    [sys.executable, "-v", "-c", "import dovetail.boot.scheduler"], stderr=subprocess.PIPE, text=True
-)
-lines = done.stderr.splitlines()
-print(done.returncode)
-print(sum(line.startswith("# code object from '/opt/dovetail") and line.endswith(".pyc'") for line in lines))
-print(*[line for line in lines if line.startswith("# code object from") and not line.endswith(".pyc'")])
+        return error.strerror
+    return "written"
+
+def output(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else done.stderr
+
+# Python says on stderr for each module where its code came from.
+verbose = [sys.executable, "-v", "-c", "import dovetail.boot.scheduler"]
+imports = subprocess.run(verbose, stderr=subprocess.PIPE, text=True, check=True).stderr
+origins = [line for line in imports.splitlines() if line.startswith("# code object from")]
+print(json.dumps({
+    "user": os.getuid(),
+    "writes": {folder: write(folder) for folder in ("/opt/dovetail", "/etc", "/var/lib", "/tmp")},
+    "version": output("dovetail", "version"),
+    "agent_help": output("dovetail", "node-agent", "--help"),
+    "cached": sum(line.endswith(".pyc'") for line in origins),
+    "compiled": [line for line in origins if not line.endswith(".pyc'")],
+}))
 """
 
 
-def run(node: gpu_node.GpuNode, *arguments: str, command: list[str] | None = None) -> list[str]:
-    """What a container of the image prints, with nothing but /tmp to write to."""
-    override = {"command": command} if command else {}
-    namespace = installation.namespace_with_account(node.plane)
+class Report(msgspec.Struct, frozen=True):
+    """What the probe found inside a container of the image."""
+
+    user: int
+    writes: dict[str, str]
+    version: str
+    agent_help: str
+    cached: int
+    compiled: list[str]
+
+
+@pytest.fixture(scope="module")
+def report(node: gpu_node.GpuNode) -> Report:
+    """The report of a container with a read-only root file system and nothing but /tmp in memory."""
     pod = node.run_pod(
-        namespace,
-        arguments=arguments,
-        container=SCRATCH | override | {"image": product_image.NAME},
-        # The kubelet refuses the pod unless it can see that the image's user is not root.
-        spec=VOLUMES | {"restartPolicy": "Never", "securityContext": {"runAsNonRoot": True}},
+        installation.namespace_with_account(node.plane),
+        arguments=[PROBE],
+        container={
+            "image": product_image.NAME,
+            "command": ["/opt/dovetail/bin/python", "-c"],
+            "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+            "securityContext": {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False},
+        },
+        spec={
+            "volumes": [{"name": "scratch", "emptyDir": {"medium": "Memory"}}],
+            "restartPolicy": "Never",
+            # The kubelet refuses the pod unless it can see that the image's user is not root.
+            "securityContext": {"runAsNonRoot": True},
+        },
         phase="Succeeded",
     )
-    return node.log_lines(pod)
+    (line,) = node.log_lines(pod)
+    return msgspec.json.decode(line, type=Report)
 
 
-def test_the_image_says_its_version(node: gpu_node.GpuNode) -> None:
-    (line, *_) = run(node, "version")
-    assert line.split()[:2] == ["dovetail", dovetail.__version__]
+def test_the_image_says_its_version(report: Report) -> None:
+    assert report.version.split()[:2] == ["dovetail", dovetail.__version__]
 
 
-def test_the_image_runs_as_its_own_user_and_writes_to_tmp_alone(node: gpu_node.GpuNode) -> None:
-    assert run(node, WRITES, command=[PYTHON, "-c"]) == [
-        "65532",
-        "/opt/dovetail Read-only file system",
-        "/etc Read-only file system",
-        "/var/lib Read-only file system",
-        "/tmp written",
-    ]
+def test_the_image_runs_as_its_own_user_and_writes_to_tmp_alone(report: Report) -> None:
+    assert report.user == 65532
+    assert report.writes == {
+        "/opt/dovetail": "Read-only file system",
+        "/etc": "Read-only file system",
+        "/var/lib": "Read-only file system",
+        "/tmp": "written",
+    }
 
 
-def test_the_node_agent_explains_itself_on_a_read_only_root(node: gpu_node.GpuNode) -> None:
-    text = "\n".join(run(node, "node-agent", "--help"))
-    assert "Serve the GPUs of this node to the kubelet" in text
+def test_the_node_agent_explains_itself_on_a_read_only_root(report: Report) -> None:
+    assert "Serve the GPUs of this node to the kubelet" in report.agent_help
 
 
-def test_nothing_is_compiled_when_the_scheduler_starts(node: gpu_node.GpuNode) -> None:
-    code, loaded, compiled = run(node, IMPORTS, command=[PYTHON, "-c"])
-    assert code == "0"
-    assert int(loaded) > 100
-    assert compiled == ""
+def test_nothing_is_compiled_when_the_scheduler_starts(report: Report) -> None:
+    assert report.cached > 100
+    assert report.compiled == []

@@ -66,7 +66,7 @@ def image() -> Image:
 
 def give_to(node: gpu_node.GpuNode) -> None:
     """Gives the image to the node's containerd, as a registry would."""
-    node.node.ctr("images", "import", "--local", "--snapshotter=native", archive())
+    node.node.import_image(archive())
 
 
 def _layer(outer: tarfile.TarFile, at: int) -> tarfile.TarFile:

@@ -101,12 +101,11 @@ def kubelet_configuration(layout: node_layout.NodeLayout, ports: Ports) -> dict[
 
 
 def containerd_configuration(
-    layout: node_layout.NodeLayout, programs: node_programs.Programs
+    layout: node_layout.NodeLayout, programs: node_programs.Programs, *, snapshotter: str
 ) -> str:
     """containerd's configuration, in TOML.
 
-    The native snapshotter copies the image's one small layer, and needs nothing of the file system it works on. The
-    lower bound of oom_score_adj is kept: root in a container or a virtual machine may lack the right to go below.
+    The lower bound of oom_score_adj is kept: root in a container or a virtual machine may lack the right to go below.
     """
     cri = "plugins.'io.containerd.cri.v1.runtime'"
     images = "plugins.'io.containerd.cri.v1.images'"
@@ -123,7 +122,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
   path = "{layout.containerd_root / "opt"}"
 
 [{images}]
-  snapshotter = "native"
+  snapshotter = "{snapshotter}"
   [{images}.pinned_images]
     sandbox = "{container_image.NAME}"
 

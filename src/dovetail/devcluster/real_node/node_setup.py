@@ -8,7 +8,12 @@ are copied, since the node sees little of this machine's directories. Never star
 from __future__ import annotations
 
 from dovetail.devcluster import control_plane, kube_flags
-from dovetail.devcluster.real_node import node_config, node_layout, node_programs
+from dovetail.devcluster.real_node import (
+    node_config,
+    node_layout,
+    node_programs,
+    snapshotter,
+)
 from dovetail.files import private_files
 
 
@@ -23,7 +28,9 @@ def write(
     place = layout.configuration
     (place / "cni").mkdir(exist_ok=True)
     kubelet = node_config.kubelet_configuration(layout, ports)
-    containerd = node_config.containerd_configuration(layout, programs)
+    containerd = node_config.containerd_configuration(
+        layout, programs, snapshotter=snapshotter.snapshotter(layout.home)
+    )
     network = node_config.network_configuration(layout, ports)
     private_files.replace(place / "kubelet.json", node_config.as_json(kubelet))
     private_files.replace(place / "containerd.toml", containerd.encode())

@@ -30,6 +30,7 @@ from dovetail.devcluster.real_node import (
     node_programs,
     node_record,
     node_setup,
+    snapshotter,
 )
 
 READY_SECONDS: Final = 120.0  # a busy machine with two cores needs a tenth of it
@@ -204,11 +205,16 @@ class RealNode:
             raise control_plane.StartFailed(f"ctr {arguments[0]} failed: {done.stderr.strip()}")
         return done.stdout
 
+    def import_image(self, archive: Path) -> None:
+        """Gives containerd an image, from an archive of the format of `docker save`."""
+        kind = snapshotter.snapshotter(self.layout.home)
+        self.ctr("images", "import", "--local", f"--snapshotter={kind}", archive)
+
     def _import_image(self) -> None:
         """Gives containerd the one image that the node's pods use."""
         file = self.layout.home / "image.tar"
         file.write_bytes(container_image.archive(self._programs.container.read_bytes()))
-        self.ctr("images", "import", "--local", "--snapshotter=native", file)
+        self.import_image(file)
         file.unlink()
 
     def _reap(self) -> None:
