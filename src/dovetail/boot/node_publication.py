@@ -64,13 +64,18 @@ class Publication:
         self._healths: Mapping[int, GpuHealth] = {}
         self._is_begun = False
         self._names: dict[int, tuple[str, ...]] = {}
+        self._named: dict[int, tuple[Gpu, options.SliceOptions]] = {}  # what the names follow from
 
     def update(self, inventory: Inventory) -> None:
         """These GPUs are there now."""
         self._inventory = with_lost(inventory, self._inventory)
         for gpu in self._inventory.gpus:
+            facts = (gpu, self._options)
+            if self._named.get(gpu.minor) == facts:
+                continue  # a MIG device that comes or goes changes one GPU of eight
             offered = devices.offered(gpu, self._inventory, self._options)
             self._names[gpu.minor] = tuple(device.name for device in offered)
+            self._named[gpu.minor] = facts
         self._publish()
 
     def judge(self, healths: Mapping[int, GpuHealth]) -> None:

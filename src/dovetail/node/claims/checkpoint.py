@@ -206,7 +206,7 @@ def _claim(data: bytes) -> Claim:
 def _with_unknown(kind: type[T], data: bytes) -> T:
     struct = msgspec.json.decode(data, type=kind)
     fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    known = kind.__struct_encode_fields__  # msgspec.structs.fields looks types up again each time
     unknown = {name: msgspec.Raw(bytes(raw)) for name, raw in fields.items() if name not in known}
     return msgspec.structs.replace(struct, unknown=unknown) if unknown else struct
 
