@@ -54,8 +54,6 @@ class GpuWatch:
         self._clock = clock
         self._proc_root = proc_root
         self._poll_seconds = poll_seconds
-        # A session of less patience, as tests open it, does not wait longer for a sweep.
-        self._sweep_seconds = min(SWEEP_SECONDS, session.call_seconds)
         self._waiter = events.EventWaiter(session)
         self._module = procfs.kernel_module(proc_root)
 
@@ -119,9 +117,7 @@ class GpuWatch:
             return (versions, *marks)
 
         # While a sweep hangs, its lane is closed: the next poll asks apart without waiting for it.
-        return self._session.read(
-            SWEEP_LANE, job, doing="look at all GPUs", seconds=self._sweep_seconds
-        )
+        return self._session.read(SWEEP_LANE, job, doing="look at all GPUs", seconds=SWEEP_SECONDS)
 
     def _asked_apart(self) -> Fingerprint:
         try:
