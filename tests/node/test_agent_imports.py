@@ -27,6 +27,7 @@ NEVER = (
     "dovetail.snapshot",
     "dovetail.replay",
     "dovetail.telemetry",
+    "dovetail.node.device_plugin.device_plugins",
     "rich",
     "re2",
     "cryptography",

@@ -62,6 +62,28 @@ def test_a_gpu_that_is_lost_and_comes_back_is_noticed(make_machine: MakeMachine)
     run(machine, story)
 
 
+def test_gpus_that_hang_are_noticed_and_found_again(make_machine: MakeMachine) -> None:
+    machine = make_machine("dgx-h100", gpus=2)
+    patience = machine.session.call_seconds
+
+    async def story(watched: Watched) -> None:
+        assert len((await watched.next()).gpus) == 2
+        machine.session.call_seconds = 0.5
+        machine.hardware.hang("nvmlDeviceGetMigMode")
+        hanging = await watched.next()
+        while hanging.gpus:
+            hanging = await watched.next()
+        assert [gpu.index for gpu in hanging.unread] == [0, 1]
+
+        machine.session.call_seconds = patience
+        machine.hardware.release()
+        answering = await watched.next()
+        while len(answering.gpus) < 2:
+            answering = await watched.next()
+
+    run(machine, story)
+
+
 def test_a_gpu_that_is_plugged_in_is_noticed(make_machine: MakeMachine) -> None:
     machine = make_machine("dgx-h100", gpus=1)
 

@@ -19,12 +19,12 @@ from dovetail.node.cdi.claim_specs import Paths
 from dovetail.node.cdi.driver_root import DriverRoot
 from dovetail.node.device_plugin import plugin_server, preferred_allocation, resources
 from dovetail.node.device_plugin.cdi_devices import CdiDevices
+from dovetail.node.device_plugin.mode_conflicts import SOCKET_PREFIX
 from dovetail.node.inventory import Inventory
 from dovetail.node.kubelet import unix_server
 from dovetail.node.kubelet.wire import device_plugin_v1beta1_pb2 as messages
 
 KUBELET_SOCKET: Final = "kubelet.sock"
-SOCKET_PREFIX: Final = "dovetail-"
 LOOK_SECONDS: Final = 1.0
 REGISTER_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 10.0

@@ -8,12 +8,13 @@ Never changes anything.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from dovetail import errors
 from dovetail.node.claims import checkpoint_file
-from dovetail.node.device_plugin.device_plugins import SOCKET_PREFIX
 from dovetail.node.kubelet import unix_server
 
+SOCKET_PREFIX: Final = "dovetail-"  # of the sockets that `device_plugins` serves
 # Sockets under these names serve NVIDIA's GPUs: ours, and those of NVIDIA's device plugin.
 _PLUGIN_SOCKETS = (f"{SOCKET_PREFIX}*.sock", "nvidia-*.sock")
 

@@ -23,7 +23,7 @@ from dovetail.node.health.readings import (
 )
 from dovetail.node.inventory import Gpu, Inventory
 
-WAIT_SECONDS: Final = 1.0  # a process that ends waits for the threads that wait here
+WAIT_SECONDS: Final = 2.0  # a process that ends waits for the threads that wait here
 
 _ACTIONS: Final = {
     health_reading.RecoveryAction.GPU_RESET: RecoveryAction.GPU_RESET,
