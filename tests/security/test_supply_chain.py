@@ -63,6 +63,8 @@ def test_every_go_tool_pins_its_modules_by_sum() -> None:
     result = sorted(ROOT.glob("tools/**/go.mod"))
     assert len(result) >= 4
     for module in result:
+        if "require" not in module.read_text(encoding="utf-8"):
+            continue  # of the standard library alone: there is nothing to pin
         sums = module.with_name("go.sum").read_text(encoding="utf-8").splitlines()
         assert sums, module
         assert all(re.fullmatch(r"\S+ \S+ h1:[A-Za-z0-9+/]{43}=", line) for line in sums), module
