@@ -64,11 +64,7 @@ def test_every_go_tool_pins_its_modules_by_sum() -> None:
     assert len(result) >= 4
     for module in result:
         if "require" not in module.read_text(encoding="utf-8"):
-<<<<<<< HEAD
             continue  # nothing but Go's own library
-=======
-            continue  # of the standard library alone: there is nothing to pin
->>>>>>> image
         sums = module.with_name("go.sum").read_text(encoding="utf-8").splitlines()
         assert sums, module
         assert all(re.fullmatch(r"\S+ \S+ h1:[A-Za-z0-9+/]{43}=", line) for line in sums), module
