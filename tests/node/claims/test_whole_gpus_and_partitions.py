@@ -269,11 +269,11 @@ def test_a_partition_left_on_a_lost_gpu_is_destroyed_when_the_gpu_is_back(node: 
 
 def test_a_driver_that_hangs_fails_the_claim_and_not_the_agent(make_node: MakeNode) -> None:
     node = make_node(keeps_inventory=True)
-    patience = node.session._call_seconds
+    patience = node.session.call_seconds
     node.hardware.hang("nvmlDeviceGetComputeMode")
-    node.session._call_seconds = 0.5
+    node.session.call_seconds = 0.5
     assert "did not answer" in node.refused("train", "gpu-0")
-    node.session._call_seconds = patience
+    node.session.call_seconds = patience
     node.hardware.release()
     assert isinstance(_prepared_in_the_end(node, "train"), Prepared)
 
