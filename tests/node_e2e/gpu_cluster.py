@@ -17,6 +17,8 @@ import yaml
 from dovetail.devcluster.fake_gpus import hardware_state
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from dovetail.install import chart
+from tests.node.nvml.conftest import require_compiler
+from tests.nvidia import programs
 from tests.support import cluster, gpu_node, live
 from tests.support.waiting import wait_until
 
@@ -159,7 +161,10 @@ class GpuCluster:
 def opened(
     *agent_options: str, machine: str = "dgx-h100", gpus: int = GPUS
 ) -> Iterator[GpuCluster]:
-    """A cluster whose scheduler leads and whose agent has published."""
+    """A cluster whose scheduler leads and whose agent has published. Skips where its parts cannot be built."""
+    gpu_node.need_node()
+    require_compiler()
+    programs.program("nvidia-cdi-hook")
     with live.private() as place:
         cluster.apply(place.plane, device_classes())
         with gpu_node.private_node(place.plane) as node:
