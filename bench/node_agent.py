@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -170,8 +171,10 @@ def at_once(node: dra_node.DraNode) -> Figures:
         began = time.perf_counter()
         failed += [error for error in calls.map(node.unprepare, together) if error]
         undone = time.perf_counter() - began
-    for error in sorted({error.partition(":")[0] for error in failed}):
-        print(f"{node.node} refused claims: {error}", file=sys.stderr)
+    # The claim's name comes first, the reason last.
+    reasons = Counter(error.rpartition(": ")[2] for error in failed)
+    for reason, count in reasons.most_common():
+        print(f"{node.node} refused {count} calls: {reason}", file=sys.stderr)
     return {
         "claimsAtOnce": len(devices),
         "prepareAllSeconds": round(seconds, 2),
