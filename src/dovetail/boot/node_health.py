@@ -43,7 +43,10 @@ def health_of(
     """The health of a node's GPUs, kept in a file over restarts of the agent."""
     policy = policy_of(options.health_policy)
     source = driver_source.DriverSource(
-        gpus.control.health, gpus.event_waiter.wait, gpus.event_waiter.register_again
+        gpus.control.health,
+        gpus.event_waiter.wait,
+        gpus.event_waiter.register_again,
+        read_all=gpus.control.healths,
     )
     gpus.on_change(source.update)
     boot_id = checkpoint_file.boot_id_of(options.boot_id_file)

@@ -27,7 +27,12 @@ class Machine:
         )
         gpu_control = control.NvmlControl(self.session, sysfs_root=self.hardware.sysfs_root)
         waiter = events.EventWaiter(self.session)
-        self.source = DriverSource(gpu_control.health, waiter.wait, waiter.register_again)
+        self.source = DriverSource(
+            gpu_control.health,
+            waiter.wait,
+            waiter.register_again,
+            read_all=gpu_control.healths,
+        )
         self.source.update(gpu_control.inventory())
         self.source.readings()
 
@@ -72,3 +77,11 @@ def test_an_xid_names_its_gpu(machine: Machine) -> None:
     machine.source.wait_for_events(0.0)  # events count from the first call on
     machine.hardware.inject_xid(1, 48)
     assert machine.source.wait_for_events(1.0) == (XidEvent(code=48, minor=1),)
+
+
+def test_a_lost_gpu_does_not_hide_the_reading_of_another(machine: Machine) -> None:
+    machine.hardware.lose(1)
+    readings = machine.source.readings()
+    assert [(reading.minor, reading.is_lost) for reading in readings] == [(0, False), (1, True)]
+    machine.hardware.restore(1)
+    assert not any(reading.is_lost for reading in machine.source.readings())

@@ -55,8 +55,11 @@ class DriverSource:
         read: Callable[[int], health_reading.HealthReading],
         wait: Callable[[float], Sequence[health_reading.GpuEvent]],
         register_again: Callable[[], None],
+        *,
+        read_all: Callable[[Sequence[int]], Sequence[health_reading.HealthReading]] | None = None,
     ) -> None:
         self._read = read
+        self._read_all = read_all
         self._wait = wait
         self._register_again = register_again
         self._gpus: dict[int, Gpu] = {}
@@ -88,7 +91,13 @@ class DriverSource:
 
     def readings(self) -> tuple[GpuReading, ...]:
         """A look at every GPU, also at those that are lost."""
-        return tuple(self._reading(minor) for minor in sorted(self._gpus))
+        minors = sorted(self._gpus)
+        if self._read_all is not None:
+            try:
+                return tuple(self._noted(reading) for reading in self._read_all(minors))
+            except gpu_control.GpuFailure:
+                pass  # asked one by one, each says whether it is lost, silent or well
+        return tuple(self._reading(minor) for minor in minors)
 
     def wait_for_events(self, seconds: float) -> tuple[Event, ...]:
         """What happened since the last call, after at most this many seconds."""
@@ -108,10 +117,13 @@ class DriverSource:
             return GpuReading(minor=minor, is_lost=True)
         except gpu_control.GpuFailure:
             return GpuReading(minor=minor, is_monitored=False)
-        last = self._last.get(minor)
+        return self._noted(reading)
+
+    def _noted(self, reading: health_reading.HealthReading) -> GpuReading:
+        last = self._last.get(reading.minor)
         if last is not None and was_reset_between(last, reading):
-            self._resets.put(GpuReset(minor=minor))
-        self._last[minor] = reading
+            self._resets.put(GpuReset(minor=reading.minor))
+        self._last[reading.minor] = reading
         return translated(reading)
 
 

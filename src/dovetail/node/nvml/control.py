@@ -6,7 +6,7 @@ looked up again by the next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,6 +26,7 @@ _COMPUTE_MODES: Final = {
     3: ComputeMode.EXCLUSIVE_PROCESS,
 }
 _NUMBERS: Final = {mode: number for number, mode in _COMPUTE_MODES.items()}
+_SWEEP_SECONDS: Final = 2.0  # for all GPUs in one thread
 _MIG_SECONDS: Final = 40.0  # destroying an instance takes seconds; the kubelet waits 45
 
 
@@ -120,6 +121,16 @@ class NvmlControl:
             return health.read(opened, handle, minor)
 
         return self._read(minor, job, "read the health")
+
+    def healths(self, minors: Sequence[int]) -> list[HealthReading]:
+        """Of several GPUs from one thread. Raises GpuFailure if one of them fails: `health` says of each what it is."""
+
+        def job(opened: Opened) -> list[HealthReading]:
+            return [health.read(opened, opened.handle(minor), minor) for minor in minors]
+
+        return self._session.read(
+            "health of all GPUs", job, doing="read the health of all GPUs", seconds=_SWEEP_SECONDS
+        )
 
     def _read(self, minor: int, job: Callable[[Opened, Any], T], doing: str) -> T:
         run = self._session.read
