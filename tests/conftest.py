@@ -35,9 +35,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LONGEST_FIRST: Final = (
     "tests/faults/test_campaign.py",
     "tests/hostile/",
+    "tests/node_e2e/",  # a worker that runs one starts a cluster with a real node: they stay together
+    "tests/image/",
     "tests/e2e/test_scale.py",
     "tests/bench/",
     "tests/e2e/",
+    "tests/nvidia/",
 )
 
 
@@ -45,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes begins at once, so that no worker is left alone with it at the end."""
     items.sort(
         key=lambda item: next(
-            (at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 9
+            (at for at, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part)), 99
         )
     )
 
