@@ -40,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     mig: MigMode = "dynamic"
     shares: str = "off"  # off, memory, or how many
     replicas: int = 1  # of each GPU, in device plugin mode
+    device_metadata: bool = False  # files in containers that describe their devices (KEP-5304)
     kubelet_root: Path = Path("/var/lib/kubelet")
     plugins_registry: Path | None = None  # plugins_registry of the kubelet's root
     cdi_directory: Path = Path("/var/run/cdi")

@@ -53,6 +53,7 @@ async def open_work(
         inventory=gpus.inventory,
         settings=_settings(options),
         paths=_claim_paths(options, paths.plugin_directory),
+        writes_metadata=options.device_metadata,
     )
     health = node_health.health_of(
         options, gpus, clock, api=api, record=paths.plugin_directory / node_health.HEALTH_FILE

@@ -104,6 +104,11 @@ _GPUS: Final = _options(
 )
 _PLACES: Final = _options(
     click.option(
+        "--device-metadata",
+        is_flag=True,
+        help="Give containers files that describe their devices (KEP-5304).",
+    ),
+    click.option(
         "--kubelet-root", type=_FOLDER, default=Path("/var/lib/kubelet"), show_default=True
     ),
     click.option(
