@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from dovetail.boot import clocks, first_answer, node_agent, node_gpus
+from dovetail.boot import clocks, first_answer, node_agent, node_gpus, node_slices
 from dovetail.kube import client, discovery
 from dovetail.kube.http import transport
-from dovetail.kube.watching import watch
-from dovetail.kubetypes import registry
 from dovetail.node.health import device_taints
 from dovetail.node.health.gpu_health import GpuHealth
 from dovetail.node.health.policy_table import HealthPolicy
@@ -24,7 +22,6 @@ from dovetail.node.inventory import Gpu, Inventory
 from dovetail.node.nvml.watch import NO_DRIVER
 from dovetail.node.slices import devices, feature_labels, layout, options
 from dovetail.node.slices.label_writer import LabelWriter
-from dovetail.node.slices.publisher import PoolPublisher
 
 COUNTERS_SECONDS: Final = 30.0
 
@@ -46,17 +43,11 @@ class Publication:
         self._clock = clock
         self._policy = policy
         self._options = slice_options(agent_options)
-        selector = f"spec.driver={options.DRIVER},spec.nodeName={agent_options.node_name}"
-        self._selection = {"fieldSelector": selector}
-        api = client.KubeApi(carrier)
-        self.publisher = PoolPublisher(
-            api,
-            self._list,
-            driver=options.DRIVER,
-            node_name=agent_options.node_name,
-            clock=clock,
+        self._node_name = agent_options.node_name
+        self.publisher = node_slices.publisher_for(carrier, self._node_name, clock)
+        self.labels = LabelWriter(
+            client.KubeApi(carrier), node_name=agent_options.node_name, clock=clock
         )
-        self.labels = LabelWriter(api, node_name=agent_options.node_name, clock=clock)
         self._label_options = feature_labels.LabelOptions(
             machine_type=node_gpus.machine_type(agent_options)
         )
@@ -99,13 +90,7 @@ class Publication:
 
     async def follow_slices(self) -> None:
         """Puts slices back that others change, such as a kubelet that starts and removes them all."""
-        await watch.follow(
-            self._carrier,
-            registry.SLICE,
-            _Notices(self.publisher),
-            clock=self._clock,
-            params=self._selection,
-        )
+        await node_slices.follow(self._carrier, self.publisher, self._node_name, self._clock)
 
     async def follow_counters(self) -> None:
         """Publishes whole GPUs only, where the server does not store what keeps partitions apart."""
@@ -126,39 +111,6 @@ class Publication:
         contents = layout.contents(self._inventory, self._options, taints=taints)
         self.publisher.publish(contents)
         self.labels.publish(feature_labels.labels(self._inventory, self._label_options))
-
-    async def _list(self) -> list[bytes]:
-        documents, _ = await client.list_documents(
-            self._carrier, registry.SLICE, params=self._selection
-        )
-        return documents
-
-
-class _Notices:
-    """Has the pool compared whenever one of its slices changes."""
-
-    def __init__(self, publisher: PoolPublisher) -> None:
-        self._publisher = publisher
-
-    def replaced(self, objects: list[Any], resource_version: str, /) -> None:
-        """After each list."""
-        self._publisher.notice()
-
-    def changed(self, item: Any, /) -> None:
-        """Also after our own writes; comparing them costs one list."""
-        self._publisher.notice()
-
-    def deleted(self, item: Any, /) -> None:
-        """Written again."""
-        self._publisher.notice()
-
-    def broken(self, reason: str, /) -> None:
-        """The next list is compared. Without the right to watch, slices that a kubelet removes stay away until then."""
-        LOG.warning("slices.watch.broken", extra={"why": reason})
-
-    def unreadable(self, name: str, problem: str, /) -> None:
-        """Written over."""
-        self._publisher.notice()
 
 
 def with_lost(inventory: Inventory, earlier: Inventory) -> Inventory:

@@ -6,6 +6,7 @@ Given open connections. The server selects by driver and node, so that each agen
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from dovetail.kube.watching import watch
 from dovetail.kubetypes import registry
 from dovetail.node.slices import options, publisher
 from dovetail.ports import clock as clocks
+
+LOG = logging.getLogger("dovetail.node.slices")
 
 
 def publisher_for(
@@ -58,7 +61,8 @@ class _Notices:
         self._pool.notice()
 
     def broken(self, reason: str, /) -> None:
-        """The watch is restored by itself."""
+        """The next list is compared. Without the right to watch, slices that a kubelet removes stay away until then."""
+        LOG.warning("slices.watch.broken", extra={"why": reason})
 
     def unreadable(self, name: str, problem: str, /) -> None:
         self._pool.notice()
