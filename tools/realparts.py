@@ -19,7 +19,6 @@ from typing import Final, NamedTuple, TextIO
 from dovetail.devcluster import go_build, kube_binaries
 from dovetail.devcluster.real_node import node_programs
 from tools.helm import build as helm
-from tools.image import build as image
 from tools.nvidia import build as nvidia
 from tools.oracle import build as oracle
 
@@ -56,8 +55,6 @@ def parts(versions: list[str]) -> Iterator[Part]:
         yield Part("node", _node)
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
-    if node_programs.VERSION in versions and image.refusal() is None:
-        yield Part("image", image.archive)  # no other part waits for it
 
 
 def built(wanted: Iterator[Part], talk: Talk) -> int:

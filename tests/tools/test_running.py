@@ -16,7 +16,6 @@ import pytest
 from tests.support import closing, real, shared
 from tools import realparts
 from tools import test as running
-from tools.image import build as image
 
 PASSES = "def test_passes() -> None:\n    pass\n"
 FAILS = "def test_fails() -> None:\n    raise AssertionError\n"
@@ -147,8 +146,6 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
 ) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     last = ["nvidia-dra", "nvidia-plugin", "nvidia-toolkit"]
-    if image.refusal() is None:
-        last.append("image")
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",
