@@ -127,5 +127,7 @@ def unlike_paper(
 
 
 def _word(situation: scenario_state.ScenarioState, pod: str) -> str:
-    state = situation.pods[pod].state
-    return str(State.RUNNING if state is State.BOUND else state)
+    entry = situation.pods.get(pod)
+    if entry is None:  # it ended and its controller has not made it again yet
+        return str(State.PENDING)
+    return str(State.RUNNING if entry.state is State.BOUND else entry.state)
