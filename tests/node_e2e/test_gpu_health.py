@@ -76,8 +76,10 @@ def test_a_broken_gpu_is_avoided_until_it_is_reset(cluster: GpuCluster, training
         namespace=training,
     )
 
+    cluster.hardware.set_recovery_action(
+        broken, RESET_GPU
+    )  # first, so that the taint comes with it
     cluster.hardware.inject_xid(broken, DOUBLE_BIT_ERROR)
-    cluster.hardware.set_recovery_action(broken, RESET_GPU)
 
     taints = cluster.wait_for("taints", lambda: tainted(cluster))
     assert gpus_of(taints) == {broken}

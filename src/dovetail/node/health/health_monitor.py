@@ -111,15 +111,15 @@ class HealthMonitor:
 
     async def _follow_readings(self) -> None:
         while True:
-            try:
-                readings = await asyncio.to_thread(self._source.readings)
-            except gpu_control.GpuFailure as failure:
-                _LOG.warning("health.readings.failed: %s", failure)
-                readings = tuple(
-                    GpuReading(minor=minor, is_monitored=False) for minor in self._healths
-                )
-            await self.observe(readings)
+            await self.observe(await self._readings())
             await self._clock.sleep(READING_SECONDS)
+
+    async def _readings(self) -> tuple[GpuReading, ...]:
+        try:
+            return await asyncio.to_thread(self._source.readings)
+        except gpu_control.GpuFailure as failure:
+            _LOG.warning("health.readings.failed: %s", failure)
+            return tuple(GpuReading(minor=minor, is_monitored=False) for minor in self._healths)
 
     async def _follow_events(self) -> None:
         while True:
@@ -133,7 +133,8 @@ class HealthMonitor:
                 if isinstance(event, XidEvent):
                     _LOG.warning("health.xid code=%d gpu=%s", event.code, event.minor)
             if events:
-                await self.observe((), events)
+                # With a look at what the error left behind: a reset is later concluded from what is no longer there.
+                await self.observe(await self._readings(), events)
 
 
 class DeviceHealthStream:
