@@ -4,13 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # A test that would skip for a missing real part fails instead when REQUIRE_REAL=1.
 export REQUIRE_REAL
+# The tests start a thousand Python processes, and each would compile the same modules again (twice the time to start).
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST_WORKERS ?= 2
 # Tests with real parts wait for these much of the time: one process more than cores.
 REAL_WORKERS ?= 3
 # `make test AFTER_CHECK=1` leaves out the fast tests, for a caller that has just seen `make check` pass.
 AFTER_CHECK ?=
 
-.PHONY: run test test-skew check bench fuzz sbom chaos system-deps oracle kube format lock clean help
+.PHONY: run test test-skew check dashboard bench fuzz sbom chaos system-deps oracle kube format lock clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,6 +57,15 @@ test: $(VENV)/dev.stamp system-deps ## every test, with the real parts and the n
 
 test-skew: $(VENV)/dev.stamp system-deps ## the tests that run on the older pinned Kubernetes
 	@$(BIN)/python -m tools.test --skew --real-workers $(REAL_WORKERS)
+
+# The built files are versioned, so that nothing but Python runs the dashboard; Node builds them again after a change.
+dashboard/node_modules/.stamp: dashboard/package-lock.json
+	@command -v npm >/dev/null || { echo "make dashboard: npm is not there; it comes with Node >= 20" >&2; exit 1; }
+	@cd dashboard && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+dashboard: dashboard/node_modules/.stamp ## build the dashboard's pages into src/dovetail/web/static (needs Node >= 20)
+	@cd dashboard && npm run --silent check && npm run --silent test && npm run --silent build
 
 bench: $(VENV)/dev.stamp ## measure beside the Go original; results under bench/results/
 	$(BIN)/python -m bench

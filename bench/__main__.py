@@ -13,7 +13,11 @@ import msgspec
 from bench import (
     allocation,
     batch,
+    capacity,
     constraints,
+    dashboard,
+    dashboard_answers,
+    dashboard_pages,
     fleet_memory,
     live,
     live_variants,
@@ -23,6 +27,7 @@ from bench import (
     selectors,
     tenures,
     turns,
+    what_if,
 )
 from tests.support import oracle as upstream
 
@@ -43,7 +48,7 @@ BENCHES: dict[str, Callable[[upstream.Oracle], dict[str, Any]]] = {
 
 
 def main(names: list[str]) -> int:
-    """The named benchmarks, or all of them and the live one last. `batch`, `turns`, `tenures`, `live` take options."""
+    """The named benchmarks, or all of them and the live one last. Those below take options."""
     if names[:1] == ["live"]:
         return live.main(names[1:])
     if names[:1] == ["batch"]:
@@ -52,13 +57,34 @@ def main(names: list[str]) -> int:
         return turns.main(names[1:])
     if names[:1] == ["tenures"]:
         return tenures.main(names[1:])
+    if names[:1] == ["capacity"]:
+        return capacity.main(names[1:])
+    if names[:1] == ["what-if"]:
+        return what_if.main(names[1:])
+    if names[:1] == ["dashboard"]:
+        return dashboard.main(names[1:])
+    if names[:1] == ["dashboard-answers"]:
+        return dashboard_answers.main(names[1:])
+    if names[:1] == ["dashboard-pages"]:
+        return dashboard_pages.main(names[1:])
     if names == ["node-agent"]:
         return node_agent.main()
     if names == ["live-variants"]:
         return live_variants.main()
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        known = [*BENCHES, "batch", "turns", "tenures", "live", "live-variants", "node-agent"]
+        known = [
+            *BENCHES,
+            "batch",
+            "turns",
+            "tenures",
+            "live",
+            "live-variants",
+            "node-agent",
+            "dashboard",
+            "dashboard-answers",
+            "dashboard-pages",
+        ]
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     with upstream.start() as oracle:

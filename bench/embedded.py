@@ -121,6 +121,11 @@ def measured(state: Path, arguments: Sequence[str]) -> Measure:
 
 def run(state: Path, *arguments: str) -> None:
     """Runs a command; a failure ends the benchmark with what it said."""
+    output(state, *arguments)
+
+
+def output(state: Path, *arguments: str) -> str:
+    """What a command writes to stdout; a failure ends the benchmark with what it said."""
     environment = os.environ | {"DOVETAIL_STATE": str(state)}
     environment.pop("KUBECONFIG", None)
     done = subprocess.run(
@@ -133,6 +138,7 @@ def run(state: Path, *arguments: str) -> None:
     )
     if done.returncode:
         sys.exit(f"dovetail {' '.join(arguments)}: {done.stderr}")
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ class Memo(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
+        try:  # noqa: SIM105 - a context manager would cost every look-up
+            self._entries.move_to_end(key)
+        except KeyError:  # a caller in another thread has just evicted it; the value is as good
+            pass
         return entry[0]
 
     def put(self, key: K, value: V, *, weight: int = 1, alive: object = None) -> None:

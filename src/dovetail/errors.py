@@ -2,6 +2,7 @@
 
 DovetailError
 ├── InputError              what was given cannot be used; says where and what was expected
+│   ├── NotFound            what was named is not there; says what was probably meant
 │   ├── QuantityError       not a Kubernetes quantity
 │   ├── SemverError         not a semantic version
 │   └── ExpressionError     a CEL expression that does not compile
@@ -17,6 +18,10 @@ class DovetailError(Exception):
 
 class InputError(DovetailError, ValueError):
     """Given input is not usable; the message names the place and what was expected."""
+
+
+class NotFound(InputError, LookupError):
+    """What was named is not there; the message says what was probably meant, if anything is near."""
 
 
 class QuantityError(InputError):

@@ -29,7 +29,7 @@ def test_short_work_runs_ahead_and_the_others_hear_when(state: Path) -> None:
     assert shown.code == 0
     assert shown.column("GANG") == ["default/pod/llama", "default/pod/opt"]
     assert shown.column("WHY") == ["when default/pod/bert ends", "when default/pod/llama ends"]
-    assert "next: dovetail get pods -A" in shown.err
+    assert "next: dovetail why " in shown.err
 
 
 @pytest.mark.parametrize("name", ["llama", "pod/llama", "default/pod/llama"])
@@ -43,8 +43,14 @@ def test_one_gang_by_any_of_its_names(state: Path, name: str) -> None:
 
 def test_a_name_that_does_not_wait(state: Path) -> None:
     run = running.inside(state, "when", "bert")
-    assert run.code == 1
-    assert run.err == 'error: nothing called "bert" waits for its start\n'
+    assert run.code == 0
+    assert run.err.startswith("default/bert does not wait: Running on h100-0 since ")
+
+
+def test_a_name_that_does_not_exist(state: Path) -> None:
+    run = running.inside(state, "when", "lama")
+    assert run.code == 2
+    assert run.err == 'error: nothing called "lama" waits for its start; did you mean llama?\n'
 
 
 def test_another_namespace_waits_for_nothing(state: Path) -> None:
@@ -81,3 +87,39 @@ def test_the_schedulers_own_configuration_says_whose_pods_count(
     wrong = running.inside(state, "when", "--config", str(file))
     assert wrong.code == 1
     assert "queues.ageSaturationSeconds" in wrong.err
+
+
+def test_what_it_waits_for_by_name(state: Path) -> None:
+    wide = running.inside(state, "when", "-o", "wide")
+    assert wide.column("WAITS FOR") == ["default/pod/bert", "default/pod/llama"]
+    yaml = running.inside(state, "when", "llama", "-o", "yaml")
+    assert yaml.code == 0
+    assert "name: pod/bert" in yaml.out
+
+
+def test_the_answer_is_followed_until_the_work_has_started(state: Path) -> None:
+    with running.terminal(state, "when", "llama", "-w", "--timeout", "60s") as shown:
+        shown.wait_for("default/pod/llama")
+        assert running.inside(state, "delete", "pod", "bert", "mnist").code == 0
+        shown.wait_for("it no longer waits")
+        assert shown.ending() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("-w", "-o", "json"), "-w prints rows"),
+        (("--timeout", "5s"), "--timeout ends -w"),
+        (("-w", "--timeout", "soon"), "expected a time"),
+    ],
+)
+def test_contradictory_options(state: Path, options: tuple[str, ...], problem: str) -> None:
+    run = running.inside(state, "when", *options)
+    assert run.code == 2
+    assert problem in run.err
+
+
+def test_work_that_still_waits_at_the_timeout_is_exit_code_1(state: Path) -> None:
+    run = running.inside(state, "when", "opt", "-w", "--timeout", "1s")
+    assert run.code == 1
+    assert run.column("GANG") == ["default/pod/opt"]

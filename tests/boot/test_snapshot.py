@@ -259,8 +259,8 @@ def test_reading_names_the_file_and_what_is_wrong(tmp_path: Path) -> None:
     assert complaint(place) == "nodes.json: 2 objects, the manifest says 3"
     spoil(anew(), "", format="tar")
     assert complaint(place) == 'manifest.json: format "tar", expected "dovetail-snapshot"'
-    spoil(place, "", format=snapshot_format.FORMAT, version=3)
-    assert complaint(place) == "manifest.json: version 3, this program reads 1 and 2"
+    spoil(place, "", format=snapshot_format.FORMAT, version=4)
+    assert complaint(place) == "manifest.json: version 4, this program reads 1, 2, 3"
     spoil(anew(), "nodes.json", kind="Secret")
     assert complaint(place) == "nodes.json: holds Secret, which this program does not know"
     spoil(anew(), "nodes.json", name="../../elsewhere")

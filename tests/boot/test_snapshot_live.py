@@ -14,7 +14,7 @@ from aiohttp import web
 from dovetail.kube.auth import client_config
 from dovetail.kubetypes import object_set
 from dovetail.ports import failures
-from dovetail.snapshot import live_snapshot, saved_objects, snapshot_format
+from dovetail.snapshot import live_snapshot, saved_objects, snapshot_format, snapshot_kinds
 from tests.kube import serving
 from tests.support import cluster
 
@@ -163,7 +163,13 @@ def test_a_real_cluster_is_saved_and_loads(tmp_path: Path, version: str) -> None
     versions = {file.kind: file.resource_version for file in manifest.files}
     unserved = {kind for kind, at in versions.items() if not at}
     # Definitions of ours and of other projects that are not installed here.
-    assert unserved <= {"Queue", "Topology", *(kind.unique_name for kind in snapshot_format.OWNERS)}
+    assert unserved <= {
+        "Queue",
+        "Topology",
+        *(kind.unique_name for kind in snapshot_kinds.NOT_LOADED),
+        *(kind.unique_name for kind in snapshot_kinds.OWNERS),
+    }
+    assert {each.kind for each in manifest.not_saved} == unserved
     assert {"Job", "StatefulSet"}.isdisjoint(unserved)
     assert len({at for at in versions.values() if at}) == 1  # one moment
     saved_set = saved_objects.read(tmp_path / "snap").objects

@@ -176,3 +176,8 @@ def _environment(state: Path, more: dict[str, str]) -> dict[str, str]:
         name: os.environ[name] for name in ("PATH", "HOME", "VIRTUAL_ENV") if name in os.environ
     }
     return {**kept, "DOVETAIL_STATE": str(state), "PYTHONUTF8": "1", **more}
+
+
+def environment(state: Path) -> dict[str, str]:
+    """The environment of a process with this state directory."""
+    return _environment(state, {})

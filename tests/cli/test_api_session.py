@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.cli.cluster import api_session
+from dovetail.ask import api_session
 
 
 class Fleet:

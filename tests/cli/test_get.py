@@ -127,7 +127,7 @@ def test_pods_show_their_node_or_why_they_have_none(state: Path) -> None:
     assert rows["greedy"] == ("Pending", "-")
     assert rows["one-gpu"][0] == rows["notebook"][0] == "Running"
     assert rows["notebook"][1].startswith("a100-")
-    assert shown.err.splitlines()[-1] == "next: dovetail when"
+    assert shown.err.splitlines()[-1] == "next: dovetail why analysis"
     assert shown.column("WHY NOT")[shown.column("NAME").index("greedy")].endswith("...")
     wide = running.inside(state, "get", "pods", "greedy", "-o", "wide")
     (whole,) = wide.column("WHY NOT")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dovetail import errors
-from dovetail.cli.tables import path_templates
+from dovetail.tables import path_templates
 from tests.cli import running
 
 TREE: dict[str, Any] = {
@@ -126,7 +126,7 @@ def test_custom_columns_have_headers_as_given_and_none_where_nothing_is(filled: 
     bare = running.inside(filled, "get", "pods", "--no-headers", "-o", spec)
     assert bare.lines[0].split() == ["p-2", "a,c", "<none>"]
     wrong = running.inside(filled, "get", "pods", "-o", "custom-columns=.metadata.name")
-    assert (wrong.code, wrong.out) == (1, "")
+    assert (wrong.code, wrong.out) == (2, "")
     assert "expected HEADER:PATH" in wrong.err
 
 

@@ -76,7 +76,7 @@ def test_the_example_runs_two_halves_on_one_gpu_and_a_third_waits(shared: Path) 
     }
     assert users == {"proxy": None, "jupyter": [{"name": "gpu-share"}]}
     gpus = running.inside(shared, "get", "gpus")
-    assert (gpus.column("TILES"), gpus.column("OFFERS")) == (["■▥"], ["whole+shared"])
+    assert (gpus.column("TILES"), gpus.column("OFFERS")) == (["■◧"], ["whole+shared"])
 
     third = (running.EXAMPLES / "kai-fraction.yaml").read_text().split("---")[0]
     text = third.replace("half-a", "large").replace('"0.5"', '"0.97"')

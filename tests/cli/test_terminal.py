@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from dovetail.cli import output
+from dovetail.cli import slow_notice
+from dovetail.tables import text
 from tests.cli import embedded, running
 
 BIG = """
@@ -28,7 +30,9 @@ def shown_on(state: Path, *arguments: str, columns: int = 80, **environment: str
 
 def test_rows_are_cut_to_the_width_of_a_terminal_and_whole_in_a_pipe(state: Path) -> None:
     assert running.inside(state, "apply", "-f", "-", stdin=BIG).code == 0
-    (row,) = [line for line in shown_on(state, "get", "pods", columns=60) if " big " in line]
+    (row,) = [
+        line for line in shown_on(state, "get", "pods", columns=60) if line.startswith("default")
+    ]
     assert row.endswith("...")
     assert len(row) <= 60
     assert "needs 9999" in running.inside(state, "get", "pods").out
@@ -36,7 +40,7 @@ def test_rows_are_cut_to_the_width_of_a_terminal_and_whole_in_a_pipe(state: Path
 
 @pytest.mark.parametrize(("columns", "shown"), [(8, "abcdefgh"), (7, "abcd..."), (2, "...")])
 def test_what_is_cut_off_is_marked(columns: int, shown: str) -> None:
-    assert output.fitted("abcdefgh", columns) == shown
+    assert text.fitted("abcdefgh", columns) == shown
 
 
 def test_a_terminal_without_colours_gets_none(state: Path) -> None:
@@ -62,3 +66,21 @@ def test_a_live_view_that_is_ended_gives_the_screen_back(cluster: embedded.Embed
         screen.process.send_signal(signal.SIGTERM)
         screen.ending()
         assert screen.text.rindex("\x1b[?1049l") > screen.text.rindex("\x1b[?1049h")
+
+
+def test_a_command_that_takes_a_moment_says_so_on_a_terminal_until_it_has_an_answer(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = (
+        "import sys; from dovetail.cli import main, slow_notice; slow_notice.AFTER_SECONDS = 0.0"
+    )
+    program = [sys.executable, "-c", f"{at_once}; sys.exit(main.main())"]
+    monkeypatch.setattr(running, "PROGRAM", program)
+    with running.terminal(state, "when") as screen:
+        assert screen.ending() == 0
+    before, notice, after = screen.text.partition(slow_notice.ASKING)
+    assert before.strip() == ""
+    assert notice
+    assert after.startswith("\r" + " " * len(notice) + "\r")
+    assert "nothing waits" in after
+    assert slow_notice.ASKING not in running.inside(state, "when").err

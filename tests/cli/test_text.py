@@ -7,8 +7,7 @@ import datetime
 import pytest
 
 from dovetail import errors
-from dovetail.cli.cluster import label_option
-from dovetail.cli.tables import text
+from dovetail.tables import label_option, text
 
 NOW = datetime.datetime(2026, 3, 10, 12, 0, 0, tzinfo=datetime.UTC)
 

@@ -263,6 +263,7 @@ def test_help_lists_every_command_without_importing_one() -> None:
         "dovetail.cli",
         "dovetail.cli.main",
         "dovetail.cli.lazy",
+        "dovetail.cli.slow_notice",
         "dovetail.errors",
     }
 

@@ -20,6 +20,15 @@ EVERYTHING = (
     "nodeAgent.enabled=true",
     "nodeAgent.mode=device-plugin",
     "nodeAgent.healthPolicy={xid-13: {advice: drain the GPU and reset it, effect: NoSchedule}}",
+    "dashboard.enabled=true",
+    "dashboard.replicas=2",
+    "dashboard.auth=[token, proxy]",
+    "dashboard.hosts=[gpus.example.com]",
+    "dashboard.proxy={networks: [10.0.0.0/8], secretName: dashboard-proxy}",
+    "dashboard.sessionSecretName=dashboard-session",
+    "dashboard.tlsSecretName=dashboard-tls",
+    "dashboard.allowWrites=true",
+    "dashboard.from=[{namespaceSelector: {matchLabels: {name: ingress}}}]",
 )
 # A setting that must be refused, and words of the refusal.
 WRONG = (
@@ -53,12 +62,18 @@ WRONG = (
     ),
     ("nodeAgent.mode=both", r"values: nodeAgent\.mode: expected one of dra, device-plugin"),
     ("nodeAgent.shares='0'", r"values: nodeAgent\.shares: expected off, memory or a positive"),
+    ("dashboard.auth=[link]", r"values: dashboard\.auth\[0\]: expected one of token, proxy"),
+    ("dashboard.auth=[]", r"values: dashboard\.auth: is empty"),
+    ("dashboard.auth=[proxy]", r"values: dashboard\.proxy: needs networks or secretName"),
+    ("dashboard.replicas=2", r"values: dashboard\.sessionSecretName: is required with 2"),
     ("metrics.readers=[{name: a}]", r"values: .*namespace"),
 )
 # What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.
 BEYOND_A_SCHEMA = (
     "schedulerNames=[Big_Name]",
     "configuration.leaderElection.renewDeadlineSeconds=15",
+    "dashboard.auth=[proxy]",
+    "dashboard.replicas=2",
 )
 
 

@@ -14,8 +14,10 @@ import yaml
 import dovetail
 from dovetail import errors
 from dovetail.cli import main
+from dovetail.cli.processes import dashboard_command
 from dovetail.files import configuration_file
 from dovetail.install import chart, chart_values
+from dovetail.web.source import watched_kinds
 from tests.deploy import build
 
 REFERENCE = build.ROOT / "docs" / "reference" / "chart-values.md"
@@ -227,3 +229,49 @@ def test_what_cannot_be_meant_ends_before_anything_is_asked(
 ) -> None:
     assert main.main(arguments) == code
     assert words in capsys.readouterr().err
+
+
+def test_the_dashboard_may_list_what_it_reads_and_nothing_else() -> None:
+    rendered = build.objects("dashboard.enabled=true")
+    (role,) = [
+        item
+        for item in build.of_kind(rendered, "ClusterRole")
+        if item["metadata"]["name"] == "dovetail-dashboard"
+    ]
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {
+        (read.kind.group, read.kind.plural, verb)
+        for read in watched_kinds.READS
+        for verb in ("list", "watch")
+    }
+    reviews = {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
+    assert granted == needed | reviews
+    assert ("", "secrets", "list") not in granted
+
+
+def test_the_dashboard_is_off_unless_wanted() -> None:
+    names = {item["metadata"]["name"] for item in build.objects()}
+    assert not any("dashboard" in name for name in names)
+
+
+def test_the_arguments_of_the_dashboard_are_options_of_the_command() -> None:
+    (deployment,) = [
+        item
+        for item in build.of_kind(build.objects(*build.EVERYTHING), "Deployment")
+        if item["metadata"]["name"] == "dovetail-dashboard"
+    ]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    name, *options = container["args"]
+    assert name == "dashboard"
+    known = {word for parameter in dashboard_command.command.params for word in parameter.opts}
+    given = {option.partition("=")[0] for option in options}
+    assert given <= known

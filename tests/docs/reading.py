@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 ALIASES = {"make run": "dovetail up"}  # what the target does once the environment is there
+PROGRAMS = ("dovetail", "python")  # python: with this package, for documents about it
 ELSEWHERE = (
     "README.md",
     "CHANGELOG.md",
@@ -49,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        return self.text.split()[0] == "dovetail" or self.text in ALIASES
+        return self.text.split()[0] in PROGRAMS or self.text in ALIASES
 
 
 def documents() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Every `dovetail` command in the documents runs and prints what the document shows."""
+"""Every `dovetail` and `python` command in the documents runs and prints what the document shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from tests.docs import reading
 
 SHIM = f"""#!/bin/sh
 exec {shlex.quote(sys.executable)} -c 'import sys; from dovetail.cli.main import main; sys.exit(main())' "$@"
+"""
+PYTHON_SHIM = f"""#!/bin/sh
+exec {shlex.quote(sys.executable)} "$@"
 """
 WITH_COMMANDS = [
     path for path in reading.documents() if reading.commands(path.read_text(encoding="utf-8"))
@@ -160,9 +163,10 @@ def workplace(folder: Path, files: dict[str, str]) -> Path:
     for name, body in files.items():
         assert "/" not in name
         (here / name).write_text(body, encoding="utf-8")
-    program = folder / "dovetail"
-    program.write_text(SHIM, encoding="utf-8")
-    program.chmod(0o755)
+    for name, script in (("dovetail", SHIM), ("python", PYTHON_SHIM)):
+        program = folder / name
+        program.write_text(script, encoding="utf-8")
+        program.chmod(0o755)
     return here
 
 

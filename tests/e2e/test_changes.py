@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tests.e2e.namespace_scene import (
     exactly,
     held_together,
     node_of,
+    reason_of,
     scene,
     selecting,
     users_of,
@@ -142,18 +144,13 @@ def test_a_taint_rule_that_comes_and_goes_under_load(cluster: Live) -> None:
             for turn in range(2):
                 with loading(story, f"before-{turn}", count // 2):
                     rule = _tainted(story, node, turn)
-                story.pod(
-                    f"probe-{turn}",
-                    templates=["there"],
-                    nodeSelector={"kubernetes.io/hostname": node},
-                )
-                story.wait_refused(f"probe-{turn}", "tolerated")  # from now on the rule is known
+                probe = _refused(story, node, turn)  # from now on the rule is known
                 with loading(story, f"under-{turn}", count):
                     pass
                 names = [f"under-{turn}-{number}" for number in range(count)]
                 late.update(story.wait_running(*names)[name]["metadata"]["uid"] for name in names)
                 cluster.rest.ask("DELETE", rule)
-                story.wait_running(f"probe-{turn}")
+                story.wait_running(probe)
                 for number in range(count // 2):
                     story.rest.delete("pods", f"under-{turn}-{number}", story.namespace)
         pods = {pod["metadata"]["uid"]: node_of(pod) for pod in story.pods().values()}
@@ -162,6 +159,22 @@ def test_a_taint_rule_that_comes_and_goes_under_load(cluster: Live) -> None:
         story.held_once()
         assert not held_together(recording.seen)
         assert cluster.consistent()["consistent"]
+
+
+def _refused(story: Scene, node: str, turn: int) -> str:
+    """A pod that waits because of the rule. Pods before it got a device: the scheduler did not know the rule yet."""
+    for number in itertools.count():
+        name = f"probe-{turn}-{number}"
+        story.pod(name, templates=["there"], nodeSelector={"kubernetes.io/hostname": node})
+
+        def is_decided(name: str = name) -> bool:
+            pod = story.pods()[name]
+            return bool(node_of(pod)) or "tolerated" in reason_of(pod)
+
+        story.wait(f"a node or a reason for {name}", is_decided)
+        if not node_of(story.pods()[name]):
+            return name
+    raise AssertionError("unreachable")
 
 
 @contextmanager

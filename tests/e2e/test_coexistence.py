@@ -18,7 +18,10 @@ from tests.support.live import Live, devices_of
 
 pytestmark = pytest.mark.slow
 
-COUNT = 200  # pods of each scheduler
+COUNT = 200  # pods of each scheduler, where they have to meet
+APART = (
+    80  # where a border keeps them apart: both sides have room, so a pod crosses a leaky one soon
+)
 THEIRS = "default-scheduler"
 OWNER = "example.com/owner"
 SHORT = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
@@ -111,7 +114,7 @@ def test_without_ownership_every_device_allocated_twice_is_reported(cluster: Liv
     with beside(cluster) as story:
         _wide(story, "shared")
         with story.rest.record("resourceclaims", story.namespace) as recording:
-            _race(story)
+            _race(story, COUNT)
             story.wait("an answer for all", lambda: _placed(story) == 2 * COUNT)
         assert held_together(recording.seen), "the schedulers never met: the race shows nothing"
         twice = [device for device, count in _holders(story).items() if count > 1]
@@ -227,11 +230,11 @@ def _check_apart(
 ) -> None:
     """All pods run, each on its scheduler's side, and at no moment did two claims hold one device."""
     with story.rest.record("resourceclaims", story.namespace) as recording:
-        _race(story, our_spec=our_spec, their_spec=their_spec)
-        pods = story.wait_running(*_names("ours"), *_names("theirs"))
+        _race(story, APART, our_spec=our_spec, their_spec=their_spec)
+        pods = story.wait_running(*_names("ours", APART), *_names("theirs", APART))
     assert held_together(recording.seen) == []
-    assert {node_of(pods[name]) for name in _names("ours")} == {mine}
-    assert {node_of(pods[name]) for name in _names("theirs")} == {theirs}
+    assert {node_of(pods[name]) for name in _names("ours", APART)} == {mine}
+    assert {node_of(pods[name]) for name in _names("theirs", APART)} == {theirs}
     assert story.live.metric("dovetail_overlaps") == 0
     assert story.events("DeviceGivenTwice") == []
 
@@ -249,16 +252,17 @@ def _wide(story: Scene, name: str, *, labels: dict[str, str] | None = None) -> s
 
 def _race(
     story: Scene,
+    count: int,
     *,
     our_spec: dict[str, Any] | None = None,
     their_spec: dict[str, Any] | None = None,
 ) -> None:
-    """Makes the pods of both schedulers at the same time."""
+    """Makes so many pods of each scheduler at the same time."""
     problems: list[BaseException] = []
 
     def make(kind: str, scheduler: str, spec: dict[str, Any]) -> None:
         try:
-            for name in _names(kind):
+            for name in _names(kind, count):
                 tree = pod_tree(name, templates=["gpu"], scheduler=scheduler)
                 tree["spec"] |= {"nodeSelector": {SCENE: story.namespace}} | spec
                 story.rest.create("pods", tree, story.namespace)
@@ -276,8 +280,8 @@ def _race(
     assert not problems, problems
 
 
-def _names(kind: str) -> list[str]:
-    return [f"{kind}-{number}" for number in range(COUNT)]
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number}" for number in range(count)]
 
 
 def _placed(story: Scene) -> int:

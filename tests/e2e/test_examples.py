@@ -67,7 +67,7 @@ def test_a_job_runs_to_its_end_three_at_a_time(cluster: Live) -> None:
     cluster.apply_file("batch-job.yaml")
 
     def is_complete() -> bool:
-        job = planes.get(cluster.plane, "job", "sweep", "-n", "batch")
+        job = cluster.rest.read("jobs", "sweep", "batch")
         return bool(job["status"].get("succeeded", 0) == 6)
 
     cluster.wait_for("six finished runs", is_complete)

@@ -14,6 +14,7 @@ import urllib.request
 import weakref
 from collections.abc import AsyncIterator
 from concurrent import futures
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from dovetail.devcluster import free_ports
 from dovetail.kube.auth import client_config
 from dovetail.model import configuration
 from dovetail.world.world import World
+from tests.faults import instances, slowness
 from tests.support import cluster
 from tests.support.waiting import until, wait_until
 
@@ -32,7 +34,9 @@ ELECTION = {"lease_duration_seconds": 3, "renew_deadline_seconds": 2.0, "retry_p
 
 @contextlib.asynccontextmanager
 async def running(namespace: str, kubeconfig: str, port: int) -> AsyncIterator[scheduler.Process]:
-    elected = configuration.LeaderElection(namespace=namespace, name="held", **ELECTION)  # type: ignore[arg-type]
+    stretch = instances.stretch_for(max(slowness.measured() for _ in range(5)))
+    times = {name: seconds * stretch for name, seconds in ELECTION.items()}
+    elected = configuration.LeaderElection(namespace=namespace, name="held", **times)  # type: ignore[arg-type]
     settings = configuration.SchedulerConfiguration(
         leader_election=elected, serving=configuration.Serving(port=port)
     )
@@ -59,15 +63,16 @@ def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> Non
     plane = cluster.control_plane()
     namespace, port = cluster.fresh_namespace(plane), free_ports.reserve()
 
+    def lease() -> dict[str, Any]:
+        return dict(cluster.api(plane).read("leases", "held", namespace)["spec"])
+
     def renewed_at() -> datetime.datetime:
-        lease = cluster.get(plane, "lease", "held", "-n", namespace)
-        return datetime.datetime.fromisoformat(lease["spec"]["renewTime"])
+        return datetime.datetime.fromisoformat(lease()["renewTime"])
 
     def asked_while_held() -> list[tuple[int, str]]:
         """What is answered once the loop is known to be held and the lease was renewed for longer than it lasts."""
-        past_the_lease = renewed_at() + datetime.timedelta(
-            seconds=1 + ELECTION["lease_duration_seconds"]
-        )
+        seconds = 1 + lease()["leaseDurationSeconds"]
+        past_the_lease = renewed_at() + datetime.timedelta(seconds=seconds)
         wait_until(lambda: answer(port, "/readyz")[0] == 503, "a scheduler that is not ready")
         wait_until(lambda: renewed_at() > past_the_lease, "renewals past the first lease")
         return [answer(port, path) for path in ("/healthz", "/readyz", "/metrics")]

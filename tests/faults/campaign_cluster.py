@@ -28,6 +28,7 @@ from tests.faults import (
     plans,
     records,
     signatures,
+    slowness,
     workload,
 )
 from tests.faults.checker_scene import Violation
@@ -68,9 +69,11 @@ class Field:
         directory: Path,
         *,
         chance: random.Random,
+        machine: slowness.Slowness,
         command: Command = ours,
     ) -> None:
         self.plane = plane
+        self._machine = machine
         self.log = Log()
         self.found: list[Violation] = []
         self.api = client.Client(plane.url, ca=plane.ca, token=TOKENS["people"])
@@ -162,7 +165,7 @@ class Field:
         """
         if not has_election:
             await instance.proxy.settled()
-        instance.start(has_election=has_election, command=command)
+        instance.start(has_election=has_election, slowness=self._machine.recent(), command=command)
         if not await instance.ready():
             self.object(
                 "crashed", f"{instance.user} did not come up, exit code {instance.exit_code()}"

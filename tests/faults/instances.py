@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.support.waiting import comes_true_within
 READY_SECONDS: Final = 60.0
 END_SECONDS: Final = 10.0
 LEASE: Final = {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}
+LEASE_SLOWNESS: Final = 2.0  # of the machine, that this lease still serves
+LONGEST_STRETCH: Final = 5  # beyond it a takeover would last longer than the bounds of gangs
 
 
 class Files(NamedTuple):
@@ -64,6 +67,16 @@ def with_stepping_clock(files: Files) -> list[str]:
     return [sys.executable, "-c", STEPPING, *arguments]
 
 
+def lease(slowness: float) -> dict[str, float]:
+    """The times of an election. On a starved machine a renewal takes seconds, and no leader keeps a short lease."""
+    return {name: seconds * stretch_for(slowness) for name, seconds in LEASE.items()}
+
+
+def stretch_for(slowness: float) -> int:
+    """How many times as long as on a machine with a free core a lease of a few seconds must be."""
+    return min(max(1, math.ceil(slowness / LEASE_SLOWNESS)), LONGEST_STRETCH)
+
+
 class Instance:
     """One replica: a process now and then, the same user always."""
 
@@ -92,10 +105,10 @@ class Instance:
         """What the processes have to say, one after the other."""
         return self._directory / f"{self.user}.log"
 
-    def start(self, *, has_election: bool, command: Command | None = None) -> None:
-        """Starts a process, in the usual way or by another command."""
+    def start(self, *, has_election: bool, slowness: float, command: Command | None = None) -> None:
+        """Starts a process, in the usual way or by another command, on a machine that is so much slower than usual."""
         self.has_election = has_election
-        files = self._files()
+        files = self._files(slowness)
         self._process = processes.start(
             (command or self._command)(files), log=self.log, is_tethered=True
         )
@@ -160,7 +173,7 @@ class Instance:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
 
-    def _files(self) -> Files:
+    def _files(self, slowness: float) -> Files:
         kubeconfig, configuration = (
             self._directory / f"{self.user}.{name}" for name in ("kubeconfig", "config")
         )
@@ -180,7 +193,7 @@ class Instance:
         chosen = {
             "apiVersion": "dovetail.dev/v1alpha1",
             "kind": "SchedulerConfiguration",
-            "leaderElection": {"enabled": self.has_election, **LEASE},
+            "leaderElection": {"enabled": self.has_election, **lease(slowness)},
             "serving": {"port": self._port},
         }
         configuration.write_text(json.dumps(chosen), encoding="utf-8")

@@ -9,10 +9,12 @@ import contextlib
 import functools
 import gzip
 import hashlib
+import io
 import json
 import random
 import shutil
 import sqlite3
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,7 +201,69 @@ def _lines(sources: list[Tree], rng: random.Random) -> bytes:
     return text
 
 
+def _dumps(rng: random.Random) -> bytes:
+    """Objects in any form a person may send them: lists, lines, documents, compressed, in an archive."""
+    if rng.random() < 0.02:
+        return rng.choice(WHOLES)
+    sources = _dumped_objects()
+    trees = [_bent(sources, rng) for _ in range(rng.choice((1, 2, 3, 6)))]
+    trees += rng.sample(sources, k=rng.choice((0, 1, 4)))
+    kind = rng.choice(("List", "List", "PodList", "ResourceSliceList", "SecretList"))
+    listed = {"apiVersion": "v1", "kind": kind, "items": trees, "metadata": {}}
+    match rng.choice(("list", "documents", "lines", "array")):
+        case "list":
+            text = _encoded(listed, rng)
+        case "documents":
+            text = b"\n---\n".join(_encoded(tree, rng) for tree in trees)
+        case "lines":
+            lines = [json.dumps(tree, ensure_ascii=True).encode() for tree in trees]
+            text = b"\n".join(lines)
+        case _:
+            text = _encoded(trees, rng)
+    if rng.random() < 0.35:
+        text = hostile.garbled(text, rng)
+    if rng.random() < 0.1:
+        text = _archived(text)
+    if rng.random() < 0.15:
+        text = gzip.compress(text, mtime=0)
+        for _ in range(rng.choice((0, 1, 1, 3))):
+            text = hostile.garbled(text, rng)
+    return text
+
+
+def _archived(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("dump/objects.yaml")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
 # Real files
+
+
+@functools.cache
+def _dumped_objects() -> list[Tree]:
+    """The objects of a small cluster, manifests, and objects of older versions."""
+    saved = [msgspec.json.decode(text) for text in _small_cluster().snapshot.values()]
+    trees = [tree for listed in saved for tree in listed.get("items", ())]
+    trees = [tree for tree in trees if len(msgspec.json.encode(tree)) < 20_000]
+    older = [
+        tree | {"apiVersion": f"resource.k8s.io/{version}"}
+        for tree in trees
+        for version in ("v1alpha3", "v1beta1", "v1beta2")
+        if tree["apiVersion"] == "resource.k8s.io/v1"
+    ]
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": "a-0"},
+        "message": "x",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return [*trees, *older, event, *_manifests()]
 
 
 @functools.cache
@@ -674,6 +738,26 @@ def _read_snapshot(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
     return [rng.choice(commands)]
 
 
+def _read_dump(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
+    file = str(place.file)
+    words = ("events", "deployments", "namespaces", "nodes", "workloads", "nonsense")
+    commands = [
+        (*_read_cluster(rng), "--snapshot", file),
+        (*_read_cluster(rng), "--snapshot", file),
+        ("get", rng.choice(words), "-A", "--snapshot", file),
+        ("describe", rng.choice(("pods", "nodes", "claims", "events")), "--snapshot", file),
+        ("when", "--snapshot", file),
+        (
+            "doctor",
+            "--snapshot",
+            file,
+        ),  # as JSON, findings are data: an unhealthy cluster adds no words
+        ("snapshot", "show", file, *rng.choice(((), ("-o", "json")))),
+        ("cel", "eval", "device.driver == 'gpu.nvidia.com'", "--snapshot", file),
+    ]
+    return [rng.choice(commands)]
+
+
 def _read_state(place: Place, rng: random.Random) -> list[tuple[str, ...]]:
     """Mostly a start of the process, and a look at what it would serve; sometimes commands while none runs."""
     if rng.random() < 0.1:
@@ -722,6 +806,7 @@ DOORS: Final[dict[str, Door]] = {
     "worlds": Door(_line(_worlds), _with_form("allocate", "--worlds"), _lay_file, _prepared),
     "cases": Door(_line(_cases), _one("cel", "eval", "--cases"), _lay_file, _prepared),
     "values": Door(_text(_values), _install, _lay_file, _prepared),
+    "dumps": Door(_dumps, _read_dump, _lay_file, _prepared),
     "snapshots": Door(_snapshot_content, _read_snapshot, _lay_snapshot, _prepared),
     "state": Door(_state_content, _read_state, _lay_state, _prepared),
 }

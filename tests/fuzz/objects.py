@@ -28,7 +28,6 @@ from dovetail.kube.auth import client_config
 from dovetail.kube.http import transport
 from dovetail.kube.watching import watch
 from dovetail.kubetypes import codec, object_set, registry
-from dovetail.live.gangs import facts_of_objects
 from dovetail.live.informer import consistency, informer
 from dovetail.manifest import manifests
 from dovetail.model import policy
@@ -36,6 +35,7 @@ from dovetail.ports import api as apis
 from dovetail.schedule import decide
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.sim.server import api_server, object_store
+from dovetail.world.owners import facts_of_objects
 from dovetail.world.world import World
 from tests.fuzz.findings import AGREE, ROOT, Finding, Tally
 from tests.generators import claims, constraints, constraints_nodes, extremes, mutations, slices

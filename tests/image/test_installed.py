@@ -45,7 +45,7 @@ class Installed:
 
     def slices(self) -> list[Tree]:
         """The slices that the agent has published."""
-        listed = cluster.get(self.plane, "resourceslices")["items"]
+        listed = cluster.api(self.plane).list("resourceslices")
         return [tree for tree in listed if tree["spec"]["driver"] == DRIVER]
 
     def pod_of(self, component: str) -> Tree:

@@ -13,7 +13,6 @@ from dovetail.kubetypes.custom import intents
 from dovetail.kubetypes.resource import claims
 from dovetail.live.cycle import scheduler_loop
 from dovetail.live.evict import disruption_limits
-from dovetail.live.gangs import owner_watch
 from dovetail.live.informer import consistency, informer
 from dovetail.model import gangs, policy
 from dovetail.ports import meter, tracing
@@ -21,6 +20,7 @@ from dovetail.schedule import decide as cycle
 from dovetail.sim import virtual_clock
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.sim.server import api_server
+from dovetail.world.owners import gang_builder
 from dovetail.world.world import World
 
 NAME = "dovetail"
@@ -31,7 +31,7 @@ Tree = dict[str, Any]
 class GroupFeed:
     """Passes events of native groups to a gang builder at once."""
 
-    def __init__(self, book: owner_watch.GangBuilder) -> None:
+    def __init__(self, book: gang_builder.GangBuilder) -> None:
         self._book = book
 
     def replaced(self, kind: registry.Kind, objects: Iterable[Any], resource_version: str) -> None:
@@ -99,7 +99,7 @@ class Stage:
             )
             for kind in (*registry.WATCHED, *registry.OURS)
         }
-        book = self.book = owner_watch.GangBuilder(
+        book = self.book = gang_builder.GangBuilder(
             seen
         )  # told of owners that the API in memory does not serve
         for kind in NATIVE:

@@ -431,7 +431,7 @@ def test_never_two_writers_and_always_one_in_the_end(lives: dict[str, Any]) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)  # under CI they are the same in each run: more of them find nothing new
 @given(_lives)
 def test_never_two_writers_in_many_lives(lives: dict[str, Any]) -> None:
     told(lambda world: live(world, **lives))

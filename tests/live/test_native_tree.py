@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dovetail.kubetypes import meta, registry
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.workloads import owners
-from dovetail.live.gangs import owner_watch
 from dovetail.model import gangs, workload_annotations
 from dovetail.model.workloads import native_gangs
 from dovetail.world.events import Changed, Deleted
+from dovetail.world.owners import gang_builder
 from dovetail.world.world import World
 from tests.live.test_owner_watch import GangRecorder
 
@@ -51,9 +51,9 @@ def kind_of(result: Any) -> registry.Kind:
     return registry.POD_GROUP if isinstance(result, owners.PodGroup) else registry.COMPOSITE
 
 
-def book_of(*result: Any, is_served: bool = True) -> tuple[owner_watch.GangBuilder, GangRecorder]:
+def book_of(*result: Any, is_served: bool = True) -> tuple[gang_builder.GangBuilder, GangRecorder]:
     events = GangRecorder()
-    book = owner_watch.GangBuilder(events)
+    book = gang_builder.GangBuilder(events)
     if is_served:
         book.finish_list(registry.COMPOSITE.name, ())
     for item in result:
@@ -244,7 +244,7 @@ class WorldFeed:
 
 def test_pods_move_to_the_gang_of_the_tree_and_back() -> None:
     world = World()
-    book = owner_watch.GangBuilder(WorldFeed(world))
+    book = gang_builder.GangBuilder(WorldFeed(world))
     book.finish_list(registry.COMPOSITE.name, ())
     for name in ("a", "b"):
         pod = pods.Pod(

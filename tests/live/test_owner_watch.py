@@ -17,6 +17,7 @@ from dovetail.live.informer import informer
 from dovetail.model import gangs
 from dovetail.ports import failures
 from dovetail.sim.virtual_clock import VirtualClock
+from dovetail.world.owners import gang_builder
 from dovetail.world.world import World
 from tests.live.live_scheduler import Stage, play
 
@@ -60,7 +61,7 @@ def job(name: str, **annotations: str) -> owners.Job:
 
 def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
     events = GangRecorder()
-    book = owner_watch.GangBuilder(events)
+    book = gang_builder.GangBuilder(events)
     book.changed(registry.JOB, job("a"))
     book.changed(registry.JOB, job("a"))
     assert events.said == ["+job/a"]
@@ -72,7 +73,7 @@ def test_a_gang_is_reported_once_and_again_when_it_differs() -> None:
 
 def test_what_made_an_owner_speaks_for_it_whichever_is_seen_first() -> None:
     events = GangRecorder()
-    book = owner_watch.GangBuilder(events)
+    book = gang_builder.GangBuilder(events)
     child = owners.JobSet(metadata=named("a", maker="t"))
     book.changed(registry.JOB_SET, child)
     assert events.there["jobset/a"].queue == ""
@@ -95,7 +96,7 @@ def test_a_list_leaves_what_single_changes_would_have_left(
     steps: list[tuple[str, str]], is_listed: bool
 ) -> None:
     events = GangRecorder()
-    book = owner_watch.GangBuilder(events)
+    book = gang_builder.GangBuilder(events)
     there: dict[str, str] = {}
     for name, queue in steps:
         if queue == "gone":
@@ -282,7 +283,7 @@ def kai_group(name: str, **spec: Any) -> owners.KaiPodGroup:
 
 def test_groups_of_kai_and_of_kubernetes_with_one_name_are_two_gangs() -> None:
     recorded = GangRecorder()
-    book = owner_watch.GangBuilder(recorded)
+    book = gang_builder.GangBuilder(recorded)
     native = owners.PodGroup(metadata=meta.ObjectMeta(namespace="default", name="pg"))
     book.changed(registry.POD_GROUP, native)
     book.changed(registry.KAI_POD_GROUP, kai_group("pg", min_member=2))

@@ -13,7 +13,7 @@ from dovetail.kubetypes import codec, meta, registry
 from dovetail.live.informer import informer
 from dovetail.model import gangs
 from dovetail.sim.server import api_server
-from dovetail.snapshot import snapshot_format
+from dovetail.snapshot import snapshot_format, snapshot_kinds
 from dovetail.world import events
 from dovetail.world.world import World
 
@@ -100,8 +100,9 @@ def test_a_snapshot_holds_what_the_world_is_made_of() -> None:
     kept = (
         *registry.WORLD,
         *registry.OWNERS,
-        *registry.PARENTS,
-    )  # gangs are derived from the latter
+        *registry.PARENTS,  # gangs are derived from these two
+        *snapshot_kinds.EXPLAINING,
+    )
     assert set(snapshot_format.KINDS) == set(kept)
     assert len(snapshot_format.KINDS) == len(kept)
     files = {snapshot_format.file_of(kind) for kind in snapshot_format.KINDS}

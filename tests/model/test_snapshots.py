@@ -62,12 +62,17 @@ LEFT_AS_IT_IS = """
     jaxReplicaSpecs.restartPolicy paddleReplicaSpecs.restartPolicy mpiReplicaSpecs.restartPolicy
     topology.key spec.disruptionMode spec.preemptibility spec.preemptionDelay spec.stalenessGracePeriod
     topologyConstraint.requiredTopologyLevel topologyConstraint.preferredTopologyLevel
+    .type .reason .action .reportingController deprecatedSource.component .preemptionPolicy
+    regarding.kind regarding.apiVersion regarding.resourceVersion
+    related.kind related.apiVersion related.resourceVersion
+    spec.scopes matchExpressions.scopeName limits.type spec.deadline spec.batch promise.start promise.movedFrom
 """
 LEFT_OUT = """
     metadata.generateName metadata.annotations metadata.finalizers spec.providerID conditions.message
     status.volumesInUse volumesAttached.name volumesAttached.devicePath opaque.parameters devices.data
     networkData.interfaceName networkData.ips networkData.hardwareAddress ports.name ephemeral.volumeClaimTemplate
-    claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode
+    claimRef.fieldPath schedulingPolicy.basic spec.disruptionMode .note .reportingInstance deprecatedSource.host
+    spec.gang promise.cause
 """
 
 

@@ -7,7 +7,8 @@ import sys
 
 PROGRAM = """
 import sys
-from dovetail.cli import main, node_agent
+from dovetail.cli import main
+from dovetail.cli.processes import node_agent_command
 from dovetail.boot import logs, node_agent, node_dra, node_parts
 print(" ".join(sorted(sys.modules)))
 """
@@ -25,6 +26,9 @@ NEVER = (
     "dovetail.devcluster",
     "dovetail.install",
     "dovetail.snapshot",
+    "dovetail.ask",
+    "dovetail.tables",
+    "dovetail.web",
     "dovetail.replay",
     "dovetail.telemetry",
     "dovetail.node.device_plugin.device_plugins",

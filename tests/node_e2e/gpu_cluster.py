@@ -69,7 +69,7 @@ class GpuCluster:
         """The devices of the node's complete pool by name; empty while slices are missing."""
         slices = [
             tree
-            for tree in cluster.get(self.plane, "resourceslices")["items"]
+            for tree in self.live.rest.list("resourceslices")
             if tree["spec"]["driver"] == DRIVER and tree["spec"].get("nodeName") == self.node.name
         ]
         newest = max((tree["spec"]["pool"]["generation"] for tree in slices), default=0)
@@ -111,7 +111,7 @@ class GpuCluster:
 
     def is_unschedulable(self, namespace: str, pod: str) -> bool:
         """Whether the scheduler gave a pod a reason why it waits."""
-        status = cluster.get(self.plane, "pod", pod, "-n", namespace)["status"]
+        status = self.live.rest.read("pods", pod, namespace)["status"]
         return any(
             condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable"
             for condition in status.get("conditions", [])

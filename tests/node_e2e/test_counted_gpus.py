@@ -27,7 +27,7 @@ def counted(cluster: GpuCluster) -> Iterator[gpu_node.GpuNode]:
 
 def allocatable(node: gpu_node.GpuNode) -> str:
     """How many GPUs the kubelet counts, as the Node says it."""
-    status = planes.get(node.plane, "node", node.name)["status"]
+    status = planes.api(node.plane).read("nodes", node.name)["status"]
     return str(status["allocatable"].get(RESOURCE, "0"))
 
 

@@ -43,7 +43,7 @@ def gpus_of(devices: Iterable[str]) -> set[int]:
 
 def condition(cluster: GpuCluster) -> tuple[str, str]:
     """Status and message of the Node's condition about its GPUs."""
-    node = planes.get(cluster.plane, "node", cluster.node.name)
+    node = cluster.live.rest.read("nodes", cluster.node.name)
     for each in node["status"]["conditions"]:
         if each["type"] == node_report.CONDITION:
             return each["status"], each["message"]

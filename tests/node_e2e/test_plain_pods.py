@@ -32,7 +32,7 @@ def namespace(node: gpu_node.GpuNode) -> str:
 def container_of(node: gpu_node.GpuNode, pod: Mapping[str, Any]) -> tuple[str, int]:
     """The id and the number of restarts of a pod's container, as the kubelet reports them."""
     metadata = pod["metadata"]
-    now = cluster.get(node.plane, "pod", metadata["name"], "-n", metadata["namespace"])
+    now = cluster.api(node.plane).read("pods", metadata["name"], metadata["namespace"])
     (status,) = now["status"]["containerStatuses"]
     return status["containerID"], status["restartCount"]
 

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from dovetail.devcluster import control_plane
 from dovetail.devcluster.fake_gpus.hardware import Hardware
 from tests.nvidia import agent_node, claims, dra_driver, dra_node
@@ -32,7 +34,10 @@ class Side:
         """Prepares and records."""
         answer = self.driver.prepare(claim)
         assert not answer.error, answer.error
-        self.seen += [answer, in_any_order(self.driver.cdi_spec(claim["metadata"]["uid"]))]
+        # NVIDIA's driver answers by groups of equal configurations, in an order that differs from run to run.
+        devices = sorted(answer.devices, key=lambda prepared: (prepared.device, prepared.share_id))
+        self.seen.append(msgspec.structs.replace(answer, devices=tuple(devices)))
+        self.seen.append(in_any_order(self.driver.cdi_spec(claim["metadata"]["uid"])))
         self.seen.append(geometry(self.hardware))
 
     def unprepare(self, claim: Tree) -> None:

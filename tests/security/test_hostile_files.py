@@ -23,7 +23,7 @@ def test_no_broken_file_ends_in_anything_but_words(door: str) -> None:
     )
     assert tally.counts == {AGREE: FILES}, [finding.ours for finding in tally.findings]
     assert counts[f"{door}: exit 0"] > 5  # some come through: the others would prove little
-    assert counts[f"{door}: exit 1"] > 5
+    assert counts[f"{door}: exit 1"] + counts[f"{door}: exit 2"] > 5
 
 
 def test_a_seed_gives_the_same_file_again() -> None:

@@ -1,17 +1,20 @@
 """A process that writes to a journal as fast as it can and says what is durable, until it is killed.
 
-`python -m tests.sim.journal_writer DIRECTORY SEED [BOUNDARY BATCHES]`: prints one JSON line per committed batch. With a
-boundary it ends itself there, without any clean-up: 1 is before the first call of SQLite, 2 after it, and so on.
+`python -m tests.sim.journal_writer DIRECTORY SEED [BATCHES]`: prints one JSON line per committed batch. With a number
+of batches it writes them again and again, each time in a process and a directory of its own, and ends itself without
+any clean-up at one boundary after the other: 1 is before the first call of SQLite, 2 after it, and so on. It prints
+the exit code of each of these processes, which are forked: starting Python for each would take far longer.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -94,5 +97,37 @@ def state(api: SimApi) -> dict[str, str]:
     return versions
 
 
+def end_at_each_boundary(directory: Path, seed: int, batches: int) -> None:
+    """Writers that end one call later each, in DIRECTORY/BOUNDARY, until one comes to the end of its batches."""
+    for boundary in itertools.count(1):
+        child = os.fork()
+        if not child:
+            _write_and_exit(directory, seed, boundary, batches)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        print(code, flush=True)
+        if code != ENDED:
+            return
+
+
+def _write_and_exit(directory: Path, seed: int, boundary: int, batches: int) -> NoReturn:
+    """Never returns: what is above belongs to the parent."""
+    try:
+        with output_of(directory, boundary).open("wb") as sink:
+            os.dup2(sink.fileno(), sys.stdout.fileno())
+        main(str(directory / str(boundary)), seed, boundary, batches)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def output_of(directory: Path, boundary: int) -> Path:
+    """Where the writer that ends at the boundary prints."""
+    return directory / f"{boundary}.lines"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    if len(sys.argv) > 3:
+        end_at_each_boundary(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main(sys.argv[1], int(sys.argv[2]))

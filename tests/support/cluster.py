@@ -20,7 +20,7 @@ import pytest
 
 from dovetail.devcluster import certificates, go_build, kube_binaries, processes
 from dovetail.devcluster import control_plane as controlplane
-from tests.support import real
+from tests.support import real, rest
 from tests.support.waiting import wait_until
 
 # The one place that decides which tests need which version: `make test` runs on the newest pinned Kubernetes alone,
@@ -37,6 +37,7 @@ EACH_VERSION: Final = tuple(
 TESTER = controlplane.Bearer("tester-token", "tester", ("testers",))
 
 _running: dict[str, tuple[controlplane.ControlPlane, tempfile.TemporaryDirectory[str]]] = {}
+_connected: dict[Path, rest.Rest] = {}  # by the directory of the control plane
 
 
 def parts(version: str = kube_binaries.DEFAULT) -> kube_binaries.Parts:
@@ -66,7 +67,7 @@ def stop_all() -> None:
     """Ends the shared control planes. Meant for the teardown of a session fixture."""
     while _running:
         _, (plane, scratch) = _running.popitem()
-        plane.stop(graceful=False)
+        _stop(plane)
         scratch.cleanup()
 
 
@@ -82,7 +83,7 @@ def private_plane(
         try:
             yield plane
         finally:
-            plane.stop(graceful=False)
+            _stop(plane)
 
 
 def kubectl(plane: controlplane.ControlPlane, *arguments: str, input: str | None = None) -> str:
@@ -138,10 +139,18 @@ def get(plane: controlplane.ControlPlane, *arguments: str) -> Any:
     return msgspec.json.decode(kubectl(plane, "get", *arguments, "-o", "json"))
 
 
+def api(plane: controlplane.ControlPlane) -> rest.Rest:
+    """The admin's connection to a control plane of this module, for what is asked often: kubectl is slow to start."""
+    if plane.directory not in _connected:
+        _connected[plane.directory] = rest.Rest(plane)
+    return _connected[plane.directory]
+
+
 def fresh_namespace(plane: controlplane.ControlPlane) -> str:
-    """A new namespace nobody else uses."""
+    """A new namespace nobody else uses. Over HTTP: hundreds of tests begin with it, and kubectl takes long to start."""
     name = f"test-{uuid.uuid4().hex[:12]}"
-    kubectl(plane, "create", "namespace", name)
+    with contextlib.closing(rest.Rest(plane)) as api:
+        api.create("namespaces", {"metadata": {"name": name}})
     return name
 
 
@@ -150,6 +159,12 @@ def wait_until_gone(process: processes.ProcessRecord) -> None:
     wait_until(
         lambda: not processes.is_alive(process), f"the end of {process.name}, process {process.pid}"
     )
+
+
+def _stop(plane: controlplane.ControlPlane) -> None:
+    if connection := _connected.pop(plane.directory, None):
+        connection.close()
+    plane.stop(graceful=False)
 
 
 def _started(version: str, directory: Path, **options: Any) -> controlplane.ControlPlane:

@@ -295,8 +295,7 @@ class GpuNode:
         return sorted(runs.glob("*.log"), key=lambda file: int(file.stem))
 
     def _pod(self, namespace: str, name: str) -> dict[str, Any]:
-        pod: dict[str, Any] = cluster.get(self.plane, "pod", name, "-n", namespace)
-        return pod
+        return cluster.api(self.plane).read("pods", name, namespace)
 
     def _story(self, namespace: str, name: str) -> str:
         """What the kubelet said about a pod."""

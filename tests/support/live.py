@@ -196,12 +196,12 @@ class Live:
         planes.kubectl(self.plane, "apply", "-f", str(EXAMPLES / name))
 
     def pods(self, namespace: str) -> list[dict[str, Any]]:
-        """The pods of a namespace, as trees."""
-        return list(planes.get(self.plane, "pods", "-n", namespace)["items"])
+        """The pods of a namespace, as trees. Over HTTP: tests ask again and again, and kubectl takes long to start."""
+        return self.rest.list("pods", namespace)
 
     def claims(self, namespace: str) -> list[dict[str, Any]]:
         """The claims of a namespace, as trees."""
-        return list(planes.get(self.plane, "resourceclaims", "-n", namespace)["items"])
+        return self.rest.list("resourceclaims", namespace)
 
     def wait_for(
         self,

@@ -41,6 +41,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "dovetail.dashboard" -}}
+{{ .Release.Name }}-dashboard
+{{- end }}
+
+{{- define "dovetail.dashboardSelector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: dashboard
+{{- end }}
+
+{{- define "dovetail.dashboardLabels" -}}
+{{ include "dovetail.dashboardSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "dovetail.image" -}}
 {{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}

@@ -76,7 +76,7 @@ def create(new: codec.Object, terms: Terms) -> Verdict:
 def update(new: codec.Object, old: codec.Object, *, terms: Terms) -> Verdict:
     """A changed object; its status, where it has one, stays as stored."""
     strategy = _strategy_for(new, old)
-    old = _as_read(old, terms.now)
+    old = as_read(old, terms.now)
     new = _with_server_metadata(_in_namespace(new, terms.namespace), old)
     if strategy.update is None:
         return create(new, terms)
@@ -88,13 +88,19 @@ def update(new: codec.Object, old: codec.Object, *, terms: Terms) -> Verdict:
 def update_status(new: codec.Object, old: codec.Object, *, terms: Terms) -> Verdict:
     """A new status; the spec, and metadata that status writers may not change, stay as stored."""
     strategy = _strategy_for(new, old)
-    old = _as_read(old, terms.now)
+    old = as_read(old, terms.now)
     new = _with_server_metadata(_in_namespace(new, terms.namespace), old)
     if strategy.update_status is None:
         return update(new, old, terms=terms)
     problems: Problems = []
     new = strategy.update_status(new, old, terms, problems)
     return Verdict(new, _distinct(problems))
+
+
+def as_read(old: codec.Object, now: str) -> codec.Object:
+    """A stored object as a reader sees it: defaults apply on reading, too."""
+    strategy = _STRATEGIES.get(type(old), _GENERIC)
+    return old if strategy.as_read is None else strategy.as_read(old, now)
 
 
 # ResourceSlice
@@ -354,12 +360,6 @@ def _strategy_for(new: codec.Object, old: codec.Object) -> Strategy:
     if type(new) is not type(old):
         return _GENERIC
     return _STRATEGIES.get(type(new), _GENERIC)
-
-
-def _as_read(old: codec.Object, now: str) -> codec.Object:
-    """A stored object as a reader sees it: defaults apply on reading, too."""
-    strategy = _STRATEGIES.get(type(old), _GENERIC)
-    return old if strategy.as_read is None else strategy.as_read(old, now)
 
 
 def _in_namespace(new: codec.Object, namespace: str) -> codec.Object:

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dovetail.answer.replica import recreated_pods, started_pods
+from dovetail.kubetypes import registry
 from dovetail.kubetypes.core import pods
 from dovetail.kubetypes.resource import claims
 from dovetail.model import gangs, plan, policy, reservations
@@ -23,7 +25,7 @@ from dovetail.schedule import decide, pod_order
 from dovetail.schedule.backfill import runtimes
 from dovetail.schedule.gang import staleness
 from dovetail.schedule.node import pod_claims
-from dovetail.world.events import Changed, Deleted, Object, ObjectKey, key_of
+from dovetail.world.events import Changed, Deleted, Object
 from dovetail.world.world import World
 
 MOST_TURNS: Final = 5_000  # decisions of one simulation, where the cluster does not come to rest
@@ -77,9 +79,22 @@ class Simulation:
         self._doors: queue_access.QueueAccess | None = None
         for fact in facts:
             self.world.apply(Changed(fact))
+        self._collect_leftovers()
         self.world.set_promises(promises)
         for pod_id in self.world.running():
             self._expect_end(pod_id)
+
+    def _collect_leftovers(self) -> None:
+        """Takes away what controllers are about to: claims made for pods that are gone, and their devices."""
+        present = {(pod.metadata.namespace, pod.metadata.name) for pod in self.world.pods.values()}
+        for claim in list(self.world.claims.values()):
+            owners = [
+                (claim.metadata.namespace, owner.name)
+                for owner in claim.metadata.owner_references
+                if owner.controller and owner.kind == registry.POD.name
+            ]
+            if owners and present.isdisjoint(owners):
+                self.world.apply(Deleted(claim))
 
     # Time
 
@@ -95,6 +110,45 @@ class Simulation:
             if next_time is None or (until is None and not self.world.pending()):
                 return
             self._jump(next_time)
+
+    def settle(self, until: datetime.datetime, *, most_turns: int) -> None:
+        """Decides until nothing changes any more, also at times by then at which time alone changes the answer."""
+        last_turn = self.turns + most_turns
+        while self.turns < last_turn:
+            while self.turn() and self.turns < last_turn:
+                pass
+            wake_at = self.plan.wake_at
+            if wake_at is None or not self.now < wake_at <= until:
+                return
+            self._jump(wake_at)
+
+    def run_while_pending(
+        self,
+        until: datetime.datetime,
+        *,
+        most_turns: int,
+        most_stops: int,
+        policy_: policy.Policy,
+    ) -> datetime.datetime:
+        """Runs to that time as long as pods wait, by this policy; returns the time it came to.
+
+        Where more pods end than `most_stops`, time goes on in so many equal steps, and a pod counts as ended at the end
+        of its step. Gives up after `most_turns` decisions.
+        """
+        begin, self._policy = self.now, policy_
+        last_turn = self.turns + most_turns
+        ends = {end for end in self._end_of.values() if end <= until}
+        step = (until - begin) / most_stops if len(ends) > most_stops else None
+        while self.world.pending() and self.turns < last_turn:
+            while self.turn() and self.turns < last_turn:
+                pass
+            next_time = self._next_time()
+            if next_time is None or next_time > until:
+                return until
+            if step is not None:
+                next_time = begin + step * -(-(next_time - begin) // step)
+            self._jump(min(next_time, until))
+        return self.now if self.world.pending() else until
 
     def staying(self) -> list[str]:
         """Pods on nodes without a known end."""
@@ -173,11 +227,7 @@ class Simulation:
         self.end(eviction.pod.uid)
         if not is_recreated:
             return None
-        status = msgspec.structs.replace(
-            pod.status, phase="Pending", start_time=None, nominated_node_name=""
-        )
-        spec = msgspec.structs.replace(pod.spec, node_name="")
-        recreated = msgspec.structs.replace(pod, spec=spec, status=status)
+        recreated = recreated_pods.recreated(pod, self.now)
         self.world.apply(Changed(recreated))
         return recreated
 
@@ -192,8 +242,19 @@ class Simulation:
             node=eviction.moves_to,
             allocations=allocations,
             reservations=tuple(refs),
+            made=self._made_again(eviction.made),
         )
         self._start(placement)
+
+    def _made_again(
+        self, made: plan.ExtendedResourceClaim | None
+    ) -> plan.ExtendedResourceClaim | None:
+        """The claim for extended resources that a moving pod gets: never the one that it had before."""
+        if made is None or made.existing is None:
+            return made
+        key = (made.existing.namespace, made.existing.name)
+        released = self.world.claims.get(key)
+        return made if released is None else msgspec.structs.replace(made, claim=released)
 
     def _nominate(self, nodes: dict[str, str]) -> None:
         """Sets the nominated node of pods that wait for victims to leave; clears that of others."""
@@ -226,30 +287,8 @@ class Simulation:
 
     def _start(self, placement: plan.Placement) -> None:
         """Allocates and reserves the claims, then binds the pod, which runs at once."""
-        results: dict[ObjectKey, claims.AllocationResult] = {
-            (allocation.claim.namespace, allocation.claim.name): allocation.result
-            for allocation in placement.allocations
-        }
-        pod = self.world.pods[placement.pod.uid]
-        user = claims.ResourceClaimConsumerReference(
-            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
-        )
-        for ref in placement.reservations:
-            claim = self.world.claims[ref.namespace, ref.name]
-            consumer = self.world.user_of(pod, key_of(claim))
-            self.world.apply(Changed(_reserved(claim, results.get(key_of(claim)), consumer)))
-        start_time = self.now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = msgspec.structs.replace(pod.status, phase="Running", start_time=start_time)
-        if placement.made is not None:
-            new_claim = _named(placement.made, pod)
-            self.world.apply(Changed(_reserved(new_claim, placement.made.result, user)))
-            claim_status = pods.PodExtendedResourceClaimStatus(
-                request_mappings=placement.made.mappings,
-                resource_claim_name=new_claim.metadata.name,
-            )
-            status = msgspec.structs.replace(status, extended_resource_claim_status=claim_status)
-        spec = msgspec.structs.replace(pod.spec, node_name=placement.node)
-        self.world.apply(Changed(msgspec.structs.replace(pod, spec=spec, status=status)))
+        for started in started_pods.objects_of(self.world, placement, self.now):
+            self.world.apply(Changed(started))
         member = self.world.gangs.of(placement.pod.uid)
         if member is not None:
             self.started.setdefault(member.gang, Started(self.now, self._ended))
@@ -291,28 +330,3 @@ class Simulation:
                 return durations.at_most(spec.max_runtime_seconds)
             name = spec.parent
         return None
-
-
-def _reserved(
-    claim: claims.ResourceClaim,
-    result: claims.AllocationResult | None,
-    user: claims.ResourceClaimConsumerReference,
-) -> claims.ResourceClaim:
-    users = claim.status.reserved_for
-    status = msgspec.structs.replace(
-        claim.status,
-        allocation=claim.status.allocation or result,
-        reserved_for=users if user in users else (*users, user),
-    )
-    return msgspec.structs.replace(claim, status=status)
-
-
-def _named(new_claim: plan.ExtendedResourceClaim, pod: pods.Pod) -> claims.ResourceClaim:
-    """The claim for extended resources, under a unique name."""
-    if new_claim.existing is not None:
-        return new_claim.claim
-    name = f"{pod.metadata.name}-extended-resources"
-    metadata = msgspec.structs.replace(
-        new_claim.claim.metadata, name=name, namespace=pod.metadata.namespace
-    )
-    return msgspec.structs.replace(new_claim.claim, metadata=metadata)

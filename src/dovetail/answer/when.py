@@ -19,7 +19,7 @@ from dovetail.world.events import Object
 from dovetail.world.world import World
 
 
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When a gang starts."""
 
     gang: plan.GangRef
@@ -27,6 +27,8 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     start: plan.Instant | None = None
     latest: plan.Instant | None = None  # None: not known
     why: str = ""
+    waits_for: tuple[plan.GangRef, ...] = ()  # the gangs whose end lets it start
+    is_promised: bool = False  # the start was promised, and room is kept for it
 
 
 def when(
@@ -43,12 +45,21 @@ def when(
     if not waiting:
         return ()
     likely.run()
-    late = simulate.Simulation(facts, policy_, now, seconds=simulate.longest, promises=promised)
-    late.run()
+    latest_starts: dict[gangs.GangKey, simulate.Started] = {}
+    if any(key in likely.started for key in waiting):  # else there is no latest start to find
+        late = simulate.Simulation(facts, policy_, now, seconds=simulate.longest, promises=promised)
+        late.run()
+        latest_starts = late.started
     unmet = _unmet(likely, [key for key in waiting if key not in likely.started], policy_)
+    promised_gangs = {promise.gang for promise in promised if promise.start is not None}
     expectations = [
         _expectation(
-            key, members, likely.started.get(key), late.started.get(key), unmet.get(key, "")
+            key,
+            members,
+            likely.started.get(key),
+            latest_starts.get(key),
+            unmet.get(key, ""),
+            is_promised=plan.GangRef(*key) in promised_gangs,
         )
         for key, members in waiting.items()
     ]
@@ -87,13 +98,21 @@ def _expectation(
     likely: simulate.Started | None,
     late: simulate.Started | None,
     unmet: str,
+    *,
+    is_promised: bool,
 ) -> Expectation:
     ref = plan.GangRef(*key)
     if likely is None:
         return Expectation(gang=ref, members=members, why=unmet)
     latest = max(late.at, likely.at) if late is not None else None
     return Expectation(
-        gang=ref, members=members, start=likely.at, latest=latest, why=_after(likely.after)
+        gang=ref,
+        members=members,
+        start=likely.at,
+        latest=latest,
+        why=_after(likely.after),
+        waits_for=tuple(plan.GangRef(*ended) for ended in likely.after),
+        is_promised=is_promised,
     )
 
 

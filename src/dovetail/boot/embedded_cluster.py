@@ -38,7 +38,7 @@ from dovetail.sim.fleet import fleet_objects, sample_workload
 from dovetail.sim.rest import local_kubeconfig, loopback_certificate, rest_server
 from dovetail.sim.server import api_server, journal, watchers
 from dovetail.sim.server.object_store import Change
-from dovetail.snapshot import saved_objects, snapshot_format
+from dovetail.snapshot import saved_objects, snapshot_kinds
 
 LOG = logging.getLogger("dovetail.embedded")
 SHORTEST_WAKE_SECONDS: Final = 0.01
@@ -52,7 +52,7 @@ TRANSIENT_SECONDS: Final = 1.0
 BUDGET: Final = policy.Budget(pods=policy.LIVE_PODS)
 
 # Of every kind that a snapshot may hold: its own, and those of owners, whatever their version.
-_PLURALS: Final = {(kind.group, kind.name): kind.plural for kind in snapshot_format.KINDS}
+_PLURALS: Final = {(kind.group, kind.name): kind.plural for kind in snapshot_kinds.KINDS}
 
 Tree = dict[str, Any]
 
@@ -191,8 +191,15 @@ class _ProgressFile:
 def of_snapshot(directory: Path) -> api_server.Restored:
     """The objects of a snapshot as a server kept them, with their uids and versions."""
     saved = saved_objects.read(directory)
-    stored = [_as_stored(each) for each in saved.objects.all()]
+    stored = [_as_stored(each) for each in saved.objects.all() if _is_loaded(each)]
     return api_server.Restored(saved.objects.revision, stored, origin=str(directory))
+
+
+def _is_loaded(saved: codec.Stored) -> bool:
+    """Whether the cluster in memory starts with the object."""
+    struct = saved.struct
+    kinds = [(kind.group, kind.name) for kind in snapshot_kinds.NOT_LOADED]
+    return (struct.api_version.rpartition("/")[0], struct.kind) not in kinds
 
 
 def _as_stored(saved: codec.Stored) -> api_server.StoredObject:

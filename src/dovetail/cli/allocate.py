@@ -3,8 +3,8 @@
 import click
 
 from dovetail.cli import output
-from dovetail.cli.tables import text
 from dovetail.replay import allocation_worlds
+from dovetail.tables import text
 
 _COLUMNS = ("id", "node", "outcome", "devices or reason")
 

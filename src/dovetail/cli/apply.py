@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import errors
+from dovetail.ask import api_session
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session, cluster_option, settling_notice
+from dovetail.cli.cluster import cluster_option, settling_notice
 from dovetail.cli.objects import manifest_files
 from dovetail.kubetypes import object_set
 

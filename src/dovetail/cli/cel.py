@@ -16,9 +16,9 @@ from dovetail.cel.evaluate.program import Outcome
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.cli.objects.selector_devices import NamedDevice, from_cluster, from_file, from_sample
-from dovetail.cli.tables import text
 from dovetail.kubetypes import object_set, registry
 from dovetail.replay import selector_cases
+from dovetail.tables import text
 
 REFUSED = 1
 MARKS = {"true": "+", "false": "-", "error": "!"}

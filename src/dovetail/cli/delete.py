@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dovetail import errors
+from dovetail.ask import api_session
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session, cluster_option, resource_arguments
+from dovetail.cli.cluster import cluster_option, resource_arguments
 from dovetail.cli.objects import manifest_files
 from dovetail.manifest import manifests
 from dovetail.ports import api
@@ -180,6 +181,7 @@ def _doomed(resource: resource_names.Resource, namespace: str, name: str) -> Doo
 async def _delete(
     over: transport.Transport, doomed: Sequence[Doomed], *, grace: int | None, propagation: str
 ) -> Deleted:
+    from dovetail.cli.cluster import named_objects
     from dovetail.kube import object_requests
 
     deleted = Deleted([], [], [])
@@ -191,7 +193,10 @@ async def _delete(
                 over, each.target, grace_seconds=grace, propagation=propagation
             )
         if before is None or answer is None:
-            deleted.missing.append(f'{each.target.kind.plural} "{each.target.name}" not found')
+            target = each.target
+            deleted.missing.append(
+                await named_objects.not_found(over, target.kind, target.namespace, target.name)
+            )
             continue
         deleted.lines.append(f'{each.label} "{each.target.name}" deleted')
         deleted.waiting.append((each, str(before["metadata"].get("uid") or "")))

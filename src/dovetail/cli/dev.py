@@ -9,8 +9,8 @@ import click
 from dovetail import errors
 from dovetail.cli import output
 from dovetail.cli.cluster import fleet_option
-from dovetail.cli.tables import text
 from dovetail.devcluster import kube_binaries
+from dovetail.tables import text
 
 if TYPE_CHECKING:  # imported in the commands, so that help comes at once
     from dovetail.devcluster import dev_cluster

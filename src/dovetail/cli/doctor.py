@@ -8,9 +8,9 @@ import click
 
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
-from dovetail.cli.tables import text
 from dovetail.doctor import checkup, findings
 from dovetail.model import plaintext
+from dovetail.tables import text
 
 UNHEALTHY = 1
 MOST_ALIKE = 10  # findings of one check and severity in the table
@@ -58,9 +58,10 @@ def command(
     from dovetail.doctor import gather  # the model alone is enough for help
 
     ours = _ours(file)
-    directory = cluster_option.snapshot()
-    if directory is not None:
-        report = gather.report_on_snapshot(directory, ours or findings.Ours())
+    path = cluster_option.snapshot()
+    if path is not None:
+        saved = cluster_option.read_snapshot(path)
+        report = gather.report_on_snapshot(saved, ours or findings.Ours())
     else:
         choice = cluster_option.chosen()
         output.say(f"reading {choice.name}")

@@ -15,15 +15,15 @@ from dovetail.files import state_directory
 )
 def command(*, purge: bool, state: str | None) -> None:
     """End the embedded cluster. Its state is kept, and the next `dovetail up` goes on from it."""
-    from dovetail.boot import embedded_process
+    from dovetail.cli.cluster import embedded_start
 
     directory = state_directory.state_directory(state)
     if purge:
-        was_there = embedded_process.purge(directory)
+        was_there = embedded_start.purge(directory)
         output.say(
             f"removed the cluster in {directory}" if was_there else f"no cluster in {directory}"
         )
-    elif embedded_process.stop(directory):
+    elif embedded_start.stop(directory):
         output.say(f"ended the cluster in {directory}; its state is kept")
     elif state_directory.has_state(directory):
         output.say(f"the cluster in {directory} is not running; its state is kept")

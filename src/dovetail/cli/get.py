@@ -1,19 +1,25 @@
 """`dovetail get`: shows what is in a cluster, as a table or as Kubernetes objects; with -w every change after that."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 import msgspec
 
 from dovetail import errors
+from dovetail.ask import cluster_view
 from dovetail.cli import output, output_formats
-from dovetail.cli.cluster import cluster_option, label_option, resource_arguments
-from dovetail.cli.tables import (
+from dovetail.cli.cluster import cluster_option, resource_arguments
+from dovetail.cli.views import printed_answers
+from dovetail.cli.views.printed_answers import Answer
+from dovetail.kubetypes import json_paths, object_set
+from dovetail.tables import (
     claim_tables,
     class_table,
     device_table,
-    gpu_table,
+    label_option,
     listing,
+    missing_names,
     node_pool_table,
     node_table,
     path_templates,
@@ -22,9 +28,7 @@ from dovetail.cli.tables import (
     slice_table,
     topology_table,
 )
-from dovetail.cli.views import printed_answers
-from dovetail.cli.views.printed_answers import Answer
-from dovetail.kubetypes import json_paths, object_set
+from dovetail.tables.gpus import gpu_summary, gpu_table
 
 ALL_TABLES = (
     gpu_table.TABLE,
@@ -74,6 +78,7 @@ ALIASES = {alias: table.name for table in ALL_TABLES for alias in table.aliases}
 @click.option("--show-labels", is_flag=True, help="Add the labels as the last column.")
 @click.option("-w", "--watch", is_flag=True, help="Go on with a row for every change.")
 @click.option("--node", metavar="NAME", help="Only this node.")
+@click.option("--summary", is_flag=True, help="For gpus: one row per type, with what is free.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headers of tables.")
 @cluster_option.readable
 def command(
@@ -88,6 +93,7 @@ def command(
     show_labels: bool,
     watch: bool,
     node: str | None,
+    summary: bool,
     no_headers: bool,
 ) -> None:
     """Show gpus, devices, claims, nodes, pools, classes, slices, pods, templates, queues, topologies, or any kind.
@@ -96,11 +102,12 @@ def command(
     ResourceSlices and from what device plugins count; -o json and -o yaml print those. pools are read from nodes'
     labels. Other kinds (events, jobs, deployments ...) have the columns of kubectl.
     """
+    order = output_formats.sort_path(sort_by)
     test = label_option.selector(selector)
     place = None if all_namespaces else namespace or cluster_option.default_namespace()
     query = listing.Query(
         objects=object_set.NOTHING,
-        now=cluster_option.EPOCH,
+        now=cluster_view.EPOCH,
         test=test,
         namespace=place,
         node=node,
@@ -110,7 +117,11 @@ def command(
         needs_documents=form.shows_documents or sort_by is not None,
     )
     wanted = [
-        (table_of(named.word), named.word, msgspec.structs.replace(query, names=named.names))
+        (
+            _summarised(table_of(named.word)) if summary else table_of(named.word),
+            named.word,
+            msgspec.structs.replace(query, names=named.names),
+        )
         for named in resource_arguments.split(words)
     ]
     for table, _, _ in wanted:
@@ -121,13 +132,18 @@ def command(
             raise click.UsageError("-w takes neither --sort-by nor --show-labels")
         _watch(wanted, form, has_headers=not no_headers)
         return
-    order = None if sort_by is None else path_templates.path_of(sort_by)
-    with cluster_option.not_collecting():
+    with cluster_view.not_collecting():
         answers = [_arranged(_answer(*each), order, has_labels=show_labels) for each in wanted]
         printed_answers.write(answers, form, has_headers=not no_headers)
     _refuse_missing(answers)
     if form.is_table:
         _close(answers)
+
+
+def _summarised(table: listing.Table | None) -> listing.Table:
+    if table is not gpu_table.TABLE:
+        raise click.UsageError("--summary is about gpus; leave other resources out")
+    return gpu_summary.TABLE
 
 
 def _refuse_for_rows(table: listing.Table | None, options: Mapping[str, object]) -> None:
@@ -168,11 +184,10 @@ def _answer(table: listing.Table | None, word: str, query: listing.Query) -> Ans
 
 
 def _server_answer(word: str, query: listing.Query) -> Answer:
-    if cluster_option.snapshot() is not None:
-        raise click.BadParameter(
-            f'"{word}" is not in a snapshot; expected one of {", ".join(TABLES)}'
-        )
-    from dovetail.cli.cluster import api_session
+    path = cluster_option.snapshot()
+    if path is not None:
+        return _saved_answer(word, query, path)
+    from dovetail.ask import api_session
     from dovetail.cli.views import server_table
     from dovetail.kube.http import transport
 
@@ -184,6 +199,17 @@ def _server_answer(word: str, query: listing.Query) -> Answer:
         return Answer(resource.kind.plural, None, query, shown, choice.name)
 
     return api_session.run(choice, work)
+
+
+def _saved_answer(word: str, query: listing.Query, path: Path) -> Answer:
+    """A kind without a table of ours, of a snapshot."""
+    from dovetail.cli.views import saved_table
+
+    seen = cluster_option.whole_snapshot(path)
+    resource = saved_table.resource_of(word, seen.objects)
+    whole = msgspec.structs.replace(query, objects=seen.objects, now=seen.now)
+    shown = saved_table.listed(resource, whole)
+    return Answer(resource.kind.plural, None, whole, shown, seen.name)
 
 
 def _watch(
@@ -213,9 +239,28 @@ def _refuse_missing(answers: Sequence[Answer]) -> None:
         present = {row.name.partition("/")[2] for row in answer.listing.rows}
         present |= {name.rpartition("/")[2] for name in present}
         missing = [name for name in answer.query.names if name not in present]
-        problems += [f'{answer.name} "{name}" not found' for name in missing]
+        if missing and answer.table is not gpu_summary.TABLE:  # its rows are types, not nodes
+            known = _everywhere(answer)
+            is_namespaced = any(place for place, _ in known)
+            place = answer.query.namespace if is_namespaced else None
+            problems += [
+                missing_names.sentence(answer.name, name, place, known) for name in missing
+            ]
     if problems:
         raise errors.InputError("\n".join(problems))
+
+
+def _everywhere(answer: Answer) -> set[missing_names.Name]:
+    """What there is instead, in all namespaces; nothing where it may not be read."""
+    query = msgspec.structs.replace(answer.query, names=(), namespace=None, needs_documents=False)
+    try:
+        shown = _answer(answer.table, answer.name, query).listing
+    except errors.DovetailError:
+        return set()
+    has_namespaces = shown.headers[:1] and shown.headers[0].lower() == "namespace"
+    return {
+        (row.cells[0] if has_namespaces else "", row.name.rpartition("/")[2]) for row in shown.rows
+    }
 
 
 def _close(answers: Sequence[Answer]) -> None:
@@ -225,18 +270,23 @@ def _close(answers: Sequence[Answer]) -> None:
             output.say(_nothing(answer))
     last = answers[-1]
     cluster_option.say_cluster(last.cluster)
-    output.next_step(_next(last))
+    inspected = "" if last.listing.rows else f"snapshot show {cluster_option.snapshot()}"
+    cluster_option.next_step(_next(last), otherwise=inspected)
 
 
 def _next(answer: Answer) -> str:
-    """The next command: for pending pods, the one that says when they start."""
+    """The next command: for pending pods, the one that says why the first of them does not start."""
     table = answer.table
     if not answer.listing.rows:
-        return "up" if table is gpu_table.TABLE else "apply -f FILE"
+        is_about_gpus = table in (gpu_table.TABLE, gpu_summary.TABLE)
+        return "up" if is_about_gpus else "apply -f FILE"
     if table is None:
         return f"describe {answer.listing.rows[0].name}"
-    if table is pod_table.TABLE and any(map(pod_table.is_pending, answer.listing.rows)):
-        return "when"
+    if table is pod_table.TABLE:
+        pending = [row for row in answer.listing.rows if pod_table.is_pending(row)]
+        if pending:
+            namespace, name = pending[0].cells[:2]
+            return f"why {name}{cluster_option.namespace_words(namespace)}"
     return table.next_step
 
 

@@ -6,6 +6,7 @@ it.
 
 import difflib
 import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -23,11 +24,15 @@ class LazyGroup(click.Group):
         *arguments: Any,
         places: dict[str, tuple[str, str]],
         hints: dict[str, str],
+        topics: Mapping[str, Sequence[str]] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self._places = places
         self._hints = hints
+        self._topics = topics or {}
+        # Called with the name of every command that is imported; completion adds to its parameters.
+        self.prepare: Callable[[str, click.Command], None] = lambda name, command: None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order they were given."""
@@ -40,6 +45,7 @@ class LazyGroup(click.Group):
         module, _, attribute = self._places[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        self.prepare(cmd_name, command)
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -78,9 +84,20 @@ class LazyGroup(click.Group):
             raise _plain(error) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in the help text, without importing anything."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._places.items()])
+        """The list in the help text by topic, without importing anything. A command of no topic comes last."""
+        named = {name for names in self._topics.values() for name in names}
+        unnamed = [name for name in self._places if name not in named]
+        width = max(map(len, self._places))
+        for topic, names in (
+            *self._topics.items(),
+            ("Commands" if not named else "Other", unnamed),
+        ):
+            lines = [
+                (name.ljust(width), self._places[name][1]) for name in names if name in self._places
+            ]
+            if lines:
+                with formatter.section(topic):
+                    formatter.write_dl(lines)
 
 
 def _plain(error: click.UsageError) -> click.UsageError:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import click
 
-from dovetail.cli import lazy
+from dovetail.cli import lazy, slow_notice
 
+PROGRAM = "dovetail"
 STDOUT = 1
 REFUSED = 1
 COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
@@ -23,6 +24,10 @@ INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 COMMANDS = {
     "up": ("dovetail.cli.up:command", "Start the embedded cluster from a fleet, and show it."),
     "down": ("dovetail.cli.down:command", "End the embedded cluster; its state is kept."),
+    "dashboard": (
+        "dovetail.cli.processes.dashboard_command:command",
+        "Serve a dashboard of a cluster or a snapshot to a browser.",
+    ),
     "get": ("dovetail.cli.get:command", "Show GPUs, devices, claims, pods, queues and more."),
     "apply": (
         "dovetail.cli.apply:command",
@@ -41,17 +46,52 @@ COMMANDS = {
         "dovetail.cli.decide:command",
         "Decide scenarios given in a file: who starts, waits, yields.",
     ),
-    "when": ("dovetail.cli.when:command", "Say when waiting work starts, and how late it may get."),
+    "why": (
+        "dovetail.cli.answers.why:command",
+        "Say why a pod does not start: cause, numbers, holders, fixes.",
+    ),
+    "when": (
+        "dovetail.cli.answers.when:command",
+        "Say when waiting work starts, and how late it may get.",
+    ),
+    "what-if": (
+        "dovetail.cli.answers.what_if:command",
+        "Say what more nodes, other quotas or new work would change.",
+    ),
+    "capacity": (
+        "dovetail.cli.answers.capacity_command:command",
+        "Say how much more work fits, and what is in the way.",
+    ),
+    "run": (
+        "dovetail.cli.work.run:command",
+        "Run a job on GPUs without YAML: plan, submit, follow.",
+    ),
+    "queue": (
+        "dovetail.cli.work.work_queue:command",
+        "Show waiting and running work in the order of the scheduler.",
+    ),
+    "top": ("dovetail.cli.work.top:command", "Show who uses the GPUs: queues, nodes, types."),
+    "wait": ("dovetail.cli.work.wait:command", "Wait until work has started or finished."),
+    "logs": ("dovetail.cli.work.work_logs:command", "Print what a pod or a job prints."),
+    "cancel": ("dovetail.cli.work.cancel:command", "End work for good: a job, a gang, a pod."),
+    "explain": (
+        "dovetail.cli.work.explain:command",
+        "Explain a field of a resource, or a reason why work waits.",
+    ),
+    "completion": (
+        "dovetail.cli.work.completion:command",
+        "Print the completion script of a shell.",
+    ),
     "snapshot": (
         "dovetail.cli.snapshot:group",
         "Save a cluster to files, load it back, show what was saved.",
     ),
     "scheduler": (
-        "dovetail.cli.scheduler:command",
+        "dovetail.cli.processes.scheduler_command:command",
         "Schedule pods on a real Kubernetes, or compare (--shadow).",
     ),
     "node-agent": (
-        "dovetail.cli.node_agent:command",
+        "dovetail.cli.processes.node_agent_command:command",
         "Serve the GPUs of one node to its kubelet.",
     ),
     "install": (
@@ -70,17 +110,48 @@ COMMANDS = {
     ),
     "version": ("dovetail.cli.version:command", "Show the version."),
 }
+# In which order and under which heading `--help` shows them; names that are no commands are left out.
+TOPICS = {
+    "Look": ("get", "describe", "queue", "top", "dashboard", "logs"),
+    "Ask": ("why", "when", "what-if", "capacity", "explain", "cel", "decide", "allocate"),
+    "Work": ("run", "wait", "cancel"),
+    "Change": ("apply", "create", "delete", "migrate"),
+    "Operate": (
+        "up",
+        "down",
+        "dev",
+        "install",
+        "upgrade",
+        "uninstall",
+        "doctor",
+        "snapshot",
+        "scheduler",
+        "node-agent",
+        "completion",
+        "version",
+    ),
+}
 # Commands of kubectl and Slurm, and what to use instead.
 HINTS = {
-    "why": "`dovetail get pods -o wide` says why a pod waits, `dovetail when` for how long",
-    "explain": "`dovetail describe pod NAME` says why a pod waits, `dovetail when` for how long",
-    "queues": "`dovetail get queues` shows them",
-    "squeue": "`dovetail get pods -A` shows what runs and waits, `dovetail when` the starts",
+    "queues": "`dovetail queue` shows what waits and runs, `dovetail get queues` the shares",
+    "jobs": "`dovetail queue` shows them",
+    "squeue": "`dovetail queue` shows what waits and runs, `dovetail queue --me` mine",
     "sshare": "`dovetail get queues -o wide` shows shares",
-    "sinfo": "`dovetail get gpus` shows nodes",
-    "scancel": "`dovetail delete pod NAME` does",
-    "submit": "`dovetail create -f FILE` does",
-    "sbatch": "`dovetail create -f FILE` does",
+    "sprio": "`dovetail queue -o wide` shows priorities and who is ahead",
+    "sinfo": "`dovetail get gpus` shows nodes, `dovetail top --by node` who holds them",
+    "sbatch": "`dovetail run --detach` submits a job, `dovetail create -f FILE` a manifest",
+    "submit": "`dovetail run` submits a job, `dovetail create -f FILE` a manifest",
+    "srun": "`dovetail run` submits a job and follows it",
+    "salloc": "`dovetail run` starts a job on GPUs; kubectl exec opens a shell in it",
+    "scancel": "`dovetail cancel NAME` does",
+    "stop": "`dovetail cancel NAME` ends work, `dovetail down` the embedded cluster",
+    "scontrol": "`dovetail describe` shows an object, `dovetail apply` changes one",
+    "sacct": "`dovetail queue` shows what runs, `dovetail get jobs` what ended and is kept",
+    "sattach": "`dovetail logs -f NAME` follows what a job prints",
+    "attach": "`dovetail logs -f NAME` follows what a job prints",
+    "ps": "`dovetail queue` shows what waits and runs",
+    "status": "`dovetail queue NAME` shows it, `dovetail describe` in detail",
+    "nvidia-smi": "`dovetail top` shows who holds the GPUs, `dovetail get gpus` the nodes",
 }
 
 
@@ -88,6 +159,7 @@ HINTS = {
     cls=lazy.LazyGroup,
     places=COMMANDS,
     hints=HINTS,
+    topics=TOPICS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="next: dovetail up",
 )
@@ -96,20 +168,25 @@ def cli() -> None:
     """Gives every AI workload on Kubernetes exactly the GPU capacity it needs."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Runs one command. Returns the exit code; the console script hands it to the shell."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
     if COMPLETION in os.environ:
-        cli.main(words, prog_name="dovetail")  # click's own shell completion; leaves by itself
+        from dovetail.cli.work import completion_values
+
+        cli.prepare = completion_values.complete_values
+        cli.main(words, prog_name=PROGRAM)  # click's own shell completion; leaves by itself
+    slow_notice.start(words)
     try:
-        with cli.make_context("dovetail", words) as context:
+        with cli.make_context(program, words) as context:
             result = cli.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
+        slow_notice.end()
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -132,7 +209,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"error: {DEFECT}: {type(error).__name__}: {_short(str(error))}; {DEBUG}=1 shows the traceback"
         )
         return REFUSED
+    finally:
+        slow_notice.end()
     return 0
+
+
+def kubectl_plugin() -> int:
+    """The program `kubectl-dovetail`: the same commands on the cluster that kubectl would choose."""
+    environ = os.environ
+    default = os.path.join(environ.get("HOME", ""), ".kube", "config")
+    has_choice = environ.get("KUBECONFIG") or environ.get("DOVETAIL_STATE")
+    if not has_choice and os.path.isfile(default):
+        environ["KUBECONFIG"] = default  # else an embedded cluster would come first
+    return main(program=f"kubectl {PROGRAM}")
 
 
 def _say(message: str) -> None:

@@ -7,12 +7,13 @@ from typing import NoReturn
 
 import click
 
+from dovetail.ask import given_manifests
 from dovetail.cli import output
 from dovetail.cli.objects import manifest_files
-from dovetail.cli.tables import text
 from dovetail.manifest import manifests
 from dovetail.migrate import field_notes
 from dovetail.model import plaintext
+from dovetail.tables import text
 
 NO_LOSS = (field_notes.Fate.CARRIED, field_notes.Fate.LEFT_OUT)
 THEIRS = {"kueue": "Kueue", "kai": "KAI Scheduler"}
@@ -93,7 +94,7 @@ def _run(
             problem += f"; for those of {THEIRS[name]}: dovetail migrate {name} {_given(files)}"
         _refuse([problem])
 
-    if conversion.objects and manifest_files.STDIN not in files:
+    if conversion.objects and given_manifests.STDIN not in files:
         output.next_step(f"migrate {scheduler} {_given(files)} | kubectl apply -f -")
     if strict and conversion.count(field_notes.Fate.DROPPED):
         raise click.exceptions.Exit(LOSSY)
@@ -112,7 +113,7 @@ def _given(files: tuple[str, ...]) -> str:
 def _trees(files: tuple[str, ...]) -> list[field_notes.Tree]:
     problems: list[str] = []
     trees: list[field_notes.Tree] = []
-    for name, content in manifest_files.contents(files):
+    for name, content in given_manifests.contents(files):
         manifest = manifests.load(content, file=name, strict=False)
         problems += map(str, manifest.problems)
         trees += [item.stored.tree for item in manifest.objects]

@@ -10,21 +10,33 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
+import click
 import msgspec
 
-from dovetail.cli.tables import gpu_tiles
+from dovetail.cli import slow_notice
 from dovetail.model import plaintext
+from dovetail.tables import text as plain_text
+from dovetail.tables import yaml_dump
+from dovetail.tables.gpus import gpu_tiles
 
 PROGRESS_WIDTH = 120  # what is blanked after messages of unknown length
 MAX_LINE_CHARACTERS: Final = 16_384  # of a message; a longer foreign name adds nothing
-CUT: Final = "..."
 FORMATS: Final = ("table", "wide", "json", "yaml", "name")
 
-_NUMBER_LIKE: Final = re.compile(r"[-+.]?[0-9][0-9_.,:eExXoOa-fA-F+-]*")
 _LAYOUT: Final = re.compile(r"([\n\t])")
 _FLUSH_EVERY = 256  # lines
+
+
+class BadInput(click.ClickException):
+    """What was named or given cannot be used: exit code 2, without the usage that wrong options show."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """One message, with control characters escaped."""
+        say(f"error: {self.message}")
 
 
 def write_lines(lines: Sequence[str]) -> None:
@@ -55,14 +67,7 @@ def write_table(lines: Sequence[str]) -> None:
         write_lines(lines)
         return
     columns = shutil.get_terminal_size().columns
-    write_lines([fitted(plaintext.escaped(line), columns) for line in lines])
-
-
-def fitted(line: str, columns: int) -> str:
-    """The line, cut to so many columns; what is cut off is marked."""
-    if len(line) <= columns:
-        return line
-    return line[: max(0, columns - len(CUT))].rstrip() + CUT
+    write_lines([plain_text.fitted(plaintext.escaped(line), columns) for line in lines])
 
 
 def write_json(value: Any) -> None:
@@ -88,14 +93,14 @@ def write_json_lines(values: Iterable[Any]) -> None:
 def write_yaml(document: str, trees: Sequence[dict[str, Any]]) -> None:
     """The YAML document of these trees; if it holds control characters, the trees are dumped again with escapes."""
     if not document.replace("\n", "").isprintable():
-        document = "---\n".join(["", *map(_yaml, trees)])
+        document = "---\n".join(["", *map(yaml_dump.text, trees)])
     _echo(document, sys.stdout)
 
 
 def write_objects(trees: Sequence[dict[str, Any]], form: str) -> None:
     """Kubernetes objects as one List, in JSON or YAML."""
     listed = list_of(trees)
-    _echo(_json(listed) if form == "json" else _yaml(listed), sys.stdout)
+    _echo(_json(listed) if form == "json" else yaml_dump.text(listed), sys.stdout)
 
 
 def list_of(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -110,7 +115,7 @@ def list_of(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def write_object(tree: dict[str, Any], form: str) -> None:
     """One Kubernetes object, in JSON or YAML."""
-    _echo(_json(tree) if form == "json" else _yaml(tree), sys.stdout)
+    _echo(_json(tree) if form == "json" else yaml_dump.text(tree), sys.stdout)
 
 
 def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
@@ -118,7 +123,7 @@ def write_documents(trees: Sequence[dict[str, Any]], form: str) -> None:
     if form == "json":
         write_objects(trees, form)
         return
-    _echo("---\n".join(_yaml(tree) for tree in trees), sys.stdout)
+    _echo("---\n".join(yaml_dump.text(tree) for tree in trees), sys.stdout)
 
 
 def say(message: str) -> None:
@@ -142,14 +147,27 @@ def clear_progress(width: int) -> None:
         _echo("\r" + " " * width + "\r", sys.stderr)
 
 
+def show_notice(notice: str) -> None:
+    """A notice on the terminal while there is nothing else to show."""
+    _put(f"\r{notice}", sys.stderr)
+
+
+def blank_notice(notice: str) -> None:
+    """Takes it away, so that the next message begins on an empty line."""
+    _put(f"\r{' ' * len(notice)}\r", sys.stderr)
+
+
 def flush() -> None:
     """Flushes the data written so far."""
     sys.stdout.flush()
 
 
 def next_step(command: str) -> None:
-    """The last line: the next command."""
-    say(f"next: dovetail {command}")
+    """The last line: the next command, as the program was called: `dovetail`, or `kubectl dovetail`."""
+    context = click.get_current_context(silent=True)
+    root = context.find_root().info_name if context is not None else None
+    program = root if root and root.endswith("dovetail") else "dovetail"
+    say(f"next: {program} {command}")
 
 
 def _shows_colours(stream: TextIO) -> bool:
@@ -159,7 +177,12 @@ def _shows_colours(stream: TextIO) -> bool:
 
 
 def _echo(text: str, stream: TextIO, *, flushed: bool = True) -> None:
-    """Writes characters that the stream's encoding lacks as escapes instead of failing."""
+    """Writes characters that the stream's encoding lacks as escapes instead of failing; ends the notice of a wait."""
+    slow_notice.end()
+    _put(text, stream, flushed=flushed)
+
+
+def _put(text: str, stream: TextIO, *, flushed: bool = True) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if encoding.lower() not in ("utf-8", "utf8"):
         text = text.encode(encoding, "backslashreplace").decode(encoding)
@@ -177,22 +200,3 @@ def _cut(line: str) -> str:
 def _json(tree: Any) -> str:
     formatted = msgspec.json.format(msgspec.json.encode(tree), indent=2).decode()
     return plaintext.escaped_json(formatted) + "\n"
-
-
-def _yaml(tree: Any) -> str:
-    import yaml
-
-    class Dumper(yaml.CSafeDumper):
-        """Quotes text that some YAML reader would take for a number."""
-
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    def text(dumper: Any, value: str) -> Any:
-        is_quoted = _NUMBER_LIKE.fullmatch(value) or not value.replace("\n", "").isprintable()
-        style = '"' if is_quoted else "|" if "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    dumped: str = yaml.dump(tree, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10**6)
-    return plaintext.escaped_json(dumped)  # what it changes stands in double quotes, see above

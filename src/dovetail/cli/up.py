@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dovetail.ask import api_session, cluster_view
 from dovetail.cli import output
-from dovetail.cli.cluster import (
-    api_session,
-    cluster_option,
-    fleet_option,
-    settling,
-    settling_notice,
-)
-from dovetail.cli.tables import gpu_table, gpu_tiles, listing, text
+from dovetail.cli.cluster import fleet_option, settling, settling_notice
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods
+from dovetail.tables import listing, text
+from dovetail.tables.gpus import gpu_table, gpu_tiles
 
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
@@ -38,20 +34,30 @@ SETTLE_SECONDS = 60.0  # for every pod of a new cluster to be bound or to have a
 )
 @click.option("--fresh", is_flag=True, help="Start over, forgetting what was applied before.")
 @click.option("--empty", is_flag=True, help="Start the sample fleet without the sample workload.")
+@click.option("--no-dashboard", is_flag=True, help="Start no dashboard beside the cluster.")
 @click.option("--detach", "-d", is_flag=True, help="Leave the cluster running, and show it once.")
 @click.option(
     "--state",
     metavar="DIR",
     help=f"Directory of the cluster. [default: ${state_directory.STATE_VARIABLE} or the user's state directory]",
 )
-def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: str | None) -> None:
+def command(
+    *,
+    file: str | None,
+    fresh: bool,
+    empty: bool,
+    no_dashboard: bool,
+    detach: bool,
+    state: str | None,
+) -> None:
     """Start the embedded cluster: an API server, the scheduler and hollow nodes, in one process on this machine.
 
     On a terminal the picture follows every change; q or Ctrl-C ends the cluster, and the next `up` goes on from its
     state. With --detach, or where there is no terminal, the cluster stays up until `dovetail down`. `up` on a running
-    cluster only shows it.
+    cluster only shows it. A dashboard runs beside the cluster; its link is printed, and signs in once.
     """
-    from dovetail.boot import embedded_process, embedded_setup
+    from dovetail.boot import embedded_setup
+    from dovetail.cli.cluster import embedded_start
     from dovetail.sim.fleet import fleet_spec
 
     directory = state_directory.state_directory(state)
@@ -61,13 +67,13 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
         name=shown.name, fleet=shown, has_sample_workload=fleet is None and not empty
     )
     is_live = is_terminal() and not detach
-    started = embedded_process.start(
+    started = embedded_start.start(
         directory,
         setup,
         is_fresh=fresh,
         names_fleet=fleet is not None,
         is_tethered=is_live,
-        say=output.progress,
+        has_dashboard=not no_dashboard,
     )
     output.clear_progress(output.PROGRESS_WIDTH)
     name = embedded_setup.read(directory).name
@@ -76,10 +82,10 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
         from dovetail.cli.views import live_picture
 
         try:
-            live_picture.watch(started.choice)
+            live_picture.watch(started.choice, dashboard=embedded_start.link(directory))
         finally:
             if not started.was_running:
-                embedded_process.stop(directory)
+                embedded_start.stop(directory)
         if not started.was_running:
             output.say("the cluster has ended; its state is kept")
             output.next_step("up")
@@ -87,6 +93,8 @@ def command(*, file: str | None, fresh: bool, empty: bool, detach: bool, state: 
     objects = _settled(started.choice)
     _print(objects)
     output.say(f"export KUBECONFIG={directory / state_directory.KUBECONFIG}")
+    if link := embedded_start.link(directory):
+        output.say(f"dashboard: {link}")
     output.next_step(_next(objects))
 
 
@@ -123,7 +131,7 @@ PICTURE = tuple(
 def _print(objects: object_set.ObjectSet) -> None:
     query = listing.Query(
         objects=objects,
-        now=cluster_option.EPOCH,
+        now=cluster_view.EPOCH,
         test=lambda _: True,
         namespace=None,
         node=None,

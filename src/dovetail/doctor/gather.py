@@ -11,7 +11,6 @@ import datetime
 import email.utils
 import itertools
 from collections.abc import Awaitable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +28,7 @@ from dovetail.kubetypes.core import leases, resource_quotas
 from dovetail.kubetypes.resource import device_classes, slices
 from dovetail.ports import api as apis
 from dovetail.ports import failures
-from dovetail.snapshot import saved_objects, snapshot_files
+from dovetail.snapshot import any_snapshot
 
 QUOTA: Final = registry.Kind(
     "v1", "ResourceQuota", "resourcequotas", True, resource_quotas.ResourceQuota
@@ -125,26 +124,27 @@ async def gather_facts(
     )
 
 
-def report_on_snapshot(directory: Path, ours: findings.Ours) -> checkup.Report:
+def report_on_snapshot(saved: any_snapshot.Snapshot, ours: findings.Ours) -> checkup.Report:
     """The report on a saved cluster, as of the time it was saved."""
-    saved = saved_objects.read(directory)
-    saved_kinds = {file.kind for file in saved.manifest.files}
     saved_facts: PartialFacts = {}
     for name, kind in LISTED.items():
-        if kind.name in saved_kinds:
+        if kind.name in saved.kinds:
             stored_objects = saved.objects.listed(kind.name)
             saved_facts[name] = tuple(stored.struct for stored in stored_objects)
     saved_facts["kubelets"] = _saved_kubelets(saved.objects)
-    if number := check_control_plane.number_of(saved.manifest.server_version):
-        saved_facts |= {"server_version": saved.manifest.server_version, "server_number": number}
+    if number := check_control_plane.number_of(saved.server_version):
+        saved_facts |= {"server_version": saved.server_version, "server_number": number}
 
     all_names = (*LISTED, "rights", "served", "clock_ahead_seconds")
     missing = {name: IN_A_SNAPSHOT for name in all_names if name not in saved_facts}
-    now = snapshot_files.taken_at(saved.manifest)
     facts = findings.Facts(
-        now=now, ours=ours, matches=class_matches(saved_facts), unread=missing, **saved_facts
+        now=saved.taken_at,
+        ours=ours,
+        matches=class_matches(saved_facts),
+        unread=missing,
+        **saved_facts,
     )
-    return checkup.report(facts, cluster=saved.manifest.cluster or str(directory))
+    return checkup.report(facts, cluster=saved.objects.cluster)
 
 
 def find_installation(lease_list: Iterable[leases.Lease]) -> findings.Ours:

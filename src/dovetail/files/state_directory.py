@@ -24,8 +24,16 @@ PROGRESS: Final = "progress"  # how far a new cluster is, while it begins
 SETUP: Final = "setup.json"  # what the cluster began with
 JOURNAL: Final = "objects.sqlite"
 CERTIFICATE: Final = ("server.crt", "server.key")
+DASHBOARD: Final = "dashboard.json"  # where it listens, while it runs
+DASHBOARD_LOCK: Final = "dashboard.lock"  # held by its process; names it
+DASHBOARD_LOG: Final = "dashboard.log"
+DASHBOARD_TOKEN: Final = "dashboard.token"  # noqa: S105 - the name of a file
 # In the order of removal: whenever that is cut short, what is left is no cluster, or one that can begin again.
 FILES: Final = (
+    DASHBOARD,
+    DASHBOARD_LOG,
+    DASHBOARD_TOKEN,
+    DASHBOARD_LOCK,
     KUBECONFIG,
     LOG,
     PROGRESS,
@@ -65,10 +73,10 @@ def cluster_name(directory: Path) -> str:
         return ""
 
 
-def running_pid(directory: Path) -> int | None:
-    """The process id of the cluster that runs in the directory; None if none does."""
+def running_pid(directory: Path, *, lock: str = LOCK) -> int | None:
+    """The process id of the cluster that runs in the directory, or the holder of another lock; None if none does."""
     try:
-        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(directory / lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -284,6 +284,82 @@ class NodeAgent(
     ] = ({"operator": "Exists"},)
 
 
+DASHBOARD_AUTH: Final = ("token", "proxy")
+
+
+class DashboardProxy(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """How the dashboard recognises the proxy that signs users in."""
+
+    networks: Annotated[
+        tuple[str, ...], Meta(description="networks (CIDR) that the proxy connects from")
+    ] = ()
+    secret_name: Annotated[
+        str,
+        Meta(description="Secret whose `secret` the proxy sends as `Dovetail-Proxy-Secret`"),
+    ] = ""
+
+
+class Dashboard(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """A page about what runs, what waits and why, for users of the cluster."""
+
+    enabled: Annotated[
+        bool, Meta(description="run the [dashboard](dashboard.md), a Deployment that only reads")
+    ] = False
+    replicas: Annotated[
+        int, Meta(ge=0, le=20, description="number of replicas; more than one need a session key")
+    ] = 1
+    port: Annotated[int, Meta(ge=1024, le=65535, description="port of the dashboard")] = 8080
+    auth: Annotated[
+        tuple[Annotated[str, Meta(extra_json_schema={"enum": list(DASHBOARD_AUTH)})], ...],
+        Meta(
+            description="how users sign in: `token` (a bearer token of the cluster), `proxy`",
+            extra_json_schema={"minItems": 1},
+        ),
+    ] = ("token",)
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="names users reach it by, besides localhost and the Service's"),
+    ] = ()
+    https: Annotated[
+        bool, Meta(description="a proxy in front of it ends TLS, so that cookies are Secure")
+    ] = False
+    tls_secret_name: Annotated[
+        str, Meta(description="Secret of type `kubernetes.io/tls` to serve https with")
+    ] = ""
+    session_secret_name: Annotated[
+        str, Meta(description="Secret whose `key` seals session cookies; empty: a new key per pod")
+    ] = ""
+    proxy: DashboardProxy = DashboardProxy()
+    allow_writes: Annotated[
+        bool, Meta(description="users may carry out fixes and submit work, with their own tokens")
+    ] = False
+    from_: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(description="NetworkPolicy peers that may reach the dashboard; empty: all peers"),
+    ] = msgspec.field(name="from", default=())
+    priority_class_name: Annotated[
+        str, Meta(description="PriorityClass of the dashboard's pods; empty: none")
+    ] = ""
+    resources: Annotated[
+        dict[str, Any], Meta(description="requests and limits of the dashboard's container")
+    ] = msgspec.field(
+        default_factory=lambda: {
+            "requests": {"cpu": "100m", "memory": "256Mi"},
+            "limits": {"memory": "4Gi"},
+        }
+    )
+    node_selector: Annotated[
+        dict[str, str], Meta(description="labels of the nodes the dashboard may run on")
+    ] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], Meta(description="taints the dashboard's pods tolerate")
+    ] = ()
+
+
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The values of an installation."""
 
@@ -345,6 +421,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     kai_shares: ShareClaims = ShareClaims()
     keep_general_pods_off: KeepOff = KeepOff()
     node_agent: NodeAgent = NodeAgent()
+    dashboard: Dashboard = Dashboard()
     crds: Definitions = Definitions()
 
 
@@ -387,6 +464,7 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
         )
 
     yield from _agent_problems(values.node_agent)
+    yield from _dashboard_problems(values.dashboard)
 
     for path in DECIDED:
         if _is_set(values.configuration, path):
@@ -405,6 +483,30 @@ def _agent_problems(agent: NodeAgent) -> Iterator[untyped.Misfit]:
     if not _is_shares(agent.shares):
         yield untyped.Misfit(
             "nodeAgent.shares", f'expected off, memory or a positive number, got "{agent.shares}"'
+        )
+
+
+def _dashboard_problems(dashboard: Dashboard) -> Iterator[untyped.Misfit]:
+    if not dashboard.auth:
+        yield untyped.Misfit(
+            "dashboard.auth", "is empty, so that no user could sign in; name token or proxy"
+        )
+    for index, means in enumerate(dashboard.auth):
+        if means not in DASHBOARD_AUTH:
+            allowed = ", ".join(DASHBOARD_AUTH)
+            yield untyped.Misfit(
+                f"dashboard.auth[{index}]", f'expected one of {allowed}, got "{means}"'
+            )
+    has_proof = dashboard.proxy.networks or dashboard.proxy.secret_name
+    if "proxy" in dashboard.auth and not has_proof:
+        yield untyped.Misfit(
+            "dashboard.proxy",
+            "needs networks or secretName with auth: [proxy]: else every pod could claim to be any user",
+        )
+    if dashboard.replicas > 1 and not dashboard.session_secret_name:
+        yield untyped.Misfit(
+            "dashboard.sessionSecretName",
+            f"is required with {dashboard.replicas} replicas: a session of one is unknown to the others",
         )
 
 

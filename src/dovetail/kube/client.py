@@ -188,6 +188,7 @@ async def list_all(
     namespace: str = "",
     params: dict[str, str] | None = None,
     unreadable: decode.Unreadable | None = None,
+    keep_document: decode.KeepDocument = decode.keep_no_document,
     first_page: int = FIRST_PAGE_ITEMS,
 ) -> tuple[list[Any], str]:
     """All objects of a kind at one resource version, and that version.
@@ -201,6 +202,7 @@ async def list_all(
         namespace=namespace,
         params=params or {},
         unreadable=unreadable or _say_nothing,
+        keep_document=keep_document,
     )
     try:
         return await pages.read(first_page)
@@ -236,9 +238,11 @@ class _Pages:
         namespace: str,
         params: dict[str, str],
         unreadable: decode.Unreadable,
+        keep_document: decode.KeepDocument = decode.keep_no_document,
     ) -> None:
         self._transport = transport
         self._kind = kind
+        self._keep_document = keep_document
         self._path = paths.collection(kind, namespace)
         self._params = params
         self._unreadable = unreadable
@@ -250,7 +254,9 @@ class _Pages:
         async for page in self._pages(items):
             version = page.metadata.resource_version
             raws = page.items or []
-            objects += await decode.structs(self._kind, raws, unreadable=self._unreadable)
+            objects += await decode.structs(
+                self._kind, raws, unreadable=self._unreadable, keep_document=self._keep_document
+            )
         return objects, version
 
     async def read_raw(self, items: int) -> tuple[list[bytes], str]:

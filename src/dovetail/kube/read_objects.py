@@ -1,7 +1,8 @@
 """Reads the objects that a read-only command needs, kind by kind and side by side, into one set.
 
 Given a connection and the lists to read, each with the selectors the server applies. A kind that the server does not
-serve is empty and named; an object that cannot be decoded is left out and named. Never writes, never watches.
+serve, or an optional one that may not be read, is empty and named; an object that cannot be decoded is left out and
+named. Never writes, never watches.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dovetail.ports import failures
 
 MAX_VERSION_DIGITS: Final = 20  # API servers count versions in 64 bits
 CONCURRENCY: Final = 16
+FORBIDDEN: Final = 403
 
 
 class Reading(NamedTuple):
@@ -75,6 +77,10 @@ async def _list(over: transport.Transport, read: object_set.Read) -> _List:
             )
         except failures.Missing:
             continue
+        except failures.Refused as refused:
+            if read.is_optional and refused.status == FORBIDDEN:
+                break
+            raise
         stored, unreadable = _decoded(kind, documents)
         return _List(stored, number_of(version), True, unreadable)
     return _List([], 0, False, [])

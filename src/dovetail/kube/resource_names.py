@@ -66,6 +66,10 @@ class Resources:
             (resource.kind.api_version, resource.kind.name): resource for resource in self._all
         }
 
+    def all(self) -> tuple[Resource, ...]:
+        """Every kind, in the order of the server."""
+        return self._all
+
     def of_word(self, word: str) -> Resource | None:
         """The kind that a word of the command line means."""
         return self._by_word.get(word.lower())

@@ -157,6 +157,22 @@ def kind_of(document: bytes) -> type[Object]:
     return KINDS.get((head.api_version, head.kind), Generic)
 
 
+def typed(stored: Stored, struct: type[S]) -> S | None:
+    """The object as that struct; None where it is none.
+
+    A set that holds objects of any kind, as a snapshot does, has those outside the World with their identity alone.
+    """
+    known: object = stored.struct
+    if isinstance(known, struct):
+        return known
+    if not isinstance(known, Generic):
+        return None
+    try:
+        return decode_struct(struct, stored.document)
+    except errors.InputError:
+        return None
+
+
 def subject_of(struct: Object) -> str:
     """How messages name an object: kind, namespace and name."""
     return named(

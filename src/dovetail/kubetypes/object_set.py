@@ -37,6 +37,7 @@ class Read(NamedTuple):
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+    is_optional: bool = False  # without the right to read it, the answer lacks only details
 
     @property
     def params(self) -> dict[str, str]:
@@ -77,9 +78,13 @@ NOTHING: Final = ObjectSet("")
 
 def of(cluster: str, objects: Iterable[codec.Stored], *, revision: int = 0) -> ObjectSet:
     """A set of these objects; of two with one key the later one counts."""
+    return of_keyed(cluster, {key_of(each.struct): each for each in objects}, revision=revision)
+
+
+def of_keyed(cluster: str, objects: Mapping[Key, codec.Stored], *, revision: int = 0) -> ObjectSet:
+    """A set of objects whose keys are known already."""
     by_kind: dict[str, dict[Key, codec.Stored]] = {}
-    for stored in objects:
-        key = key_of(stored.struct)
+    for key, stored in objects.items():
         by_kind.setdefault(key.kind, {})[key] = stored
     ordered = {kind: dict(sorted(objects.items())) for kind, objects in by_kind.items()}
     return ObjectSet(cluster, revision, ordered)
@@ -101,12 +106,16 @@ def key_of(struct: codec.Object) -> Key:
 
 
 def unique_kind(api_version: str, kind: str) -> str:
-    """The kind as it stands in keys: with its group, as kubectl writes it, where a known kind has the same name."""
+    """The kind as it stands in keys: with its group, as kubectl writes it, where another kind may have the same name.
+
+    Kinds of Kubernetes itself go by their name alone; those of other projects too, where the registry has them.
+    """
     group = api_version.rpartition("/")[0]
     unique_name = _NAMES.get((group, kind))
     if unique_name is not None:
         return unique_name
-    return f"{kind}.{group}" if kind in _SCOPES else kind
+    is_of_kubernetes = "." not in group or group.endswith(".k8s.io")
+    return kind if is_of_kubernetes and kind not in _SCOPES else f"{kind}.{group}"
 
 
 def is_namespaced(kind: str) -> bool:
@@ -121,11 +130,16 @@ def stored_item(kind: registry.Kind, document: bytes) -> codec.Stored:
     """
     struct = codec.decode_struct(kind.struct, document)
     if not struct.kind:
-        types = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.name})
-        body = document.lstrip().removeprefix(b"{").lstrip()
-        separator = b"" if body.startswith(b"}") else b","
-        document = types.removesuffix(b"}") + separator + body
+        document = with_types(kind, document)
         # No other code has seen the struct yet.
         msgspec.structs.force_setattr(struct, "api_version", kind.api_version)
         msgspec.structs.force_setattr(struct, "kind", kind.name)
     return codec.Stored(struct, document)
+
+
+def with_types(kind: registry.Kind, document: bytes) -> bytes:
+    """The document of a list's item that lacks them, with apiVersion and kind."""
+    types = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.name})
+    body = document.lstrip().removeprefix(b"{").lstrip()
+    separator = b"" if body.startswith(b"}") else b","
+    return types.removesuffix(b"}") + separator + body

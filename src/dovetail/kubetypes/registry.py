@@ -242,6 +242,7 @@ EVENT: Final = Kind(
     api_events.Event,
     Role.RECORD,
     has_generation=False,
+    redacted_as="event",
 )
 LEASE: Final = Kind(
     "coordination.k8s.io/v1",
@@ -253,7 +254,13 @@ LEASE: Final = Kind(
     has_generation=False,
 )
 INTENT: Final = Kind(  # a new leader reads them once
-    DOVETAIL_V1ALPHA1, "Intent", "intents", True, intents.Intent, Role.RECORD
+    DOVETAIL_V1ALPHA1,
+    "Intent",
+    "intents",
+    True,
+    intents.Intent,
+    Role.RECORD,
+    redacted_as="intent",
 )
 BUDGET: Final = Kind(  # read before pods are evicted
     "policy/v1",
@@ -262,6 +269,7 @@ BUDGET: Final = Kind(  # read before pods are evicted
     True,
     disruption_budgets.PodDisruptionBudget,
     Role.ON_DEMAND,
+    redacted_as="budget",
 )
 
 JOB: Final = Kind("batch/v1", "Job", "jobs", True, owners.Job, Role.OWNER, redacted_as="owner")

@@ -35,6 +35,7 @@ _BOOLEANS: Final = {
     ),
 }
 _NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))
+WORDS: Final = frozenset(_BOOLEANS) | _NULL  # plain text with another meaning
 _NOT_FINITE: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
 ) | frozenset((".nan", ".NaN", ".NAN"))
@@ -92,7 +93,11 @@ def _json_documents(text: str) -> Iterator[Document]:
         try:
             tree, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise TextError(f"not JSON: {error.msg}", error.lineno) from None
+            cause = error.msg.removesuffix(" starting at").lower()
+            # Cut off, as by a full disk: the text ends inside a string or where something has to follow.
+            is_cut = cause.startswith("unterminated") or error.pos >= len(text.rstrip())
+            hint = "; the file seems to be cut off" if is_cut else ""
+            raise TextError(f"not JSON: {cause}{hint}", error.lineno) from None
         except RecursionError:
             raise TextError(_TOO_DEEP, line) from None
         except ValueError as error:
@@ -269,7 +274,7 @@ class _Composer:
     def _add_scalar(self, event: Any, line: int) -> None:
         is_plain = not event.style and event.tag in (None, "!") and event.implicit[0]
         if is_plain:
-            value = _resolved(event.value, line)
+            value = resolved(event.value, line)
         else:
             value = _tagged(event.tag, event.value, line)
         if event.anchor is not None:
@@ -344,13 +349,13 @@ def _tagged(tag: str | None, text: str, line: int) -> Any:
     }
     if tag not in kinds:
         raise TextError(f"the tag {tag} is not allowed", line)
-    value = _resolved(text, line)
+    value = resolved(text, line)
     if not isinstance(value, kinds[tag]) or (isinstance(value, bool) and bool not in kinds[tag]):
         raise TextError(f'"{text[:40]}" is no {tag.removeprefix(_TAG)}', line)
     return value
 
 
-def _resolved(text: str, line: int) -> Any:
+def resolved(text: str, line: int) -> Any:
     """The value of a plain scalar: null, a boolean, a number, or text."""
     if text in _NULL:
         return None

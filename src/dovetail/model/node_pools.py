@@ -15,6 +15,9 @@ import msgspec
 from dovetail.kubetypes.core import nodes
 
 OWN_POOL: Final = "dovetail.dev/pool"
+RACK: Final = "dovetail.dev/rack"
+CLIQUE: Final = "nvidia.com/gpu.clique"  # of GPU feature discovery: the NVLink partition
+GPU_DRIVER: Final = "gpu.nvidia.com"  # whose ResourceSlices publish GPUs
 AKS, GKE, EKS = "aks", "gke", "eks"
 
 # Which label names the pool; the first that is there counts. Karpenter's nodes of EKS and AKS carry only its own.

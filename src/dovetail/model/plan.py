@@ -122,6 +122,9 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""  # a sentence with the numbers
     moves_to: str = ""  # the node kept for whatever takes the pod's place
     keeps: tuple[claims.AllocationResult, ...] = ()  # the devices found for it there
+    made: ExtendedResourceClaim | None = (
+        None  # the claim that some of them are for, if it has none yet
+    )
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):

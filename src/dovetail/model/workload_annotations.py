@@ -21,6 +21,7 @@ from dovetail.quantity import durations
 
 PREFIX: Final = "dovetail.dev/"
 QUEUE: Final = "dovetail.dev/queue"
+USER_LABEL: Final = "dovetail.dev/user"  # who submitted it; `dovetail queue --me` selects by it
 MIN: Final = "dovetail.dev/gang-min"
 MAX: Final = "dovetail.dev/gang-max"
 EXPECTED_RUNTIME: Final = "dovetail.dev/expected-runtime"

@@ -100,6 +100,7 @@ def _eviction(cause: EvictedPod, pod_id: str, moved: PodPlacement | None) -> pla
         detail=cause.detail,
         moves_to=moved.choice.node,
         keeps=tuple(moved.choice.allocations_to_assume(moved.pod).values()),
+        made=moved.choice.made,
     )
 
 

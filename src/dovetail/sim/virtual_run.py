@@ -95,6 +95,7 @@ class VirtualRun:
         decided: Decided | None = None,
         grace_seconds: int = 30,
         more_loops: MoreLoops | None = None,
+        kinds: Sequence[registry.Kind] = FOLLOWED,
     ) -> None:
         self.clock = virtual_clock.VirtualClock()
         self.api = SimApi(self.clock)
@@ -108,6 +109,7 @@ class VirtualRun:
         self._policy = policy_
         self._decided = decided
         self._more_loops = more_loops
+        self._kinds = tuple(kinds)  # that the scheduler follows
         # Receives the queues' statuses after every decision.
         self.numbers: Callable[[Mapping[str, queues.QueueStatus]], None] = _ignore
         self._lazy_clock = LazyClock(self.clock)
@@ -120,7 +122,7 @@ class VirtualRun:
         return self.works
 
     async def _run(self, works: list[Work], until: float | None) -> None:
-        picture = informer.Informer(World(), self._lazy_clock, FOLLOWED)
+        picture = informer.Informer(World(), self._lazy_clock, self._kinds)
         player = hollow_kubelets.HollowKubelets(
             self.api,
             self.clock,
@@ -131,7 +133,7 @@ class VirtualRun:
         )
         feeds = [
             self.api.follow(kind, informer.Feed(picture, kind, trouble=lambda kind, why: None))
-            for kind in FOLLOWED
+            for kind in self._kinds
         ]
         feeds += [self.api.follow(kind, player.feed(kind)) for kind in hollow_kubelets.WATCHED]
         self.scheduler = scheduler_loop.Scheduler(

@@ -1,8 +1,8 @@
 """Takes a snapshot of a live cluster: lists every kind at one resource version and passes the documents on unchanged.
 
 Given a connection. Reads nodes, slices, classes, taint rules, volumes, claims, templates, pods, the objects that own
-pods, and namespaces; secrets never. If the server no longer has the version of the first list, a kind is read at its
-current version.
+pods, namespaces, and what explains why pods wait: events, quotas, priorities; secrets never. If the server no longer
+has the version of the first list, a kind is read at its current version.
 """
 
 from __future__ import annotations
@@ -19,20 +19,15 @@ from dovetail.kube.http import paths, status_errors, transport
 from dovetail.kube.watching import decode
 from dovetail.kubetypes import registry
 from dovetail.ports import failures
-from dovetail.snapshot import snapshot_files, snapshot_format
+from dovetail.snapshot import snapshot_files, snapshot_format, snapshot_kinds
 
 PAGE_ITEMS: Final = 500  # as client-go; bounds what is in memory at once
 
 FORBIDDEN: Final = 403
-# A snapshot without the other kinds still answers every question about devices.
-NEEDED: Final = (
-    registry.NODE,
-    registry.SLICE,
-    registry.DEVICE_CLASS,
-    registry.TAINT_RULE,
-    registry.CLAIM,
-    registry.POD,
-)
+NOT_SERVED: Final = "the server did not serve them"
+MAY_NOT_BE_READ: Final = "reading them was forbidden"
+# Most clusters have few of those.
+OFTEN_ABSENT: Final = (*snapshot_kinds.OWNERS, *snapshot_kinds.NOT_LOADED)
 _CONTEXT: Final = re.compile(r'context "(?P<name>.*)"$')
 
 
@@ -51,23 +46,28 @@ async def save(
         taken_at = timestamps.to_text(datetime.datetime.now(datetime.UTC))
         async with transport.Transport(connection) as over:
             server = await discovery.version(over)
-            versions = await _listed(_Source(over, draft, page_items), say)
+            versions, not_saved = await _listed(_Source(over, draft, page_items), say)
         facts = snapshot_format.Facts(
             taken_at=taken_at,
             cluster=cluster or _name_of(connection),
             server_version=server.git_version,
             resource_versions=versions,
+            not_saved=not_saved,
         )
         return draft.finish(facts)
 
 
-async def _listed(source: _Source, say: snapshot_files.Say) -> dict[str, str]:
-    """Reads every kind into the draft; returns the version of each list, by kind."""
+async def _listed(
+    source: _Source, say: snapshot_files.Say
+) -> tuple[dict[str, str], tuple[snapshot_format.NotSaved, ...]]:
+    """Reads every kind into the draft; returns the version of each list, by kind, and what could not be listed."""
     versions: dict[str, str] = {}
-    for kind in snapshot_format.KINDS:
+    not_saved: list[snapshot_format.NotSaved] = []
+    for kind in snapshot_kinds.KINDS:
         served = await discovery.newest(source.over, kind, kind.older_versions)
         if served is None:
-            if kind not in snapshot_format.OWNERS:  # most clusters have few of those
+            not_saved.append(snapshot_format.NotSaved(kind=kind.unique_name, why=NOT_SERVED))
+            if kind not in OFTEN_ABSENT:
                 say(f"{kind.plural}: this server does not serve them")
             continue
         version = next(iter(versions.values()), "")
@@ -75,10 +75,11 @@ async def _listed(source: _Source, say: snapshot_files.Say) -> dict[str, str]:
             listed_at = await source.handed_over(kind, served=served, version=version)
             versions[kind.unique_name] = listed_at
         except failures.Refused as refused:
-            if refused.status != FORBIDDEN or kind in NEEDED:
+            if refused.status != FORBIDDEN or kind in snapshot_kinds.NEEDED:
                 raise
+            not_saved.append(snapshot_format.NotSaved(kind=kind.unique_name, why=MAY_NOT_BE_READ))
             say(f"{kind.plural}: left out, reading them is forbidden: {refused}")
-    return versions
+    return versions, tuple(not_saved)
 
 
 class _Source:

@@ -5,6 +5,7 @@ Statuses, uids and versions are as they were saved. Decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,12 +23,12 @@ class Snapshot(NamedTuple):
     objects: object_set.ObjectSet
 
 
-def read(directory: Path) -> Snapshot:
-    """Reads the whole snapshot. Raises StateError with the object or file at fault."""
+def read(directory: Path, *, kinds: Collection[str] | None = None) -> Snapshot:
+    """Reads the snapshot: these kinds of it, or all. Raises StateError with the object or file at fault."""
     manifest = snapshot_files.manifest_of(directory)
     saved: dict[object_set.Key, codec.Stored] = {}
     newest = 0
-    for item in snapshot_files.items(directory, manifest):
+    for item in snapshot_files.items(directory, manifest, kinds=kinds):
         stored = _stored(item)
         key = object_set.key_of(stored.struct)
         if key in saved:
@@ -35,22 +36,24 @@ def read(directory: Path) -> Snapshot:
         saved[key] = stored
         newest = max(newest, _version(stored))
     name = manifest.cluster or directory.resolve().name
-    return Snapshot(manifest, object_set.of(name, saved.values(), revision=newest))
+    return Snapshot(manifest, object_set.of_keyed(name, saved, revision=newest))
 
 
 def _stored(item: snapshot_files.Item) -> codec.Stored:
     """The object, if it is what the file says it holds."""
     document, kind = bytes(item.document), item.kind
     try:
-        codec.kind_of(document)  # names what its type lacks
         struct = codec.decode_struct(kind.struct, document)
+        if not struct.api_version or not struct.kind:
+            codec.kind_of(document)  # names what its type lacks
     except errors.InputError as error:
         raise errors.StateError(f"{item.place}: {error}") from None
 
     # Owners are kept in the version their cluster served; everything else in the version that is decided with.
     is_of_version = struct.api_version == kind.api_version
-    is_of_group = struct.api_version.rpartition("/")[0] == kind.group
-    is_readable = is_of_version if kind.is_in_world else is_of_group
+    is_readable = is_of_version or (
+        not kind.is_in_world and struct.api_version.rpartition("/")[0] == kind.group
+    )
     if not is_readable or struct.kind != kind.name or not struct.metadata.name:
         raise errors.StateError(
             f"{item.place}: expected a {kind.name} with a name, got {codec.subject_of(struct)}"

@@ -15,7 +15,7 @@ import shutil
 import stat
 import tempfile
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Self
 
@@ -23,8 +23,6 @@ import msgspec
 
 import dovetail
 from dovetail import errors, timestamps
-from dovetail.cel.language import lexer, literals
-from dovetail.cel.language.source import Issue
 from dovetail.files import bounded_files
 from dovetail.kubetypes import codec, registry, untyped
 from dovetail.snapshot import snapshot_format
@@ -34,6 +32,7 @@ Documents = Mapping[registry.Kind, Iterable[bytes]]
 Say = Callable[[str], None]
 
 SAY_EVERY: Final = 5_000
+MAX_MANIFEST_BYTES: Final = 1 << 20  # ours; that of a cluster with every kind has some kilobytes
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":['
 _TAIL: Final = b"\n]}\n"
@@ -86,7 +85,7 @@ def manifest_of(directory: Path) -> Manifest:
         raise errors.StateError(
             f'{path}: format "{head.format}", expected "{snapshot_format.FORMAT}"'
         )
-    readable = " and ".join(map(str, snapshot_format.READ_VERSIONS))
+    readable = ", ".join(map(str, snapshot_format.READ_VERSIONS))
     raise errors.StateError(f"{path}: version {head.version}, this program reads {readable}")
 
 
@@ -112,10 +111,14 @@ def checked(directory: Path) -> Manifest:
     return manifest
 
 
-def items(directory: Path, manifest: Manifest) -> Iterator[Item]:
-    """Every object of a snapshot. Raises StateError if a checksum, a count or a list is wrong."""
+def items(
+    directory: Path, manifest: Manifest, *, kinds: Collection[str] | None = None
+) -> Iterator[Item]:
+    """Every object of a snapshot, or those of some kinds. Raises StateError if a sum, a count or a list is wrong."""
     for file in manifest.files:
         kind = _kind_of(directory, file)
+        if kinds is not None and file.kind not in kinds:
+            continue
         path = directory / file.name
         documents = _items(path, _content(directory, file))
         if len(documents) != file.count:
@@ -216,6 +219,7 @@ class Draft:
             dovetail_version=dovetail.__version__,
             left_out=sum(self._left_out.values()),
             files=files,
+            not_saved=facts.not_saved,
         )
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         with (self._temporary / snapshot_format.MANIFEST).open("wb") as file:
@@ -283,6 +287,16 @@ class _List(msgspec.Struct, frozen=True):
 
 def rewritten(expression: str, rename: snapshot_format.Rename) -> str:
     """A CEL expression with renamed text literals and without comments."""
+    from dovetail.cel.language import lexer, literals  # reading a snapshot needs none of it
+    from dovetail.cel.language.source import Issue
+
+    def renamed_literal(written: str) -> str:
+        value = literals.string(written)
+        if value is None or (renamed := rename(value)) == value:
+            return written
+        # The new names need no escapes that JSON and CEL write differently.
+        return msgspec.json.encode(renamed).decode()
+
     tokens = lexer.tokens(expression)
     if isinstance(tokens, Issue):
         return _SENSELESS
@@ -291,20 +305,10 @@ def rewritten(expression: str, rename: snapshot_format.Rename) -> str:
     for token in tokens:
         between = expression[end : token.offset]  # blanks and comments
         parts.append(" " if "//" in between else between)
-        parts.append(
-            _renamed_literal(token.text, rename) if token.kind == lexer.STRING else token.text
-        )
+        is_text = token.kind == lexer.STRING
+        parts.append(renamed_literal(token.text) if is_text else token.text)
         end = token.offset + len(token.text)
     return "".join(parts)
-
-
-def _renamed_literal(written: str, rename: snapshot_format.Rename) -> str:
-    value = literals.string(written)
-    if value is None or (renamed := rename(value)) == value:
-        return written
-    return msgspec.json.encode(
-        renamed
-    ).decode()  # the new names need no escapes that JSON and CEL write differently
 
 
 def _of_one_line(kind: registry.Kind, document: bytes) -> bytes:

@@ -17,15 +17,15 @@ from dovetail.kubetypes import codec, meta, registry
 from dovetail.kubetypes.storage import volumes
 from dovetail.model import gangs, gpu_annotations, gpu_shares, workload_annotations
 from dovetail.quantity import durations
+from dovetail.snapshot import snapshot_kinds
 
 FORMAT: Final = "dovetail-snapshot"
-VERSION: Final = 2  # 1 had no objects that own pods: gangs that only these describe were lost
-READ_VERSIONS: Final = (1, VERSION)
+# 1 had no objects that own pods: gangs that only these describe were lost. 2 had no events, quotas, limit ranges,
+# priority classes, disruption budgets, intents and workloads of Kueue.
+VERSION: Final = 3
+READ_VERSIONS: Final = (1, 2, VERSION)
 MANIFEST: Final = "manifest.json"
-_FRAME: Final = (registry.NAMESPACE, *registry.OURS)
-OWNERS: Final = (*registry.OWNERS, *registry.PARENTS)  # gangs are derived from them
-# In the order a reader wants them: machines and workloads first, the frame around them last.
-KINDS: Final = (*(kind for kind in registry.WORLD if kind not in _FRAME), *OWNERS, *_FRAME)
+KINDS: Final = snapshot_kinds.KINDS
 
 Tree = dict[str, Any]
 Rename = Callable[[str], str]
@@ -45,6 +45,13 @@ class File(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
 
 
+class NotSaved(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A kind that could not be listed: its file is empty, whatever the cluster had."""
+
+    kind: str
+    why: str
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a snapshot holds and where it comes from. Written last: without it there is no snapshot."""
 
@@ -57,6 +64,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     dovetail_version: str
     left_out: int = 0  # objects that could not be read
     files: tuple[File, ...]
+    not_saved: tuple[NotSaved, ...] = ()
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = ""
     server_version: str = ""
     resource_versions: dict[str, str] = {}
+    not_saved: tuple[NotSaved, ...] = ()
 
 
 def file_of(kind: registry.Kind) -> str:
@@ -94,8 +103,11 @@ _ID: Final = "id"
 _VOLUME: Final = "persistent-volume"
 _VOLUME_CLAIM: Final = "volume-claim"
 _STORAGE_CLASS: Final = "storage-class"
+_PRIORITY: Final = "priority"
 
-_CATEGORY_OF_KIND: Final = {kind.name: kind.redacted_as for kind in registry.ALL}
+_CATEGORY_OF_KIND: Final = {
+    kind.name: kind.redacted_as for kind in (*registry.ALL, *snapshot_kinds.EXPLAINING)
+}
 # Texts by the field they stand in, or by that and the field around it.
 _RENAMED: Final = {
     "nodeName": _NODE,
@@ -130,7 +142,21 @@ _RENAMED: Final = {
     "containerName": _CONTAINER,
     "podGroupName": _GROUP,
     "parentCompositePodGroupName": _GROUP,
-    "priorityClassName": "priority",
+    "priorityClassName": _PRIORITY,
+    "regarding.namespace": _NAMESPACE,
+    "related.namespace": _NAMESPACE,
+    "podSets.name": _CONTAINER,
+    "members.pod": _POD,
+    "seats.pod": _POD,
+    "slot.pod": _POD,
+    "quarantine.pod": _POD,
+    "members.node": _NODE,
+    "seats.node": _NODE,
+    "slot.node": _NODE,
+    "quarantine.node": _NODE,
+    "members.claims": _CLAIM,
+    "seats.claims": _CLAIM,
+    "slot.owner": _UID,
     "runtimeClassName": "runtime",
     "schedulingGates.name": "gate",
     "spec.parent": _VALUE,
@@ -151,10 +177,12 @@ _KEPT: Final = _set(
     " dominantShare charged chargedNonPreemptible requested fairShare allocatable quota limit rules.action"
     " podManagementPolicy startupPolicy startupPolicyOrder terminalState launcherCreationPolicy disruptionMode"
     " preemptibility preemptionDelay stalenessGracePeriod requiredTopologyLevel preferredTopologyLevel"
+    " eventTime reportingController action deprecatedFirstTimestamp deprecatedLastTimestamp lastObservedTime"
+    " deprecatedSource.component scopes scopeName deadline promise.start movedFrom batch"
 )
 _AMOUNTS: Final = _set(
     "requests limits overhead capacity allocatable counters consumedCapacity nodeAllocatableResources usage"
-    " usageCounted"
+    " usageCounted hard used max min default defaultRequest maxLimitRequestRatio"
 )
 _EMPTIED: Final = _set("parameters volumeClaimTemplate")  # must be there, may hold anything
 _LEFT_OUT: Final = _set("data networkData volumesInUse volumesAttached")
@@ -450,6 +478,10 @@ class _Walk:
         return self._mapping("nodeSelector", selector) if is_terms else self._labels(selector, tree)
 
     def _test_values(self, values: list[str], tree: Tree) -> Any:
+        if (
+            "scopeName" in tree
+        ):  # of a quota: the only scope with values is that of priority classes
+            return [self._namer.name(_PRIORITY, value) for value in values]
         key, operator = str(tree.get("key", "")), str(tree.get("operator", ""))
         return [self._namer.label(key, value, operator=operator) for value in values]
 
@@ -488,6 +520,8 @@ def _as_label(key: str) -> Callable[[_Walk, Any, Tree], Any]:
 _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "metadata.name": _Walk._object_name,
     "ownerReferences.name": _Walk._owner_name,
+    "regarding.name": _Walk._owner_name,
+    "related.name": _Walk._owner_name,
     "reservedFor.name": _Walk._user_name,
     "labels": _Walk._labels,
     "matchLabels": _Walk._labels,
@@ -511,6 +545,9 @@ _RULES: Final[dict[str, Callable[[_Walk, Any, Tree], Any]]] = {
     "subGroups.name": _as_label(gangs.KAI_SUBGROUP),
     "subGroups.parent": _as_label(gangs.KAI_SUBGROUP),
     "spec.queue": _as_label(workload_annotations.KAI_QUEUE),
+    "quarantine.queue": _as_label(gangs.QUEUE_LABEL),
+    "queueName": _as_label(workload_annotations.KUEUE_QUEUE),
+    "clusterQueue": _as_label(workload_annotations.KUEUE_QUEUE),
     "topologyConstraint.topology": _as_label(workload_annotations.KAI_TOPOLOGY),
 }
 

@@ -159,6 +159,10 @@ class World:
         """The devices a pool publishes; None if it is gone."""
         return self._inventory.devices_in(pool)
 
+    def slice_counts(self, pool: PoolKey) -> tuple[int, int]:
+        """How many slices of a pool are published, and how many there should be."""
+        return self._inventory.slice_counts(pool)
+
     def published(self) -> Iterator[Devices]:
         """The devices of every pool."""
         return self._inventory.published()

@@ -30,6 +30,7 @@ from tests.support import rest
 from tests.support.waiting import wait_until
 
 Tree = dict[str, Any]
+PAUSE_SECONDS = 0.1  # between two looks at many lists: more often they keep the server busy
 NAMESPACE = scenario_claims.NAMESPACE
 STANDS_FOR = (
     "example.com/stands-for"  # label: the pod of the scenario that this one is, or is in place of
@@ -238,7 +239,7 @@ class Setting:
             trees = self.all_claims()
             return all(self.has_claims(pod, trees) for pod in self.all_pods())
 
-        wait_until(there, "claims of templates")
+        wait_until(there, "claims of templates", pause=PAUSE_SECONDS)
 
     def _give(self, resource_claims: list[claims.ResourceClaim], uids: dict[str, str]) -> None:
         """Devices to claims, as a scheduler would have written them."""
@@ -331,7 +332,7 @@ def wipe(asked: rest.Rest) -> None:
     for plural in CLUSTER_WIPED:
         for item in asked.list(plural):
             asked.delete(plural, item["metadata"]["name"])
-    wait_until(lambda: _is_empty(asked), "an empty server")
+    wait_until(lambda: _is_empty(asked), "an empty server", pause=PAUSE_SECONDS)
 
 
 def _is_empty(asked: rest.Rest) -> bool:

@@ -32,6 +32,9 @@ from tests.support.waiting import comes_true_within
 Tree = dict[str, Any]
 PATIENCE_SECONDS = 30.0
 ENDING_SECONDS = 0.3  # that a pod takes to end: long enough for whoever makes another one at once
+PAUSE_SECONDS = (
+    0.1  # between two looks, which list much and take time from the scheduler in this process
+)
 SOON_SECONDS = 10.0  # what time alone changes later than that is not waited for
 STEPS = tuple(policy.Step(action.value) for action in scenario_format.Action)
 
@@ -81,13 +84,13 @@ async def _played(
     )
     process = scheduler.Process(scheduling, settings)
     process.settings = process.settings._replace(policy=policy_of(made.scenario))
+    pods: list[Tree] = []  # as of the last look
     async with _running(process):
         # Nodes come after the first look: whoever is ending as the scenario begins is seen to be.
         await _until(lambda: _has_looked(process))
         await asyncio.to_thread(made.renew, await asyncio.to_thread(made.all_pods))
         async with _nodes(made, playing) as nodes:
-            calm = await _until(lambda: _unrest(made, process))
-            pods = await asyncio.to_thread(made.all_pods)
+            calm = await _until(lambda: _unrest(made, process, pods))
         violations = [f"{violation.pod}: {violation.message}" for violation in nodes.violations]
     return End(situation_of(pods), violations, calm)
 
@@ -101,7 +104,7 @@ async def _until(unrest: Callable[[], Awaitable[str]]) -> str:
         left = await unrest()
         return not left
 
-    await comes_true_within(is_calm, seconds=PATIENCE_SECONDS)
+    await comes_true_within(is_calm, seconds=PATIENCE_SECONDS, pause=PAUSE_SECONDS)
     return left
 
 
@@ -194,9 +197,9 @@ async def _fed(
     await watch.follow(opened, kind, feed, clock=clock, params=params)
 
 
-async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
-    """What is not calm; nothing if all is. Makes pods anew that are gone."""
-    pods = await asyncio.to_thread(made.all_pods)
+async def _unrest(made: setting.Setting, process: scheduler.Process, pods: list[Tree]) -> str:
+    """What is not calm; nothing if all is. Makes pods anew that are gone. The pods it has seen are left in the list."""
+    pods[:] = await asyncio.to_thread(made.all_pods)
     if await asyncio.to_thread(made.renew, pods):
         return "pods were made anew"
     result = await asyncio.to_thread(made.all_claims)
@@ -207,8 +210,7 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
         return "the scheduler has not looked around"
     if not loop.is_idle:
         return "the scheduler is busy"
-    known = {uid: pod.metadata.resource_version for uid, pod in seen.world.pods.items()}
-    if known != {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods}:
+    if not _knows(seen.world, pods):
         return "the scheduler does not know all pods as they are"
     claims = {
         claim.metadata.uid: claim.metadata.resource_version for claim in seen.world.claims.values()
@@ -227,6 +229,9 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     verdict = await process._consistent()
     if not verdict["consistent"]:
         return f"the scheduler's picture is behind: {verdict}"
+    # The comparison lists everything, which takes seconds on a busy machine: an eviction may have begun meanwhile.
+    if not loop.is_idle or not _knows(seen.world, pods):
+        return "the scheduler went on during the comparison"
     now = process.clock.now()
     plan = decide.decide(seen.world, process.settings.policy, now, process.settings.budget)
     if plan.placements or plan.evictions:
@@ -234,6 +239,12 @@ async def _unrest(made: setting.Setting, process: scheduler.Process) -> str:
     if plan.wake_at is not None and (plan.wake_at - now).total_seconds() < SOON_SECONDS:
         return "time alone changes something soon"
     return ""
+
+
+def _knows(world: World, pods: list[Tree]) -> bool:
+    """Whether the scheduler's picture has these pods, in these versions and no others."""
+    known = {uid: pod.metadata.resource_version for uid, pod in world.pods.items()}
+    return known == {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods}
 
 
 def _is_owner_unseen(world: World, id_: str) -> bool:

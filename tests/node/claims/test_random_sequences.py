@@ -151,5 +151,6 @@ def test_no_silicon_has_two_owners(make_node: MakeNode) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 1500, 100))
-def test_no_silicon_has_two_owners_in_five_hundred_lives(make_node: MakeNode, first: int) -> None:
-    assert live(make_node, range(first, first + 100)) > 100
+def test_no_silicon_has_two_owners_in_three_hundred_lives(make_node: MakeNode, first: int) -> None:
+    """The same lives in each run: sixty a node reach every mixture of devices, shares and restarts."""
+    assert live(make_node, range(first, first + 60)) > 60

@@ -6,49 +6,40 @@ lists that a command needs. Never writes to a cluster.
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
+from dovetail import errors
+from dovetail.ask import cluster_view
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session
 from dovetail.files import state_directory
 from dovetail.kubetypes import object_set, registry
+from dovetail.kubetypes.core import nodes
 
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
+    from dovetail.snapshot import any_snapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_UNREADABLE: Final = 5  # objects that are named one by one
-EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)  # before anything was read
 _CHOSEN: Final = "dovetail.cluster"
-
-
-class View(msgspec.Struct, frozen=True):
-    """What a command read: the objects, the time they show, and how messages name their cluster."""
-
-    objects: object_set.ObjectSet
-    now: datetime.datetime
-    name: str
-    is_embedded: bool
-    unserved: tuple[registry.Kind, ...] = ()
+_READ: Final = "dovetail.snapshots"
+_HAS_REPORTED: Final = "dovetail.implausible"
 
 
 def readable(command: F) -> F:
     """The options of a command that only reads: a cluster, or a snapshot of one."""
     add = click.option(
         "--snapshot",
-        metavar="DIR",
+        metavar="PATH",
         expose_value=False,
         callback=_remember,
-        help="Look at a saved cluster instead.",
+        help="Look at a saved cluster instead: a snapshot, or any files of objects; - is stdin.",
     )
     return writable(add(command))
 
@@ -88,20 +79,26 @@ def chosen() -> cluster_choice.Choice:
     """The cluster that the options of this command choose."""
     from dovetail.boot import cluster_choice
 
-    options = cluster_choice.Options(
+    return cluster_choice.choose(chosen_options())
+
+
+def chosen_options() -> cluster_choice.Options:
+    """The options themselves, for a process that may have to choose again."""
+    from dovetail.boot import cluster_choice
+
+    return cluster_choice.Options(
         kubeconfig=_given("kubeconfig"), context=_given("context"), state=_given("state")
     )
-    return cluster_choice.choose(options)
 
 
 def snapshot() -> Path | None:
-    """The directory that --snapshot names, if it was given."""
-    directory = _given("snapshot")
-    if directory is None:
+    """The path that --snapshot names, if it was given."""
+    path = _given("snapshot")
+    if path is None:
         return None
     if any(map(_given, ("kubeconfig", "context", "state"))):
         raise click.UsageError("give --snapshot or a cluster, not both")
-    return Path(directory)
+    return Path(path)
 
 
 def default_namespace() -> str:
@@ -111,40 +108,36 @@ def default_namespace() -> str:
     return chosen().connection.namespace
 
 
-def view(reads: Sequence[object_set.Read]) -> View:
-    """Reads these lists of the chosen cluster, or the whole snapshot."""
-    directory = snapshot()
-    if directory is not None:
-        return _saved(directory)
-    from dovetail.kube import read_objects
-
-    choice = chosen()
-    with not_collecting():
-        reading = api_session.awaited(
-            read_objects.read(choice.connection, reads, cluster=choice.name)
-        )
-    _report_unreadable(reading.unreadable)
-    now = datetime.datetime.now(datetime.UTC)
-    return View(reading.objects, now, choice.name, choice.is_embedded, reading.unserved)
+def namespace_words(namespace: str) -> str:
+    """The option that a command needs for that namespace: ` -n NAME`, or nothing for the default one."""
+    return "" if namespace == default_namespace() else f" -n {namespace}"
 
 
-@contextlib.contextmanager
-def not_collecting() -> Iterator[None]:
-    """What is read and shown lives until the command ends: to look for garbage among it only costs time."""
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_collecting:
-            gc.enable()
+def view(reads: Sequence[object_set.Read]) -> cluster_view.View:
+    """Reads these lists of the chosen cluster, or of the snapshot, which may hold more than that."""
+    path = snapshot()
+    if path is not None:
+        saved = read_snapshot(path, kinds={read.kind.unique_name for read in reads})
+        _report_implausible(saved.objects)
+        return cluster_view.of_snapshot(saved)
+    seen = cluster_view.of_cluster(chosen(), reads)
+    _report_unreadable(seen.unreadable)
+    _report_implausible(seen.objects)
+    return seen
 
 
-def widened(seen: View, reads: Sequence[object_set.Read]) -> View:
-    """The view with further lists; the same where none are needed. A snapshot holds everything already."""
-    if not reads or snapshot() is not None:
+def whole_snapshot(path: Path) -> cluster_view.View:
+    """Everything that a snapshot holds."""
+    return cluster_view.of_snapshot(read_snapshot(path))
+
+
+def widened(seen: cluster_view.View, reads: Sequence[object_set.Read]) -> cluster_view.View:
+    """The view with further lists; the same where none are needed."""
+    if not reads:
         return seen
     more = view(reads)
+    if more.objects is seen.objects:
+        return seen
     objects = object_set.joined(seen.objects, more.objects)
     return msgspec.structs.replace(seen, objects=objects, unserved=seen.unserved + more.unserved)
 
@@ -154,19 +147,73 @@ def say_cluster(name: str) -> None:
     output.say(f"cluster: {name}")
 
 
-def _saved(directory: Path) -> View:
-    from dovetail.snapshot import saved_objects, snapshot_files
+def next_step(command: str, *, otherwise: str = "") -> None:
+    """The last line: the next command, about the same snapshot where one was looked at.
 
-    saved = saved_objects.read(directory)
-    name = f"snapshot {saved.objects.cluster} in {directory}"
-    return View(saved.objects, snapshot_files.taken_at(saved.manifest), name, False)
+    `otherwise` is the command for snapshots, where the other one would change a cluster.
+    """
+    path = _given("snapshot")
+    if path is None:
+        output.next_step(command)
+    elif path == "-":
+        output.next_step("snapshot show -")  # what was read is gone: it has to be given again
+    else:
+        output.next_step(otherwise or f"{command} --snapshot {path}")
+
+
+def read_snapshot(path: Path, *, kinds: Collection[str] | None = None) -> any_snapshot.Snapshot:
+    """The saved cluster, these kinds of it or all; files of objects are read once by a command.
+
+    Says what was left out. A path that holds no cluster is wrong usage.
+    """
+    from dovetail.snapshot import any_snapshot
+
+    meta = click.get_current_context().meta
+    known: dict[str, any_snapshot.Snapshot] = meta.setdefault(_READ, {})
+    if str(path) in known:
+        return known[str(path)]
+    try:
+        with cluster_view.not_collecting():
+            saved = any_snapshot.read(str(path), kinds=kinds)
+    except errors.InputError as error:
+        raise output.BadInput(str(error)) from None
+    _report_unreadable(saved.problems)
+    say_some(saved.duplicates, "given twice", "objects that are given twice")
+    if saved.is_whole:
+        known[str(path)] = saved
+    return saved
 
 
 def _report_unreadable(unreadable: Sequence[str]) -> None:
-    for problem in unreadable[:MOST_UNREADABLE]:
-        output.say(f"left out: {problem}")
-    if len(unreadable) > MOST_UNREADABLE:
-        output.say(f"left out: {len(unreadable) - MOST_UNREADABLE} more that cannot be read")
+    say_some(unreadable, "left out", "that cannot be read")
+
+
+def _report_implausible(objects: object_set.ObjectSet) -> None:
+    """Names the nodes whose GPUs are not shown because their numbers cannot be; once in a command."""
+    from dovetail.tables.gpus import plugin_gpus
+
+    meta = click.get_current_context().meta
+    if meta.get(_HAS_REPORTED) or not objects.count(registry.NODE.name):
+        return
+    meta[_HAS_REPORTED] = True
+    problems = []
+    for stored in objects.listed(registry.NODE.name):
+        excess = (
+            plugin_gpus.implausible(stored.struct) if isinstance(stored.struct, nodes.Node) else ""
+        )
+        if excess:
+            name = stored.struct.metadata.name
+            most = plugin_gpus.MOST_COUNTED
+            problems.append(f"GPUs of node {name}: it counts {excess}, at most {most} can be")
+    say_some(problems, "not shown", "nodes that count more than can be")
+
+
+def say_some(lines: Sequence[str], label: str, rest: str) -> None:
+    """The first lines, and how many more there are."""
+    for line in lines[:MOST_UNREADABLE]:
+        output.say(f"{label}: {line}")
+    if len(lines) > MOST_UNREADABLE:
+        output.say(f"{label}: {len(lines) - MOST_UNREADABLE} more {rest}")
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dovetail.cli import output
-from dovetail.cli.tables import text
+from dovetail.tables import text
 
 FIRST_SECONDS: Final = 1.0  # quicker answers need no words
 AGAIN_SECONDS: Final = 0.5

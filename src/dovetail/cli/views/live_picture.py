@@ -1,19 +1,21 @@
 """The live picture of `dovetail up`: pools of nodes with a tile per GPU, redrawn when the cluster changes.
 
-Ends on q, Ctrl-C, SIGTERM or when the terminal is closed, and always gives the screen back. Only this module uses rich.
+Ends on q, Ctrl-C, SIGTERM or when the terminal is closed, and always gives the screen back. `dovetail top` is shown the
+same way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
 import termios
 import tty
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import rich.columns
 import rich.console
@@ -21,12 +23,13 @@ import rich.live
 import rich.segment
 import rich.text
 
-from dovetail.cli.cluster import api_session, followed_objects
-from dovetail.cli.tables import gpu_tiles, text
+from dovetail.ask import api_session, followed_objects
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods
 from dovetail.model import plaintext
 from dovetail.sim.fleet import fleet_objects
+from dovetail.tables import text
+from dovetail.tables.gpus import gpu_tiles
 
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice
@@ -37,22 +40,49 @@ TICK_SECONDS: Final = (
 )
 MOST_WAITING: Final = 5  # pending pods that are named
 KINDS: Final = (registry.NODE, registry.SLICE, registry.CLAIM, registry.POD)
-_STYLES: Final = {"□": "green", "▤": "cyan", "▥": "yellow", "■": "red"}
+_STYLES: Final = {
+    "□": "green",
+    "▤": "cyan",
+    "▥": "yellow",
+    "◧": "yellow",
+    "■": "red",
+    "▨": "bright_black",
+    "▣": "magenta",
+}
 _LEAVE: Final = frozenset({b"q", b"Q", b"\x03", b"\x04", b""})
 
 
-def watch(choice: cluster_choice.Choice) -> None:
-    """Shows the cluster until the user leaves."""
+class Draw(Protocol):
+    """Draws objects; with a note about what is wrong with the view, in so many rows of the screen."""
+
+    def __call__(
+        self, objects: object_set.ObjectSet, *, note: str, rows: int | None
+    ) -> Drawing: ...
+
+
+def watch(choice: cluster_choice.Choice, *, dashboard: str = "") -> None:
+    """Shows the cluster until the user leaves, and where its dashboard is."""
+    show(choice, KINDS, functools.partial(drawing, dashboard=dashboard))
+
+
+def show(choice: cluster_choice.Choice, kinds: Sequence[registry.Kind], draw: Draw) -> None:
+    """Shows what is drawn of these kinds until the user leaves."""
     with _keys() as keyboard:
-        api_session.run(choice, lambda over: _watch(over, choice.name, keyboard))
+        api_session.run(choice, lambda over: _watch(over, choice.name, keyboard, kinds, draw))
 
 
-async def _watch(over: transport.Transport, name: str, keyboard: int) -> None:
+async def _watch(
+    over: transport.Transport,
+    name: str,
+    keyboard: int,
+    kinds: Sequence[registry.Kind],
+    draw: Draw,
+) -> None:
     leaving = _leaving(keyboard)
     objects = followed_objects.FollowedObjects(name)
     console = rich.console.Console(file=sys.stdout, highlight=False)
     view = rich.live.Live(
-        drawing(object_set.ObjectSet(name)),
+        draw(object_set.ObjectSet(name), note="", rows=None),
         console=console,
         screen=True,
         auto_refresh=False,
@@ -61,18 +91,21 @@ async def _watch(over: transport.Transport, name: str, keyboard: int) -> None:
     )
     try:
         view.start(refresh=True)
-        first = asyncio.create_task(objects.follow(over, tuple(map(object_set.Read, KINDS))))
+        first = asyncio.create_task(objects.follow(over, tuple(map(object_set.Read, kinds))))
         await asyncio.wait(
             [first, asyncio.create_task(leaving.wait())], return_when=asyncio.FIRST_COMPLETED
         )
-        await _follow(objects, view, leaving)
+        await _follow(objects, view, leaving, draw)
     finally:
         view.stop()  # also after an interrupted start, to restore the screen
         await objects.close()
 
 
 async def _follow(
-    objects: followed_objects.FollowedObjects, view: rich.live.Live, leaving: asyncio.Event
+    objects: followed_objects.FollowedObjects,
+    view: rich.live.Live,
+    leaving: asyncio.Event,
+    draw: Draw,
 ) -> None:
     """Redraws when the cluster or the terminal's size changes, until a key or a signal ends it."""
     drawn_size = None
@@ -81,7 +114,7 @@ async def _follow(
         if objects.changed.is_set() or size != drawn_size:
             drawn_size = size
             objects.changed.clear()
-            picture = drawing(objects.now(), note=objects.trouble, rows=size.height)
+            picture = draw(objects.now(), note=objects.trouble, rows=size.height)
             view.update(picture, refresh=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(leaving.wait(), TICK_SECONDS)
@@ -142,7 +175,9 @@ class Drawing:
             yield from line
 
 
-def drawing(objects: object_set.ObjectSet, *, note: str = "", rows: int | None = None) -> Drawing:
+def drawing(
+    objects: object_set.ObjectSet, *, note: str = "", rows: int | None = None, dashboard: str = ""
+) -> Drawing:
     """Who waits first, then pools, nodes and tiles, then the legend; in so many rows of the screen."""
     nodes = gpu_tiles.nodes_with_gpus(objects)
     by_pool: dict[str, list[gpu_tiles.NodeGpus]] = {}
@@ -160,6 +195,8 @@ def drawing(objects: object_set.ObjectSet, *, note: str = "", rows: int | None =
     foot: list[rich.console.RenderableType] = [_shown(gpu_tiles.LEGEND)]
     if note:
         foot.append(rich.text.Text(plaintext.escaped(note), style="red"))
+    if dashboard:
+        foot.append(rich.text.Text(f"dashboard: {dashboard}", style="bold", no_wrap=True))
     foot.append(
         rich.text.Text("q leaves; another terminal can run: dovetail apply -f FILE", style="dim")
     )
@@ -168,7 +205,7 @@ def drawing(objects: object_set.ObjectSet, *, note: str = "", rows: int | None =
 
 def _title(objects: object_set.ObjectSet, nodes: list[gpu_tiles.NodeGpus]) -> rich.text.Text:
     gpus = [gpu for node in nodes for gpu in node.gpus]
-    free = sum(gpu.state == gpu_tiles.FREE for gpu in gpus)
+    free = sum(gpu.state in (gpu_tiles.FREE, gpu_tiles.PARTS) for gpu in gpus)
     claims = objects.count("ResourceClaim")
     return rich.text.Text.assemble(
         (f"cluster {plaintext.escaped(objects.cluster)}", "bold"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dovetail.cli import output, output_formats
-from dovetail.cli.tables import listing, path_templates, text
+from dovetail.tables import listing, path_templates, text
 
 
 class Answer(NamedTuple):
@@ -30,7 +30,9 @@ class Answer(NamedTuple):
 def write(answers: Sequence[Answer], form: output_formats.Format, *, has_headers: bool) -> None:
     """Prints the answers in one format."""
     if form.shows_documents:
-        trees = [_presented(tree) for answer in answers for tree in answer.listing.documents()]
+        trees = [
+            listing.presented(tree) for answer in answers for tree in answer.listing.documents()
+        ]
         _write_documents(trees, form, is_single=_is_single(answers), has_headers=has_headers)
         return
     is_name = form.name == "name"
@@ -67,18 +69,6 @@ def _write_documents(
         output.write_object(trees[0], form.name)
     else:
         output.write_objects(trees, form.name)
-
-
-def _presented(tree: listing.Tree) -> listing.Tree:
-    """The object as kubectl prints it: its type first, its status last, and not who wrote which field."""
-    first: listing.Tree = {name: tree[name] for name in ("apiVersion", "kind") if name in tree}
-    metadata = tree.get("metadata")
-    if isinstance(metadata, dict):
-        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        first["metadata"] = kept
-    last = {name: tree[name] for name in ("status",) if name in tree}
-    known = first.keys() | last.keys()
-    return first | {name: value for name, value in tree.items() if name not in known} | last
 
 
 def _is_single(answers: Sequence[Answer]) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.cluster import resource_arguments
-from dovetail.cli.tables import listing, text
 from dovetail.ports import failures
+from dovetail.tables import listing, text
 
 if TYPE_CHECKING:
     from dovetail.kube import object_requests, resource_names

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dovetail.ask import api_session, followed_objects
 from dovetail.cli import output
-from dovetail.cli.cluster import api_session, followed_objects
-from dovetail.cli.tables import listing, text
 from dovetail.cli.views import server_table
 from dovetail.kube import read_objects
+from dovetail.tables import listing, text
 
 if TYPE_CHECKING:
     from dovetail.boot import cluster_choice

@@ -111,6 +111,13 @@ def from_kubeconfig(config: kubeconfig.Kubeconfig, *, context: str | None = None
     return msgspec.structs.replace(connection, credentials=user.credentials(cluster, connection))
 
 
+def context_names(
+    path: str | None = None, *, environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """The contexts of the kubeconfig files that `load` would read."""
+    return tuple(kubeconfig.read(_files(path, environ)).contexts)
+
+
 def _files(path: str | None, environ: Mapping[str, str]) -> list[Path]:
     if path:
         return [Path(path)]

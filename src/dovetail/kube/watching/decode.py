@@ -34,6 +34,8 @@ _LONE_HALF: Final = re.compile(
 _NO_JSON: Final = b"\0"  # a byte that no JSON text holds
 
 Unreadable = Callable[[str, str], None]  # name, problem
+# Receives each decoded object with its document, for callers that keep fields which no struct models.
+KeepDocument = Callable[[Any, bytes], None]
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,8 +103,16 @@ def page(body: bytes, *, doing: str) -> Page:
         raise failures.Unavailable(f"{doing}: the answer is not a list: {error}") from None
 
 
+def keep_no_document(item: Any, document: bytes) -> None:
+    """For callers that need the structs alone."""
+
+
 async def structs(
-    kind: registry.Kind, items: Sequence[msgspec.Raw], *, unreadable: Unreadable
+    kind: registry.Kind,
+    items: Sequence[msgspec.Raw],
+    *,
+    unreadable: Unreadable,
+    keep_document: KeepDocument = keep_no_document,
 ) -> list[Any]:
     """The items that can be decoded, at least in part. Yields to the event loop in between."""
     structs: list[Any] = []
@@ -112,6 +122,7 @@ async def structs(
         struct, problem = decode_or_problem(kind, document)
         if struct is not None:
             structs.append(struct)
+            keep_document(struct, document)
         if problem:
             unreadable(name_of(document), problem)
         since += len(document)

@@ -55,7 +55,11 @@ class Sink(Protocol):
 
 
 class Choices(NamedTuple):
-    """Settings of a watch. `restored` is called when it resumes after `broken` without a new list."""
+    """Settings of a watch.
+
+    `restored` is called when it resumes after `broken` without a new list, `keep_document` with each object and its
+    document before the sink receives the object.
+    """
 
     randomness: random.Random
     namespace: str
@@ -63,6 +67,7 @@ class Choices(NamedTuple):
     idle_timeout: float
     meter: meters.Meter
     restored: Callable[[], None]
+    keep_document: decode.KeepDocument
 
 
 async def follow(
@@ -77,6 +82,7 @@ async def follow(
     idle_timeout: float = transport.IDLE_SECONDS,
     meter: meters.Meter | None = None,
     restored: Callable[[], None] = lambda: None,
+    keep_document: decode.KeepDocument = decode.keep_no_document,
 ) -> None:
     """Runs until cancelled. `params` select, for example {"fieldSelector": "spec.nodeName=a"}."""
     choices = Choices(
@@ -86,6 +92,7 @@ async def follow(
         idle_timeout=idle_timeout,
         meter=meter or meters.NoMeter(),
         restored=restored,
+        keep_document=keep_document,
     )
     follower = _Follower(transport, kind, sink, clock=clock, choices=choices)
     while True:
@@ -139,6 +146,7 @@ class _Follower:
             namespace=chosen.namespace,
             params=chosen.params,
             unreadable=self._sink.unreadable,
+            keep_document=chosen.keep_document,
         )
         history = await watch_history.after_list(items, version)
         self._count("dovetail_watch_lists_total")
@@ -228,6 +236,7 @@ class _Follower:
         if problem:
             self._sink.unreadable(decode.name_of(document), problem)
         if struct is not None:
+            self._choices.keep_document(struct, document)
             self._sink.changed(struct)
 
     def _take_deletion(self, document: bytes, history: watch_history.History) -> None:

@@ -10,140 +10,26 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from dovetail.kubetypes import meta, registry
-from dovetail.kubetypes.workloads import owners
-from dovetail.live.gangs import native_tree
+from dovetail.kubetypes import registry
 from dovetail.live.informer import informer
 from dovetail.model import gangs
-from dovetail.model.workloads import owner_gangs
 from dovetail.ports import clock as clocks
 from dovetail.ports import failures
+from dovetail.world.owners import gang_builder
 
 # Between two discoveries of served kinds: well below the time a gang waits for its owner.
 DISCOVERY_SECONDS: Final = 15.0
 PATIENCE_SECONDS: Final = 10.0  # for the first lists
 PAUSE_SECONDS: Final = 0.05
 
-OwnerKey = tuple[str, str, str]  # unique name of the kind, namespace, name
-_PARENTS: Final = frozenset(kind.name for kind in registry.PARENTS)
-
-
-class GangBuilder:
-    """Owners in, gangs out: passes on a gang when it appears, when it changes, and when its owner is gone."""
-
-    def __init__(self, receiver: informer.Receiver) -> None:
-        self._receiver = receiver
-        self._gangs: dict[OwnerKey, gangs.Gang] = {}  # as passed on
-        self._keys: dict[str, set[OwnerKey]] = {}  # every owner, by kind
-        self._parents: dict[str, meta.ObjectMeta] = {}  # by uid
-        self._uids: dict[OwnerKey, str] = {}  # of parents
-        self._children: dict[str, dict[OwnerKey, owners.Owner]] = {}  # owners by their parent's uid
-        self._makers: dict[OwnerKey, str] = {}  # each owner's parent uid
-        self._forest = native_tree.GroupTrees()
-        self.listed: set[str] = set()  # kinds that have been listed
-
-    def changed(self, kind: registry.Kind, owner: Any) -> None:
-        """An owner was added or changed."""
-        key = _key(kind, owner)
-        self._keys.setdefault(kind.unique_name, set()).add(key)
-
-        if isinstance(owner, owners.Parent):
-            self._uids[key] = owner.metadata.uid
-            self._parents[owner.metadata.uid] = owner.metadata
-            self._read_children(owner.metadata.uid)
-            return
-
-        parent_uid = _parent_uid(owner)
-        if parent_uid:
-            self._makers[key] = parent_uid
-            self._children.setdefault(parent_uid, {})[key] = owner
-        if key[0] in native_tree.NATIVE:
-            self._read_native(self._forest.put(key, owner))
-        else:
-            self._read(key, owner)
-
-    def deleted(self, kind: registry.Kind, owner: Any) -> None:
-        """An owner is gone."""
-        self._gone(_key(kind, owner))
-
-    def finish_list(self, kind: str, present: Collection[OwnerKey]) -> None:
-        """A list of the kind was read: every other owner of it is gone."""
-        self._forget_others(kind, present)
-        self.listed.add(kind)
-        if kind == registry.COMPOSITE.name:
-            self._read_native(self._forest.set_served(is_served=True))
-
-    def remove_kind(self, kind: str) -> None:
-        """The server no longer has the kind."""
-        if kind == registry.COMPOSITE.name:
-            self._read_native(self._forest.set_served(is_served=False))
-        self._forget_others(kind, ())
-        self.listed.discard(kind)
-
-    def all_gangs(self) -> list[gangs.Gang]:
-        """Every gang."""
-        return [*self._gangs.values()]
-
-    def _forget_others(self, kind: str, present: Collection[OwnerKey]) -> None:
-        for key in sorted(self._keys.get(kind, set()).difference(present)):
-            self._gone(key)
-
-    def _gone(self, key: OwnerKey) -> None:
-        self._keys.get(key[0], set()).discard(key)
-        uid = self._uids.pop(key, None)
-        if uid is not None:
-            self._parents.pop(uid, None)
-            self._read_children(uid)
-            return
-
-        parent_uid = self._makers.pop(key, None)
-        if parent_uid is not None:
-            del self._children[parent_uid][key]
-            if not self._children[parent_uid]:
-                del self._children[parent_uid]
-        if key[0] in native_tree.NATIVE:
-            self._read_native(self._forest.drop(key))
-        else:
-            self._pass_on(key, None)
-
-    def _read_children(self, uid: str) -> None:
-        for key, child in self._children.get(uid, {}).items():
-            self._read(key, child)
-
-    def _read_native(self, keys: Iterable[OwnerKey]) -> None:
-        for key in keys:
-            self._pass_on(key, self._forest.gang_of(key, self._parent_of(key)))
-
-    def _read(self, key: OwnerKey, owner: owners.Owner) -> None:
-        """Builds the owner's gang; its parent's annotations apply to it, too."""
-        if key[0] in native_tree.NATIVE:
-            self._read_native((key,))
-        else:
-            self._pass_on(key, owner_gangs.gang_of(owner, self._parent_of(key)))
-
-    def _parent_of(self, key: OwnerKey) -> meta.ObjectMeta | None:
-        return self._parents.get(self._makers.get(key, ""))
-
-    def _pass_on(self, key: OwnerKey, gang: gangs.Gang | None) -> None:
-        """Passes on what differs from before."""
-        before = self._gangs.get(key)
-        if gang == before:
-            return
-        if gang is not None:
-            self._gangs[key] = gang
-            self._receiver.changed(gangs.KIND, gang)
-        elif before is not None:
-            del self._gangs[key]
-            self._receiver.deleted(gangs.KIND, before)
-
 
 class OwnerEvents:
     """Watch events not processed yet, in order: long lists are processed in small portions."""
 
-    def __init__(self, builder: GangBuilder, clock: clocks.Clock) -> None:
+    def __init__(self, builder: gang_builder.GangBuilder, clock: clocks.Clock) -> None:
         self._builder = builder
         self._clock = clock
         self._entries: deque[Callable[[], None]] = deque()
@@ -153,7 +39,7 @@ class OwnerEvents:
         """A complete list of a kind."""
         present = set()
         for owner in objects:
-            present.add(_key(kind, owner))
+            present.add(gang_builder.owner_key(kind, owner))
             self._entries.append(functools.partial(self._builder.changed, kind, owner))
         self._put(functools.partial(self._builder.finish_list, kind.unique_name, present))
 
@@ -197,7 +83,7 @@ class OwnerWatch:
         follow: Callable[[registry.Kind, informer.Feed], Coroutine[Any, Any, None]],
         trouble: Callable[[str, str], None],
     ) -> None:
-        self.builder = GangBuilder(receiver)
+        self.builder = gang_builder.GangBuilder(receiver)
         self._inbox = OwnerEvents(self.builder, clock)
         self._receiver = receiver
         self._clock = clock
@@ -247,15 +133,3 @@ class OwnerWatch:
     def _unlisted(self) -> list[str]:
         names = [kind.unique_name for kind in self._following]
         return [name for name in names if name not in self.builder.listed]
-
-
-def _key(kind: registry.Kind, owner: Any) -> OwnerKey:
-    return kind.unique_name, owner.metadata.namespace, owner.metadata.name
-
-
-def _parent_uid(owner: owners.Owner) -> str:
-    """The uid of an owner's controller, where its kind may carry annotations for gangs."""
-    for reference in owner.metadata.owner_references:
-        if reference.controller and reference.kind in _PARENTS:
-            return reference.uid
-    return ""

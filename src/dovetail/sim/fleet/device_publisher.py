@@ -13,9 +13,10 @@ from typing import Any, Final
 from dovetail import gpus
 from dovetail.kubetypes import registry
 from dovetail.kubetypes.resource import slices
+from dovetail.model import node_pools
 from dovetail.sim.fleet import fleet_spec, machines
 
-GPU_DRIVER: Final = "gpu.nvidia.com"
+GPU_DRIVER: Final = node_pools.GPU_DRIVER
 COMPUTE_DOMAIN_DRIVER: Final = "compute-domain.nvidia.com"
 MIB: Final = 1024**2
 _INDEX_DIGITS: Final = 5  # hexadecimal, by the resourceslice controller of Kubernetes 1.37

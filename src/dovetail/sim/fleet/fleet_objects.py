@@ -5,12 +5,13 @@ Given a fleet without problems, returns plain trees, the same ones each time. Ne
 
 from typing import Any, Final
 
+from dovetail.model import node_pools
 from dovetail.sim.fleet import device_publisher, fleet_spec, machines
 
 MIB: Final = 1024**2
-CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
-RACK_LABEL: Final = "dovetail.dev/rack"
-POOL_LABEL: Final = "dovetail.dev/pool"
+CLIQUE_LABEL: Final = node_pools.CLIQUE
+RACK_LABEL: Final = node_pools.RACK
+POOL_LABEL: Final = node_pools.OWN_POOL
 PODS_PER_NODE: Final = "110"  # kubelet's default
 
 Tree = dict[str, Any]

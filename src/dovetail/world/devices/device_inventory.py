@@ -80,6 +80,11 @@ class Inventory:
         self._newest[key] = newest.devices
         return newest.devices
 
+    def slice_counts(self, key: PoolKey) -> tuple[int, int]:
+        """How many slices of a pool are published, and how many there should be."""
+        pool = self._pools.get(key)
+        return pool.slice_counts() if pool is not None else (0, 0)
+
     def published(self) -> Iterator[Devices]:
         """The devices of every pool."""
         for key in self._pools:

@@ -103,6 +103,12 @@ class Pool:
         names = {part.origin.node_name for part in self.parts.values()}
         return names.pop() if len(names) == 1 else None
 
+    def slice_counts(self) -> tuple[int, int]:
+        """How many slices of the newest generation are published, and how many there should be."""
+        number = max((part.generation for part in self.parts.values()), default=0)
+        newest = self._parts_of(number)
+        return len(newest), max((part.slice_count for part in newest), default=0)
+
     def seen_from(self, node: nodes.Node) -> VisiblePool | None:
         """The pool as a node sees it; None if it does not exist for the node, or is being replaced."""
         if self._last_seen is None or self._last_seen[0] is not node:

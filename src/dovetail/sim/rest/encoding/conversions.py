@@ -6,24 +6,14 @@ fields have other names. Given whole trees, returns new ones; never drops a fiel
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from dovetail.kubetypes import codec
+from dovetail.kubetypes.core import api_events
 from dovetail.sim.server.object_store import Record
 from dovetail.sim.server.served_kinds import Served
 
 Tree = dict[str, Any]
-
-# Stored name and core/v1 name of the same field.
-_EVENT_FIELDS: Final = (
-    ("regarding", "involvedObject"),
-    ("note", "message"),
-    ("reportingController", "reportingComponent"),
-    ("deprecatedSource", "source"),
-    ("deprecatedFirstTimestamp", "firstTimestamp"),
-    ("deprecatedLastTimestamp", "lastTimestamp"),
-    ("deprecatedCount", "count"),
-)
 
 
 def is_core_event(served: Served) -> bool:
@@ -42,15 +32,9 @@ def tree(served: Served, stored: Tree) -> Tree:
     """A stored tree in the served version."""
     if served.is_stored_version:
         return stored
-    converted = stored | {"apiVersion": served.api_version}
     if is_core_event(served):
-        for stored_name, core_name in _EVENT_FIELDS:
-            if stored_name in converted:
-                converted[core_name] = converted.pop(stored_name)
-        converted.setdefault("source", {})
-        if "series" in converted and "count" not in converted:
-            converted["count"] = converted["series"].get("count")
-    return converted
+        return api_events.to_core(stored)
+    return stored | {"apiVersion": served.api_version}
 
 
 def stored(served: Served, sent: Tree) -> Tree:
@@ -61,7 +45,7 @@ def stored(served: Served, sent: Tree) -> Tree:
     if converted.get("apiVersion", served.api_version) == served.api_version:
         converted["apiVersion"] = served.kind.api_version
     if is_core_event(served):
-        for stored_name, core_name in _EVENT_FIELDS:
+        for stored_name, core_name in api_events.CORE_NAMES:
             if core_name in converted:
                 converted[stored_name] = converted.pop(core_name)
     return converted

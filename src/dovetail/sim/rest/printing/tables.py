@@ -77,11 +77,12 @@ def partial_document(record: Record) -> bytes:
 def _printer(served: Served) -> Printer:
     resource = served.resource
     if resource.columns:
-        return _custom_printer(resource.columns)
+        return custom_printer(resource.columns)
     return printer_columns.printer_of(table_key(resource.kind))
 
 
-def _custom_printer(columns: tuple[Column, ...]) -> Printer:
+def custom_printer(columns: tuple[Column, ...]) -> Printer:
+    """The printer of a kind whose definition names its columns."""
     definitions = [NAME]
     for column in columns:
         definition = Definition(

@@ -1,0 +1,119 @@
+"""Which CUDA an image needs and which CUDA a node's driver offers, as far as the pod and labels say.
+
+Given a container of a pod spec and a node. An image's CUDA stands in its environment or its tag; the driver's in the
+labels of gpu-feature-discovery. Both may be unknown. Never reads an image.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dovetail.answer.why.evidence.sources import fields, quoting
+from dovetail.answer.why.evidence.sources.fields import Tree
+
+Version = tuple[int, int]
+
+DRIVER: Final = "nvidia.com/cuda.driver-version"
+RUNTIME: Final = "nvidia.com/cuda.runtime-version"
+# The names before gpu-feature-discovery 0.15, which newer releases still write.
+_OLD_DRIVER: Final = "nvidia.com/cuda.driver"
+_OLD_RUNTIME: Final = "nvidia.com/cuda.runtime"
+
+_REQUIRED: Final = re.compile(r"cuda\s*>=\s*(?P<major>\d{1,3})\.(?P<minor>\d{1,3})")
+_VERSION: Final = re.compile(r"(?P<major>\d{1,3})\.(?P<minor>\d{1,3})(?:\.\d+)*")
+_IN_TAG: Final = re.compile(r"cuda[-_]?(?P<major>\d{1,3})\.(?P<minor>\d{1,3})")
+_SHORT_IN_TAG: Final = re.compile(r"(?:^|[-_.+])cu(?P<major>1[0-9])(?P<minor>\d)(?:$|[-_.+])")
+_CUDA_IMAGE: Final = re.compile(r"(?:^|/)cuda$")
+
+
+class Needed(NamedTuple):
+    """The CUDA an image needs and where that stands."""
+
+    version: Version
+    source: str
+
+
+class Offered(NamedTuple):
+    """What the labels of a node say about its driver."""
+
+    cuda: Version | None
+    driver: str
+
+
+def needed(container: Tree) -> Needed | None:
+    """The CUDA of a container of a pod spec; None where nothing says it."""
+    environment = {
+        fields.text_at(each, "name"): fields.text_at(each, "value")
+        for each in fields.trees_at(container, "env")
+    }
+    if match := _REQUIRED.search(environment.get("NVIDIA_REQUIRE_CUDA", "")[:4_096]):
+        return Needed(_pair(match), "NVIDIA_REQUIRE_CUDA")
+    if match := _VERSION.match(environment.get("CUDA_VERSION", "")[:64]):
+        return Needed(_pair(match), "CUDA_VERSION")
+    return _of_tag(fields.text_at(container, "image")[:512])
+
+
+def offered(labels: Mapping[str, str]) -> Offered:
+    """What a node's labels say."""
+    major = labels.get(f"{RUNTIME}.major") or labels.get(f"{_OLD_RUNTIME}.major", "")
+    minor = labels.get(f"{RUNTIME}.minor") or labels.get(f"{_OLD_RUNTIME}.minor", "")
+    cuda = None
+    if _is_number(major) and _is_number(minor):
+        cuda = (int(major), int(minor))
+    elif match := _VERSION.match(labels.get(f"{RUNTIME}.full", "")[:64]):
+        cuda = _pair(match)
+    driver = labels.get(f"{DRIVER}.full", "")
+    if not driver:
+        parts = [
+            labels.get(f"{name}.{part}", "")
+            for name, part in (
+                (_OLD_DRIVER, "major"),
+                (_OLD_DRIVER, "minor"),
+                (_OLD_DRIVER, "rev"),
+            )
+        ]
+        driver = ".".join(filter(None, parts))
+    return Offered(cuda, quoting.words(driver, 40))
+
+
+def compared(need: Needed | None, have: Offered) -> str:
+    """Both in a few words, for the end of a sentence; empty where neither is known."""
+    parts = []
+    if need is not None:
+        parts.append(f"the image needs CUDA {_text(need.version)} ({need.source})")
+    if have.cuda is not None:
+        driver = f"driver {have.driver}" if have.driver else "the driver"
+        parts.append(f"{driver} offers {_text(have.cuda)}")
+    elif have.driver:
+        parts.append(f"the node's driver is {have.driver}")
+    return ", ".join(parts)
+
+
+def is_newer_than_driver(need: Needed | None, have: Offered) -> bool:
+    """Whether the image is of a newer CUDA than the driver offers."""
+    return need is not None and have.cuda is not None and need.version > have.cuda
+
+
+def _of_tag(image: str) -> Needed | None:
+    name, _, tag = image.partition("@")[0].rpartition(":")
+    if not name or "/" in tag:
+        return None
+    if match := _IN_TAG.search(tag) or _SHORT_IN_TAG.search(tag):
+        return Needed(_pair(match), "its tag")
+    if _CUDA_IMAGE.search(name) and (match := _VERSION.match(tag)):
+        return Needed(_pair(match), "its tag")
+    return None
+
+
+def _pair(match: re.Match[str]) -> Version:
+    return int(match["major"]), int(match["minor"])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 6
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -1,0 +1,1 @@
+"""Questions as people put them: which cluster, which shape, which changes; answers as structs."""

@@ -1,0 +1,1 @@
+"""Work that is described by options: its GPUs, its objects, where it would start."""

@@ -1,0 +1,1 @@
+"""Commands that ask the engine: why, when, what-if, capacity."""

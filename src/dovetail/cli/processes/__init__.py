@@ -1,0 +1,1 @@
+"""Commands that are processes of a cluster: the scheduler, the node agent, the dashboard."""

@@ -1,0 +1,75 @@
+"""A line on a terminal while a command has nothing to show yet, so that no one wonders whether it runs.
+
+Given the name of the command. Comes after a moment, and goes before the first output or the end. Logs and pipes never
+get it. Never says anything about the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+
+AFTER_SECONDS = 0.25
+READING = "reading the cluster ..."
+ASKING = "reading the cluster, asking the scheduler's engine ..."
+NOTICES = {
+    "get": READING,
+    "describe": READING,
+    "explain": READING,
+    "doctor": READING,
+    "cancel": READING,
+    "queue": ASKING,
+    "why": ASKING,
+    "when": ASKING,
+    "what-if": ASKING,
+    "capacity": ASKING,
+    "run": ASKING,
+}
+_FOLLOWING = ("-w", "--watch")
+
+_lock = threading.Lock()
+_timer: threading.Timer | None = None
+_shown = ""
+
+
+def start(words: Sequence[str]) -> None:
+    """Shows the notice of a command after a moment, unless `end` comes first."""
+    global _timer
+    notice = NOTICES.get(words[0]) if words else None
+    if notice is None or any(word in _FOLLOWING for word in words):
+        return
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return
+    _timer = threading.Timer(AFTER_SECONDS, _show, (notice,))
+    _timer.daemon = True
+    _timer.start()
+
+
+def end() -> None:
+    """Takes the notice away, or keeps it from coming."""
+    global _timer, _shown
+    if _timer is None:
+        return
+    from dovetail.cli import output
+
+    with _lock:
+        _timer.cancel()
+        _timer = None
+        if _shown:
+            with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+                output.blank_notice(_shown)
+            _shown = ""
+
+
+def _show(notice: str) -> None:
+    global _shown
+    from dovetail.cli import output  # not before: help needs nothing of it
+
+    with _lock:
+        if _timer is not None:
+            _shown = notice
+            with contextlib.suppress(OSError, ValueError):
+                output.show_notice(notice)

@@ -1,1 +1,0 @@
-"""The tables people read: columns, rows, tiles."""

@@ -1,0 +1,1 @@
+"""What `dovetail explain` knows: reasons in words, and schemas of kinds."""

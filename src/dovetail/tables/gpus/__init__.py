@@ -1,0 +1,1 @@
+"""GPUs as people look at them: tiles, types, holders."""

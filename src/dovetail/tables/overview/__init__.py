@@ -1,0 +1,1 @@
+"""A cluster on one screen: GPUs by type, work, and what needs attention."""

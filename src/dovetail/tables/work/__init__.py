@@ -1,0 +1,1 @@
+"""Work as people look at it: its line, its starts, what it holds."""

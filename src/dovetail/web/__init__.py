@@ -1,0 +1,1 @@
+"""The dashboard's server: answers over HTTP about one cluster, in a process of its own."""

@@ -1,0 +1,111 @@
+"""`GET /timeline`: what happened, newest first: starts, evictions with rule and beneficiary, promises, nodes, queues.
+
+Entries about work of namespaces that the user may not see are left out; other entries do not name such work.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from dovetail import timestamps
+from dovetail.quantity import durations
+from dovetail.tables.timeline import timeline_entries
+from dovetail.web import asked, endpoints, problems
+from dovetail.web.api import hidden_names, item_filters, rights, shared_results
+
+# Which right shows entries about objects without a namespace.
+_PLURALS: Final = {timeline_entries.NODE: "nodes", timeline_entries.QUEUE: "queues"}
+
+
+class TimelineParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which entries. Times are RFC 3339, or a duration before now such as 1h."""
+
+    since: str = ""
+    until: str = ""
+    kind: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
+    work: str = ""
+    text: str = ""
+
+
+def answer(
+    question: asked.Asked, params: TimelineParams
+) -> endpoints.Page[timeline_entries.TimelineEntry]:
+    """The entries that are asked for and that the user may see."""
+    now = question.view.now
+    since, until = _time(params.since, now, "since"), _time(params.until, now, "until")
+    items = [
+        entry
+        for entry in visible(question)
+        if (since is None or entry.time >= since)
+        and (until is None or entry.time <= until)
+        and item_filters.is_one_of(entry.kind, params.kind)
+        and item_filters.is_one_of(entry.subject.namespace, params.namespace)
+        and _is_of_work(entry, params.work)
+        and item_filters.has_text(params.text, _texts(entry))
+    ]
+    return endpoints.Page(items=items)
+
+
+def visible(question: asked.Asked) -> list[timeline_entries.TimelineEntry]:
+    """All entries that the user may see, without names that they may not."""
+    hidden = hidden_names.of(question)
+    entries = shared_results.timeline(question)
+    return [hidden.without(entry) for entry in entries if _may_see(question, entry)]
+
+
+def _may_see(question: asked.Asked, entry: timeline_entries.TimelineEntry) -> bool:
+    if entry.subject.namespace:
+        return rights.sees(question, entry.subject.namespace)
+    return question.may.list(_PLURALS.get(entry.kind, "nodes"))
+
+
+def _is_of_work(entry: timeline_entries.TimelineEntry, work: str) -> bool:
+    """Whether the entry is about the work, by its name with or without kind and namespace, or happened for it."""
+    if not work:
+        return True
+    full_name = f"{entry.subject.namespace}/{entry.work}"
+    names = (entry.work, entry.work.partition("/")[2], full_name, entry.beneficiary)
+    return work in names or work == entry.subject.name
+
+
+def _texts(entry: timeline_entries.TimelineEntry) -> Iterable[str]:
+    subject = entry.subject
+    return (
+        f"{subject.namespace}/{subject.name}",
+        entry.work,
+        entry.node,
+        entry.queue,
+        entry.rule,
+        entry.beneficiary,
+        entry.detail,
+    )
+
+
+def _time(written: str, now: datetime.datetime, field: str) -> datetime.datetime | None:
+    if not written:
+        return None
+    moment = timestamps.parse_or_none(written)
+    seconds = durations.seconds(written) if moment is None else None
+    if moment is None and seconds is None:
+        raise problems.bad_request(
+            f'"{written}": expected a time such as {timestamps.to_text(now)}, or a duration such as 1h',
+            field=field,
+        )
+    return moment if moment is not None else durations.earlier(now, seconds or 0)
+
+
+ENDPOINTS = (
+    endpoints.Endpoint(
+        "/timeline",
+        TimelineParams,
+        endpoints.Page[timeline_entries.TimelineEntry],
+        answer,
+        summary="What happened, newest first",
+        is_quick=True,
+    ),
+)

@@ -1,0 +1,105 @@
+"""What an answer may look at: the cluster at one version, and what the asking user may see of it.
+
+The engine needs all objects, so the view is never reduced: an answer leaves out what `may` does not allow. Never
+waits for anything, never reads a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import msgspec
+
+from dovetail.kubetypes import registry
+from dovetail.web import problems
+
+if TYPE_CHECKING:
+    from dovetail.answer.replica.replica import Replica
+    from dovetail.ask.cluster_view import View
+    from dovetail.model import policy
+
+T = TypeVar("T")
+
+PLURALS: Final = frozenset(kind.plural for kind in registry.ALL)
+
+
+class Visibility(msgspec.Struct, frozen=True):
+    """What one user may see: namespaces whose pods they may list, and kinds without namespaces by their plural."""
+
+    sees_all: bool = False  # pods of every namespace
+    namespaces: frozenset[str] = frozenset()
+    cluster_kinds: frozenset[str] | None = frozenset()  # plurals; None is all of them
+    claim_namespaces: frozenset[str] | None = None  # whose claims; None is wherever pods are seen
+
+    def see_namespace(self, namespace: str) -> bool:
+        """Whether the user may list the pods of the namespace."""
+        return self.sees_all or namespace in self.namespaces
+
+    def see_claims(self, namespace: str) -> bool:
+        """Whether the user may list the claims of the namespace, and its pods, which claims name."""
+        is_listed = self.claim_namespaces is None or namespace in self.claim_namespaces
+        return is_listed and self.see_namespace(namespace)
+
+    def list(self, plural: str) -> bool:
+        """Whether the user may list a kind that has no namespaces, such as "nodes"."""
+        return self.cluster_kinds is None or plural in self.cluster_kinds
+
+    def must_see(self, namespace: str, what: str) -> None:
+        """Raises as if the object did not exist: its absence and a missing right must look alike."""
+        if not self.see_namespace(namespace):
+            raise problems.not_found(f"there is no {what} that you may see")
+
+
+EVERYTHING: Final = Visibility(sees_all=True, cluster_kinds=None)
+
+
+class Frame(Protocol):
+    """The cluster at one version, shared by all users."""
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def policy(self) -> policy.Policy: ...
+
+    def replica(self) -> Replica: ...
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T: ...
+
+
+class Asked:
+    """One question's access to the cluster."""
+
+    def __init__(self, frame: Frame, may: Visibility, *, has_replica: bool = True) -> None:
+        self.may = may
+        self._frame = frame
+        self._has_replica = has_replica
+
+    @property
+    def view(self) -> View:
+        """The objects, the time they show, and how the cluster is called."""
+        return self._frame.view
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of the objects."""
+        return self._frame.version
+
+    @property
+    def policy(self) -> policy.Policy:
+        """The scheduler's policy, as far as it is known."""
+        return self._frame.policy
+
+    def replica(self) -> Replica:
+        """The copy of the cluster that the engine is asked about. It belongs to this question until it is answered."""
+        if not self._has_replica:
+            raise RuntimeError("an endpoint marked is_quick has no replica")
+        return self._frame.replica()
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returned the first time at this version, for all users: it must not depend on `may`."""
+        return self._frame.memo(key, make)

@@ -1,0 +1,1 @@
+"""Where the dashboard's objects come from: a cluster that is watched, or a snapshot."""

@@ -1,0 +1,1 @@
+"""What changes would do, and whether that is what happens when they are made."""

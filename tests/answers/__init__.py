@@ -1,0 +1,1 @@
+"""Stories of pending pods, and the harness that judges `dovetail why` by them."""

@@ -1,0 +1,1 @@
+"""Clusters as files: snapshots of ours, and whatever objects there are."""

@@ -1,0 +1,218 @@
+"""A cluster for the answers of the dashboard's server: nodes of several kinds, queues, work in two namespaces.
+
+`train` is what a tenant sees; `secret` is work of others. Objects only: no server, no scheduler.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dovetail.answer.replica.replica import Replica
+from dovetail.ask import cluster_view, replicas, scheduler_policy
+from dovetail.kubetypes import codec, object_set
+from dovetail.model import policy
+from dovetail.sim.fleet import fleet_objects, fleet_spec
+from dovetail.web import asked
+
+NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
+QUEUES = {"train": "train", "secret": "others"}
+DRIVER = "gpu.nvidia.com"
+TENANT = asked.Visibility(
+    namespaces=frozenset({"train"}), cluster_kinds=frozenset({"nodes", "queues", "resourceslices"})
+)
+STRANGER = asked.Visibility()
+
+Tree = dict[str, Any]
+T = TypeVar("T")
+
+
+def at(minutes: float) -> str:
+    """A time so many minutes before now."""
+    moment = NOW - datetime.timedelta(minutes=minutes)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def fleet(*pools: fleet_spec.Pool) -> list[Tree]:
+    """The nodes, slices and classes of pools, all nodes ready."""
+    trees = fleet_objects.objects_of(fleet_spec.Fleet(name="test", pools=pools))
+    return [ready(tree) if tree["kind"] == "Node" else tree for tree in trees]
+
+
+def ready(node: Tree, status: str = "True", minutes: float = 3000) -> Tree:
+    """The node with this condition Ready since so many minutes."""
+    condition = {"type": "Ready", "status": status, "reason": "Kubelet" + status}
+    condition["lastTransitionTime"] = at(minutes)
+    metadata = {"creationTimestamp": at(5000)} | node["metadata"]
+    return node | {
+        "metadata": metadata,
+        "status": node.get("status", {}) | {"conditions": [condition]},
+    }
+
+
+def namespace(name: str) -> Tree:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def queue(name: str, *, quota: str = "8", **spec: Any) -> Tree:
+    return {
+        "apiVersion": "dovetail.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name, "creationTimestamp": at(4000)},
+        "spec": {"resources": {"gpu": {"quota": quota}}, "namespaceSelector": {}} | spec,
+    }
+
+
+def pod(name: str, *, where: str, node: str = "", job: str = "", **more: Any) -> Tree:
+    """A pod of a namespace; with a node it runs."""
+    minutes = more.pop("minutes", 30.0)
+    metadata: Tree = {
+        "namespace": where,
+        "name": name,
+        "uid": f"{where}-{name}",
+        "creationTimestamp": at(minutes),
+        "labels": {"dovetail.dev/queue": more.pop("queue", QUEUES[where])} | more.pop("labels", {}),
+        "annotations": more.pop("annotations", {}),
+    }
+    if job:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"job-{where}-{job}"}
+        metadata["ownerReferences"] = [owner | {"controller": True}]
+    container: Tree = {"name": "main", "image": "none"}
+    if gpus := more.pop("gpus", 0):
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    spec: Tree = {"containers": [container]} | more.pop("spec", {})
+    status: Tree = {"phase": "Pending"}
+    if node:
+        spec["nodeName"] = node
+        status = {"phase": "Running", "startTime": at(minutes)}
+    status |= more.pop("status", {})
+    assert not more, more
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def running(name: str, *, where: str, node: str, devices: Iterable[str], **more: Any) -> list[Tree]:
+    """A pod that runs with devices, and its claim."""
+    held = list(devices)
+    claim_entry = {"resourceClaims": [{"name": "gpus", "resourceClaimName": f"{name}-gpus"}]}
+    bound = pod(name, where=where, node=node, spec=claim_entry, **more)
+    return [bound, claim(f"{name}-gpus", where=where, node=node, devices=held, user=name)]
+
+
+def claim(name: str, *, where: str, node: str, devices: list[str], user: str = "") -> Tree:
+    results = [
+        {"request": "gpus", "driver": DRIVER, "pool": node, "device": each} for each in devices
+    ]
+    exactly = {
+        "deviceClassName": DRIVER,
+        "allocationMode": "ExactCount",
+        "count": len(devices),
+    }
+    allocation = {"devices": {"results": results}, "allocationTimestamp": at(20)}
+    reserved = [{"resource": "pods", "name": user, "uid": f"{where}-{user}"}] if user else []
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"namespace": where, "name": name, "uid": f"claim-{where}-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
+        "status": {"allocation": allocation, "reservedFor": reserved},
+    }
+
+
+def plugin_node(name: str, count: int) -> Tree:
+    """A node whose GPUs a device plugin counts."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": str(count)}
+    allocatable = {"nvidia.com/gpu": str(count), "cpu": "32", "memory": "128Gi", "pods": "110"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "status": {"allocatable": allocatable, "capacity": allocatable},
+    }
+    return ready(node)
+
+
+def event(
+    name: str, *, where: str, pod: str, reason: str, note: str, minutes: float, **more: Any
+) -> Tree:
+    """An event on a pod, as the scheduler writes it."""
+    regarding = {"kind": "Pod", "namespace": where, "name": pod, "uid": f"{where}-{pod}"}
+    stamp = at(minutes).removesuffix("Z") + ".000000Z"
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": where, "name": name, "creationTimestamp": at(minutes)},
+        "eventTime": stamp,
+        "reportingController": "dovetail",
+        "reason": reason,
+        "regarding": regarding,
+        "note": note,
+        "type": "Normal",
+    } | more
+
+
+def typical() -> list[Tree]:
+    """H100s, A100s that are cut into MIG slices, counted L4s; full enough that work waits."""
+    trees = fleet(
+        fleet_spec.Pool(name="h100", count=3, gpu="H100-SXM5-80GB", rack="r1"),
+        fleet_spec.Pool(name="a100", count=1, gpu="A100-SXM4-80GB", gpus_per_node=4, mig=True),
+    )
+    trees += [namespace("train"), namespace("secret"), plugin_node("l4-0", 4)]
+    trees += [queue("train"), queue("others", quota="16")]
+    all_gpus = [f"gpu-{index}" for index in range(8)]
+    trees += running("llama-0", where="train", node="h100-0", devices=all_gpus[:4], job="llama")
+    trees += running("vault-0", where="secret", node="h100-0", devices=all_gpus[4:], job="vault")
+    trees += running("vault-1", where="secret", node="h100-1", devices=all_gpus, job="vault")
+    trees += running("vault-2", where="secret", node="h100-2", devices=all_gpus[:6], job="vault")
+    trees += [pod("eval", where="train", node="l4-0", gpus=1)]
+    trees += [pod("wide-0", where="train", job="wide", gpus=8, minutes=200)]
+    trees += [pod("deep-0", where="secret", job="deep", gpus=8, minutes=300)]
+    return trees
+
+
+class Frame:
+    """One version of a cluster, as the server would keep it."""
+
+    def __init__(self, view: cluster_view.View, version: int = 1) -> None:
+        self.view = view
+        self.version = version
+        self.policy: policy.Policy = scheduler_policy.default(view)
+        self._memos: dict[Hashable, Any] = {}
+        self._replica: Replica | None = None
+
+    def replica(self) -> Replica:
+        if self._replica is None:
+            self._replica = replicas.replica_of(self.view, self.policy)
+        return self._replica
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._memos:
+            self._memos[key] = make()
+        value: T = self._memos[key]
+        return value
+
+
+def stored(trees: Iterable[Tree]) -> list[codec.Stored]:
+    return [codec.decode(tree) for tree in trees]
+
+
+def frame_of(objects: Iterable[codec.Stored], *, name: str, version: int = 1) -> Frame:
+    """The frame of objects. A name of its own for each test keeps what is remembered apart."""
+    view = cluster_view.View(object_set.of(name, objects), NOW, name, True, is_snapshot=True)
+    return Frame(view, version)
+
+
+def asked_of(
+    trees: Iterable[Tree], *, name: str, may: asked.Visibility = asked.EVERYTHING
+) -> asked.Asked:
+    """A question about a cluster of these objects."""
+    return asked.Asked(frame_of(stored(trees), name=name), may)
+
+
+def saved(trees: Iterable[Tree], path: Path) -> Path:
+    """The objects as kubectl prints them, for commands that read a snapshot."""
+    document = {"apiVersion": "v1", "kind": "List", "items": list(trees)}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path

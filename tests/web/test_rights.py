@@ -1,0 +1,355 @@
+"""Users of a real API server: TokenReview says who they are, SubjectAccessReview what they see, their token writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from dovetail.install import chart
+from dovetail.kube.auth import credentials
+from dovetail.web import api_endpoints
+from dovetail.web.security import trusted_proxy
+from tests.deploy import build
+from tests.support import cluster, waiting
+from tests.web import cluster_users
+from tests.web.serving_dashboards import CONFIRMED, Client, live, next_event, served
+
+pytestmark = pytest.mark.slow
+
+SECRET = "the-secret-that-proxy-and-dashboard-share"
+
+
+async def _namespaces(client: Client, token: str, **headers: str) -> set[str]:
+    answer = await client.get("/api/v1/pods?limit=5000", token=token, **headers)
+    assert answer.status == 200, answer.body
+    return {item["namespace"] for item in answer.tree["items"]}
+
+
+@contextlib.asynccontextmanager
+async def _dashboard(scene: cluster_users.Scene, **chosen: Any) -> AsyncIterator[Client]:
+    usual: dict[str, Any] = {
+        "auth": frozenset({"token"}),
+        "reviews_kept_seconds": cluster_users.KEPT_SECONDS,
+    }
+    async with served(live(scene.choice), **(usual | chosen)) as client:
+        await client.is_read()
+        yield client
+
+
+def test_two_users_see_what_each_may_list() -> None:
+    scene = cluster_users.scene()
+    bob = scene.token_of(scene.theirs, "bob")
+    scene.let(scene.theirs, cluster_users.account("bob", scene.theirs), "list")
+
+    async def main() -> None:
+        async with _dashboard(scene) as client:
+            assert await _namespaces(client, scene.token) == {scene.mine}
+            assert await _namespaces(client, bob) == {scene.theirs}
+            admin = await _namespaces(client, scene.plane.token)
+            assert {scene.mine, scene.theirs} <= admin
+
+            path = f"/api/v1/pods/{scene.theirs}/a"
+            assert (await client.get(path, token=bob)).status == 200
+            hidden = await client.get(path, token=scene.token)
+            absent = await client.get(f"/api/v1/pods/{scene.theirs}/b", token=scene.token)
+            assert hidden.status == absent.status == 404  # absence and a missing right look alike
+
+            first = await client.get("/api/v1/pods", token=scene.token)
+            tag = first.headers["ETag"]
+            other = await client.get("/api/v1/pods", token=bob, If_None_Match=tag)
+            assert other.status == 200  # what one user has is not what another may see
+
+            session = (await client.get("/api/v1/session", token=bob)).tree
+            assert session["user"] == f"system:serviceaccount:{scene.theirs}:bob"
+
+    asyncio.run(main())
+
+
+def test_claims_are_shown_to_users_who_may_list_claims() -> None:
+    scene = cluster_users.scene()
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    cluster.apply(scene.plane, [claim], namespace=scene.mine)
+
+    async def main() -> None:
+        settings = {
+            "auth": frozenset({"token"}),
+            "reviews_kept_seconds": cluster_users.KEPT_SECONDS,
+        }
+        async with served(live(scene.choice), api_endpoints.all_endpoints(), **settings) as client:
+            await client.is_read()
+
+            async def claims(token: str) -> set[str]:
+                answer = await client.get(f"/api/v1/claims?namespace={scene.mine}", token=token)
+                assert answer.status == 200, answer.body
+                return {item["name"] for item in answer.tree["items"]}
+
+            async def is_shown() -> bool:
+                return await claims(scene.token) == {"mine"}
+
+            assert await claims(scene.plane.token) == {"mine"}
+            assert await claims(scene.token) == set()  # pods alone
+            place = ("-n", scene.mine)
+            resource = "--resource=resourceclaims.resource.k8s.io"
+            cluster.kubectl(
+                scene.plane, "create", "role", "claims", "--verb=list", resource, *place
+            )
+            subject = f"--serviceaccount={scene.mine}:alice"
+            cluster.kubectl(
+                scene.plane, "create", "rolebinding", "claims", "--role=claims", subject, *place
+            )
+            await waiting.until(is_shown, "the claim to be shown")
+
+    asyncio.run(main())
+
+
+def test_a_user_without_rights_sees_nothing_and_a_wrong_token_is_refused() -> None:
+    scene = cluster_users.scene()
+    stranger = scene.token_of(scene.theirs, "without-rights")
+
+    async def main() -> None:
+        async with _dashboard(scene) as client:
+            assert await _namespaces(client, stranger) == set()
+            assert (await client.get("/api/v1/count", token=stranger)).tree["nodes"] == 0
+            header, payload, signature = scene.token.split(".")
+            forged = f"{header}.{payload}.{signature[::-1]}"
+            for token in ("", "wrong", forged):
+                assert (await client.get("/api/v1/pods", token=token)).status == 401
+
+    asyncio.run(main())
+
+
+def test_a_right_that_is_taken_away_hides_the_namespace() -> None:
+    scene = cluster_users.scene()
+
+    async def main() -> None:
+        async with _dashboard(scene) as client:
+            assert await _namespaces(client, scene.token) == {scene.mine}
+            cluster.kubectl(scene.plane, "delete", "rolebinding", "pods-alice", "-n", scene.mine)
+
+            async def sees_nothing() -> bool:
+                return await _namespaces(client, scene.token) == set()
+
+            await waiting.until(sees_nothing, "the right to go")
+
+    asyncio.run(main())
+
+
+def test_a_token_of_a_user_who_is_gone_opens_nothing() -> None:
+    scene = cluster_users.scene()
+
+    async def main() -> None:
+        async with _dashboard(scene) as client:
+            body = {"token": scene.token}
+            headers = CONFIRMED | {"Origin": client.url}
+            answer = await client.ask(
+                "POST", "/api/v1/session", token="", headers=headers, body=body
+            )
+            assert answer.status == 200
+            assert scene.token not in answer.headers["Set-Cookie"]
+            cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+            assert await _namespaces(client, "", **cookie) == {scene.mine}
+            async with client.stream(token="", **cookie) as events:
+                await next_event(events, "hello")
+
+            cluster.kubectl(scene.plane, "delete", "serviceaccount", "alice", "-n", scene.mine)
+
+            async def has_ended() -> bool:
+                session = await client.ask("GET", "/api/v1/session", token="", headers=cookie)
+                bearer = await client.get("/api/v1/session", token=scene.token)
+                return session.status in (401, 429) and bearer.status in (401, 429)
+
+            await waiting.until(has_ended, "the token to be refused")
+
+    asyncio.run(main())
+
+
+def test_a_write_is_the_users_own() -> None:
+    """The dashboard's own identity may do everything here; the user may create pods in one namespace."""
+    scene = cluster_users.scene()
+    scene.let(scene.mine, cluster_users.account("alice", scene.mine), "list", "create")
+    manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{name: c, image: i}]}\n"
+
+    async def main() -> None:
+        async with _dashboard(scene, allow_writes=True) as client:
+
+            async def submit(namespace: str) -> int:
+                body = {"manifest": manifest, "namespace": namespace}
+                answer = await client.ask(
+                    "POST", "/api/v1/work", token=scene.token, headers=CONFIRMED, body=body
+                )
+                return answer.status
+
+            assert await submit(scene.theirs) == 403
+            assert await submit(scene.mine) == 201
+            delete = {
+                "object": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "namespace": scene.mine,
+                    "name": "new",
+                },
+                "delete": True,
+            }
+            answer = await client.ask(
+                "POST", "/api/v1/fixes", token=scene.token, headers=CONFIRMED, body=[delete]
+            )
+            assert answer.status == 403
+            assert "alice" in answer.tree["detail"]
+        names = cluster.get(scene.plane, "pods", "-n", scene.mine)["items"]
+        assert {item["metadata"]["name"] for item in names} == {"a", "new"}
+
+    asyncio.run(main())
+
+
+def test_the_rights_of_the_chart_are_enough_and_secrets_stay_closed() -> None:
+    scene = cluster_users.scene()
+    release = chart.Release(f"dash-{scene.mine}", scene.mine)
+    rendered = build.objects("dashboard.enabled=true", release=release)
+    rights = build.of_kind(rendered, "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+    own = [item for item in rights if item["metadata"]["name"].endswith("-dashboard")]
+    assert len(own) == 3
+    cluster.apply(scene.plane, own, namespace=scene.mine)
+    account = f"{release.name}-dashboard"
+    token = cluster.kubectl(scene.plane, "create", "token", account, "-n", scene.mine).strip()
+    subject = f"system:serviceaccount:{scene.mine}:{account}"
+    for verb, resource in (("get", "secrets"), ("list", "secrets"), ("create", "pods")):
+        done = cluster.run_kubectl(
+            scene.plane, "auth", "can-i", verb, resource, "-A", f"--as={subject}"
+        )
+        assert done.stdout.strip() == "no"
+
+    connection = msgspec.structs.replace(
+        scene.choice.connection, credentials=credentials.Credentials(token=token)
+    )
+    choice = msgspec.structs.replace(scene.choice, connection=connection)
+
+    async def main() -> None:
+        try:
+            source = live(choice)
+            async with served(
+                source, auth=frozenset({"token"}), reviews_kept_seconds=cluster_users.KEPT_SECONDS
+            ) as client:
+                await client.is_read()
+                assert await _namespaces(client, scene.token) == {scene.mine}
+                assert source.trouble() == ""
+        finally:
+            for kind in ("clusterrole", "clusterrolebinding"):
+                cluster.kubectl(scene.plane, "delete", kind, account)
+
+    asyncio.run(main())
+
+
+# Behind a proxy that signs users in
+
+
+class SigningProxy:
+    """A reverse proxy as oauth2-proxy is one: knows its users by a cookie, and passes their names on."""
+
+    GROUPS: ClassVar = {"carol": "gpu-users,staff", "dave": ""}
+
+    def __init__(self, upstream: str, *, secret: str) -> None:
+        self.upstream = upstream
+        self._secret = secret
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._pass_on)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        user = request.cookies.get("signed-in", "")
+        if user not in self.GROUPS:
+            raise web.HTTPFound("/sign-in")
+        dropped = ("x-forwarded-user", "x-forwarded-groups", "dovetail-proxy-secret", "cookie")
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in dropped
+        }
+        headers |= {
+            "X-Forwarded-User": user,
+            "X-Forwarded-Groups": self.GROUPS[user],
+            "Dovetail-Proxy-Secret": self._secret,
+        }
+        async with (
+            aiohttp.ClientSession(auto_decompress=False) as session,
+            session.request(
+                request.method,
+                self.upstream + request.path_qs,
+                headers=headers,
+                data=await request.read() or None,
+                allow_redirects=False,
+            ) as answer,
+        ):
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name.lower() not in ("transfer-encoding", "content-length")
+            }
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+def test_users_of_a_signing_proxy_see_what_their_groups_may() -> None:
+    scene = cluster_users.scene()
+    group = {"kind": "Group", "name": "gpu-users", "apiGroup": cluster_users.RBAC}
+    scene.let(scene.theirs, group, "list")
+    trusted = trusted_proxy.TrustedProxy(networks=("127.0.0.0/8",), secret=SECRET)
+
+    async def main() -> None:
+        async with (
+            _dashboard(scene, auth=frozenset({"proxy"}), proxy=trusted) as client,
+            SigningProxy(client.url, secret=SECRET).serving() as address,
+        ):
+            front = Client(client.dashboard, client._session, client.port)
+            front.url = address
+
+            assert await _namespaces(front, "", Cookie="signed-in=carol") == {scene.theirs}
+            assert await _namespaces(front, "", Cookie="signed-in=dave") == set()
+            anonymous = await front.get("/api/v1/pods", token="")
+            assert anonymous.status == 302
+
+            # What the browser sends in the proxy's name is dropped by it, and not believed without it.
+            spoofed = {"X-Forwarded-User": "carol", "X-Forwarded-Groups": "gpu-users"}
+            through = await _namespaces(front, "", Cookie="signed-in=dave", **spoofed)
+            assert through == set()
+            assert (await client.get("/api/v1/pods", token="", **spoofed)).status == 401
+
+            # Events pass through, and a change needs the own origin, which is the proxy's.
+            async with front.stream(token="", Cookie="signed-in=carol") as events:
+                await next_event(events, "hello")
+            echo = {"Cookie": "signed-in=carol", **CONFIRMED}
+            for origin, status in ((address, 200), ("http://evil.example", 403)):
+                answer = await front.ask(
+                    "POST",
+                    "/api/v1/echo",
+                    token="",
+                    headers=echo | {"Origin": origin},
+                    body={"text": "a"},
+                )
+                assert answer.status == status
+
+    asyncio.run(main())
