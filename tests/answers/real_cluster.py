@@ -53,6 +53,7 @@ class RealStory:
         self._kinds = served_kinds.ServedKinds()
         self._uids: dict[str, str] = {}  # of the story, to those that the server gave
         self._created: list[str] = []  # paths
+        self._youngest = ""  # when the last waiting pod was created, in the story
         self._renewed = 0.0
         self._has_kubelets = True  # that renew the leases of nodes
 
@@ -61,6 +62,8 @@ class RealStory:
         known = [tree for tree in self._story.objects if tree["kind"] not in CREATED_BY_OTHERS]
         wanted = [tree for tree in known if not _is_of_template(tree)]
         for tree in sorted(wanted, key=_rank):
+            if _is_waiting_pod(tree):
+                self._let_it_be_younger(tree)
             self._create(tree)
             if tree["kind"] == "ResourceQuota":
                 self._enforce(tree)
@@ -127,6 +130,14 @@ class RealStory:
                     version = "v1" if plural == "pods" else registry.RESOURCE_V1
                     self._delete(self._path(version, kind, namespace, name))
 
+    def _let_it_be_younger(self, pod: Tree) -> None:
+        """Waits for the next second if the pod is younger than the one before it: the server counts whole seconds."""
+        created = pod["metadata"].get("creationTimestamp", "")
+        if self._youngest and created > self._youngest:
+            second = int(time.time())
+            self._awaited(lambda: int(time.time()) > second, "the next second")
+        self._youngest = max(created, self._youngest)
+
     def _create(self, tree: Tree) -> None:
         metadata = tree["metadata"]
         path = self._path(
@@ -157,9 +168,8 @@ class RealStory:
 
     def _write_status(self, tree: Tree) -> None:
         """Only of objects that somebody else than the scheduler has written to: a waiting pod starts without one."""
-        is_waiting_pod = tree["kind"] == "Pod" and not tree["spec"].get("nodeName")
         is_waiting_claim = tree["kind"] == "ResourceClaim" and "status" not in tree
-        if tree["kind"] not in ("Node", "Pod", "ResourceClaim") or is_waiting_pod:
+        if tree["kind"] not in ("Node", "Pod", "ResourceClaim") or _is_waiting_pod(tree):
             return
         if is_waiting_claim:
             return
@@ -251,11 +261,21 @@ def on(cluster: live.Live, story: story_file.Story) -> Iterator[RealStory]:
         real_story.remove()
 
 
-def _rank(tree: Tree) -> int:
-    """Quotas right after namespaces: nothing is beyond them yet, and controllers must not be faster than they are."""
+def _rank(tree: Tree) -> tuple[int, str]:
+    """Quotas right after namespaces: nothing is beyond them yet, and controllers must not be faster than they are.
+
+    Pods that wait in the order in which they were created.
+    """
     if tree["kind"] in ("ResourceQuota", "LimitRange"):
-        return 0
-    return -1 if tree["kind"] == "Namespace" else live_cluster.rank(tree)
+        return 0, ""
+    if tree["kind"] == "Namespace":
+        return -1, ""
+    age = tree["metadata"].get("creationTimestamp", "") if _is_waiting_pod(tree) else ""
+    return live_cluster.rank(tree), age
+
+
+def _is_waiting_pod(tree: Tree) -> bool:
+    return tree["kind"] == "Pod" and not tree["spec"].get("nodeName")
 
 
 def _is_of_template(tree: Tree) -> bool:

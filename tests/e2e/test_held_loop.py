@@ -14,8 +14,10 @@ import urllib.request
 import weakref
 from collections.abc import AsyncIterator
 from concurrent import futures
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 import pytest
 
 from dovetail.boot import scheduler
@@ -23,24 +25,26 @@ from dovetail.devcluster import free_ports
 from dovetail.kube.auth import client_config
 from dovetail.model import configuration
 from dovetail.world.world import World
-from tests.faults import instances, slowness
 from tests.support import cluster
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
 
-ELECTION = {"lease_duration_seconds": 3, "renew_deadline_seconds": 2.0, "retry_period_seconds": 0.5}
+LEASE: Final = "held"
+# For a lease that the process gives up itself, so that another tenure begins soon after.
+SHORT: Final = configuration.LeaderElection(
+    name=LEASE, lease_duration_seconds=3, renew_deadline_seconds=2.0, retry_period_seconds=0.5
+)
 
 
 @contextlib.asynccontextmanager
-async def running(namespace: str, kubeconfig: str, port: int) -> AsyncIterator[scheduler.Process]:
-    stretch = instances.stretch_for(max(slowness.measured() for _ in range(5)))
-    times = {name: seconds * stretch for name, seconds in ELECTION.items()}
-    elected = configuration.LeaderElection(namespace=namespace, name="held", **times)  # type: ignore[arg-type]
+async def running(
+    kubeconfig: Path, election: configuration.LeaderElection, port: int
+) -> AsyncIterator[scheduler.Process]:
     settings = configuration.SchedulerConfiguration(
-        leader_election=elected, serving=configuration.Serving(port=port)
+        leader_election=election, serving=configuration.Serving(port=port)
     )
-    process = scheduler.Process(client_config.load(kubeconfig), settings)
+    process = scheduler.Process(client_config.load(str(kubeconfig)), settings)
     task = asyncio.create_task(process.run())
     try:
         yield process
@@ -64,7 +68,7 @@ def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> Non
     namespace, port = cluster.fresh_namespace(plane), free_ports.reserve()
 
     def lease() -> dict[str, Any]:
-        return dict(cluster.api(plane).read("leases", "held", namespace)["spec"])
+        return dict(cluster.api(plane).read("leases", LEASE, namespace)["spec"])
 
     def renewed_at() -> datetime.datetime:
         return datetime.datetime.fromisoformat(lease()["renewTime"])
@@ -78,7 +82,9 @@ def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> Non
         return [answer(port, path) for path in ("/healthz", "/readyz", "/metrics")]
 
     async def story() -> None:
-        async with running(namespace, str(plane.kubeconfig), port) as process:
+        # The default times: a busy machine renews within ten seconds, though not always within two.
+        election = configuration.LeaderElection(namespace=namespace, name=LEASE)
+        async with running(plane.kubeconfig, election, port) as process:
             await until(lambda: process.scheduler is not None, "a tenure")
             assert process.election is not None
             before, led = process.election.status, process.scheduler
@@ -107,7 +113,8 @@ def test_no_picture_outlives_its_tenure() -> None:
     worlds: list[weakref.ref[World]] = []
 
     async def story() -> None:
-        async with running(namespace, str(plane.kubeconfig), port) as process:
+        election = msgspec.structs.replace(SHORT, namespace=namespace)
+        async with running(plane.kubeconfig, election, port) as process:
             for tenure in range(4):
                 await until(lambda: process.scheduler is not None, "a tenure")
                 assert process.scheduler is not None

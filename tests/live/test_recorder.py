@@ -71,6 +71,24 @@ def test_numbers_that_change_are_no_new_event_but_reach_the_condition_in_time() 
     told(story)
 
 
+def test_numbers_of_the_last_decision_reach_the_condition_on_a_quiet_cluster() -> None:
+    async def story(stage: Stage, reports: recorder.Recorder) -> None:
+        for number in range(5):
+            pod = stage.the_pod("a")
+            reports.refused(pod, refusal(pod, ReasonCode.IN_USE, f"{number} nodes"))
+            reports.report_deferred()
+            await stage.clock.advance(1)
+        assert condition(stage).message == "0 nodes"
+
+        await stage.clock.advance(recorder.REFRESH_SECONDS)
+        reports.report_deferred()
+        await stage.clock.advance(1)
+        assert condition(stage).message == "4 nodes"
+        assert len(stage.events("FailedScheduling")) == 1
+
+    told(story)
+
+
 def test_another_reason_is_another_event_and_keeps_the_time_of_the_transition() -> None:
     async def story(stage: Stage, reports: recorder.Recorder) -> None:
         reports.refused(

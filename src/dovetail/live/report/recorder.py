@@ -213,7 +213,10 @@ class Recorder:
         )
 
     def report_deferred(self) -> None:
-        """Reports messages that came too soon, if the condition's reason differs by now. A few per call."""
+        """Reports messages that came too soon, once the report before is old enough. A few per call.
+
+        No later decision may come on a quiet cluster, and then the pod would name pods or numbers of long ago.
+        """
         now = self._clock.monotonic()
         for uid in [*itertools.islice(self._deferred, AT_ONCE)]:
             last = self._last_reports.get(uid)
@@ -228,7 +231,7 @@ class Recorder:
                 return  # this second's simulations are used up
 
             del self._deferred[uid]
-            if last is None or message.condition is None or reason == self._reasons.get(uid):
+            if last is None or message.condition is None:
                 continue
             self._last_reports[uid] = LastReport(last.reason, message.condition.message, now)
             self._put(message.pod, message)
