@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import http
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -25,6 +27,11 @@ LEASE_SECONDS: Final = 5.0  # between two renewals; the node controller waits fo
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 CREATED_BY_OTHERS: Final = ("Event", "PersistentVolumeClaim", "PersistentVolume")
+# Claims of templates, and pods of owners: kind and plural, removed in this order.
+MADE_BY_CONTROLLERS: Final = (
+    (registry.RESOURCE_V1, "ResourceClaim", "resourceclaims"),
+    ("v1", "Pod", "pods"),
+)
 PLACED: Final = "placed"
 REFUSED: Final = "refused"
 Tree = dict[str, Any]
@@ -58,16 +65,28 @@ class RealStory:
         self._has_kubelets = True  # that renew the leases of nodes
 
     def create(self) -> None:
-        """Creates every object, then the statuses that kubelets, drivers and schedulers wrote."""
+        """Creates what is there, with the statuses that kubelets and drivers wrote, then the pods that wait.
+
+        In that order: a pod that was refused while its node had no capacity yet would wait out its backoff, and a
+        younger one would be first.
+        """
         known = [tree for tree in self._story.objects if tree["kind"] not in CREATED_BY_OTHERS]
         wanted = [tree for tree in known if not _is_of_template(tree)]
-        for tree in sorted(wanted, key=_rank):
-            if _is_waiting_pod(tree):
-                self._let_it_be_younger(tree)
+        waiting_pods = [tree for tree in wanted if _is_waiting_pod(tree)]
+        present = [tree for tree in wanted if not _is_waiting_pod(tree)]
+
+        for tree in sorted(present, key=_rank):
             self._create(tree)
             if tree["kind"] == "ResourceQuota":
                 self._enforce(tree)
-        for tree in wanted:
+        names_waiting_pod = functools.partial(_is_reserved_for, waiting_pods)
+        for tree in itertools.filterfalse(names_waiting_pod, present):
+            self._write_status(tree)
+
+        for pod in sorted(waiting_pods, key=_created_at):
+            self._let_it_be_younger(pod)
+            self._create(pod)
+        for tree in filter(names_waiting_pod, present):
             self._write_status(tree)
 
     def wait_for_refusal(self) -> bool:
@@ -118,21 +137,18 @@ class RealStory:
     def remove(self) -> None:
         """Removes what was created, namespaces excepted: emptying one takes the server seconds."""
         self._has_kubelets = False  # they would create the leases of their nodes again
+        paths = [path for path in reversed(self._created) if not _is_namespace(path)]
+        self._delete_all(paths)
+
         namespaces = {tree["metadata"].get("namespace") for tree in self._story.objects} - {None}
-        for path in reversed(self._created):
-            if not path.startswith("/api/v1/namespaces/") or path.count("/") > 4:
-                self._delete(path)
         for namespace in sorted(str(name) for name in namespaces):
-            for plural in ("resourceclaims", "pods"):
-                for tree in self._rest.list(plural, namespace):
-                    name = tree["metadata"]["name"]
-                    kind = "Pod" if plural == "pods" else "ResourceClaim"
-                    version = "v1" if plural == "pods" else registry.RESOURCE_V1
-                    self._delete(self._path(version, kind, namespace, name))
+            for version, kind, plural in MADE_BY_CONTROLLERS:
+                names = [tree["metadata"]["name"] for tree in self._rest.list(plural, namespace)]
+                self._delete_all([self._path(version, kind, namespace, name) for name in names])
 
     def _let_it_be_younger(self, pod: Tree) -> None:
         """Waits for the next second if the pod is younger than the one before it: the server counts whole seconds."""
-        created = pod["metadata"].get("creationTimestamp", "")
+        created = _created_at(pod)
         if self._youngest and created > self._youngest:
             second = int(time.time())
             self._awaited(lambda: int(time.time()) > second, "the next second")
@@ -167,9 +183,9 @@ class RealStory:
         self._rest.ask("PATCH", f"{path}/status", {"status": status})
 
     def _write_status(self, tree: Tree) -> None:
-        """Only of objects that somebody else than the scheduler has written to: a waiting pod starts without one."""
+        """Only of objects that another writer than the scheduler has written to."""
         is_waiting_claim = tree["kind"] == "ResourceClaim" and "status" not in tree
-        if tree["kind"] not in ("Node", "Pod", "ResourceClaim") or _is_waiting_pod(tree):
+        if tree["kind"] not in ("Node", "Pod", "ResourceClaim"):
             return
         if is_waiting_claim:
             return
@@ -213,6 +229,13 @@ class RealStory:
         self._rest.ask("POST", LEASES, lease)
         self._created.append(f"{LEASES}/{node}")
 
+    def _delete_all(self, paths: Sequence[str]) -> None:
+        """Asks for every deletion before it waits for the first."""
+        for path in paths:
+            self._delete(path)
+        for path in paths:
+            self._wait_until_gone(path)
+
     def _delete(self, path: str) -> None:
         try:
             self._rest.ask("DELETE", path, {"gracePeriodSeconds": 0})
@@ -221,12 +244,13 @@ class RealStory:
         except rest.RefusedError as refused:
             if refused.status != http.HTTPStatus.NOT_FOUND:
                 raise
-        self._wait_until_gone(path)
 
     def _wait_until_gone(self, path: str) -> None:
         def is_gone() -> bool:
+            if self._read(path) is None:
+                return True
             self._play_kubelets()
-            return self._read(path) is None
+            return False
 
         self._awaited(is_gone, f"the end of {path}")
 
@@ -261,21 +285,30 @@ def on(cluster: live.Live, story: story_file.Story) -> Iterator[RealStory]:
         real_story.remove()
 
 
-def _rank(tree: Tree) -> tuple[int, str]:
-    """Quotas right after namespaces: nothing is beyond them yet, and controllers must not be faster than they are.
+def _is_namespace(path: str) -> bool:
+    return path.startswith("/api/v1/namespaces/") and path.count("/") == 4
 
-    Pods that wait in the order in which they were created.
-    """
+
+def _rank(tree: Tree) -> int:
+    """Quotas right after namespaces: nothing is beyond them yet, and controllers must not be faster than they are."""
     if tree["kind"] in ("ResourceQuota", "LimitRange"):
-        return 0, ""
-    if tree["kind"] == "Namespace":
-        return -1, ""
-    age = tree["metadata"].get("creationTimestamp", "") if _is_waiting_pod(tree) else ""
-    return live_cluster.rank(tree), age
+        return 0
+    return -1 if tree["kind"] == "Namespace" else live_cluster.rank(tree)
+
+
+def _created_at(tree: Tree) -> str:
+    return str(tree["metadata"].get("creationTimestamp", ""))
 
 
 def _is_waiting_pod(tree: Tree) -> bool:
     return tree["kind"] == "Pod" and not tree["spec"].get("nodeName")
+
+
+def _is_reserved_for(waiting_pods: Sequence[Tree], tree: Tree) -> bool:
+    """Whether the object is a claim that names a waiting pod, whose uid the server gives only when it is created."""
+    uids = {pod["metadata"]["uid"] for pod in waiting_pods}
+    consumers = tree.get("status", {}).get("reservedFor", [])
+    return any(consumer["uid"] in uids for consumer in consumers)
 
 
 def _is_of_template(tree: Tree) -> bool:
