@@ -20,6 +20,7 @@ from dovetail.kubetypes.core import pods
 from dovetail.model import plan
 from dovetail.model.reasons import Reason, ReasonCode
 from dovetail.quantity import durations
+from dovetail.schedule.backfill import move_causes
 from dovetail.schedule.backfill.runtimes import LATE_SECONDS, Runtimes
 from dovetail.schedule.backfill.time_profile import NEVER, Profile, Reservation, Unknown
 from dovetail.schedule.gang.gang_placement import Placer
@@ -83,6 +84,14 @@ class Promises:
         self._checked_with: dict[str, list[str]] = {}
         # While a promise is looked for or tested, no placement is a real start.
         self._is_trying = False
+        self._causes = move_causes.MoveCauses(
+            transaction,
+            self._profile,
+            self._times,
+            reservations=self._reserved,
+            before=self._before,
+            closed=self._closed,
+        )
         self._take_over()
 
     def _take_over(self) -> None:
@@ -456,12 +465,16 @@ class Promises:
         )
 
         lost_start = lost.moved_from if lost is not None else None
-        if lost is not None and lost_start is not None and _is_later(reservation.start, lost_start):
+        if (
+            lost is not None
+            and lost_start is not None
+            and move_causes.is_later(reservation.start, lost_start)
+        ):
             return _moved(promise, lost_start, lost.lost_to)
         if before is None or before.start is None:
             return promise
-        if _is_later(reservation.start, before.start):
-            return _moved(promise, before.start, self._cause(job, before))
+        if move_causes.is_later(reservation.start, before.start):
+            return _moved(promise, before.start, self._causes.cause(job, before))
         if before.start < reservation.start <= self._now:
             # Due: its start stays what it was while the room is being cleared.
             promise = msgspec.structs.replace(promise, start=before.start)
@@ -480,7 +493,7 @@ class Promises:
             before, lost = self._before.get(job_id), self._lost.get(job_id)
             if before is not None:
                 promise = msgspec.structs.replace(
-                    promise, moved_from=before.start, lost_to=self._cause(job, before)
+                    promise, moved_from=before.start, lost_to=self._causes.cause(job, before)
                 )
             elif lost is not None:
                 promise = msgspec.structs.replace(
@@ -532,88 +545,6 @@ class Promises:
                 if expected.at <= reservation.start:
                     latest = max(latest, longest.at)
         return latest
-
-    # Why a promise moved
-
-    def _cause(self, job: Job, before: plan.Promise) -> str:
-        """Why a promise is later than before, or gone. The most certain cause first."""
-        if job.id in self._closed:
-            return f"queue {job.queue} takes no more"
-
-        nodes = set(before.nodes)
-        node_cause = self._node_cause(nodes)
-        if node_cause is not None:
-            return node_cause
-        if any(seat.pod.uid not in job.pods for seat in before.seats):
-            return "its pods were recreated"
-
-        for newcomer in self._newcomers(job, nodes):
-            if newcomer.queue != job.queue:
-                return f"queue {newcomer.queue} is due what {newcomer.id} takes"
-            if newcomer.priority > job.priority:
-                return f"{newcomer.id} of priority {newcomer.priority} comes first"
-
-        older = self._older_promise_moved(job, nodes)
-        if older is not None:
-            cause = self._cause(older.job, self._before[older.job.id])
-            return f"{older.job.id}, promised before it, moved: {cause}"
-
-        late = self._overdue_on(nodes)
-        if late is not None:
-            return f"{late.id} runs longer than it stated"
-        return "less is free on its nodes than was stated"
-
-    def _node_cause(self, nodes: set[str]) -> str | None:
-        """Why promised nodes take no pods now; None if all of them do."""
-        known_nodes = self._transaction.world.nodes
-        gone = sorted(nodes - known_nodes.keys())
-        if gone:
-            return f"node {gone[0]} is gone"
-
-        cordoned = sorted(node for node in nodes if known_nodes[node].spec.unschedulable)
-        if cordoned:
-            return f"node {cordoned[0]} takes no more pods"
-        return None
-
-    def _overdue_on(self, nodes: set[str]) -> Job | None:
-        """The first job on these nodes that ran past the end it stated."""
-        for node in sorted(nodes):
-            for pod_id in self._profile.on_node(node):
-                job = self._transaction.job_of(pod_id)
-                end = self._times.end_of(job, pod_id)
-                if end is not None and end.is_unsure:
-                    return job
-        return None
-
-    def _older_promise_moved(self, job: Job, nodes: set[str]) -> Reservation | None:
-        """An older promise that now has some of these nodes, and that is later or on other nodes than before."""
-        rank = self._ranks[job.id]
-        for reservation in self._reserved.values():
-            is_older = self._ranks.get(reservation.job.id, rank) < rank
-            if not is_older or nodes.isdisjoint(reservation.nodes()):
-                continue
-            before = self._before[reservation.job.id]
-            assert before.start is not None
-            node_before = {seat.pod.uid: seat.node for seat in before.seats}
-            has_other_nodes = any(
-                node_before.get(pod_id) != choice.node
-                for pod_id, choice in reservation.seats.items()
-            )
-            if has_other_nodes or _is_later(reservation.start, before.start):
-                return reservation
-        return None
-
-    def _newcomers(self, job: Job, nodes: set[str]) -> Iterable[Job]:
-        """Other jobs that were placed on, or promised, these nodes in this decision; then those that run there."""
-        for placement in self._transaction.placements.values():
-            if placement.job is not job and placement.choice.node in nodes:
-                yield placement.job
-        for reservation in self._reserved.values():
-            if reservation.job is not job and not nodes.isdisjoint(reservation.nodes()):
-                yield reservation.job
-        for node in sorted(nodes):
-            for pod_id in self._profile.on_node(node):
-                yield self._transaction.job_of(pod_id)
 
 
 def _states_any_runtime(transaction: Transaction) -> bool:
@@ -672,8 +603,3 @@ def _devices(pod: pods.Pod, choice: NodePlacement) -> tuple[str, ...]:
 
 def _moved(promise: plan.Promise, moved_from: datetime.datetime | None, cause: str) -> plan.Promise:
     return msgspec.structs.replace(promise, moved_from=moved_from, cause=cause)
-
-
-def _is_later(start: datetime.datetime, promised: datetime.datetime) -> bool:
-    """Whether a start is later than promised, by more than it takes to observe the end of a pod."""
-    return start > durations.later(promised, LATE_SECONDS)
