@@ -15,7 +15,7 @@ from dovetail.kubetypes.core import pods
 from dovetail.model import gangs, gpu_annotations, plan
 from dovetail.model.workloads import owner_gangs
 from dovetail.schedule import decide
-from dovetail.snapshot import snapshot_files, snapshot_format
+from dovetail.snapshot import redaction, snapshot_files, snapshot_format
 from dovetail.world.events import Changed
 from dovetail.world.world import World
 from tests.schedule import build
@@ -78,17 +78,17 @@ LEFT_OUT = """
 
 def redacted(*documents: bytes | dict[str, Any]) -> list[dict[str, Any]]:
     """The objects after redaction, in the order given."""
-    redaction = snapshot_format.Redaction(snapshot_files.rewritten)
+    redactor = redaction.Redaction(snapshot_files.rewritten)
     trees = [
         document if isinstance(document, dict) else msgspec.json.decode(document)
         for document in documents
     ]
     kinds = [KINDS[tree["apiVersion"].rpartition("/")[0], tree["kind"]] for tree in trees]
     seen = [
-        redaction.look(kind, msgspec.json.encode(tree))
+        redactor.look(kind, msgspec.json.encode(tree))
         for kind, tree in zip(kinds, trees, strict=True)
     ]
-    return [msgspec.json.decode(redaction.redacted(item)) for item in seen]
+    return [msgspec.json.decode(redactor.redacted(item)) for item in seen]
 
 
 def test_every_text_of_the_model_is_renamed_left_out_or_kept_on_purpose() -> None:

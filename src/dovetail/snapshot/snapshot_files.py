@@ -25,7 +25,7 @@ import dovetail
 from dovetail import errors, timestamps
 from dovetail.files import bounded_files
 from dovetail.kubetypes import codec, registry, untyped
-from dovetail.snapshot import snapshot_format
+from dovetail.snapshot import redaction, snapshot_format
 from dovetail.snapshot.snapshot_format import Facts, File, Manifest
 
 Documents = Mapping[registry.Kind, Iterable[bytes]]
@@ -142,8 +142,8 @@ class Draft:
     ) -> None:
         self._directory = directory
         self._is_forced = is_forced
-        self._redaction = snapshot_format.Redaction(rewritten) if redacts else None
-        self._seen: list[snapshot_format.Seen] = []
+        self._redaction = redaction.Redaction(rewritten) if redacts else None
+        self._seen: list[redaction.Seen] = []
         self._say = say or _say_nothing
         self._files: dict[str, _ListFile] = {}
         self._put: dict[str, int] = {}  # objects so far, by kind
@@ -203,19 +203,19 @@ class Draft:
 
     def finish(self, facts: Facts) -> Manifest:
         """Writes everything to disk and moves it to its final path."""
-        redaction = self._redaction
-        if redaction is not None:
+        redactor = self._redaction
+        if redactor is not None:
             for item in self._seen:
-                self._file(item.kind).put(redaction.redacted(item))
+                self._file(item.kind).put(redactor.redacted(item))
         files = tuple(
             self._closed(kind, facts.resource_versions.get(kind.unique_name, ""))
             for kind in snapshot_format.KINDS
         )
         manifest = Manifest(
             taken_at=facts.taken_at,
-            cluster="" if redaction is not None else facts.cluster,
+            cluster="" if redactor is not None else facts.cluster,
             server_version=facts.server_version,
-            redacted=redaction is not None,
+            redacted=redactor is not None,
             dovetail_version=dovetail.__version__,
             left_out=sum(self._left_out.values()),
             files=files,
@@ -285,7 +285,7 @@ class _List(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw]
 
 
-def rewritten(expression: str, rename: snapshot_format.Rename) -> str:
+def rewritten(expression: str, rename: redaction.Rename) -> str:
     """A CEL expression with renamed text literals and without comments."""
     from dovetail.cel.language import lexer, literals  # reading a snapshot needs none of it
     from dovetail.cel.language.source import Issue
