@@ -253,7 +253,7 @@ class Dashboard:
         if self._reviews is None:
             raise problems.unavailable("rights cannot be checked: this is not a cluster")
         try:
-            return await self._reviews.visibility(user, frame.namespaces)
+            return await self._reviews.visibility(user, frame.places)
         except failures.ApiFailure as failure:
             LOG.warning("dashboard.rights.unknown", extra={"why": str(failure)})
             raise problems.unavailable("rights cannot be checked now", retry_after=2.0) from None

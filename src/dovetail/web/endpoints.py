@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from dovetail.web.api.read_kinds import Group
     from dovetail.web.asked import Asked
 
 Item = TypeVar("Item")
@@ -50,6 +51,7 @@ class Endpoint(NamedTuple):
     method: str = "GET"
     summary: str = ""
     is_quick: bool = False
+    reads: tuple[Group, ...] = ()  # what a user must be allowed to list to see all of the answer
 
     @property
     def is_list(self) -> bool:

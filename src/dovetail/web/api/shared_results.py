@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
+
 from dovetail.answer import when
 from dovetail.answer.capacity import fragmentation, waiting_demand
 from dovetail.ask import when_asked
+from dovetail.kubetypes import registry
 from dovetail.tables import membership
 from dovetail.tables.fleet import fleet_memory
 from dovetail.tables.items import claim_items, device_items, pod_items, queue_items
@@ -148,6 +151,18 @@ def timeline(question: asked.Asked) -> tuple[timeline_entries.TimelineEntry, ...
     """What happened, newest first."""
     objects = question.view.objects
     return question.memo("timeline", lambda: timelines.timeline_of(objects, memberships(question)))
+
+
+def timeline_of_objects(question: asked.Asked) -> tuple[timeline_entries.TimelineEntry, ...]:
+    """What happened as far as objects show it, newest first: for users who may not list events."""
+    objects = question.view.objects
+    by_kind = {
+        kind: table for kind, table in objects.by_kind.items() if kind != registry.EVENT.unique_name
+    }
+    without = msgspec.structs.replace(objects, by_kind=by_kind)
+    return question.memo(
+        "timeline of objects", lambda: timelines.timeline_of(without, memberships(question))
+    )
 
 
 def _recent(question: asked.Asked, name: str, make: Callable[[], T]) -> T:
