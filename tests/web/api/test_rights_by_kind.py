@@ -221,7 +221,8 @@ def test_the_right_to_list_pods_alone_shows_pods_and_nothing_else(frame: cluster
     assert [(path, word) for path, text in answers for word in words if word in text] == []
     pods = next(text for path, text in answers if path == "/pods")
     assert "llama-0" in pods
-    assert "job/llama" in pods  # the pod itself names its owner
+    timeline = next(text for path, text in answers if path == "/timeline")
+    assert "job/llama" in timeline  # the pod itself names its owner
 
 
 def test_a_user_without_rights_sees_no_name_at_all(frame: clusters.Frame) -> None:
