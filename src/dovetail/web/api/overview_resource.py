@@ -230,6 +230,7 @@ ENDPOINTS = (
         answer,
         summary="The cluster on one screen",
         reads=(*read_kinds.ENGINE, read_kinds.EVENTS),
+        is_prepared=True,
     ),
     endpoints.Endpoint(
         "/unusable",
