@@ -13,7 +13,7 @@ sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, insta
 
 from dovetail.devcluster import go_build  # noqa: E402
 
-PROGRAM = "v7"  # the tool is named as the last part of its module's path
+PROGRAM = "oauth2-proxy"
 
 
 def binary(say: go_build.Say = go_build.say_on_stderr) -> Path:
