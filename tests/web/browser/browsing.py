@@ -144,15 +144,15 @@ def until(page: sync_api.Page, condition: Callable[[], Any], what: str) -> Any:
     return value
 
 
-def axe_findings(page: sync_api.Page, *, tags: tuple[str, ...] = ()) -> list[str]:
-    """What axe calls serious or critical, a line each: by all of its rules, or by those with a tag."""
+def axe_findings(page: sync_api.Page, *, rules: tuple[str, ...] = ()) -> list[str]:
+    """What axe calls serious or critical, a line each: by its usual rules, or by these."""
     script = importlib.resources.files("axe_playwright_python") / "axe.min.js"
     # Through the debugging protocol: the content security policy of the page allows no other scripts.
     if not page.evaluate("'axe' in window"):
         page.evaluate(script.read_text(encoding="utf-8"))
     options: dict[str, Any] = {"resultTypes": ["violations"]}
-    if tags:
-        options["runOnly"] = {"type": "tag", "values": list(tags)}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": list(rules)}
     result = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         f"{finding['id']} ({finding['impact']}): {node['html'][:160]}: {node['failureSummary']}"
