@@ -6,6 +6,8 @@ no value, `stale` the end of a series.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dovetail.monitoring.rules import rules_file
@@ -19,7 +21,7 @@ class Story(NamedTuple):
     series: dict[str, str]
     quiet: tuple[str, ...]
     fires: tuple[str, ...] = ()
-    labels: dict[str, str] = {}
+    labels: Mapping[str, str] = MappingProxyType({})
     step: str = "1m"  # between values, and between evaluations
 
 

@@ -52,7 +52,8 @@ GROUP: Final = Group(
             name="ClaimPreparationFails",
             expr=(
                 'increase(dovetail_node_claims_total{operation="prepare",result="failed"}[10m]) > 2'
-                ' unless ignoring (result) increase(dovetail_node_claims_total{operation="prepare",result="ok"}[10m]) > 0'
+                " unless ignoring (result)"
+                ' increase(dovetail_node_claims_total{operation="prepare",result="ok"}[10m]) > 0'
             ),
             hold="5m",
             severity=Severity.CRITICAL,
@@ -87,7 +88,7 @@ GROUP: Final = Group(
             hold="6h",
             severity=Severity.INFO,
             summary="{{ $value | humanizePercentage }} of the GPUs that work holds are idle.",
-            description="More than 30 % of the allocated GPUs have been idle for six hours: paid for, and used by no one.",
+            description="More than 30 % of the allocated GPUs have been idle for six hours.",
         ),
     ),
 )

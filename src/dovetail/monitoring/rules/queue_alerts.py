@@ -82,7 +82,7 @@ GROUP: Final = Group(
             hold="4h",
             severity=Severity.INFO,
             summary="Pods have waited for room for four hours.",
-            description="{{ $value }} pods are parked as unschedulable, and there were some at any time of the last four hours.",
+            description="{{ $value }} pods wait for room, and some did at any time of the last four hours.",
         ),
         Alert(
             name="SchedulingSlow",

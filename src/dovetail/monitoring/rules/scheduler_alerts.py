@@ -83,7 +83,7 @@ GROUP: Final = Group(
             expr="sum by (what) (increase(dovetail_writes_given_up_total[1h])) > 0",
             severity=Severity.WARNING,
             summary="The scheduler gave up a write of {{ $labels.what }}.",
-            description="The API server will never accept it: a pod does not start, or devices stay allocated without use.",
+            description="The API server will never accept it: a pod does not start, or devices stay allocated.",
         ),
         Alert(
             name="DovetailDefects",
@@ -110,7 +110,7 @@ GROUP: Final = Group(
             expr='sum(increase(dovetail_gangs_total{result="partly"}[1h])) > 0',
             severity=Severity.WARNING,
             summary="A gang was bound in part.",
-            description="Writes failed in the middle of a gang's start. The remainder follows, or the started part is evicted.",
+            description="Writes failed in the middle of a gang's start: the remainder follows, or the gang is evicted.",
         ),
         Alert(
             name="DovetailOverlap",
@@ -118,7 +118,7 @@ GROUP: Final = Group(
             hold="2m",
             severity=Severity.CRITICAL,
             summary="{{ $value }} devices are allocated twice.",
-            description="Two claims hold the same device or counter: two schedulers share nodes, or an allocation was edited.",
+            description="Two claims hold the same device or counter: do two schedulers share nodes?",
         ),
         Alert(
             name="DovetailQuarantine",
@@ -164,7 +164,10 @@ GROUP: Final = Group(
             expr="sum by (instance, work) (increase(dovetail_node_restarts_total[1h])) > 3",
             severity=Severity.WARNING,
             summary="Work of a node agent fails again and again.",
-            description="`{{ $labels.work }}` of the agent at {{ $labels.instance }} was started again {{ $value | humanize }} times in an hour.",
+            description=(
+                "`{{ $labels.work }}` of the agent at {{ $labels.instance }} was started again"
+                " {{ $value | humanize }} times in an hour."
+            ),
         ),
     ),
 )
