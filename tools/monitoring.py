@@ -1,10 +1,11 @@
-"""Writes the files that are made of dovetail.monitoring: rules, dashboards, counters, routes; `--check` only compares.
+"""Writes the files that are made of dovetail.monitoring: rules, dashboards, a page; `--check` only compares.
 
 Given nothing. The chart ships rules and dashboards from its own directory, because Helm reads no other.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 DASHBOARDS: Final = ROOT / "deploy" / "chart" / "grafana"
 RULES: Final = ROOT / "deploy" / "chart" / "prometheus" / "rules.yaml"
 COUNTERS: Final = ROOT / "deploy" / "prometheus" / "dcgm-counters.csv"
+PAGE: Final = ROOT / "docs" / "reference" / "alerts.md"
+BEGIN: Final = "<!-- alerts: made by tools/monitoring.py, do not edit -->"
+END: Final = "<!-- end of alerts -->"
 ROUTES: Final = ROOT / "deploy" / "prometheus" / "alertmanager.yaml"
 
 
@@ -46,10 +50,29 @@ def files() -> dict[Path, str]:
     made = {DASHBOARDS / name: text for name, text in all_dashboards.files().items()}
     return {
         **made,
+        PAGE: _page(),
         RULES: rules_file.text(),
         COUNTERS: dcgm_counters.text(),
         ROUTES: alertmanager_routes.text(),
     }
+
+
+def _page() -> str:
+    """The page about alerts with its table made again."""
+    head, _, after = _content(PAGE).partition(BEGIN)
+    tail = after.partition(END)[2]
+    lines = ["| alert | severity | audience | after | |", "|---|---|---|---|---|"]
+    for alert in rules_file.alerts():
+        link = f"[{alert.name}](../runbooks/{alert.name}.md)"
+        cells = (link, alert.severity.value, alert.audience.value, alert.hold or "-")
+        lines.append(f"| {' | '.join(cells)} | {_plain(alert.summary)} |")
+    table = "\n".join(lines)
+    return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
+
+
+def _plain(summary: str) -> str:
+    """A summary for people: its placeholders as dots."""
+    return re.sub(r"\{\{.*?\}\}", "...", summary)
 
 
 def _content(path: Path) -> str:
