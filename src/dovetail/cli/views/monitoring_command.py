@@ -28,8 +28,8 @@ def rules(*, runbooks: str) -> None:
     """Print alerts and recorded series as a rules file of Prometheus.
 
     \b
-    dovetail monitoring rules > /etc/prometheus/rules/dovetail.yaml
-    promtool check rules /etc/prometheus/rules/dovetail.yaml
+    dovetail monitoring rules > dovetail-rules.yaml
+    promtool check rules dovetail-rules.yaml
     """
     from dovetail.monitoring.rules import rules_file
 
@@ -75,7 +75,7 @@ def dashboards(*, name: str | None, directory: Path | None) -> None:
     \b
     dovetail monitoring dashboards
     dovetail monitoring dashboards fleet > fleet.json
-    dovetail monitoring dashboards --directory /var/lib/grafana/dashboards
+    dovetail monitoring dashboards --directory dashboards
     """
     from dovetail.monitoring.dashboards import all_dashboards
 

@@ -116,7 +116,7 @@ def _targets(panel: Panel) -> Iterator[Tree]:
 
 
 def _defaults(panel: Panel) -> Tree:
-    steps = [{"value": None, "color": GOOD}]
+    steps: list[Tree] = [{"value": None, "color": GOOD}]
     for value, colour in ((panel.warns_at, WARNING), (panel.alarms_at, ALARM)):
         if value is not None:
             steps.append({"value": value, "color": colour})
