@@ -34,13 +34,14 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.lock
 run: $(VENV)/run.stamp ## show the sample GPU fleet (the main job)
 	@$(BIN)/dovetail up
 
-check: $(VENV)/dev.stamp ## the fast gate: format, lint, types, import contracts, room sizes, fast tests
+check: $(VENV)/dev.stamp ## the fast gate: format, lint, types, import contracts, room sizes, generated files, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house.py
 	$(BIN)/python tools/architecture.py --check
+	$(BIN)/python tools/monitoring.py --check
 	$(BIN)/pytest -m "not slow and not skew" -n $(PYTEST_WORKERS) --durations=20
 
 system-deps: ## install what the tests need from Debian (nothing if it is all there)

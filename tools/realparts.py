@@ -1,4 +1,4 @@
-"""Builds the real parts of the tests, one by one: oracle, Helm, Kubernetes, a node, oauth2-proxy, NVIDIA's programs.
+"""Builds the real parts of the tests, one by one: oracle, Helm, Grafana's schema, Kubernetes, a node, a proxy, NVIDIA's.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TextIO
 
 from dovetail.devcluster import go_build, kube_binaries
 from dovetail.devcluster.real_node import node_programs
+from tools.grafana import build as grafana
 from tools.helm import build as helm
 from tools.nvidia import build as nvidia
 from tools.oauth2proxy import build as oauth2proxy
@@ -48,6 +49,7 @@ def parts(versions: list[str]) -> Iterator[Part]:
     """What the tests on these versions need. A directory of finished programs takes the place of Kubernetes."""
     yield Part("oracle", oracle.binary)
     yield Part("helm", helm.binary)
+    yield Part("grafana-schema", grafana.binary)
     if not os.environ.get(kube_binaries.ASSETS_VARIABLE):
         for version in versions:
             yield Part(f"kubernetes-{version}", functools.partial(_kubernetes, version))

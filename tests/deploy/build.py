@@ -14,7 +14,10 @@ from dovetail.model import configuration
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "image.repository=example.com/gpu/dovetail"
 EVERYTHING = (
-    "metrics.serviceMonitor.enabled=true",
+    "monitoring.serviceMonitors.enabled=true",
+    "monitoring.rules.enabled=true",
+    "monitoring.dashboards.enabled=true",
+    "nodeAgent.metricsPort=9400",
     "metrics.readers=[{namespace: monitoring, name: prometheus}]",
     "keepGeneralPodsOff.enabled=true",
     "nodeAgent.enabled=true",

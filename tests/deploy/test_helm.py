@@ -64,12 +64,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
         "metrics": {
             "readers": [{"namespace": "monitoring", "name": "prometheus"}],
-            "serviceMonitor": {
+        },
+        "monitoring": {
+            "serviceMonitors": {
                 "enabled": True,
                 "interval": "15s",
                 "labels": {"release": "prometheus"},
             },
+            "rules": {
+                "enabled": True,
+                "labels": {"release": "prometheus"},
+                "runbooks": "https://docs.example.com/runbooks/",
+            },
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "GPUs"}},
         },
+        "nodeAgent": {"enabled": True, "metricsPort": 9400},
         "defaulting": {"claims": False, "resourcePrefixes": ["nvidia.com/", "example.com/gpu"]},
         "keepGeneralPodsOff": {"enabled": True, "exemptNamespaces": ["kube-system", "mine"]},
         "crds": {"keep": False},

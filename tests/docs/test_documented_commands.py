@@ -27,6 +27,7 @@ NEED_NONE = (
     "decide",
     "allocate",
     "migrate",
+    "monitoring",
     "version",
     "scheduler",
     "install",

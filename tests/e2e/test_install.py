@@ -135,7 +135,8 @@ def test_bad_input_changes_nothing(one: Live, name: str) -> None:
         ("resources={request: {cpu: 1}}", "resources.request: field not declared"),
         ("priorityClassName=absent_", "priorityClassName"),
         ("podLabels={a b: c}", "label"),
-        ("metrics.serviceMonitor.enabled=true", "does not serve ServiceMonitor"),
+        ("monitoring.serviceMonitors.enabled=true", "does not serve ServiceMonitor"),
+        ("monitoring.rules.enabled=true", "does not serve PrometheusRule"),
     ):
         done = installing.run(one, "install", name, "--set", setting)
         assert done.code == 1, setting

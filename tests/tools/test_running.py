@@ -149,12 +149,19 @@ def test_programs_that_are_given_take_the_place_of_kubernetes(
     assert [part.name for part in realparts.parts(["1.37"])] == [
         "oracle",
         "helm",
+        "grafana-schema",
         "kubernetes-1.37",
         "node",
         *last,
     ]
     monkeypatch.setenv("KUBEBUILDER_ASSETS", "/somewhere")
-    assert [part.name for part in realparts.parts(["1.37"])] == ["oracle", "helm", "node", *last]
+    assert [part.name for part in realparts.parts(["1.37"])] == [
+        "oracle",
+        "helm",
+        "grafana-schema",
+        "node",
+        *last,
+    ]
 
 
 def test_a_real_node_is_built_for_the_version_of_its_kubelet_alone() -> None:

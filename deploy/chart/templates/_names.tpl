@@ -95,3 +95,12 @@ admissionregistration.k8s.io/v1
 admissionregistration.k8s.io/v1beta1
 {{- end }}
 {{- end }}
+
+{{/* Of endpoints whose metrics are about other pods: their labels stay, and the labels of the endpoint's own pod,
+     which would stand where a GPU has no holder, are dropped. */}}
+{{- define "dovetail.ofOthers" -}}
+honorLabels: true
+relabelings:
+  - action: labeldrop
+    regex: namespace|pod|container|service|endpoint
+{{- end }}

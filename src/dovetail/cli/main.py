@@ -104,6 +104,10 @@ COMMANDS = {
         "Take the scheduler off a cluster, leaving nothing behind.",
     ),
     "doctor": ("dovetail.cli.doctor:command", "Check a cluster and say what to fix."),
+    "monitoring": (
+        "dovetail.cli.views.monitoring_command:group",
+        "Print alerts and dashboards for Prometheus and Grafana.",
+    ),
     "dev": (
         "dovetail.cli.dev:group",
         "Run a real Kubernetes with hollow GPU nodes on this machine.",
@@ -124,6 +128,7 @@ TOPICS = {
         "upgrade",
         "uninstall",
         "doctor",
+        "monitoring",
         "snapshot",
         "scheduler",
         "node-agent",

@@ -54,10 +54,12 @@ VERSIONS: Final[dict[str, tuple[str, ...]]] = {
     "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1",),
     "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1",),
     "ServiceMonitor": ("monitoring.coreos.com/v1",),
+    "PrometheusRule": ("monitoring.coreos.com/v1",),
     "DeviceClass": ("resource.k8s.io/v1",),
     "Deployment": ("apps/v1",),
     "DaemonSet": ("apps/v1",),
 }
+FOLDERS: Final = ("grafana", "prometheus")  # whose files templates read
 MAX_RELEASE: Final = 53  # Helm's limit for the name of a release
 
 _HERE: Final = Path(__file__).resolve().parent
@@ -265,6 +267,7 @@ def _rendered(values: Tree, release: Release, api_versions: Sequence[str]) -> di
             "AppVersion": about["appVersion"],
         },
         "Capabilities": {"APIVersions": frozenset(api_versions)},
+        "Files": _files(directory),
     }
     texts = {
         file.name: file.read_text(encoding="utf-8")
@@ -273,6 +276,15 @@ def _rendered(values: Tree, release: Release, api_versions: Sequence[str]) -> di
     }
     rendering = chart_templates.Rendering(texts)
     return {name: rendering.render(name, root) for name in texts if name.endswith(".yaml")}
+
+
+def _files(directory: Path) -> dict[str, str]:
+    """What templates may read by `.Files.Get`: rules and dashboards, by their path in the chart."""
+    return {
+        str(path.relative_to(directory)): path.read_text(encoding="utf-8")
+        for folder in FOLDERS
+        for path in sorted((directory / folder).iterdir())
+    }
 
 
 def _check(release: Release) -> None:

@@ -97,6 +97,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "toYaml": to_yaml,
     "fromYaml": yaml.safe_load,
     "toJson": to_json,
+    "replace": lambda old, new, text: text.replace(old, new),
     "quote": lambda value: msgspec.json.encode(shown(value)).decode(),
     "indent": indent,
     "nindent": lambda spaces, text: "\n" + indent(spaces, text),

@@ -1,8 +1,8 @@
 """Renders chart templates without Helm: the subset of Go's template language that our chart uses.
 
 Given the text of templates and the values they may read. Supports output, comments, `if`/`else if`/`else`, `with`,
-`range`, `define`, `include`, pipelines, parentheses and the listed functions; no variables, no other actions. Anything
-else is an InputError that names the template, so that a template is never rendered wrongly.
+`range`, `define`, `include`, `.Files.Get`, pipelines, parentheses and the listed functions; no variables. Anything else
+is an InputError that names the template, so that a template is never rendered wrongly.
 """
 
 from __future__ import annotations
@@ -150,10 +150,12 @@ class _Pipeline:
         return result
 
     def _command(self, piped: list[Any]) -> Any:
-        """One command: a constant, a function call, or a lookup by the method `Has`."""
+        """One command: a constant, a function call, or a lookup by the methods `Has` and `Get`."""
         kind, text = self._tokens.pop(0)
         if kind == "field" and text.endswith(".Has"):
             return self._arguments()[0] in self._scope.read(text.removesuffix(".Has"))
+        if kind == "field" and text.endswith(".Files.Get"):
+            return self._file(self._arguments()[0], self._scope.read(text.removesuffix(".Get")))
         if kind == "word":
             if text in _BOOLEANS:
                 return _BOOLEANS[text]
@@ -163,6 +165,12 @@ class _Pipeline:
         if piped or self._has_argument():
             raise errors.InputError(f'"{text}" is not a function')
         return operand
+
+    def _file(self, path: str, files: Mapping[str, str]) -> str:
+        """A file of the chart. Helm would take an empty text for one that is missing."""
+        if path not in files:
+            raise errors.InputError(f'the chart has no file "{path}"')
+        return files[path]
 
     def _arguments(self) -> list[Any]:
         arguments = []

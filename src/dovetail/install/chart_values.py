@@ -109,18 +109,64 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     name: str
 
 
-class ServiceMonitor(
+class ServiceMonitors(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
     """How the Prometheus operator finds the metrics."""
 
     enabled: Annotated[
-        bool, Meta(description="create a ServiceMonitor; the cluster must serve the kind")
+        bool, Meta(description="create ServiceMonitors; the cluster must serve the kind")
     ] = False
     interval: Annotated[str, Meta(description="scrape interval")] = "30s"
     labels: Annotated[
+        dict[str, str], Meta(description="labels by which the Prometheus operator selects them")
+    ] = {}
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Alerts and recorded series."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="create a PrometheusRule with all [alerts](alerts.md); the cluster must serve the kind"
+        ),
+    ] = False
+    labels: Annotated[
         dict[str, str], Meta(description="labels by which the Prometheus operator selects it")
     ] = {}
+    runbooks: Annotated[
+        str,
+        Meta(
+            description="what the links to runbooks begin with: where you publish `docs/runbooks/`"
+        ),
+    ] = "docs/runbooks/"
+
+
+class GrafanaDashboards(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Dashboards for a Grafana whose sidecar loads ConfigMaps."""
+
+    enabled: Annotated[
+        bool, Meta(description="create a ConfigMap per dashboard, for Grafana's sidecar")
+    ] = False
+    labels: Annotated[
+        dict[str, str], Meta(description="labels by which the sidecar finds them")
+    ] = msgspec.field(default_factory=lambda: {"grafana_dashboard": "1"})
+    annotations: Annotated[
+        dict[str, str], Meta(description="annotations, such as the folder: `grafana_folder: GPUs`")
+    ] = {}
+
+
+class Monitoring(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What Prometheus and Grafana need to watch the cluster."""
+
+    service_monitors: ServiceMonitors = ServiceMonitors()
+    rules: Rules = Rules()
+    dashboards: GrafanaDashboards = GrafanaDashboards()
 
 
 class Metrics(
@@ -132,7 +178,6 @@ class Metrics(
         tuple[Reader, ...],
         Meta(description="service accounts that may read metrics: `{namespace, name}`"),
     ] = ()
-    service_monitor: ServiceMonitor = ServiceMonitor()
 
 
 class Defaulting(
@@ -257,6 +302,9 @@ class NodeAgent(
     cdi_hook: Annotated[
         str, Meta(description="path of `nvidia-cdi-hook` as the container runtime sees it")
     ] = "/usr/bin/nvidia-cdi-hook"
+    metrics_port: Annotated[
+        int, Meta(ge=0, le=65535, description="port of the agent's [metrics](metrics.md); 0: none")
+    ] = 0
     health_policy: Annotated[
         dict[str, Any],
         Meta(description="[rules](node-agent-health.md) about faults of GPUs, before ours"),
@@ -417,6 +465,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     pod_disruption_budget: Disruption = Disruption()
     network_policy: Network = Network()
     metrics: Metrics = Metrics()
+    monitoring: Monitoring = Monitoring()
     defaulting: Defaulting = Defaulting()
     kai_shares: ShareClaims = ShareClaims()
     keep_general_pods_off: KeepOff = KeepOff()

@@ -1,0 +1,33 @@
+"""Builds the reader of dashboards once and prints where it is.
+
+Given nothing but the pins in this directory and a Go toolchain. Exit codes: 0 path printed, 1 build failed, 3 no Go.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+sys.path.insert(0, str(SOURCES.parents[1] / "src"))  # any Python will do, installed or not
+
+from dovetail.devcluster import go_build  # noqa: E402
+
+
+def binary(say: go_build.Say = go_build.say_on_stderr) -> Path:
+    """The path of the finished program, built first if need be. Safe to call from several processes at once."""
+    recipe = go_build.Recipe(
+        name="grafana-schema",
+        title="the schema of Grafana's dashboards",
+        directory=SOURCES,
+        sources=(SOURCES / "main.go", SOURCES / "go.mod", SOURCES / "go.sum"),
+        programs=("grafana",),
+        link_flags="-s -w",
+    )
+    return go_build.finished(recipe, say=say) / "grafana"
+
+
+if __name__ == "__main__":
+    sys.exit(
+        go_build.printed([binary], without_go="install Go, or run without the tests of dashboards")
+    )
