@@ -65,7 +65,6 @@ class Family(NamedTuple):
     """All runs of some work, and what is not known about them."""
 
     key: FamilyKey
-    owner: records.Owner  # of the latest run
     runs: tuple[Run, ...]
     out_of_memory: int
     gaps: tuple[records.Gap, ...]  # without samples, while something was held
@@ -80,7 +79,6 @@ def families(given: records.Records, start: Millis, end: Millis) -> list[Family]
     """The families that held something in the window, by namespace and name."""
     usage = _usage_by_allocation(given)
     runs: dict[FamilyKey, dict[str, list[Held]]] = defaultdict(lambda: defaultdict(list))
-    owners: dict[FamilyKey, tuple[Millis, records.Owner]] = {}
     for allocation in given.allocations:
         first, last = _within(allocation.start, allocation.end, start, end)
         if first >= last:
@@ -93,9 +91,7 @@ def families(given: records.Records, start: Millis, end: Millis) -> list[Family]
         )
         held = Held(allocation, first, last, samples)
         runs[key][allocation.owner.pod_uid or allocation.owner.pod].append(held)
-        if key not in owners or allocation.start >= owners[key][0]:
-            owners[key] = (allocation.start, allocation.owner)
-    return [_family(key, owners[key][1], runs[key], given, (start, end)) for key in sorted(runs)]
+    return [_family(key, runs[key], given, (start, end)) for key in sorted(runs)]
 
 
 def family_of(owner: records.Owner) -> FamilyKey:
@@ -113,7 +109,6 @@ def family_of(owner: records.Owner) -> FamilyKey:
 
 def _family(
     key: FamilyKey,
-    owner: records.Owner,
     runs: Mapping[str, list[Held]],
     given: records.Records,
     window: tuple[Millis, Millis],
@@ -123,16 +118,17 @@ def _family(
         for event in given.out_of_memory
         if family_of(event.owner) == key and window[0] <= event.at < window[1]
     ]
+    for own in runs.values():
+        own.sort(key=lambda each: (each.start, each.allocation.allocation))
     held = [each for own in runs.values() for each in own]
     gaps = tuple(
         gap
         for gap in given.gaps
         if gap.source is records.GapSource.METRICS and any(_touches(gap, each) for each in held)
     )
-    ordered = sorted(runs.items(), key=lambda item: (min(each.start for each in item[1]), item[0]))
+    ordered = sorted(runs.items(), key=lambda item: (item[1][0].start, item[0]))
     return Family(
         key,
-        owner,
         tuple(Run(own[0].allocation.owner.pod, tuple(own)) for _, own in ordered),
         len(failures),
         gaps,

@@ -21,7 +21,8 @@ class Measured(NamedTuple):
     """The figures. Shares of time are in millionths of what was allocated."""
 
     memory: memory_need.MemorySeen | None
-    busy: tuple[int, ...]  # ascending, as are the next two; empty: not measured
+    memory_samples: tuple[int, ...]  # ascending, as are the next three; empty: not measured
+    busy: tuple[int, ...]
     tensor: tuple[int, ...]
     dram: tuple[int, ...]
     days: float  # from the first sample to the last
@@ -45,6 +46,7 @@ def measured(family: families.Family, start: Millis, end: Millis) -> Measured:
     memory = memory_need.MemorySeen(parts, days, family.out_of_memory) if parts else None
     return Measured(
         memory=memory,
+        memory_samples=_ascending(sample.memory_bytes for sample in usage),
         busy=_ascending(sample.busy_micro for sample in usage),
         tensor=_ascending(sample.tensor_micro for sample in usage),
         dram=_ascending(sample.dram_micro for sample in usage),

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dovetail.answer.right_size import memory_need
-
-FLAT_SPREAD: Final = 0.01  # of the largest: a program that needs what it holds varies more
+FLAT: Final = 0.97  # of the largest: what a program that took all in advance never falls below
+WARMING_UP: Final = 0.05  # of the samples, while it starts
 NEAR_LIMIT: Final = 0.8  # vLLM takes 0.9 by default, JAX 0.75 to 0.9, less what the driver keeps
-FEWEST_PARTS: Final = 6
+FEWEST_SAMPLES: Final = 20
 
 _OPTION: Final = re.compile(r"--(gpu-memory-utilization|mem-fraction-static)[= ]?([0-9.]*)")
 _IMAGES: Final[dict[str, str]] = {  # a part of the image's name -> how its program takes memory
@@ -43,13 +42,14 @@ def by_program(pods: Iterable[Tree]) -> str:
     return ""
 
 
-def by_line(seen: memory_need.MemorySeen, limit_bytes: int) -> str:
-    """The same by the memory line: flat, and just below what the device has."""
-    if len(seen.parts) < FEWEST_PARTS or not limit_bytes:
+def by_line(memory: Sequence[int], limit_bytes: int) -> str:
+    """The same by the samples of memory, ascending: flat, and just below what the device has."""
+    if len(memory) < FEWEST_SAMPLES or not limit_bytes:
         return ""
-    is_flat = memory_need.spread(seen.parts) <= FLAT_SPREAD
-    if is_flat and seen.largest >= NEAR_LIMIT * limit_bytes:
-        part = 100 * seen.largest / limit_bytes
+    largest = memory[-1]
+    is_flat = memory[int(WARMING_UP * len(memory))] >= FLAT * largest
+    if is_flat and largest >= NEAR_LIMIT * limit_bytes:
+        part = 100 * largest / limit_bytes
         return f"memory is flat at {part:.0f} % of the device, as of a program that preallocates"
     return ""
 
@@ -78,5 +78,5 @@ def _of_container(container: Tree) -> str:
     return next((how for image, how in _IMAGES.items() if image in f"{name} {words}"), "")
 
 
-def _texts(value: object) -> Sequence[str]:
+def _texts(value: object) -> list[str]:
     return [str(word) for word in value] if isinstance(value, list) else []

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail import timestamps
 from dovetail.answer.right_size import (
+    back_test,
     compute_need,
     device_choices,
     families,
@@ -88,6 +89,7 @@ def right_size(
         money_saved=_rounded(sum(amounts)) if amounts else None,
         unpriced=tuple(unpriced) if priced else (),
         is_partial=any(each.confidence.is_partial for each in work),
+        back_test=back_test.back_test(given, start, end, rule),
         notes=tuple(_notes(given, work)),
     )
 
@@ -151,9 +153,9 @@ def _recommendation(
     if seen.samples < FEWEST_SAMPLES:
         reason = f"{seen.samples} samples; at least {FEWEST_SAMPLES} are needed to know a peak"
         return _unchanged(case, Verdict.UNKNOWN, reason, needs)
-    setting = preallocation.by_program(pods) or preallocation.by_line(
-        seen.memory, case.current.memory_bytes
-    )
+    setting = preallocation.by_program(pods)
+    if not setting and not seen.memory.out_of_memory:  # flat at the limit may be too little
+        setting = preallocation.by_line(seen.memory_samples, case.current.memory_bytes)
     if setting:
         reason = f"{setting}: measured memory is a setting, not a need"
         return _unchanged(case, Verdict.SETTING, reason, needs)

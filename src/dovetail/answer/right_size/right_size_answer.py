@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.answer.replica import patches
+from dovetail.answer.right_size.back_test import BackTest
 from dovetail.answer.right_size.device_choices import Choice
 from dovetail.answer.right_size.memory_need import Headroom
 
@@ -102,4 +103,5 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     money_saved: float | None
     unpriced: tuple[str, ...] = ()  # products
     is_partial: bool = False
+    back_test: BackTest | None = None  # null: nothing was measured in both halves of the window
     notes: tuple[str, ...] = ()
