@@ -236,7 +236,7 @@ def test_replicas_that_are_busy_together_may_not_share() -> None:
     ]
     advice = only(together(*pods))
     assert advice.verdict is Verdict.KEEP
-    assert "want more than one GPU 100% of the time" in advice.why_not_smaller
+    assert "want more than one GPU 100 % of the time" in advice.why_not_smaller
 
 
 def test_a_run_alone_may_not_share() -> None:

@@ -155,6 +155,26 @@ def test_requests_with_alternatives_are_left_to_people() -> None:
     assert "several requests or alternatives" in advice.patch_note
 
 
+def test_a_template_that_other_work_uses_is_left_to_people() -> None:
+    cluster = trial_cluster.Cluster(*fleet(), template(), deployment())
+    (pod,) = cluster.replica().world.pods.values()
+    other = {
+        "containers": [{"name": "main"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+    }
+    cluster.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "other", "namespace": "team"},
+            "spec": other,
+        }
+    )
+    share = device_choices.choices(H100, H100_BYTES)[0]
+    note = size_patches.change(cluster.replica(), [pod], share).note
+    assert "ResourceClaimTemplate gpu is used by pod other as well" in note
+
+
 def test_shares_need_a_cluster_that_offers_them() -> None:
     cluster = trial_cluster.Cluster(*fleet(), template(), deployment())
     replica = cluster.replica()

@@ -130,8 +130,9 @@ def _lack_of_share(choice: Choice, requirement: Requirement) -> str:
         )
     if joint.share > sharing.MOST_COLLISIONS:
         return (
-            f"{choice.shared_by} runs together want more than one GPU {joint.share:.0%} of the "
-            f"time, at most {sharing.MOST_COLLISIONS:.0%} is accepted"
+            f"{choice.shared_by} runs together want more than one GPU "
+            f"{100 * joint.share:.0f} % of the time, at most {100 * sharing.MOST_COLLISIONS:.0f} % "
+            "is accepted"
         )
     return ""
 

@@ -7,8 +7,8 @@ the allocation that held the asset alone. Says for how much of the time nothing 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dovetail.model.accounting import records
@@ -91,7 +91,11 @@ def families(given: records.Records, start: Millis, end: Millis) -> list[Family]
         )
         held = Held(allocation, first, last, samples)
         runs[key][allocation.owner.pod_uid or allocation.owner.pod].append(held)
-    return [_family(key, runs[key], given, (start, end)) for key in sorted(runs)]
+    failures = Counter(
+        family_of(event.owner) for event in given.out_of_memory if start <= event.at < end
+    )
+    gaps = [gap for gap in given.gaps if gap.source is records.GapSource.METRICS]
+    return [_family(key, runs[key], failures[key], gaps) for key in sorted(runs)]
 
 
 def family_of(owner: records.Owner) -> FamilyKey:
@@ -110,28 +114,19 @@ def family_of(owner: records.Owner) -> FamilyKey:
 def _family(
     key: FamilyKey,
     runs: Mapping[str, list[Held]],
-    given: records.Records,
-    window: tuple[Millis, Millis],
+    failures: int,
+    gaps: Sequence[records.Gap],
 ) -> Family:
-    failures = [
-        event
-        for event in given.out_of_memory
-        if family_of(event.owner) == key and window[0] <= event.at < window[1]
-    ]
     for own in runs.values():
         own.sort(key=lambda each: (each.start, each.allocation.allocation))
     held = [each for own in runs.values() for each in own]
-    gaps = tuple(
-        gap
-        for gap in given.gaps
-        if gap.source is records.GapSource.METRICS and any(_touches(gap, each) for each in held)
-    )
+    touching = tuple(gap for gap in gaps if any(_touches(gap, each) for each in held))
     ordered = sorted(runs.items(), key=lambda item: (item[1][0].start, item[0]))
     return Family(
         key,
         tuple(Run(own[0].allocation.owner.pod, tuple(own)) for _, own in ordered),
-        len(failures),
-        gaps,
+        failures,
+        touching,
     )
 
 

@@ -157,7 +157,10 @@ def _recommendation(
     if not setting and not seen.memory.out_of_memory:  # flat at the limit may be too little
         setting = preallocation.by_line(seen.memory_samples, case.current.memory_bytes)
     if setting:
-        reason = f"{setting}: measured memory is a setting, not a need"
+        reason = (
+            f"{setting}: measured memory is a setting, not a need; the program's own metrics say "
+            "how much of it is used"
+        )
         return _unchanged(case, Verdict.SETTING, reason, needs)
     if compute is None:
         reason = "busy time was not measured: how much compute it needs is not known"
@@ -216,7 +219,7 @@ def _chosen(case: _Case, needs: Needs, compute: compute_need.ComputeNeed) -> Rec
     if chosen.choice is not None and chosen.choice.micro_gpu < current.micro_gpu:
         words = (
             f"needs {gib(needs.memory_bytes)} (largest seen {gib(needs.largest_memory_bytes)} "
-            f"+ {needs.headroom.total:.0%}) and {device_choices.percent(compute.micro_gpu)} of the "
+            f"+ {100 * needs.headroom.total:.0f} %) and {device_choices.percent(compute.micro_gpu)} of the "
             f"compute"
         )
         return _with(case, Verdict.SHRINK, words, needs, next_smaller, chosen.choice)

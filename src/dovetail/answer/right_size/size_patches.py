@@ -51,6 +51,7 @@ def change(replica: Replica, work: Sequence[pods.Pod], choice: Choice) -> SizeCh
             f"for {choice.shared_by} first",
         )
     try:
+        _refuse_shared(replica, work)
         changes = list(_changes(replica, sample, choice))
     except _NoPatch as reason:
         return SizeChange(None, str(reason))
@@ -65,6 +66,26 @@ def change(replica: Replica, work: Sequence[pods.Pod], choice: Choice) -> SizeCh
 
 class _NoPatch(Exception):
     """No patch can be made, and why."""
+
+
+def _refuse_shared(replica: Replica, work: Sequence[pods.Pod]) -> None:
+    """A template that other work uses as well cannot be changed for this work alone."""
+    own = {events.pod_id(pod) for pod in work}
+    used = {(work[0].metadata.namespace, name) for name in _templates(work[0])}
+    for pod_id, pod in sorted(replica.world.pods.items()):
+        if pod_id in own or pod.status.phase in pods.TERMINAL_PHASES:
+            continue
+        for name in _templates(pod):
+            if (pod.metadata.namespace, name) in used:
+                raise _NoPatch(
+                    f"ResourceClaimTemplate {name} is used by pod {pod.metadata.name} as well: "
+                    "give this work one of its own"
+                )
+
+
+def _templates(pod: pods.Pod) -> list[str]:
+    names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+    return [name for name in names if name]
 
 
 def _changes(replica: Replica, pod: pods.Pod, choice: Choice) -> Iterator[Change]:

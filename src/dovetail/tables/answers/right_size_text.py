@@ -34,7 +34,7 @@ def table(answer: Answer) -> list[str]:
             f"{each.gpu_hours_saved:.1f}" if each.recommended is not None else "-",
         ]
         if has_money:
-            row.append(f"{each.money_saved:.2f}" if each.money_saved is not None else "no price")
+            row.append(_money(each))
         rows.append([*row, each.confidence.level.value, each.verdict.value])
     return text.table(headers, rows) if rows else []
 
@@ -52,9 +52,14 @@ def reasons(answer: Answer, *, is_wide: bool, columns: int) -> Iterator[str]:
             yield f"  {_MARK} partial: {'; '.join(each.confidence.missing)}"
         if each.what_if is not None:
             fit = each.what_if
+            own = (
+                "its own pods start"
+                if fit.pods_start == fit.pods
+                else (f"{fit.pods_start} of its {text.counted(fit.pods, 'pod')} start")
+            )
             yield (
                 f"  the engine: {fit.fit_before} more such pods fit now, {fit.fit_after} with the "
-                f"change; {fit.pods_start} of its {text.counted(fit.pods, 'pod')} start"
+                f"change; {own}"
             )
             if fit.pods_start < fit.pods:
                 yield f"  the others wait: {fit.waits}"
@@ -98,6 +103,16 @@ def _measured(each: Recommendation, mark: str) -> tuple[str, str, str]:
     return f"{seen}{mark}", f"{device_choices.gib(each.needs.memory_bytes)}{mark}", f"{busy}{mark}"
 
 
+def _money(each: Recommendation) -> str:
+    if each.recommended is None:
+        return "-"
+    return "no price" if each.money_saved is None else f"{each.money_saved:.2f}"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
 def _headline(each: Recommendation) -> str:
     if each.recommended is not None:
         return f"{each.verdict.value} {each.current.name} -> {each.recommended.name}"
@@ -117,11 +132,11 @@ def _basis(each: Recommendation) -> str:
     if each.needs is None:
         return words
     parts = each.needs.headroom
-    why = [f"{parts.floor:.0%} always"]
+    why = [f"{_percent(parts.floor)} always"]
     if parts.spread >= 0.005:
-        why.append(f"{parts.spread:.0%} for spread")
+        why.append(f"{_percent(parts.spread)} for spread")
     if parts.rarity >= 0.005:
-        why.append(f"{parts.rarity:.0%} for rare peaks")
+        why.append(f"{_percent(parts.rarity)} for rare peaks")
     if parts.out_of_memory:
-        why.append(f"{parts.out_of_memory:.0%} for running out of memory")
-    return f"{words}; headroom {parts.total:.0%}: {', '.join(why)}"
+        why.append(f"{_percent(parts.out_of_memory)} for running out of memory")
+    return f"{words}; headroom {_percent(parts.total)}: {', '.join(why)}"
