@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 import msgspec
@@ -68,7 +68,8 @@ def command(
         priced = _prices(prices)
     except errors.InputError as error:
         raise output.BadInput(str(error)) from None
-    replica = None if no_cluster else _replica(file)
+    seen = None if no_cluster else _cluster(file)
+    replica = None if seen is None else seen.replica
     answer = right_size_asked.right_sizes(given, replica, prices=priced)
     if form in ("json", "yaml"):
         output.write_object(msgspec.json.decode(msgspec.json.encode(answer)), form)
@@ -79,11 +80,21 @@ def command(
         list(right_size_text.reasons(answer, is_wide=form == "wide", columns=columns))
     )
     output.write_lines(["", *right_size_text.closing(answer)])
-    if form == "table" and any(each.patches for each in answer.work):
-        output.say("the commands that carry this out: -o wide")
+    if seen is not None:
+        cluster_option.say_cluster(seen.name)
+    if form == "table" and any(each.patches for each in answer.work) and records != "-":
+        source = f"--records {records}" if records else f"--history {history}"
+        cluster_option.next_step(f"right-size {source} -o wide")
 
 
-def _replica(file: str | None) -> Replica | None:
+class _Seen(NamedTuple):
+    """The cluster that was read."""
+
+    name: str
+    replica: Replica
+
+
+def _cluster(file: str | None) -> _Seen | None:
     """The cluster; None where the user named none and none can be read, which is said."""
     from dovetail.ask import replicas
 
@@ -94,8 +105,7 @@ def _replica(file: str | None) -> Replica | None:
             raise
         output.say(f"no cluster was read, so there are no patches: {error}")
         return None
-    cluster_option.say_cluster(seen.name)
-    return replicas.replica_of(seen, rules)
+    return _Seen(seen.name, replicas.replica_of(seen, rules))
 
 
 def _prices(file: str | None) -> dict[str, Fraction]:
