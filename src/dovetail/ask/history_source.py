@@ -5,8 +5,8 @@ Given what the user named. Raises InputError where it cannot be read, naming the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator
+from typing import Final, Protocol
 
 import msgspec
 
@@ -14,12 +14,14 @@ from dovetail import errors
 from dovetail.model.accounting import records
 from dovetail.model.accounting.records import Millis
 
+LARGEST: Final = 100 * 10**12  # beyond it are neither bytes of a GPU nor times before the year 5000
+
 
 class RecordSource(Protocol):
     """What a history store offers to questions."""
 
     def records(
-        self, start: Millis, end: Millis, *, namespaces: Sequence[str] | None = None
+        self, start: Millis, end: Millis, *, namespaces: Collection[str] = ()
     ) -> records.Records:
         """Everything that overlaps the window."""
 
@@ -38,9 +40,23 @@ def of_file(file: str) -> records.Records:
 
     name = bounded_files.display_name(file)
     try:
-        return msgspec.json.decode(bounded_files.content(file), type=records.Records)
-    except msgspec.DecodeError as error:  # of types, too
+        given = msgspec.json.decode(bounded_files.content(file), type=records.Records)
+    except (msgspec.DecodeError, RecursionError) as error:  # of types, too
         raise errors.InputError(f"{name}: no records of GPU accounting: {error}") from None
+    for place, value in _numbers(given):
+        if not 0 <= value <= LARGEST:
+            raise errors.InputError(f"{name}: {place}: {value} cannot be; expected 0 to {LARGEST}")
+    return given
+
+
+def _numbers(given: records.Records) -> Iterator[tuple[str, int]]:
+    """Times, shares and bytes, with where they are."""
+    for kind in ("assets", "allocations", "usage", "gaps", "out_of_memory"):
+        for index, each in enumerate(getattr(given, kind)):
+            for field in each.__struct_fields__:
+                value = getattr(each, field)
+                if isinstance(value, int):
+                    yield f"{kind}[{index}].{field}", value
 
 
 def last_time(given: records.Records) -> Millis:

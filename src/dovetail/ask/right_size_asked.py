@@ -51,7 +51,7 @@ def recorded(
     if history is not None:
         end = int(time.time() * 1000)
         source = history_source.open_history(history)
-        namespaces = None if namespace is None else (namespace,)
+        namespaces = () if namespace is None else (namespace,)
         given = source.records(end - seconds * 1000, end, namespaces=namespaces)
         return Recorded(given, end - seconds * 1000, end)
     assert file is not None

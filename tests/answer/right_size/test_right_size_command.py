@@ -106,6 +106,20 @@ def test_bad_input(tmp_path: Path, options: tuple[str, ...], problem: str) -> No
     assert problem in run.err
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"usage": [{"asset": "a", "allocation": "", "start": 0, "end": 99999999999999999}]}', "usage[0].end"),
+        ('{"assets": [{"asset": "a", "node": "n", "product": "p", "start": -1}]}', "assets[0].start"),
+        ('{"other": ' + "[" * 100_000, "no records of GPU accounting"),
+    ],
+)  # fmt: skip
+def test_hostile_records_are_refused_by_name(tmp_path: Path, text: str, problem: str) -> None:
+    run = running.inside(tmp_path, "right-size", "--records", "-", "--no-cluster", stdin=text)
+    assert run.code == 2
+    assert problem in run.err
+
+
 @pytest.mark.slow
 def test_patches_make_the_pod_run_on_the_smaller_device(small: Path, tmp_path: Path) -> None:
     wanted = 'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA H100")'
