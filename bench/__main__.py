@@ -24,6 +24,7 @@ from bench import (
     node_agent,
     objects,
     partitions,
+    right_size,
     selectors,
     tenures,
     turns,
@@ -61,6 +62,8 @@ def main(names: list[str]) -> int:
         return capacity.main(names[1:])
     if names[:1] == ["what-if"]:
         return what_if.main(names[1:])
+    if names[:1] == ["right-size"]:
+        return right_size.main(names[1:])
     if names[:1] == ["dashboard"]:
         return dashboard.main(names[1:])
     if names[:1] == ["dashboard-answers"]:
@@ -81,6 +84,7 @@ def main(names: list[str]) -> int:
             "live",
             "live-variants",
             "node-agent",
+            "right-size",
             "dashboard",
             "dashboard-answers",
             "dashboard-pages",

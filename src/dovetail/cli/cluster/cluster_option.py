@@ -101,6 +101,11 @@ def snapshot() -> Path | None:
     return Path(path)
 
 
+def is_named() -> bool:
+    """Whether an option names a cluster or a snapshot."""
+    return any(map(_given, ("snapshot", "kubeconfig", "context", "state")))
+
+
 def default_namespace() -> str:
     """The namespace of commands that name none: the context's, or `default`."""
     if snapshot() is not None:

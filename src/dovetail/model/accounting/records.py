@@ -92,6 +92,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     memory_bytes: int | None = None  # the largest seen
     energy_millijoules: int | None = None
     samples: int = 1
+    tensor_micro: int | None = None  # mean activity of the tensor pipe, as busy_micro
+    dram_micro: int | None = None  # mean activity of the memory interface, as busy_micro
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +139,13 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     subject: str = ""  # a node or an asset; empty: all
 
 
+class OutOfMemory(msgspec.Struct, frozen=True, gc=False):
+    """A program that did not get the GPU memory it asked for, as its pod reported it."""
+
+    at: Millis
+    owner: Owner
+
+
 class Records(msgspec.Struct, frozen=True):
     """Everything about one window, as a reader of history returns it. Records reach beyond the window's edges."""
 
@@ -147,3 +156,4 @@ class Records(msgspec.Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     decisions: tuple[Decision, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()

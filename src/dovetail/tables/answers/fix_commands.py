@@ -6,7 +6,7 @@ Given a fix. Quotes for a shell. Never runs anything.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dovetail.answer.replica.patches import ObjectRef, Patch, Tree
 from dovetail.answer.why.why_answer import Fix
@@ -18,7 +18,12 @@ _MUTABLE_POD_FIELDS = frozenset({"tolerations", "schedulingGates", "activeDeadli
 
 def lines_of(fix: Fix, columns: int) -> Iterator[str]:
     """The commands, the patch of each as YAML."""
-    for patch in fix.patch:
+    yield from of_patches(fix.patch, columns)
+
+
+def of_patches(patches: Iterable[Patch], columns: int) -> Iterator[str]:
+    """The same of patches alone."""
+    for patch in patches:
         yield from _command(patch, columns)
 
 
