@@ -52,7 +52,7 @@ def _measure(place: Path, size: int, rows: Rows) -> None:
         f"name: fleet\npools: [{{name: h100, count: {size}, gpu: H100-SXM5-80GB}}]\n",
         encoding="utf-8",
     )
-    workload.write_text(_workload(size), encoding="utf-8")
+    workload.write_text(workload(size), encoding="utf-8")
     print(f"{size} nodes ...", file=sys.stderr)
     embedded.run(state, "up", "--fresh", "--detach", "--fleet", str(fleet))
     try:
@@ -75,7 +75,7 @@ def _measure(place: Path, size: int, rows: Rows) -> None:
         embedded.run(state, "down", "--purge")
 
 
-def _workload(size: int) -> str:
+def workload(size: int) -> str:
     """Two pods with a GPU each for every node."""
     template = {
         "apiVersion": "resource.k8s.io/v1",

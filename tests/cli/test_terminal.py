@@ -98,7 +98,7 @@ def test_a_command_that_takes_a_moment_says_so_on_a_terminal_until_it_has_an_ans
         "describe nodes",
         "why",
         "when",
-        "what-if --add 1",
+        "what-if --add 1xh100",
         "capacity --gpus 1",
         "explain pods.spec",
         "snapshot save {scratch}",
