@@ -47,16 +47,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(place: Path, size: int, rows: Rows) -> None:
-    state, fleet, workload = place / "state", place / "fleet.yaml", place / "pods.yaml"
+    state, fleet, pods = place / "state", place / "fleet.yaml", place / "pods.yaml"
     fleet.write_text(
         f"name: fleet\npools: [{{name: h100, count: {size}, gpu: H100-SXM5-80GB}}]\n",
         encoding="utf-8",
     )
-    workload.write_text(_workload(size), encoding="utf-8")
+    pods.write_text(workload(size), encoding="utf-8")
     print(f"{size} nodes ...", file=sys.stderr)
     embedded.run(state, "up", "--fresh", "--detach", "--fleet", str(fleet))
     try:
-        embedded.run(state, "apply", "-f", str(workload))
+        embedded.run(state, "apply", "-f", str(pods))
         saved = place / "saved"
         embedded.run(state, "snapshot", "save", str(saved))
         dumps = {form: place / f"dump.{form}" for form in ("json", "yaml")}
@@ -75,7 +75,7 @@ def _measure(place: Path, size: int, rows: Rows) -> None:
         embedded.run(state, "down", "--purge")
 
 
-def _workload(size: int) -> str:
+def workload(size: int) -> str:
     """Two pods with a GPU each for every node."""
     template = {
         "apiVersion": "resource.k8s.io/v1",

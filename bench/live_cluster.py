@@ -97,7 +97,9 @@ class Cluster:
         )
         self.held = wanted
 
-    async def crowd(self, pods_per_node: int, gpu_pods_per_node: int) -> None:
+    async def crowd(
+        self, pods_per_node: int, gpu_pods_per_node: int, *, scheduler: str = SCHEDULER_NAME
+    ) -> None:
         """Bound pods on every node, some of them with a GPU each."""
         by_node: dict[str, list[Gpu]] = {}
         for gpu in self.gpus:
@@ -108,7 +110,9 @@ class Cluster:
             for number in range(pods_per_node):
                 name = f"{node}-{number}"
                 has_gpu = number < gpu_pods_per_node
-                pods.append(pod_tree(CROWD, name, node=node, has_claim=has_gpu))
+                pods.append(
+                    pod_tree(CROWD, name, node=node, has_claim=has_gpu, scheduler=scheduler)
+                )
                 if has_gpu:
                     held[name] = [gpus[number]]
         await self.create(registry.CLAIM, [claim_tree(CROWD, name, held=True) for name in held])
@@ -251,10 +255,17 @@ def claim_tree(namespace: str, name: str, *, count: int = 1, held: bool = False)
     }
 
 
-def pod_tree(namespace: str, name: str, *, node: str = "", has_claim: bool = True) -> Tree:
+def pod_tree(
+    namespace: str,
+    name: str,
+    *,
+    node: str = "",
+    has_claim: bool = True,
+    scheduler: str = SCHEDULER_NAME,
+) -> Tree:
     """A pod of one container; bound where a node is given."""
     resources: Tree = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    spec: Tree = {"schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": False}
+    spec: Tree = {"schedulerName": scheduler, "automountServiceAccountToken": False}
     if has_claim:
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
         resources["claims"] = [{"name": "gpu"}]

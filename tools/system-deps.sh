@@ -13,7 +13,7 @@ package() { # the package a tool comes in
 }
 
 missing=""
-for tool in amtool chromium gcc git openssl promtool setpriv nsenter unshare; do
+for tool in amtool chromium fish gcc git openssl promtool setpriv nsenter unshare zsh; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
 # A real node and the image, which only root can run and build, need these too; their tests skip where they are missing.

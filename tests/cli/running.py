@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,14 +147,24 @@ def terminal(
     state: Path, *arguments: str, rows: int = 40, columns: int = 100, **environment: str
 ) -> Iterator[Terminal]:
     """The command on a terminal of the given size; ended with the block if it still runs."""
+    variables = _environment(state, {"TERM": "xterm-256color"} | environment)
+    with on_terminal([*PROGRAM, *arguments], variables, rows=rows, columns=columns) as shown:
+        yield shown
+
+
+@contextlib.contextmanager
+def on_terminal(
+    program: Sequence[str], environment: Mapping[str, str], *, rows: int = 40, columns: int = 100
+) -> Iterator[Terminal]:
+    """Any program on a terminal; ended with the block if it still runs."""
     screen, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        [*PROGRAM, *arguments],
+        program,
         stdin=inner,
         stdout=inner,
         stderr=inner,
-        env=_environment(state, {"TERM": "xterm-256color"} | environment),
+        env=environment,
         cwd=ROOT,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(

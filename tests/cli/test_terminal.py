@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -84,3 +85,39 @@ def test_a_command_that_takes_a_moment_says_so_on_a_terminal_until_it_has_an_ans
     assert after.startswith("\r" + " " * len(notice) + "\r")
     assert "nothing waits" in after
     assert slow_notice.ASKING not in running.inside(state, "when").err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "queue",
+        "top",
+        "get gpus",
+        "get pods -A",
+        "describe nodes",
+        "why",
+        "when",
+        "what-if --add 1xh100",
+        "capacity --gpus 1",
+        "explain pods.spec",
+        "snapshot save {scratch}",
+        "delete pods --all",
+    ],
+)
+def test_who_pipes_the_answer_away_still_sees_that_a_command_runs(
+    state: Path, tmp_path: Path, command: str
+) -> None:
+    at_once = (
+        "import sys; from dovetail.cli import main, slow_notice; slow_notice.AFTER_SECONDS = 0.0"
+    )
+    words = command.format(scratch=tmp_path / "saved").split()
+    answer = tmp_path / "answer"
+    program = [sys.executable, "-c", f"{at_once}; sys.exit(main.main())", *words]
+    piped = ["sh", "-c", f"{shlex.join(program)} | cat > {shlex.quote(str(answer))}"]
+    variables = running.environment(state) | {"TERM": "xterm"}
+    with running.on_terminal(piped, variables) as screen:
+        assert screen.ending() == 0
+    notice = slow_notice.NOTICES[words[0]]
+    assert screen.text.strip("\r").startswith(notice), screen.text
+    assert notice not in answer.read_text()

@@ -67,8 +67,23 @@ def ask(
     given: dict[str, Any] | None = None,
     **connected: Any,
 ) -> Any:
-    """What the server answers to a connection."""
+    """What the server answers to a connection, to both of our clients."""
+    pooled, brief = (
+        _asked(keys, handler, given, dict(connected), is_brief=is_brief)
+        for is_brief in (False, True)
+    )
+    assert pooled == brief
+    return brief
 
+
+def _asked(
+    keys: Keys,
+    handler: serving.Handler,
+    given: dict[str, Any] | None,
+    connected: dict[str, Any],
+    *,
+    is_brief: bool,
+) -> Any:
     async def main() -> Any:
         async with serving.serving(handler, context=keys.context()) as url:
             connection = client_config.Connection(
@@ -77,7 +92,7 @@ def ask(
                 credentials=credentials.Credentials(**(given or {})),
                 **connected,
             )
-            async with transport.Transport(connection) as over:
+            async with transport.Transport(connection, is_brief=is_brief) as over:
                 return msgspec.json.decode((await over.request("GET", "/")).body)
 
     return asyncio.run(main())
@@ -172,7 +187,8 @@ def test_inline_keys_leave_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
+@pytest.mark.parametrize("is_brief", [False, True], ids=["pooled", "brief"])
+def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys, is_brief: bool) -> None:
     """A kept connection would go on as the old user."""
     pairs = [keys.ann, keys.bob]
 
@@ -193,7 +209,7 @@ def test_a_renewed_certificate_is_shown_on_a_new_connection(keys: Keys) -> None:
         async with serving.serving(only_bob, context=keys.context()) as url:
             connection = client_config.Connection(server=url, authority=keys.authority.read_bytes())
             source = credentials.Source(credentials.Credentials(plugin=plugin), issue=issue)
-            async with transport.Transport(connection, source=source) as over:
+            async with transport.Transport(connection, source=source, is_brief=is_brief) as over:
                 assert (await over.request("GET", "/")).status == 200
 
     asyncio.run(main())

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from dovetail.kube.auth import credentials, exec_plugin
+from dovetail.kube.auth import client_config, credentials, exec_plugin
 from dovetail.kube.http import transport
 from dovetail.ports import failures
 from tests.kube import serving
 from tests.support import jumping
+
+
+class Client:
+    """Which client reads: the one of long-lived processes, or the one of commands."""
+
+    is_brief = False
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["pooled", "brief"])
+def _client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "is_brief", request.param)
+
+
+def connected(connection: client_config.Connection, **options: Any) -> transport.Transport:
+    return transport.Transport(connection, is_brief=Client.is_brief, **options)
 
 
 def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
@@ -27,7 +43,7 @@ def test_a_request_carries_what_was_asked_for_and_nothing_else() -> None:
         )
 
     def over_prefix(url: str) -> transport.Transport:
-        return transport.Transport(serving.connection(f"{url}/prefix", token="secret"))
+        return connected(serving.connection(f"{url}/prefix", token="secret"))
 
     async def main() -> None:
         async with serving.serving(handler) as url, over_prefix(url) as over:
@@ -68,7 +84,7 @@ def test_redirects_and_proxies_of_the_environment_are_not_followed(
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url, token="t")) as over,
+            connected(serving.connection(url, token="t")) as over,
         ):
             assert (await over.request("GET", "/here")).status == 302
 
@@ -84,7 +100,7 @@ def test_a_silent_server_is_unavailable_after_the_timeout() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             with pytest.raises(failures.Unavailable, match=r"GET /x: no answer within 0.05 s"):
                 await over.request("GET", "/x", timeout=0.05)
@@ -103,7 +119,7 @@ def test_a_body_that_never_ends_is_unavailable_after_the_timeout() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             with pytest.raises(failures.Unavailable):
                 await over.request("GET", "/x", timeout=0.05)
@@ -120,12 +136,12 @@ def test_a_refused_connection_and_a_reset_are_unavailable() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             for method in ("GET", "POST"):
                 with pytest.raises(failures.Unavailable, match=f"{method} /x: "):
                     await over.request(method, "/x", body=None if method == "GET" else b"{}")
-        async with transport.Transport(serving.connection(url)) as over:
+        async with connected(serving.connection(url)) as over:
             with pytest.raises(
                 failures.Unavailable, match=r"GET /x: cannot connect to 127.0.0.1:\d+: Connect"
             ):
@@ -148,7 +164,7 @@ def test_a_write_that_broke_midway_is_never_sent_again_behind_the_callers_back(m
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             await over.request("GET", "/warm")  # the write then goes over a kept connection
             with pytest.raises(failures.Unavailable):
@@ -165,7 +181,7 @@ def test_an_encoding_that_was_not_requested_is_refused() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             with pytest.raises(failures.Unavailable, match="gzip"):
                 await over.request("GET", "/x")
@@ -198,7 +214,7 @@ def test_no_more_requests_at_once_than_allowed_and_watches_do_not_count() -> Non
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url), concurrency=3) as over,
+            connected(serving.connection(url), concurrency=3) as over,
         ):
             watches = [over.lines("/watch") for _ in range(5)]
             for watch in watches:
@@ -221,7 +237,7 @@ def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url), concurrency=1) as over,
+            connected(serving.connection(url), concurrency=1) as over,
         ):
             first = asyncio.create_task(over.request("GET", "/first"))
             await asyncio.sleep(0)
@@ -241,7 +257,7 @@ PLUGIN = exec_plugin.Plugin(command="plugin", api_version=exec_plugin.API_VERSIO
 
 def over_plugin(url: str, issue: credentials.Issue) -> transport.Transport:
     given = credentials.Credentials(plugin=PLUGIN)
-    return transport.Transport(
+    return connected(
         serving.connection(url, plugin=PLUGIN), source=credentials.Source(given, issue=issue)
     )
 
@@ -304,7 +320,7 @@ def test_credentials_that_stay_refused_end_in_the_servers_words() -> None:
     async def main() -> None:
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url, token="t")) as over,
+            connected(serving.connection(url, token="t")) as over,
         ):
             assert (await over.request("GET", "/x")).status == 401
             with pytest.raises(failures.Unauthorised, match="who are you"):
@@ -361,7 +377,7 @@ def lines_of(
         events: list[bytes | failures.ApiFailure] = []
         async with (
             serving.serving(handler) as url,
-            transport.Transport(serving.connection(url)) as over,
+            connected(serving.connection(url)) as over,
         ):
             try:
                 async for line in over.lines("/watch", {"watch": "true"}, idle_timeout=60.0):
@@ -458,7 +474,7 @@ def test_nothing_shown_holds_a_secret() -> None:
     for shown in (
         connection,
         connection.credentials,
-        transport.Transport(connection),
+        connected(connection),
         identity,
         issued,
     ):
@@ -469,6 +485,61 @@ def test_nothing_shown_holds_a_secret() -> None:
 def test_a_transport_must_be_open() -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match="async with"):
-            await transport.Transport(serving.connection("http://127.0.0.1:1")).request("GET", "/")
+            await connected(serving.connection("http://127.0.0.1:1")).request("GET", "/")
+
+    asyncio.run(main())
+
+
+def test_reads_share_a_connection_and_replace_one_that_the_server_closed() -> None:
+    sockets: list[object] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        sockets.append(request.transport)
+        response = web.Response(body=b"read")
+        if request.path == "/last":
+            response.force_close()
+        return response
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, connected(serving.connection(url)) as over:
+            for path in ("/a", "/last", "/b"):
+                assert (await over.request("GET", path)).body == b"read"
+
+    asyncio.run(main())
+    assert sockets[0] is sockets[1]
+    assert sockets[1] is not sockets[2]
+
+
+def test_a_body_in_chunks_comes_whole() -> None:
+    pieces = [b"x" * size for size in (1, 70_000, 3_000_000)]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        return response
+
+    async def main() -> None:
+        async with serving.serving(handler) as url, connected(serving.connection(url)) as over:
+            for _ in range(2):
+                assert (await over.request("GET", "/")).body == b"".join(pieces)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_speaks_something_else_is_unavailable() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"220 mail.example ESMTP\r\n\r\n")
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, connected(serving.connection(f"http://127.0.0.1:{port}")) as over:
+            with pytest.raises(failures.Unavailable):
+                await over.request("GET", "/")
 
     asyncio.run(main())

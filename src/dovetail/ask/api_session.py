@@ -39,5 +39,5 @@ async def _run(
 ) -> T:
     from dovetail.kube.http import transport
 
-    async with transport.Transport(choice.connection, user_agent="dovetail") as over:
+    async with transport.Transport(choice.connection, user_agent="dovetail", is_brief=True) as over:
         return await work(over)

@@ -12,15 +12,21 @@ from typing import Final
 from dovetail import errors
 from dovetail.answer.replica.replica import Replica
 from dovetail.answer.what_if import changes, consequences, what_if_answer
-from dovetail.ask import catalogue_machines, cluster_view, new_work
-from dovetail.kubetypes import object_set
+from dovetail.ask import catalogue_machines, cluster_view
+from dovetail.kubetypes import object_set, registry
 from dovetail.manifest import manifests
 from dovetail.quantity import durations
 
 VERBS: Final = ("add", "remove", "cordon", "uncordon", "drain", "set", "end")
-WORK_KINDS: Final = new_work.FRAME  # that are read for work that does not exist yet
 DEFAULT_HORIZON: Final = "24h"
 LONGEST_HORIZON: Final = 366 * 86_400
+
+
+def work_kinds() -> tuple[registry.Kind, ...]:
+    """What is read besides for work that does not exist yet."""
+    from dovetail.ask import new_work
+
+    return new_work.FRAME
 
 
 def what_if(
@@ -47,6 +53,8 @@ def stated_work(
     known = seen.objects
     stated: dict[str, changes.Stated] = {}
     for name, objects in loaded.items():
+        from dovetail.ask import new_work  # loads the controllers of the embedded cluster
+
         created = new_work.expanded(objects, known, seen.now)
         known = object_set.joined(known, object_set.of(known.cluster, created))
         change = changes.NewWork(file=name, objects=created)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from dovetail import errors
 
@@ -47,6 +48,13 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         self.prepare(cmd_name, command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The names that begin so, with their lines of help; else the options."""
+        names = [name for name in self._places if name.startswith(incomplete)]
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=self._places[name][1]) for name in names]
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Parses the command line. Errors quote it with control characters escaped."""

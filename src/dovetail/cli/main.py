@@ -15,7 +15,7 @@ from dovetail.cli import lazy, slow_notice
 PROGRAM = "dovetail"
 STDOUT = 1
 REFUSED = 1
-COMPLETION = "_DOVETAIL_COMPLETE"  # what click sets when a shell asks for completions
+COMPLETION = "_DOVETAIL_COMPLETE"  # what the scripts set when a shell asks for completions
 DEBUG = "DOVETAIL_DEBUG"
 DEFECT = "this is a bug in dovetail, please report it"  # the fuzzers take these words for a failure
 MOST_CHARACTERS = 300  # of an unexpected exception
@@ -192,10 +192,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> i
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
     if COMPLETION in os.environ:
-        from dovetail.cli.work import completion_values
+        from dovetail.cli.work import completion
 
-        cli.prepare = completion_values.complete_values
-        cli.main(words, prog_name=PROGRAM)  # click's own shell completion; leaves by itself
+        return completion.complete(os.environ[COMPLETION])
     slow_notice.start(words)
     try:
         with cli.make_context(program, words) as context:

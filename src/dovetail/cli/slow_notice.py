@@ -1,7 +1,7 @@
 """A line on a terminal while a command has nothing to show yet, so that no one wonders whether it runs.
 
-Given the name of the command. Comes after a moment, and goes before the first output or the end. Logs and pipes never
-get it. Never says anything about the answer.
+Given the words of the command line. Comes after a moment where stderr is a terminal, and goes before the first output,
+the first picture or the end; a file or pipe never gets it. Never says anything about the answer.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from collections.abc import Sequence
 AFTER_SECONDS = 0.25
 READING = "reading the cluster ..."
 ASKING = "reading the cluster, asking the scheduler's engine ..."
+CHECKING = "checking the objects, asking the cluster ..."
+WAITING = "waiting ..."
 NOTICES = {
     "get": READING,
     "describe": READING,
     "explain": READING,
     "doctor": READING,
     "cancel": READING,
+    "top": READING,
+    "logs": READING,
+    "snapshot": READING,
+    "migrate": READING,
+    "apply": CHECKING,
+    "create": CHECKING,
+    "delete": CHECKING,
+    "wait": WAITING,
     "queue": ASKING,
     "why": ASKING,
     "when": ASKING,
@@ -28,7 +38,7 @@ NOTICES = {
     "capacity": ASKING,
     "run": ASKING,
 }
-_FOLLOWING = ("-w", "--watch")
+_STDIN = "-"  # what a person types there is not to be mixed with a notice
 
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
@@ -39,8 +49,9 @@ def start(words: Sequence[str]) -> None:
     """Shows the notice of a command after a moment, unless `end` comes first."""
     global _timer
     notice = NOTICES.get(words[0]) if words else None
-    if notice is None or any(word in _FOLLOWING for word in words):
+    if notice is None or _STDIN in words:
         return
+    # Not stdout: who pipes the answer into a pager still sees the notice.
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return
     _timer = threading.Timer(AFTER_SECONDS, _show, (notice,))

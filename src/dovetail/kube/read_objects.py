@@ -44,7 +44,7 @@ async def read(
 ) -> Reading:
     """Reads all lists at once. Raises ApiFailure where the cluster is unreachable or refuses."""
     async with transport.Transport(
-        connection, concurrency=CONCURRENCY, user_agent="dovetail"
+        connection, concurrency=CONCURRENCY, user_agent="dovetail", is_brief=True
     ) as over:
         return await read_over(over, reads, cluster=cluster or connection.server)
 

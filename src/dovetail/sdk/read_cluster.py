@@ -59,7 +59,7 @@ FURTHER: Final = (
     *membership.KINDS,
     registry.TAINT_RULE,
     *why_asked.KINDS,
-    *what_if_asked.WORK_KINDS,
+    *what_if_asked.work_kinds(),
 )
 
 Read = Callable[[], cluster_view.View]

@@ -5,10 +5,18 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.answer.capacity import blockers, fragmentation, headroom, room_left, shapes
+from dovetail.answer.capacity import (
+    blockers,
+    conserved_gpus,
+    fragmentation,
+    headroom,
+    room_left,
+    shapes,
+)
 from dovetail.answer.replica.replica import Replica
 from dovetail.kubetypes import codec, object_set
 from dovetail.model import policy
@@ -66,14 +74,17 @@ NODES = st.lists(st.integers(0, 8), min_size=1, max_size=4)
 RUNNING = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2)), max_size=6)
 
 
-def world(sizes: list[int], running: list[tuple[int, int, int]]) -> list[Tree]:
+def world(
+    sizes: list[int], running: list[tuple[int, int, int]], *, owned: bool = False
+) -> list[Tree]:
     """Nodes, and pods on them as far as they fit."""
     left = dict(enumerate(sizes))
     trees = [node(f"n{number}", gpus=size) for number, size in enumerate(sizes)]
     for number, (gpus, place, priority) in enumerate(running):
         if left.get(place, 0) >= gpus:
             left[place] -= gpus
-            trees.append(pod(f"p{number}", gpus=gpus, on=f"n{place}", priority=priority))
+            name, place_name = f"p{number}", f"n{place}"
+            trees.append(pod(name, gpus=gpus, on=place_name, priority=priority, owned=owned))
     return trees
 
 
@@ -100,6 +111,35 @@ def test_so_many_copies_start_and_not_one_more(
         fresh = replica_of(*trees, *(pod(f"new-{number}", gpus=gpus) for number in range(count)))
         started = [each for each in fresh.decide().placements if each.pod.name.startswith("new")]
         assert len(started) == answer.now
+
+
+@settings(max_examples=60)
+@given(NODES, RUNNING, st.integers(1, 5), st.integers(0, 3), st.booleans())
+def test_the_bound_saves_a_search_and_changes_no_number(
+    sizes: list[int],
+    running: list[tuple[int, int, int]],
+    gpus: int,
+    priority: int,
+    owned: bool,
+) -> None:
+    trees = world(sizes, running, owned=owned)
+    asked = shape(gpus, priority=priority)
+    bounded = room_left.of_shape(replica_of(*trees), asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conserved_gpus, "most_copies", lambda *_: None)
+        patch.setattr(conserved_gpus, "can_none_yield", lambda *_: False)
+        searched = room_left.of_shape(replica_of(*trees), asked)
+    assert bounded == searched
+
+
+def test_the_bound_is_met_where_copies_take_every_free_gpu_and_not_where_gpus_are_shared() -> None:
+    trees = [node("a", gpus=8), node("b", gpus=4), pod("p", gpus=2, on="a", owned=True)]
+    replica = replica_of(*trees)
+    uses = headroom.free_room(replica, shape(2)).uses
+    assert conserved_gpus.most_copies(replica.world, uses) == 5
+    labels = {"nvidia.com/gpu.replicas": "4"}
+    trees[1]["metadata"]["labels"] |= labels
+    assert conserved_gpus.most_copies(replica_of(*trees).world, uses) is None
 
 
 @settings(max_examples=25)

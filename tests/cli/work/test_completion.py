@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli import running
+from tests.cli.work import shell_programs
+from tests.support import cluster
 
-RUN = ("run", "--image", "x", "--type", "l4", "-y", "-d", "--name", "train", "--", "sh")
-ENTRY = "#!/bin/sh\nexec {python} -c 'import sys; from {module} import {name}; sys.exit({name}())' \"$@\"\n"
-PROGRAMS = {
-    "dovetail": ("dovetail.cli.main", "main"),
-    "kubectl-dovetail": ("dovetail.cli.main", "kubectl_plugin"),
-    "kubectl_complete-dovetail": ("dovetail.cli.work.completion", "kubectl_complete"),
-}
 ASK = """
 source <(dovetail completion bash)
-COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+COMP_LINE={line}; COMP_POINT=${{#COMP_LINE}}
 _dovetail_completion dovetail
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
@@ -31,26 +24,15 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """A directory with the programs that an installation has."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    for program, (module, name) in PROGRAMS.items():
-        file = directory / program
-        python = shlex.quote(sys.executable)
-        file.write_text(ENTRY.format(python=python, module=module, name=name), encoding="utf-8")
-        file.chmod(0o755)
-    return directory
-
-
-def environment(programs: Path, **more: str) -> dict[str, str]:
-    return {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(programs), **more}
+    return shell_programs.install(tmp_path / "bin")
 
 
 def completed(programs: Path, *words: str, **more: str) -> list[str]:
     """What bash offers for the last word."""
-    script = ASK.format(words=" ".join(map(shlex.quote, ("dovetail", *words))))
+    script = ASK.format(line=shlex.quote(" ".join(("dovetail", *words))))
     done = subprocess.run(
         ["bash", "-c", script],
-        env=environment(programs, **more),
+        env=shell_programs.environment(programs, **more),
         capture_output=True,
         text=True,
         check=False,
@@ -60,7 +42,7 @@ def completed(programs: Path, *words: str, **more: str) -> list[str]:
 
 
 def test_bash_completes_kinds_names_namespaces_and_types(small: Path, programs: Path) -> None:
-    running.inside(small, *RUN)
+    running.inside(small, *shell_programs.RUN)
     state = {"DOVETAIL_STATE": str(small)}
     assert "pods" in completed(programs, "get", "po", **state)
     assert completed(programs, "cancel", "job/", **state) == ["job/train"]
@@ -84,15 +66,15 @@ def test_every_shell_gets_a_script_of_its_own(empty: Path, shell: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kubectl_runs_and_completes_the_plugin(small: Path, programs: Path) -> None:
-    running.inside(small, *RUN)
+    running.inside(small, *shell_programs.RUN)
+    (programs / "kubectl").symlink_to(cluster.parts().kubectl)
     more = {"KUBECONFIG": str(small / "kubeconfig")}
 
     def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["kubectl", *arguments],
-            env=environment(programs, **more),
+            [programs / "kubectl", *arguments],
+            env=shell_programs.environment(programs, **more),
             capture_output=True,
             text=True,
             check=False,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail import errors
-from dovetail.answer.capacity import headroom, shapes
+from dovetail.answer.capacity import gpu_room, headroom, shapes
 from dovetail.answer.replica.replica import Replica
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import nodes, pods
@@ -81,7 +81,7 @@ def fragmentation(replica: Replica, mix: Sequence[ObservedShape]) -> Fragmentati
     """The free GPUs that the mix cannot use, on average over its pods."""
     world = replica.world
     asked = mix[:MOST_SHAPES]
-    free = {node: headroom.free_milli_gpu(world, node) for node in world.nodes}
+    free = {node: gpu_room.free_milli_gpu(world, node) for node in world.nodes}
     examples = examples_of(replica)
     unusable: Counter[str] = Counter()
     pods_counted: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.answer import simulate
-from dovetail.answer.capacity import shapes
+from dovetail.answer.capacity import conserved_gpus, gpu_room, shapes
 from dovetail.answer.replica.replica import Edit, Replica
 from dovetail.kubetypes import object_set, registry
 from dovetail.model import gangs, plan, pod_requests, policy
@@ -43,6 +43,14 @@ class Fit(NamedTuple):
     def total(self) -> int:
         """On all nodes together."""
         return sum(self.by_node.values())
+
+    @property
+    def uses(self) -> list[conserved_gpus.Use]:
+        """What the copies take, node by node."""
+        return [
+            conserved_gpus.Use(copies, self.milli_gpu_by_node.get(node, 0))
+            for node, copies in self.by_node.items()
+        ]
 
 
 class Yielded(NamedTuple):
@@ -76,29 +84,28 @@ def _next_count(world: World, fit: Fit, count: int) -> int:
     grown = count * GROWTH
     if not taken:
         return grown
-    free = sum(free_milli_gpu(world, node) for node in world.nodes)
+    free = sum(gpu_room.free_milli_gpu(world, node) for node in world.nodes)
     enough = free * fit.total // taken + 1
     return min(enough, MOST_COPIES) if enough > count else grown
 
 
-def free_milli_gpu(world: World, node: str) -> int:
-    """The free GPUs of a node: of DRA drivers, and counted by a device plugin."""
-    ledger = gpu_ledger.Ledger()
-    free = sum(ledger.free_milli_gpu(pool) for pool in world.view(node).pools)
-    labels = world.nodes[node].metadata.labels
-    for name, count in world.free(node).scalars:
-        free += gpu_ledger.plugin_cost(name, max(count, 0), labels)
-    return free
-
-
 def by_moving(replica: Replica, shape: shapes.Shape, fit: Fit) -> Yielded:
     """How many start when the scheduler may move work that its owner starts again elsewhere."""
+    if fit.total == conserved_gpus.most_copies(replica.world, fit.uses):
+        return Yielded(fit.total)
     steps = (policy.Step.ALLOCATE, policy.Step.CONSOLIDATE)
     return _carried_out(replica, shape, fit, steps)
 
 
-def by_yielding(replica: Replica, shape: shapes.Shape, fit: Fit) -> Yielded:
-    """How many start when all work yields that the scheduler may evict for such a pod."""
+def by_yielding(
+    replica: Replica, shape: shapes.Shape, fit: Fit, *, moving: Yielded | None = None
+) -> Yielded:
+    """How many start when all work yields that the scheduler may evict for such a pod.
+
+    `moving` is what starts where work may only move; that is all where none can yield.
+    """
+    if moving is not None and conserved_gpus.can_none_yield(replica.world, shape.pod):
+        return moving
     steps = (
         policy.Step.ALLOCATE,
         policy.Step.CONSOLIDATE,

@@ -79,7 +79,7 @@ def _of_shape(replica: Replica, shape: shapes.Shape, *, moves: bool) -> ShapeCap
     moving = yielding = None
     if moves:
         moving = headroom.by_moving(replica, shape, fit)
-        yielding = headroom.by_yielding(replica, shape, fit)
+        yielding = headroom.by_yielding(replica, shape, fit, moving=moving)
         # What starts by moving work starts as well where work may also end.
         yielding = yielding._replace(total=max(yielding.total, moving.total))
     return ShapeCapacity(

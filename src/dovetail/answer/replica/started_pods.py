@@ -63,6 +63,41 @@ def edits(replica: Replica, decided: plan.Plan, *, without: Collection[str] = ()
     return made
 
 
+def coming(replica: Replica, decided: plan.Plan, *, without: Collection[str] = ()) -> list[Edit]:
+    """Pods for which others leave or move, on the nodes kept for them, and those that move, on the nodes they move to.
+
+    Those that leave are counted where they are as well: what is about to be taken is not free in between.
+    """
+    pods_by_id = replica.world.pods
+    moving = [
+        _moved(pods_by_id[eviction.pod.uid], eviction.moves_to)
+        for eviction in decided.evictions
+        if eviction.moves_to and eviction.pod.uid in pods_by_id
+    ]
+    kept = [
+        _on_node(pods_by_id[nomination.pod.uid], nomination.node)
+        for nomination in decided.nominations
+        if nomination.pod.uid in pods_by_id and nomination.pod.uid not in without
+    ]
+    arrivals = [*kept, *moving] if kept else []
+    return [Edit(object_set.key_of(pod), codec.store(pod)) for pod in arrivals]
+
+
+def _moved(pod: pods.Pod, node: str) -> pods.Pod:
+    """What takes the place of a pod on another node, beside the pod itself."""
+    metadata = msgspec.structs.replace(
+        pod.metadata,
+        name=f"{pod.metadata.name}-moved",
+        uid=f"{pod.metadata.uid}-moved",
+        owner_references=(),
+    )
+    return _on_node(msgspec.structs.replace(pod, metadata=metadata), node)
+
+
+def _on_node(pod: pods.Pod, node: str) -> pods.Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
 def _reserved(
     claim: claims.ResourceClaim,
     result: claims.AllocationResult | None,

@@ -120,7 +120,7 @@ def command(
             for verb, name in given
             if verb == FILE
         }
-    seen, rules = asked_cluster.view(file, what_if_asked.WORK_KINDS if loaded else ())
+    seen, rules = asked_cluster.view(file, what_if_asked.work_kinds() if loaded else ())
     with _usage_errors():
         new = what_if_asked.stated_work(loaded, seen)
         stated = [new[name] if verb == FILE else texts[verb, name] for verb, name in given]

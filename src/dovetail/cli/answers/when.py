@@ -27,6 +27,7 @@ REFUSED = 1
 @click.option(
     "-n", "--namespace", metavar="NAME", help="Only gangs of this namespace. [default: all]"
 )
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as by default.")
 @click.option(
     "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True
 )
@@ -42,6 +43,7 @@ def command(
     *,
     name: str | None,
     namespace: str | None,
+    all_namespaces: bool,
     form: str,
     watch: bool,
     timeout: str | None,
@@ -52,6 +54,8 @@ def command(
     Runs the cluster forward on paper with the runtimes that work states: once as expected, once at its longest.
     With -w the answer is followed until the work has started.
     """
+    if namespace and all_namespaces:
+        raise click.UsageError("give -n or -A, not both")
     selection = _Selection(name, namespace)
     if watch:
         _follow(selection, form=form, timeout=timeout, file=file)

@@ -24,6 +24,7 @@ import rich.segment
 import rich.text
 
 from dovetail.ask import api_session, followed_objects
+from dovetail.cli import slow_notice
 from dovetail.kubetypes import object_set, registry
 from dovetail.kubetypes.core import pods
 from dovetail.model import plaintext
@@ -89,6 +90,7 @@ async def _watch(
         redirect_stdout=False,
         redirect_stderr=False,
     )
+    slow_notice.end()
     try:
         view.start(refresh=True)
         first = asyncio.create_task(objects.follow(over, tuple(map(object_set.Read, kinds))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dovetail.ask import api_session, followed_objects
-from dovetail.cli import output
+from dovetail.cli import output, slow_notice
 from dovetail.cli.views import server_table
 from dovetail.kube import read_objects
 from dovetail.tables import listing, text
@@ -113,6 +113,7 @@ class _Printer:
 
     def write(self, shown: listing.Listing, rows: Sequence[tuple[str, ...]]) -> None:
         """Prints rows, the headers before the first."""
+        slow_notice.end()  # an empty table is an answer, too
         if rows:
             output.write_lines(self._lines(shown, rows))
 

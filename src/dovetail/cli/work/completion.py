@@ -5,6 +5,7 @@ Also what kubectl calls to complete `kubectl dovetail`: the program `kubectl_com
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Final
 
@@ -12,18 +13,15 @@ import click
 from click import shell_completion
 
 from dovetail.cli import output
+from dovetail.cli.work import shell_scripts
 
 SHELLS: Final = ("bash", "zsh", "fish")
+USAGE: Final = 2
 PROGRAM: Final = "dovetail"
 VARIABLE: Final = "_DOVETAIL_COMPLETE"  # what the scripts set when they ask
 # Of cobra's shell completion, which kubectl asks plugins to speak.
 NO_FILES: Final = ":4"
 FILES: Final = ":0"
-INSTALL: Final = {
-    "bash": "source <(dovetail completion bash)",
-    "zsh": "source <(dovetail completion zsh)",
-    "fish": "dovetail completion fish | source",
-}
 
 
 @click.command()
@@ -36,12 +34,23 @@ def command(*, shell: str) -> None:
     zsh:  source <(dovetail completion zsh)       in ~/.zshrc, after compinit
     fish: dovetail completion fish | source       in ~/.config/fish/config.fish
     """
-    completer_class = shell_completion.get_completion_class(shell)
-    assert completer_class is not None  # click knows these shells
-    completer = completer_class(click.Command(PROGRAM), {}, PROGRAM, VARIABLE)
-    # Not completer.source(): for bash that starts a bash to ask for its version.
-    script = shell_completion.ShellComplete.source(completer)
-    output.write_text(script)
+    completer = shell_scripts.COMPLETERS[shell](click.Command(PROGRAM), {}, PROGRAM, VARIABLE)
+    output.write_text(completer.source())
+
+
+def complete(instruction: str) -> int:
+    """Answers a script, which asks with an instruction such as `zsh_complete`."""
+    from dovetail.cli import main
+    from dovetail.cli.work import completion_values
+
+    completer_class = shell_scripts.COMPLETERS.get(instruction.partition("_")[0])
+    if completer_class is None:
+        return USAGE
+    main.cli.prepare = completion_values.complete_values
+    completer = completer_class(main.cli, {}, PROGRAM, VARIABLE)
+    with contextlib.suppress(Exception):  # a shell shows nothing rather than a traceback
+        sys.stdout.write(completer.complete() + "\n")
+    return 0
 
 
 def kubectl_complete() -> int:

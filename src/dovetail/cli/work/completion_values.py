@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,14 +17,15 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from dovetail.kube.http import transport
 
-SECONDS: Final = 1.5  # for all requests of one completion
+SECONDS: Final = 1.0  # for all requests of one completion
 MOST_NAMES: Final = 500
 FILE, DIRECTORY = "file", "dir"
 OWN_TABLES: Final = ("gpus", "devices", "claims", "pools", "classes", "slices", "templates")
 WORK_KINDS: Final = ("jobs", "pods")
 NODE_VERBS: Final = ("remove", "cordon", "uncordon", "drain")  # options of what-if
 
-Ask = Callable[["transport.Transport", click.Context], Awaitable[list[str]]]
+T = TypeVar("T")
+Ask = Callable[["transport.Transport", click.Context], Awaitable[T]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -80,13 +81,16 @@ def _types(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     from dovetail.ask.submission import gpu_products
-    from dovetail.cli.cluster import cluster_option
+    from dovetail.kube import read_objects
     from dovetail.kubetypes import object_set, registry
 
+    reads = [object_set.Read(kind) for kind in (registry.NODE, registry.SLICE, registry.CLAIM)]
+
+    async def ask(over: transport.Transport, context: click.Context) -> object_set.ObjectSet:
+        return (await read_objects.read_over(over, reads, cluster="")).objects
+
     with contextlib.suppress(Exception), context.scope(cleanup=False):
-        kinds = (registry.NODE, registry.SLICE, registry.CLAIM)
-        seen = cluster_option.view([object_set.Read(kind) for kind in kinds])
-        types = gpu_products.types_of(seen.objects)
+        types = gpu_products.types_of(_asked(context, ask))
         items = [CompletionItem(each.word, help=each.counts) for each in types]
         return [item for item in items if item.value.startswith(incomplete.lower())]
     return []
@@ -166,6 +170,14 @@ async def _ended_words(
     return await _work_words(over, context, "/")
 
 
+def _awaited(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from dovetail.cli.work import wait_conditions
+
+    return _matching(wait_conditions.WORDS, incomplete)
+
+
 def _explained(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -198,7 +210,7 @@ async def _names_of_kind(over: transport.Transport, context: click.Context, word
 # Asking
 
 
-def _completer(ask: Ask) -> Complete:
+def _completer(ask: Ask[list[str]]) -> Complete:
     """A function for click that asks the chosen cluster, within the deadline, and never fails."""
 
     def complete(
@@ -229,13 +241,13 @@ def _argument(
     return complete
 
 
-def _asked(context: click.Context, ask: Ask) -> list[str]:
+def _asked(context: click.Context, ask: Ask[T]) -> T:
     from dovetail.ask import api_session
     from dovetail.cli.cluster import cluster_option
 
     choice = cluster_option.chosen()
 
-    async def work(over: transport.Transport) -> list[str]:
+    async def work(over: transport.Transport) -> T:
         return await asyncio.wait_for(ask(over, context), SECONDS)
 
     return api_session.run(choice, work)
@@ -279,6 +291,10 @@ _OF_OPTIONS: Final[dict[str, Complete]] = {
     "kubeconfig": _files,
     "file": _files,
     "files": _files,
+    "filename": _files,
+    "case_file": _files,
+    "prices": _files,
+    "path": _files,
     "snapshot": _directories,
     "state": _directories,
     "directory": _directories,
@@ -295,4 +311,5 @@ _OF_ARGUMENTS: Final[dict[tuple[str, str], Complete]] = {
     ("what-if", "end"): _argument(_ended_words),
     ("queue", "name"): _argument(_queue_words),
     ("explain", "word"): _explained,
+    ("wait", "wanted"): _awaited,
 }

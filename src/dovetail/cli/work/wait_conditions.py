@@ -18,6 +18,14 @@ from dovetail.tables import path_templates
 KINDS: Final = (
     "condition=NAME[=VALUE], started, finished, delete, create or jsonpath={PATH}[=VALUE]"
 )
+WORDS: Final = (
+    "started",
+    "finished",
+    "delete",
+    "create",
+    "condition=",
+    "jsonpath=",
+)  # it begins so
 _ENDINGS: Final = ("Complete", "Failed")  # conditions of a Job
 
 Tree = dict[str, Any]

@@ -53,6 +53,8 @@ def implausible(node: nodes.Node) -> str:
     for name, total in sorted(node_pools.plugin_gpus(node).items()):
         if total > MOST_COUNTED:
             return f"{total} {name}"
+    if node_pools.COUNT not in node.metadata.labels:
+        return ""
     labelled = node_pools.pool_of(node).gpu_count
     return f"{labelled} {node_pools.COUNT}" if labelled > MOST_COUNTED else ""
 

@@ -107,10 +107,7 @@ class Interner:
         """The devices of one slice."""
         devices = part.spec.devices
         attributes = sorted({name for device in devices for name in device.attributes})
-        columns = []
-        for name in attributes:
-            values = tuple(self._value(device.attributes.get(name)) for device in devices)
-            columns.append(self._interned(values))
+        columns = [self._column(name, devices) for name in attributes]
         return Devices(
             driver=part.spec.driver,
             names=self._interned(tuple(device.name for device in devices)),
@@ -155,8 +152,16 @@ class Interner:
         bare = msgspec.structs.replace(device, name="", attributes={})
         return self._templates.setdefault(codec.encode_struct(bare), bare)
 
-    def _value(self, value: slices.DeviceAttribute | None) -> slices.DeviceAttribute | None:
-        return None if value is None else self._interned(value)
+    def _column(self, name: str, devices: Sequence[slices.Device]) -> Column:
+        """The values of one attribute. Most of the time a World of many nodes takes is spent here: no calls."""
+        known = self._values
+        values = []
+        for device in devices:
+            value = device.attributes.get(name)
+            if value is not None:
+                value = cast("slices.DeviceAttribute", known.setdefault(value, value))
+            values.append(value)
+        return self._interned(tuple(values))
 
     def _counter_sets(self, sets: tuple[slices.CounterSet, ...]) -> tuple[slices.CounterSet, ...]:
         key = b"\n".join(map(codec.encode_struct, sets))

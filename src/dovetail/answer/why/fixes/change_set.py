@@ -26,6 +26,10 @@ _TEMPLATE: Final = registry.TEMPLATE.unique_name
 _NODE: Final = registry.NODE.unique_name
 _STATEFUL_SET: Final = registry.STATEFUL_SET.unique_name
 _PRIORITY_CLASS: Final = "PriorityClass"
+# What makes room for every pod that waits, not for those of the gang alone; pods here are those of others.
+_SHARED: Final = frozenset(
+    {_NODE, _POD, registry.QUEUE.unique_name, registry.TAINT_RULE.unique_name}
+)
 _PREEMPTS: Final = "PreemptLowerPriority"
 
 
@@ -174,14 +178,19 @@ class _Draft:
         """The patches and the objects afterwards."""
         result = _Result(self._replica)
         self._add_restarted_owners()
-        # Owners last: their controllers make pods at once, and claims from the templates that are there.
-        ordered = sorted(self._after.items(), key=lambda item: item[0] in self._roles)
-        for key, after in ordered:
-            self._finish_object(result, key, after)
+        # Owners after the rest: their controllers make pods at once, and claims from the templates that are there.
+        ordered = sorted(self._after, key=lambda key: key in self._roles)
+        shared = [key for key in ordered if key.kind in _SHARED]
+        for key in ordered:
+            if key not in shared:
+                self._finish_object(result, key, self._after[key])
         for key, tree in self._pods.items():
             self._finish_pod(result, key, tree)
         for key in sorted(self._restarted):
             self._finish_restart(result, key)
+        # What makes room for everyone comes last: between two commands another pod may take it.
+        for key in shared:
+            self._finish_object(result, key, self._after[key])
         if not result.patches:
             return None
         return result.change_set(self._workshop.priorities, self._pods.keys())

@@ -15,6 +15,7 @@ import msgspec
 from dovetail.answer.replica import started_pods
 from dovetail.answer.replica import verdict as verdicts
 from dovetail.answer.replica.replica import Replica
+from dovetail.answer.why import claims_to_come
 from dovetail.answer.why.fixes import effects
 from dovetail.answer.why.fixes.proposals import Candidate, Case, Intent, Ladder, PodChange
 from dovetail.answer.why.fixes.rules import (
@@ -61,15 +62,26 @@ def search(
         return ()
     if verdict is not None and verdict.starts and not verdict.is_bound:
         return ()
+    # Pods that still lack their claims compete as soon as a controller has made these.
+    with replica.edited(list(claims_to_come.edits(replica))):
+        return _searched(replica, pod_id, verdict)
+
+
+def _searched(replica: Replica, pod_id: str, verdict: verdicts.Verdict | None) -> tuple[Fix, ...]:
+    node = replica.world.pods[pod_id].spec.node_name
     trials = Trials(replica, pod_id)
     if verdict is None and not node and verdicts.verdict(replica, pod_id, trials.base).starts:
         return ()
     # When a fix is carried out, everything that starts now has started: fixes are tried after that.
     started = started_pods.edits(replica, trials.base, without=trials.members)
-    if not started:
-        return _Search(trials).fixes()
     with replica.edited(started):
-        return _Search(Trials(replica, pod_id)).fixes()
+        trials = Trials(replica, pod_id) if started else trials
+        # So have the pods for which others leave or move: what they are about to take is not for the fix.
+        coming = started_pods.coming(replica, trials.base, without=trials.members)
+        if not coming:
+            return _Search(trials).fixes()
+        with replica.edited(coming):
+            return _Search(Trials(replica, pod_id)).fixes()
 
 
 def hits(trials: Trials) -> list[Hit]:
