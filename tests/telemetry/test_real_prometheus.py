@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from dovetail.ask import measured_use
 from dovetail.boot import clocks
 from dovetail.devcluster.fake_gpus import load_script
 from dovetail.devcluster.fake_gpus.hardware_state import Process
+from dovetail.kube import client
 from dovetail.kubetypes import registry
 from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, Owner
 from dovetail.ports import failures
 from dovetail.ports.api import Target
+from dovetail.sim.server import builtin_kinds
 from dovetail.telemetry import measured_devices, prometheus_devices
 from dovetail.telemetry.prometheus_api import Endpoint, Prometheus
 from tests.node.agent import agent_node
@@ -70,8 +73,8 @@ async def prepared(node: AgentNode, socket: Path) -> dict[str, str]:
     uids: dict[str, str] = {}
     for claim, pods in holders.items():
         uids |= dict(zip(pods, await reserve(node, claim, *pods), strict=True))
-    async with kubelet_side.connected(socket) as client:
-        entries = await client.prepare(*claims)
+    async with kubelet_side.connected(socket) as kubelet:
+        entries = await kubelet.prepare(*claims)
     assert [entry.error for entry in entries.values()] == ["", "", ""]
     place_in_pod(node, 101, uids["left"])
     place_in_pod(node, 102, uids["right"])
@@ -201,7 +204,13 @@ def test_what_pods_slices_and_shares_use_is_what_the_script_said(honor_labels: b
                 max_gap_seconds=10,
             )
             raw = await prometheus.instant('DCGM_FI_DEV_GPU_UTIL{gpu="2"}[60s]')
+            now, problem = await asyncio.to_thread(measured_use.measured_now, Endpoint(url=url))
 
+        # What `dovetail top` shows is the last phase.
+        assert problem == ""
+        assert now.by_device["gpu.nvidia.com", NODE, "gpu-2"] == PHASES[-1].whole / 100
+        shared = ("gpu.nvidia.com", NODE, "gpu-0")
+        assert now.by_pod[shared, uids["left"]] == PHASES[-1].left / 100
         points = tuple(sorted(raw[0].points))
         usage = {(each.asset, each.allocation): each for each in result.usage}
         assert result.unmatched == 0
@@ -246,7 +255,15 @@ CLASS = {
 }
 
 
-def gpu_pod(name: str, *, priority: int, **annotations: str) -> dict[str, Any]:
+URGENT = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "urgent"},
+    "value": 100,
+}
+
+
+def gpu_pod(name: str, *, priority: str, **annotations: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -258,7 +275,7 @@ def gpu_pod(name: str, *, priority: int, **annotations: str) -> dict[str, Any]:
         },
         "spec": {
             "schedulerName": "dovetail",
-            "priority": priority,
+            "priorityClassName": priority,
             "containers": [
                 {"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}
             ],
@@ -285,7 +302,7 @@ class IdleStory:
         tree: dict[str, Any] = msgspec.json.decode(document)
         return tree
 
-    async def submit(self, name: str, *, priority: int, **annotations: str) -> None:
+    async def submit(self, name: str, *, priority: str = "", **annotations: str) -> None:
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
         claim = {
             "apiVersion": "resource.k8s.io/v1",
@@ -304,8 +321,8 @@ class IdleStory:
         """What the node's kubelet does once the pod is bound."""
         document = await self.node.api.get(Target(registry.CLAIM, "default", name))
         uid = msgspec.json.decode(document)["metadata"]["uid"]
-        async with kubelet_side.connected(socket) as client:
-            entries = await client.prepare(("default", name, uid))
+        async with kubelet_side.connected(socket) as kubelet:
+            entries = await kubelet.prepare(("default", name, uid))
         assert [entry.error for entry in entries.values()] == [""]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         status = {"status": {"phase": "Running", "startTime": now}}
@@ -313,8 +330,6 @@ class IdleStory:
         await self.node.api.patch(target, msgspec.json.encode(status))
 
     async def events(self, reason: str) -> list[dict[str, Any]]:
-        from dovetail.kube import client
-
         documents, _ = await client.list_documents(self.node.over, registry.EVENT)
         trees: list[dict[str, Any]] = [msgspec.json.decode(document) for document in documents]
         return [tree for tree in trees if tree.get("reason") == reason]
@@ -334,6 +349,7 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
         )
         await lab.create(CLASS, registry.DEVICE_CLASS)
         await lab.create(QUEUE, registry.QUEUE)
+        await lab.create(URGENT, builtin_kinds.PRIORITY_CLASS)
         load_script.apply(
             node.hardware, load_script.Step(at_seconds=0, gpu=0, gpu_percent=80, watts=500)
         )
@@ -360,10 +376,10 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
 
     async def _reclaimed(lab: IdleStory, socket: Path, log: Path) -> None:
         fixed = {"dovetail.dev/preemptible": "false"}
-        await lab.submit("notebook", priority=0, **fixed)
+        await lab.submit("notebook", **fixed)
         await waiting.until(lambda: lab.bound("notebook"), "binding", so_far=log.read_text)
         await lab.started("notebook", socket)
-        await lab.submit("train", priority=100)
+        await lab.submit("train", priority="urgent", **{"dovetail.dev/when-evicted": "end"})
 
         async def refused() -> bool:
             tree = await lab.pod("train")
