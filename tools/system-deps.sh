@@ -11,7 +11,7 @@ package() { # the package a tool comes in
 }
 
 missing=""
-for tool in chromium gcc git openssl setpriv nsenter unshare; do
+for tool in chromium gcc git openssl prometheus setpriv nsenter unshare; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
 # A real node and the image, which only root can run and build, need these too; their tests skip where they are missing.
