@@ -375,11 +375,12 @@ def test_a_gpu_that_is_held_and_unused_is_reclaimed_and_only_then() -> None:
                 await asyncio.to_thread(scheduler.wait)
 
     async def _reclaimed(lab: IdleStory, socket: Path, log: Path) -> None:
-        fixed = {"dovetail.dev/preemptible": "false"}
-        await lab.submit("notebook", **fixed)
+        # Nothing makes these pods again: only with this annotation may they be evicted at all.
+        may_end = {"dovetail.dev/when-evicted": "end"}
+        await lab.submit("notebook", **may_end, **{"dovetail.dev/preemptible": "false"})
         await waiting.until(lambda: lab.bound("notebook"), "binding", so_far=log.read_text)
         await lab.started("notebook", socket)
-        await lab.submit("train", priority="urgent", **{"dovetail.dev/when-evicted": "end"})
+        await lab.submit("train", priority="urgent", **may_end)
 
         async def refused() -> bool:
             tree = await lab.pod("train")
