@@ -54,9 +54,11 @@ def test_labels_that_prometheus_renamed_are_the_holder() -> None:
         exported_namespace="ml",
         exported_pod="train-0",
         exported_container="main",
+        pod_uid="u-1",
     )
     holding = only([renamed]).holding
     assert (holding.namespace, holding.pod) == ("ml", "train-0")
+    assert holding.pod_uid == "u-1", "Prometheus has no such label of its own"
 
 
 def test_labels_that_the_exporter_kept_are_the_holder_too() -> None:

@@ -68,14 +68,14 @@ class DeviceSeries(NamedTuple):
 def read(raw: Iterable[RawSeries]) -> list[DeviceSeries]:
     """What is measured, in the order of the series. Series of the same thing under two names appear once."""
     listed = list(raw)
-    renaming = _renaming_sources(listed)
+    renamed = _renamed_labels(listed)
     series: dict[tuple[object, ...], DeviceSeries] = {}
     for labels, points in listed:
         name = labels.get("__name__", "")
         field = _FIELDS.get(name)
         if field is None:
             continue
-        measured = _measured(labels, points, name=name, field=field, renaming=renaming)
+        measured = _measured(labels, points, name=name, field=field, renamed=renamed)
         if measured is None:
             continue
         key = measured[:-1]
@@ -108,10 +108,11 @@ def _measured(
     *,
     name: str,
     field: Field,
-    renaming: frozenset[Source],
+    renamed: frozenset[tuple[Source, str]],
 ) -> DeviceSeries | None:
     source = _source(labels)
-    own = _own_labels(labels, is_renamed=source in renaming)
+    targets = [name for name in _TARGET_LABELS if (source, name) in renamed]
+    own = _own_labels(labels, targets)
     uuid = own.get("UUID", "") or own.get("uuid", "")
     if not uuid:
         return None
@@ -143,16 +144,17 @@ def _holding(own: dict[str, str]) -> Holding:
     )
 
 
-def _own_labels(labels: dict[str, str], *, is_renamed: bool) -> dict[str, str]:
+def _own_labels(labels: dict[str, str], targets: Sequence[str]) -> dict[str, str]:
     """The exporter's labels under their present names, without those by which Prometheus names the target."""
     own = {
         dcgm_fields.OLD_LABELS.get(name, name): value
         for name, value in labels.items()
         if not name.startswith(dcgm_fields.EXPORTED)
     }
-    if is_renamed or any(word in own.get("pod", "") for word in _EXPORTERS):
-        for name in _TARGET_LABELS:
-            own.pop(name, None)
+    if any(word in own.get("pod", "") for word in _EXPORTERS):
+        targets = _TARGET_LABELS
+    for name in targets:
+        own.pop(name, None)
     for name, value in labels.items():
         if name.startswith(dcgm_fields.EXPORTED):
             plain = name.removeprefix(dcgm_fields.EXPORTED)
@@ -160,10 +162,14 @@ def _own_labels(labels: dict[str, str], *, is_renamed: bool) -> dict[str, str]:
     return own
 
 
-def _renaming_sources(raw: Iterable[RawSeries]) -> frozenset[Source]:
-    """Targets of which some series has a renamed label: their plain labels are Prometheus' own, on every series."""
-    renamed = {f"{dcgm_fields.EXPORTED}{name}" for name in _TARGET_LABELS}
-    return frozenset(_source(series.labels) for series in raw if renamed & series.labels.keys())
+def _renamed_labels(raw: Iterable[RawSeries]) -> frozenset[tuple[Source, str]]:
+    """Labels that some series of a target has renamed: there the plain one is Prometheus' own, on every series."""
+    return frozenset(
+        (_source(series.labels), name)
+        for series in raw
+        for name in _TARGET_LABELS
+        if f"{dcgm_fields.EXPORTED}{name}" in series.labels
+    )
 
 
 def _source(labels: dict[str, str]) -> Source:
