@@ -18,6 +18,7 @@ from bench import (
     dashboard,
     dashboard_answers,
     dashboard_pages,
+    exporter,
     fleet_memory,
     live,
     live_variants,
@@ -70,6 +71,8 @@ def main(names: list[str]) -> int:
         return dashboard_answers.main(names[1:])
     if names[:1] == ["dashboard-pages"]:
         return dashboard_pages.main(names[1:])
+    if names[:1] == ["exporter"]:
+        return exporter.main(names[1:])
     if names == ["node-agent"]:
         return node_agent.main()
     if names == ["live-variants"]:
@@ -85,6 +88,7 @@ def main(names: list[str]) -> int:
             "live-variants",
             "node-agent",
             "right-size",
+            "exporter",
             "dashboard",
             "dashboard-answers",
             "dashboard-pages",

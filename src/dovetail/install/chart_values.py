@@ -252,6 +252,7 @@ class Definitions(
 AGENT_MODES: Final = ("dra", "device-plugin")
 MIG_MODES: Final = ("dynamic", "static", "off")
 SHARES: Final = "^(off|memory|[1-9][0-9]*)$"
+DEVICE_METRICS: Final = r"^(off|[0-9]{1,4}(\.[0-9]{1,3})?)$"
 
 _is_shares: Final = re.compile(SHARES).fullmatch
 
@@ -309,6 +310,22 @@ class NodeAgent(
         dict[str, Any],
         Meta(description="[rules](node-agent-health.md) about faults of GPUs, before ours"),
     ] = {}
+    metrics_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="port for [metrics](metrics-of-devices.md) of the agent and its GPUs, which then sees "
+            "the processes of the host; 0: none",
+        ),
+    ] = 0
+    device_metrics: Annotated[
+        str,
+        Meta(
+            description="seconds between two readings of the GPUs' use for metrics; `off` where DCGM exports it",
+            extra_json_schema={"pattern": DEVICE_METRICS},
+        ),
+    ] = "5"
     device_classes: Annotated[
         bool,
         Meta(description="create the device classes `gpu.nvidia.com` and `mig.nvidia.com`"),

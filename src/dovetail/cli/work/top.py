@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dovetail.ask import cluster_view, scheduler_policy
+from dovetail.ask import cluster_view, measured_use, scheduler_policy
 from dovetail.cli import output
 from dovetail.cli.cluster import cluster_option
 from dovetail.kubetypes import object_set, registry
@@ -43,6 +43,12 @@ KINDS: Final = (*facts_of_objects.KINDS, registry.INTENT)
 )
 @click.option("--no-headers", is_flag=True, help="Leave out the headers.")
 @click.option("--config", "file", metavar="FILE", help="The scheduler's configuration.")
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    envvar="DOVETAIL_PROMETHEUS",
+    help="Where USED comes from. [default: $DOVETAIL_PROMETHEUS, or that of --config]",
+)
 @cluster_option.readable
 def command(
     *,
@@ -51,21 +57,29 @@ def command(
     form: str | None,
     no_headers: bool,
     file: str | None,
+    prometheus: str | None,
 ) -> None:
     """Show who holds the GPUs, and who waits for them.
 
-    GPUs are counted in silicon: half a GPU by MIG is 0.5. USED is how busy they are, n/a without metrics.
+    GPUs are counted in silicon: half a GPU by MIG is 0.5. USED is how many of the allocated ones are busy, by the
+    metrics of a Prometheus; n/a without.
     """
     configured = scheduler_policy.configured(file)
     sections = by or (gpu_holdings.QUEUE, gpu_holdings.NAMESPACE, gpu_holdings.TYPE)
     is_live = form is None and sys.stdout.isatty() and sys.stdin.isatty()
+    endpoint = measured_use.endpoint_of(prometheus, file)
     if is_live and cluster_option.snapshot() is None:
-        _live(sections, namespace, configured)
+        _live(sections, namespace, configured, measured_use.Following(endpoint))
         return
 
     seen = cluster_option.view([object_set.Read(kind) for kind in KINDS])
     rules = configured or scheduler_policy.default(seen)
     usage = _usage(seen.objects, rules, seen.now, namespace)
+    if endpoint is not None and cluster_option.snapshot() is None:
+        measured, problem = measured_use.measured_now(endpoint)
+        usage = usage._replace(measured=measured)
+        if problem:
+            output.say(f"USED is n/a: {problem}")
     rows = [row for section in sections for row in usage.rows(section)]
     if form in ("json", "yaml"):
         output.write_object(
@@ -85,7 +99,12 @@ def command(
     cluster_option.next_step("queue")
 
 
-def _live(sections: Sequence[str], namespace: str | None, configured: policy.Policy | None) -> None:
+def _live(
+    sections: Sequence[str],
+    namespace: str | None,
+    configured: policy.Policy | None,
+    following: measured_use.Following,
+) -> None:
     import rich.text
 
     from dovetail.ask import api_session
@@ -105,7 +124,8 @@ def _live(sections: Sequence[str], namespace: str | None, configured: policy.Pol
 
     def draw(objects: object_set.ObjectSet, *, note: str, rows: int | None) -> live_picture.Drawing:
         now = datetime.datetime.now(datetime.UTC)
-        usage = _usage(objects, rules, now, namespace)
+        usage = _usage(objects, rules, now, namespace)._replace(measured=following.measured)
+        note = note or following.problem
         title = f"cluster {objects.cluster}   {usage_table.total(usage)}"
         body: list[rich.text.Text] = []
         for section in sections:

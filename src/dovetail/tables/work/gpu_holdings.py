@@ -34,6 +34,24 @@ class Holding(NamedTuple):
     keys: Mapping[str, str]
     gpus: float
     is_waiting: bool = False
+    device: DeviceId | None = None  # None where the API only counts
+
+
+class Measured(NamedTuple):
+    """How busy devices are: shares of the time of each, and of those that pods share, GPUs by pod."""
+
+    by_device: Mapping[DeviceId, float] = {}
+    by_pod: Mapping[tuple[DeviceId, str], float] = {}
+
+    def used_by(self, holding: Holding) -> float | None:
+        """How many GPUs of the holding are busy; None if they are not measured."""
+        if holding.device is None:
+            return None
+        own = self.by_pod.get((holding.device, holding.keys["pod"]))
+        if own is not None:
+            return own
+        busy = self.by_device.get(holding.device)
+        return None if busy is None else holding.gpus * busy
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,6 +79,7 @@ class Usage(NamedTuple):
     capacity: Mapping[str, Mapping[str, float]]
     total: float
     lineages: Mapping[str, tuple[str, ...]] = {}  # of a queue: itself and those above it
+    measured: Measured = Measured()
 
     def of_namespace(self, namespace: str) -> Usage:
         """Only what one namespace holds and waits for."""
@@ -93,10 +112,17 @@ class Usage(NamedTuple):
             name=name,
             capacity=self.capacity.get(by, {}).get(name),
             allocated=sum(each.gpus for each in held),
+            used=self._used(held),
             waiting=sum(each.gpus for each in waiting) if by in OF_WORK else None,
             pods=len({each.keys["pod"] for each in held}),
             waiting_pods=len({each.keys["pod"] for each in waiting}),
         )
+
+    def _used(self, held: Sequence[Holding]) -> float | None:
+        """Busy GPUs, of those that are measured; None if none is."""
+        known = [self.measured.used_by(each) for each in held]
+        figures = [figure for figure in known if figure is not None]
+        return sum(figures) if figures else None
 
 
 def usage_of(objects: object_set.ObjectSet, rules: policy.Policy, now: datetime.datetime) -> Usage:
@@ -180,7 +206,7 @@ class _Collector:
                 place_node, product = self._places.get(identity, (node, ""))
                 if cost:
                     place = {NODE: place_node or node, TYPE: product}
-                    holdings.append(Holding({**keys, **place}, cost / scale))
+                    holdings.append(Holding({**keys, **place}, cost / scale, device=identity))
         return holdings
 
 
