@@ -102,7 +102,9 @@ def compact(
 
 def _roll_up(database: Database, now: Millis, limits: Limits) -> int:
     """Rolls up every hour that is due, one transaction each. Returns how many."""
-    done = dict(database.execute("SELECT hour, step FROM rolled_hours"))
+    done = {
+        int_of(hour): step for hour, step in database.execute("SELECT hour, step FROM rolled_hours")
+    }
     rolled = 0
     for hour in _usage_hours(database):
         end = (hour + 1) * MILLISECONDS_PER_HOUR

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dovetail.history.database import Database, int_of, str_of
+from dovetail.history.database import Database, Row, int_of, str_of
 from dovetail.model.accounting.records import Owner
 
 MAX_REMEMBERED: Final = 200_000
@@ -86,7 +86,7 @@ class Dictionary:
         known = self._digests.get(id(owner))
         if known is not None:
             return known[1]
-        digest = digest_of(msgspec.msgpack.encode(_canonical(owner)))
+        digest = digest_of(msgspec.msgpack.encode(_texts_of_owner(owner)))
         self._bound(self._digests)
         self._digests[id(owner)] = (owner, digest)
         return digest
@@ -115,7 +115,7 @@ class Dictionary:
         texts = self.text_ids(
             text for owner in by_digest.values() for text in _texts_of_owner(owner)
         )
-        rows = [
+        rows: list[Row] = [
             (digest, *(texts[text] for text in _texts_of_owner(owner)))
             for digest, owner in by_digest.items()
         ]
@@ -201,10 +201,6 @@ def chunks(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
     iterator = iter(items)
     while part := list(islice(iterator, size)):
         yield part
-
-
-def _canonical(owner: Owner) -> tuple[str, ...]:
-    return _texts_of_owner(owner)
 
 
 def _texts_of_owner(owner: Owner) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 Given a database with an open transaction. Totals of an hour are stored once the hour is over and everything in it was
 watched; what arrives later makes them stale, and stale hours are added up again from the records. The same question
-gives the same answer with and without stored totals.
+gives the same answer with and without stored totals. A measurement counts for the allocation it is of while that lasts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ from dovetail.model.accounting import records
 from dovetail.model.accounting.records import MILLISECONDS_PER_HOUR, Millis
 
 HOURS_AT_ONCE: Final = 48  # that are added up in one pass over the allocations
+_COLUMNS: Final = (
+    "hour",
+    "namespace",
+    "queue",
+    "product",
+    "allocated",
+    "measured",
+    "busy",
+    "energy",
+)
 
 Group = tuple[int, int, int]  # namespace, queue, product, each by number
 
@@ -122,9 +132,7 @@ def store_hours(database: Database, hours: Collection[int], *, watched_until: Mi
         for group, sums in groups.items()
         if any(sums)
     ]
-    columns = ("hour", "namespace", "queue", "product")
-    columns += ("allocated", "measured", "busy", "energy")
-    database.insert("totals", columns, rows, on_conflict="")
+    database.insert("totals", _COLUMNS, rows, on_conflict="")
     database.insert(
         "total_hours",
         ("hour",),
@@ -147,16 +155,11 @@ def computed(
                 amount = Sums(allocated=interval.micro_gpu * milliseconds)
                 groups[interval.group] = groups[interval.group].plus(amount)
     for hour, allocation, row in _measured(database, start, end):
-        interval_ = _at(held.get(allocation, ()), row.start)
-        if interval_ is None:
-            continue
-        amount = Sums(
-            measured=0 if row.busy is None else interval_.micro_gpu * row.span,
-            busy=(row.busy or 0) * interval_.micro_gpu // records.MICRO_GPU,
-            energy=row.energy or 0,
-        )
         groups = by_hour[hour]
-        groups[interval_.group] = groups[interval_.group].plus(amount)
+        for interval in held.get(allocation, ()):
+            if interval.start < row.end and interval.end > row.start:
+                amount = _used(rollup.clipped(row, interval.start, interval.end), interval)
+                groups[interval.group] = groups[interval.group].plus(amount)
     return by_hour
 
 
@@ -186,13 +189,13 @@ def _held(
     return held
 
 
-def _at(intervals: Iterable[_Held], at: Millis) -> _Held | None:
-    """The interval at a time, else the last before it: a measurement may end a little after the work."""
-    best: _Held | None = None
-    for interval in intervals:
-        if best is None or interval.start <= at:
-            best = interval
-    return best
+def _used(row: UsageRow, interval: _Held) -> Sums:
+    """What a measurement within an allocation adds. Parts of a GPU are rounded down, row by row."""
+    return Sums(
+        measured=0 if row.busy is None else interval.micro_gpu * row.span,
+        busy=(row.busy or 0) * interval.micro_gpu // records.MICRO_GPU,
+        energy=row.energy or 0,
+    )
 
 
 def _measured(

@@ -29,8 +29,7 @@ from dovetail.history import (
 from dovetail.history import database as databases
 from dovetail.history.database import Database, Row, int_of
 from dovetail.history.dictionary import CHUNK, Dictionary, chunks, digest_of
-from dovetail.model.accounting import records
-from dovetail.model.accounting.records import Millis, Records
+from dovetail.model.accounting.records import Gap, Millis, Records, Usage
 
 URL_SCHEMES: Final = ("postgresql://", "postgres://")
 _INTERVAL: Final = "start < ? AND (until IS NULL OR until > ?)"
@@ -48,7 +47,7 @@ class Summary(msgspec.Struct, frozen=True):
     usage_until: Millis | None  # when the latest measurement ends
     rows: Mapping[str, int]
     open_allocations: int
-    gaps: tuple[records.Gap, ...]
+    gaps: tuple[Gap, ...]
 
 
 def is_url(location: str) -> bool:
@@ -58,24 +57,25 @@ def is_url(location: str) -> bool:
 
 def open_store(location: str, *, create: bool = False) -> Store:
     """The store at a path or PostgreSQL URL, in the present form. Raises NotFound, or StateError."""
-    if is_url(location):
-        database: Database = postgres_database.PostgresDatabase(location)
-        is_there = schema.version_of(database) > 0
-    else:
-        path = Path(location)
-        is_there = path.exists()
-        if not is_there and not create:
-            raise _not_found(location)
-        if not path.parent.is_dir():
-            raise errors.NotFound(f"{location}: the folder {path.parent} is not there")
-        database = sqlite_database.SqliteDatabase(path)
+    database = _connected(location, create=create)
     try:
-        if not is_there and not create:
+        if not create and schema.version_of(database) == 0:
             raise _not_found(database.place)
         return Store(database)
     except BaseException:
         database.close()
         raise
+
+
+def _connected(location: str, *, create: bool) -> Database:
+    if is_url(location):
+        return postgres_database.PostgresDatabase(location)
+    path = Path(location)
+    if not path.parent.is_dir():
+        raise errors.NotFound(f"{location}: the folder {path.parent} is not there")
+    if not create and not path.exists():
+        raise _not_found(location)
+    return sqlite_database.SqliteDatabase(path)
 
 
 def _not_found(place: str) -> errors.NotFound:
@@ -270,7 +270,7 @@ class Store:
 
     def _read_usage(
         self, start: Millis, end: Millis, namespaces: Collection[str]
-    ) -> Iterator[records.Usage]:
+    ) -> Iterator[Usage]:
         first, last = rollup.hour_of(start), rollup.hour_of(end - 1)
         columns = ", ".join(usage_table.COLUMNS[1:])
         query = f"SELECT {columns} FROM usage WHERE start < ? AND start + span > ? AND "  # noqa: S608

@@ -49,8 +49,8 @@ class UsageTable:
                 raise errors.InputError(
                     f"usage of {each.asset}: ends at {each.end}, begins at {each.start}"
                 )
-            for hour, row in rollup.by_hour(rollup.of_usage(each)):
-                rows.append((hour, ids[pair], *row))
+            parts = rollup.by_hour(rollup.of_usage(each))
+            rows.extend((hour, ids[pair], *part) for hour, part in parts)
         rows.sort(key=lambda row: row[:3])
 
         accepted: list[_Placed] = []
