@@ -10,7 +10,7 @@ import pytest
 from dovetail.history import history_recorder
 from dovetail.history.history_recorder import Recorder, Times
 from dovetail.kubetypes.core import pods
-from dovetail.kubetypes.resource import claims, slices
+from dovetail.kubetypes.resource import claims
 from dovetail.model.accounting.records import (
     MICRO_GPU,
     Allocation,
@@ -38,8 +38,7 @@ class Story:
         self.others: list[Any] = []
         for each in objects:
             self.world.apply(Changed(each))
-            if isinstance(each, slices.ResourceSlice):
-                self.recorder.note_slice(each)
+            self.recorder.prime(Changed(each))
         if opened is None:
             self.keep(self.recorder.resume(Records(), watched_until=None, now=now))
 
@@ -125,6 +124,7 @@ def test_a_pool_that_is_being_written_changes_nothing() -> None:
 def test_a_pod_holds_a_gpu_from_its_claim_to_its_end() -> None:
     story = Story(build.node("n"), build.gpu_slice("n"))
     story.put(build.claim("c"), 150)
+    story.put(build.pod("p", claims=CLAIM_OF_POD), 160)
     story.put(held("p"), 200)
     story.put(running(), 210)
     story.put(running(phase="Succeeded"), 500)
@@ -135,10 +135,10 @@ def test_a_pod_holds_a_gpu_from_its_claim_to_its_end() -> None:
         MICRO_GPU,
         Form.WHOLE,
     )
-    assert (allocation.start, allocation.end) == (210, 500)
-    # Before and after it the claim itself holds the GPU, until it is deallocated.
+    assert (allocation.start, allocation.end) == (200, 500)
+    # After it the claim itself holds the GPU, until it is deallocated.
     story.put(build.claim("c"), 600)
-    assert sorted(story.spans()) == [(200, 210), (210, 500), (500, 600)]
+    assert sorted(story.spans()) == [(200, 500), (500, 600)]
 
 
 def test_a_shared_claim_is_split_and_adds_up_at_every_time() -> None:

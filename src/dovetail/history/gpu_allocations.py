@@ -1,8 +1,9 @@
 """Finds which part of which GPU each pod holds, priced on the one GPU ledger.
 
-A claim that several pods share is split between those that are bound and have not ended; a claim without such pods is
-held by itself. Administrative access holds nothing. Counted GPUs are held by bound pods that request them where the
-node offers them. Given the World and one claim or pod; allocations begin at 0, as the recorder knows when. Pure.
+A claim that several pods share is split between those it is reserved for that have not ended; a claim without such
+pods is held by itself. Administrative access holds nothing. Counted GPUs are held by bound pods that request them
+where the node offers them. Given the World and one claim or pod; allocations begin at 0, as the recorder knows when.
+Pure.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def of_claim(
 
 
 def holders_of(world: World, claim: claims.ResourceClaim) -> Iterator[pods.Pod]:
-    """The pods that hold a claim: reserved for them or their group, bound, not ended."""
+    """The pods that hold a claim: it is reserved for them or their group, and they have not ended."""
     key = events.key_of(claim)
     for user in claim.status.reserved_for:
         if reservations.is_group(user):
@@ -64,7 +65,8 @@ def holders_of(world: World, claim: claims.ResourceClaim) -> Iterator[pods.Pod]:
             pod = world.pods.get(user.uid)
             candidates = [pod] if user.resource == "pods" and pod is not None else []
         for pod in candidates:
-            if is_running(pod) and key in reservations.used_claims(pod):
+            has_ended = pod.status.phase in pods.TERMINAL_PHASES
+            if not has_ended and key in reservations.used_claims(pod):
                 yield pod
 
 

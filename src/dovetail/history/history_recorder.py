@@ -85,7 +85,6 @@ class Recorder:
         self._pools_of_node: dict[str, set[PoolKey]] = {}
         self._counting_pods: dict[str, set[str]] = {}  # node -> pods that hold counted GPUs
         self._guessed: dict[PoolKey, set[ObjectKey]] = {}  # claims of devices that were unpublished
-        self._claims_of_pod: dict[str, tuple[ObjectKey, ...]] = {}
         self._yielding: set[str] = set()
         self._times = Times(0, 0)
         self._draft = _Draft()
@@ -137,10 +136,10 @@ class Recorder:
 
     # Events
 
-    def note_slice(self, slice_: slices.ResourceSlice) -> None:
-        """A slice of the first list: the World does not keep slices by name."""
-        pool = (slice_.spec.driver, slice_.spec.pool.name)
-        self._pool_of_slice[slice_.metadata.name] = pool
+    def prime(self, event: events.Event) -> None:
+        """An event before `resume`: the World keeps all but the names of slices."""
+        if isinstance(event.object, slices.ResourceSlice):
+            list(self._of_slice(event.object, is_there=isinstance(event, events.Changed)))
 
     def observe(self, event: events.Event, *, times: Times) -> Records:
         """The records of one event, which the World has applied already."""
@@ -163,11 +162,7 @@ class Recorder:
             case pods.Pod():
                 pod_id = events.pod_id(changed)
                 yield ("pod", pod_id)
-                keys = self._world.claims_used(changed) if is_there else ()
-                before = self._claims_of_pod.pop(pod_id, ())
-                if keys:
-                    self._claims_of_pod[pod_id] = keys
-                yield from (("claim", key) for key in (*keys, *before))
+                yield from (("claim", key) for key in self._world.claims_used(changed))
             case claims.ResourceClaim():
                 yield ("claim", events.key_of(changed))
             case slices.ResourceSlice():

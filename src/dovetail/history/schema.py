@@ -73,6 +73,7 @@ INTERVALS: Final = ("assets", "allocations", "waiting", "unusable", "gaps", "pri
 _META: Final = "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL)"
 _VERSION: Final = "version"
 WRITER: Final = "writer"  # which connection wrote last
+RECORDER: Final = "recorder"  # which recorder may write
 WATCHED_UNTIL: Final = "watched_until"  # when open records were last confirmed
 KEPT_FROM: Final = "kept_from"  # what ended before was dropped
 _SET: Final = (

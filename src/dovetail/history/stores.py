@@ -36,6 +36,10 @@ _INTERVAL: Final = "start < ? AND (until IS NULL OR until > ?)"
 _INSTANT: Final = "start < ? AND start >= ?"
 
 
+class SupersededError(errors.StateError):
+    """Another recorder has taken the store over."""
+
+
 class Summary(msgspec.Struct, frozen=True):
     """What a store holds."""
 
@@ -112,11 +116,25 @@ class Store:
 
     # Writing
 
-    def append(self, batch: Records, *, watched_until: Millis | None = None) -> None:
-        """Stores a batch, durably, all or nothing. `watched_until`: open records were seen to be true until then."""
+    def take_over(self) -> int:
+        """Makes the caller the one recorder of this store, and returns its number for `append`."""
+        recorder = secrets.randbits(62)
+        with databases.writing(self._database):
+            schema.set_meta(self._database, schema.RECORDER, recorder)
+        return recorder
+
+    def append(
+        self, batch: Records, *, watched_until: Millis | None = None, recorder: int | None = None
+    ) -> None:
+        """Stores a batch, durably, all or nothing. `watched_until`: open records were seen to be true until then.
+
+        A recorder that another one has replaced stores nothing: it raises SupersededError.
+        """
         _check(batch)
         try:
             with databases.writing(self._database):
+                if recorder is not None:
+                    self._refuse_superseded(recorder)
                 self._take_over()
                 self._append(batch)
                 if watched_until is not None:
@@ -129,6 +147,12 @@ class Store:
         except BaseException:
             self._forget()  # numbers that were given out may have been undone
             raise
+
+    def _refuse_superseded(self, recorder: int) -> None:
+        if schema.meta(self._database, schema.RECORDER) != recorder:
+            raise SupersededError(
+                f"{self.place}: another recorder writes to this history now; only one may at a time"
+            )
 
     def _append(self, batch: Records) -> None:
         changed_from: Millis | None = None
