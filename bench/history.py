@@ -1,8 +1,8 @@
 """History: how fast samples are stored, how large a month of a large cluster is, how fast a month is added up.
 
 `python -m bench history [--gpus N] [--days N] [--postgres URL]`. A month is made hour by hour as it would be: samples
-of each minute at the end, and roll-ups of what is older. Those are inserted as such, because storing 432 million minutes
-first would take hours and leave the same rows.
+of each minute at the end, and roll-ups of what is older. Those are inserted as such, because storing 432 million
+minutes first would take hours and leave the same rows.
 """
 
 from __future__ import annotations

@@ -127,11 +127,14 @@ class Recorder:
             yield ("pod", pod_id)
 
     def _note_missed_starts(self, known_pods: set[str]) -> None:
-        """Pods that were bound while the recorder was away, by what their condition says."""
-        for allocation in self._draft.allocations:
+        """Pods that came and were bound while the recorder was away. Those it saw waiting are noted already."""
+        noted = known_pods | {decision.owner.pod_uid for decision in self._draft.decisions}
+        for allocation in list(self._draft.allocations):
             pod = self._world.pods.get(allocation.owner.pod_uid)
-            if allocation.end is None and pod is not None and pod.metadata.uid not in known_pods:
-                known_pods.add(pod.metadata.uid)
+            if allocation.end is not None or pod is None or not gpu_allocations.is_running(pod):
+                continue
+            if events.pod_id(pod) not in noted:
+                noted.add(events.pod_id(pod))
                 self._note_start(pod)
 
     # Events
@@ -256,9 +259,7 @@ class Recorder:
             return
         if self._behind is None:
             self._behind = gpu_allocations.resources_behind(self._world)
-        was_waiting = any(
-            isinstance(interval, Waiting) for interval in self._open.get(subject, {}).values()
-        )
+        was_waiting = self._open_waiting(subject, pod) is not None
         wanted: dict[str, Interval] = {
             each.allocation: each
             for each in gpu_allocations.of_pod(
@@ -275,18 +276,18 @@ class Recorder:
         if was_waiting and pod.spec.node_name:
             self._note_start(pod)
 
+    def _open_waiting(self, subject: Subject, pod: pods.Pod) -> Waiting | None:
+        identity = f"waiting/{events.pod_id(pod)}"
+        opened = self._open.get(subject, {}).get(identity)
+        interval = opened or self._restored.get((Waiting, identity))
+        return interval if isinstance(interval, Waiting) else None
+
     def _waiting_of(self, subject: Subject, pod: pods.Pod) -> Waiting | None:
         """A pod that waits for GPUs. It is priced once: what would serve it changes all the time."""
         if pod.spec.node_name or pod.status.phase in pods.TERMINAL_PHASES:
             return None
-        identity = f"waiting/{events.pod_id(pod)}"
-        before = self._open.get(subject, {}).get(identity) or self._restored.get(
-            (Waiting, identity)
-        )
-        if isinstance(before, Waiting):
-            micro_gpu = before.micro_gpu
-        else:
-            micro_gpu = self._waiting_gpus.micro_gpu(pod)
+        before = self._open_waiting(subject, pod)
+        micro_gpu = self._waiting_gpus.micro_gpu(pod) if before is None else before.micro_gpu
         if not micro_gpu:
             return None
         return Waiting(self._owner_of(pod), micro_gpu, 0, reason=_waiting_reason(pod))
