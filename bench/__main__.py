@@ -20,6 +20,7 @@ from bench import (
     dashboard_pages,
     exporter,
     fleet_memory,
+    history,
     live,
     live_variants,
     node_agent,
@@ -53,6 +54,8 @@ def main(names: list[str]) -> int:
     """The named benchmarks, or all of them and the live one last. Those below take options."""
     if names[:1] == ["live"]:
         return live.main(names[1:])
+    if names[:1] == ["history"]:
+        return history.main(names[1:])
     if names[:1] == ["batch"]:
         return batch.main(names[1:])
     if names[:1] == ["turns"]:

@@ -3,7 +3,7 @@
 Given a lock with hashes; names, versions and hashes come from there, licences and summaries from what is installed, as
 far as it is. Twice in one environment gives the same document. Never asks the network.
 
-    python tools/sbom.py [--lock requirements/run.lock] [--output sbom.json]
+    python tools/sbom.py [--lock requirements/postgres.lock] [--output sbom.json]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-LOCK: Final = ROOT / "requirements" / "run.lock"
+LOCK: Final = ROOT / "requirements" / "postgres.lock"
 FORMAT: Final = "CycloneDX"
 FORMAT_VERSION: Final = "1.5"
 SCHEMA: Final = "http://cyclonedx.org/schema/bom-1.5.schema.json"

@@ -16,6 +16,8 @@ missing=""
 for tool in amtool chromium fish gcc git openssl promtool setpriv nsenter unshare zsh; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
+# Distributions keep the database server off the path.
+command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 # A real node and the image, which only root can run and build, need these too; their tests skip where they are missing.
 if [ "$(id -u)" = 0 ]; then
     for tool in runc buildah mmdebstrap; do

@@ -84,7 +84,9 @@ def test_nothing_is_installed_without_a_hash_or_from_elsewhere() -> None:
 def test_what_is_taken_out_again_was_in_the_lock() -> None:
     locked = set(
         re.findall(
-            r"^([a-z0-9-]+)==", (build.ROOT / "requirements/run.lock").read_text(), re.MULTILINE
+            r"^([a-z0-9-]+)==",
+            (build.ROOT / "requirements/postgres.lock").read_text(),
+            re.MULTILINE,
         )
     )
     removed = re.findall(r"pip uninstall --yes ([^&\\]+)", TEXT)

@@ -77,7 +77,7 @@ def test_the_bill_of_materials_names_every_package_of_the_runtime_lock() -> None
     made = json.loads(done.stdout)
     assert (made["bomFormat"], made["specVersion"], made["version"]) == ("CycloneDX", "1.5", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", made["serialNumber"])
-    locked = sbom.packages((ROOT / "requirements" / "run.lock").read_text(encoding="utf-8"))
+    locked = sbom.packages((ROOT / "requirements" / "postgres.lock").read_text(encoding="utf-8"))
     assert [(item["name"], item["version"]) for item in made["components"]] == [
         (item.name, item.version) for item in locked
     ]

@@ -86,14 +86,15 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     allocation: str  # empty: of the asset as a whole
     start: Millis
     end: Millis
-    busy_micro: int | None = (
-        None  # mean share of the time or of the cores in use, in millionths of what is allocated
-    )
+    # The mean share of the time, or of the cores, in use: in millionths of what is allocated.
+    busy_micro: int | None = None
     memory_bytes: int | None = None  # the largest seen
     energy_millijoules: int | None = None
     samples: int = 1
     tensor_micro: int | None = None  # mean activity of the tensor pipe, as busy_micro
     dram_micro: int | None = None  # mean activity of the memory interface, as busy_micro
+    # The exact sum of busy_micro times milliseconds, where rolled-up samples have a mean that is no integer.
+    busy_micro_ms: int | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -146,6 +147,15 @@ class OutOfMemory(msgspec.Struct, frozen=True, gc=False):
     owner: Owner
 
 
+class PriceList(msgspec.Struct, frozen=True, gc=False):
+    """The prices that were in force: the document as the administrator wrote it, under its name."""
+
+    name: str
+    document: str
+    start: Millis
+    end: Millis | None = None
+
+
 class Records(msgspec.Struct, frozen=True):
     """Everything about one window, as a reader of history returns it. Records reach beyond the window's edges."""
 
@@ -157,3 +167,4 @@ class Records(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     gaps: tuple[Gap, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()
+    prices: tuple[PriceList, ...] = ()
