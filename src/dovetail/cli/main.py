@@ -62,6 +62,10 @@ COMMANDS = {
         "dovetail.cli.answers.capacity_command:command",
         "Say how much more work fits, and what is in the way.",
     ),
+    "cost": (
+        "dovetail.cli.answers.cost_command:command",
+        "Say what GPUs cost, who held them, and how budgets stand.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -113,7 +117,7 @@ COMMANDS = {
 # In which order and under which heading `--help` shows them; names that are no commands are left out.
 TOPICS = {
     "Look": ("get", "describe", "queue", "top", "dashboard", "logs"),
-    "Ask": ("why", "when", "what-if", "capacity", "explain", "cel", "decide", "allocate"),
+    "Ask": ("why", "when", "what-if", "capacity", "cost", "explain", "cel", "decide", "allocate"),
     "Work": ("run", "wait", "cancel"),
     "Change": ("apply", "create", "delete", "migrate"),
     "Operate": (

@@ -1,9 +1,9 @@
 """What each budget was spent on so far this month, and what the month will have cost at its end.
 
 Given records, prices with budgets, and the time of the question. The forecast goes on at the mean cost of the last
-whole days, at most 14 of them: spent + mean x days left. Its interval holds nine months in ten if days are independent and
-alike: quantile x s x sqrt(r + r^2 / n) for r days left and n days seen with standard deviation s. Days that follow each
-other resemble each other, so true intervals are wider. Never changes anything when a budget is exceeded.
+whole days, at most 14 of them: spent + mean x days left. Its interval holds nine months in ten if days are independent
+and alike: quantile x s x sqrt(r + r^2 / n) for r days left and n days seen with standard deviation s. Days that follow
+each other resemble each other, so true intervals are wider. Never acts on a budget.
 """
 
 from __future__ import annotations
@@ -25,12 +25,8 @@ from dovetail.model.accounting import records
 
 MOST_DAYS: Final = 14
 # Two-sided 90 % quantiles of Student's t for 1 to 13 degrees of freedom.
-_QUANTILES: Final = tuple(
-    map(
-        float,
-        "6.314 2.920 2.353 2.132 2.015 1.943 1.895 1.860 1.833 1.812 1.796 1.782 1.771".split(),
-    )
-)
+_FEW: Final = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895)
+_QUANTILES: Final = (*_FEW, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771)
 METHOD: Final = "spent + mean of the last whole days x days left; 90 % interval by Student's t"
 
 OK: Final = "ok"

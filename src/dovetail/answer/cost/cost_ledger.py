@@ -45,11 +45,12 @@ Key = tuple[str, ...]
 class Row:
     """The sums of one row in one step."""
 
-    __slots__ = ("carbon", "energy", "gpu_time", "money", "reasons", "waiting")
+    __slots__ = ("carbon", "energy", "gpu_time", "money", "reasons", "unpriced", "waiting")
 
     def __init__(self) -> None:
         self.gpu_time = [0] * LINES
         self.money = [0] * LINES
+        self.unpriced = 0  # GPU time without a price
         self.waiting = 0
         self.energy: int | None = None  # None: nothing was measured
         self.carbon: int | None = None
@@ -58,7 +59,10 @@ class Row:
     def add(self, line: Line, gpu_time: int, nano_per_hour: int | None) -> None:
         """GPU time, with its price where there is one."""
         self.gpu_time[line] += gpu_time
-        self.money[line] += gpu_time * (nano_per_hour or 0)
+        if nano_per_hour is None:
+            self.unpriced += gpu_time
+        else:
+            self.money[line] += gpu_time * nano_per_hour
 
     def add_energy(self, nanojoules: int | None, milligrams_per_kwh: int | None) -> None:
         """Energy, with its carbon where there is a factor."""
@@ -73,6 +77,7 @@ class Row:
         for line in Line:
             self.gpu_time[line] += other.gpu_time[line]
             self.money[line] += other.money[line]
+        self.unpriced += other.unpriced
         self.waiting += other.waiting
         if other.energy is not None:
             self.energy = (self.energy or 0) + other.energy

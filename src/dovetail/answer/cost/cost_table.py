@@ -42,6 +42,7 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu_hours: Split
     cost: Split  # in cents that add up
     exact_cost: str  # to a billionth
+    unpriced_gpu_hours: float  # of which no price is known: they are not part of the cost
     waiting_gpu_hours: float
     energy_kwh: float | None
     co2e_kg: float | None
@@ -187,6 +188,7 @@ def _row(name: str, keys: dict[str, str], row: cost_ledger.Row, cents: Sequence[
         gpu_hours=_split([_hours(time) for time in (*row.gpu_time, sum(row.gpu_time))]),
         cost=_split([amount / 100 for amount in (*cents, sum(cents))]),
         exact_cost=_exact(sum(row.money)),
+        unpriced_gpu_hours=_hours(row.unpriced),
         waiting_gpu_hours=round(row.waiting / cost_ledger.WAITING_GPU_HOUR, HOUR_DIGITS),
         energy_kwh=energy,
         co2e_kg=carbon,
