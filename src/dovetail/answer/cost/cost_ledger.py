@@ -325,10 +325,11 @@ def _described(asset: records.Asset) -> str:
 def _gap_text(gap: records.Gap, window: Window) -> str:
     end = window.end if gap.end is None else min(gap.end, window.end)
     start = timestamps.to_text(moment_of(max(gap.start, window.start)))
-    subject = f" of {gap.subject}" if gap.subject else ""
-    what = "the cluster was not watched" if gap.source is records.GapSource.API else "no samples"
+    what = f"{gap.subject or 'the cluster'} was not watched"
+    if gap.source is records.GapSource.METRICS:
+        what = f"no samples of {gap.subject or 'any GPU'}"
     why = f": {gap.why}" if gap.why else ""
-    return f"{what}{subject} from {start} to {timestamps.to_text(moment_of(end))}{why}"
+    return f"{what} from {start} to {timestamps.to_text(moment_of(end))}{why}"
 
 
 def _gpus(count: int) -> str:
