@@ -88,6 +88,7 @@ lock: $(VENV)/dev.stamp ## write the dependency locks again
 	$(BIN)/uv pip compile -q pyproject.toml --group build --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/run.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/dev.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group build --extra tracing -c requirements/run.lock --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/tracing.lock
+	$(BIN)/uv pip compile -q pyproject.toml --group build --extra postgres -c requirements/run.lock --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 -o requirements/postgres.lock
 
 clean: ## remove the environment and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

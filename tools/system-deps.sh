@@ -6,12 +6,13 @@ package() { # the package a tool comes in
     case "$1" in
         setpriv|nsenter|unshare) echo util-linux ;;
         gcc) echo gcc libc6-dev ;;
+        psql) echo postgresql ;;
         *) echo "$1" ;;
     esac
 }
 
 missing=""
-for tool in chromium gcc git openssl setpriv nsenter unshare; do
+for tool in chromium gcc git openssl psql setpriv nsenter unshare; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $(package "$tool")"
 done
 # A real node and the image, which only root can run and build, need these too; their tests skip where they are missing.

@@ -1,9 +1,10 @@
 """The embedded cluster as one process: `python -m dovetail.boot.embedded_cluster DIRECTORY`.
 
-An API server in memory with its journal, workload controllers, the live scheduler and hollow kubelets; the last two are
-ordinary clients of the first. The server and its controllers have a thread and an event loop of their own, so that a
-long decision delays no request. Begins with the fleet that `setup.json` describes, or goes on from the journal. Writes
-a kubeconfig when requests are answered. Ends on SIGTERM or SIGINT. Never listens beyond loopback.
+An API server in memory with its journal, workload controllers, the live scheduler, hollow kubelets and the recorder of
+history; the last three are ordinary clients of the first. The server and its controllers have a thread and an event
+loop of their own, so that a long decision delays no request, and so has the recorder. Begins with the fleet that
+`setup.json` describes, or goes on from the journal. Writes a kubeconfig when requests are answered. Ends on SIGTERM or
+SIGINT. Never listens beyond loopback.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dovetail.boot import (
     background_loop,
     clocks,
     embedded_setup,
+    history_process,
     hollow_nodes,
     logs,
     scheduler,
@@ -94,9 +96,32 @@ async def run(directory: Path) -> None:
     async with (
         background_loop.BackgroundLoop("api-server") as loop,
         _entered_on(loop, serving(directory)) as server,
+        background_loop.BackgroundLoop("history") as beside,
+        _recording(beside, server.connection, directory / state_directory.HISTORY),
     ):
         LOG.info("embedded.serving", extra={"server": server.connection.server})
         await run_clients(server.connection)
+
+
+@contextlib.asynccontextmanager
+async def _recording(
+    loop: background_loop.BackgroundLoop, connection: client_config.Connection, file: Path
+) -> AsyncIterator[None]:
+    """Records what happens to GPUs, on a loop of its own. The cluster goes on without it if that fails."""
+    settings = history_process.Settings(str(file))
+    recorder = history_process.HistoryProcess(connection, settings)
+    task = asyncio.create_task(loop.run(recorder.run()))
+    task.add_done_callback(_log_end_of_history)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _log_end_of_history(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOG.error("embedded.history.ended", extra={"why": str(error)})
 
 
 @contextlib.asynccontextmanager

@@ -90,6 +90,10 @@ COMMANDS = {
         "dovetail.cli.snapshot:group",
         "Save a cluster to files, load it back, show what was saved.",
     ),
+    "history": (
+        "dovetail.cli.processes.history_command:group",
+        "Record what happens to GPUs, and look at what was recorded.",
+    ),
     "scheduler": (
         "dovetail.cli.processes.scheduler_command:command",
         "Schedule pods on a real Kubernetes, or compare (--shadow).",
@@ -129,6 +133,7 @@ TOPICS = {
         "uninstall",
         "doctor",
         "snapshot",
+        "history",
         "scheduler",
         "node-agent",
         "completion",

@@ -23,6 +23,7 @@ LOG: Final = "log"
 PROGRESS: Final = "progress"  # how far a new cluster is, while it begins
 SETUP: Final = "setup.json"  # what the cluster began with
 JOURNAL: Final = "objects.sqlite"
+HISTORY: Final = "history.sqlite"  # what happened to its GPUs
 CERTIFICATE: Final = ("server.crt", "server.key")
 DASHBOARD: Final = "dashboard.json"  # where it listens, while it runs
 DASHBOARD_LOCK: Final = "dashboard.lock"  # held by its process; names it
@@ -40,6 +41,9 @@ FILES: Final = (
     f"{JOURNAL}-wal",
     f"{JOURNAL}-shm",
     JOURNAL,
+    f"{HISTORY}-wal",
+    f"{HISTORY}-shm",
+    HISTORY,
     *CERTIFICATE,
     SETUP,
     LOCK,

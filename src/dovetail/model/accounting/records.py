@@ -92,6 +92,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     memory_bytes: int | None = None  # the largest seen
     energy_millijoules: int | None = None
     samples: int = 1
+    # The exact sum of busy_micro times milliseconds, where rolled-up samples have a mean that is no integer.
+    busy_micro_ms: int | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +139,15 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     subject: str = ""  # a node or an asset; empty: all
 
 
+class PriceList(msgspec.Struct, frozen=True, gc=False):
+    """The prices that were in force: the document as the administrator wrote it, under its name."""
+
+    name: str
+    document: str
+    start: Millis
+    end: Millis | None = None
+
+
 class Records(msgspec.Struct, frozen=True):
     """Everything about one window, as a reader of history returns it. Records reach beyond the window's edges."""
 
@@ -147,3 +158,4 @@ class Records(msgspec.Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     decisions: tuple[Decision, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    prices: tuple[PriceList, ...] = ()

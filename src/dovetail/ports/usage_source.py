@@ -1,0 +1,20 @@
+"""A source of measurements for history: Prometheus, a script in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dovetail.model.accounting.records import Millis, Records, Usage
+
+
+class UsageSource(Protocol):
+    """May raise as any external service does; the caller asks for the same time again later."""
+
+    async def usage_between(self, start: Millis, end: Millis, known: Records) -> Sequence[Usage]:
+        """What was measured between two full minutes, cut at full minutes.
+
+        `known` has the assets and allocations of that time: measurements are attributed to them. Asked again, it
+        returns the same, or more.
+        """
+        ...

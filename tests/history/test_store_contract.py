@@ -1,0 +1,385 @@
+"""The same story on SQLite and PostgreSQL: what is appended is there once, and stays right while it gets smaller."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dovetail import errors
+from dovetail.history import compaction, database, schema, sqlite_database, stores
+from dovetail.model.accounting.records import Gap, GapSource, Records, Usage
+from tests.history import drawn
+from tests.history.drawn import DAY, HOUR, MINUTE
+
+Place = Callable[[], str]
+ALWAYS = 1 << 50
+EXAMPLES = 12  # each opens two stores, which waits for the disk
+ROLLED = compaction.Limits(fine=0, medium=0)
+
+
+def fresh(place: Place) -> stores.Store:
+    return stores.open_store(place(), create=True)
+
+
+def test_everything_is_read_back_as_it_was_appended(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(drawn.everything())
+        assert drawn.ordered(store.records(0, ALWAYS)) == drawn.ordered(drawn.everything())
+
+
+def test_a_second_connection_reads_what_the_first_wrote(place: Place) -> None:
+    location = place()
+    with stores.open_store(location, create=True) as store:
+        store.append(drawn.everything(), watched_until=5)
+    with stores.open_store(location) as store:
+        assert drawn.ordered(store.records(0, ALWAYS)) == drawn.ordered(drawn.everything())
+        assert store.summary().watched_until == 5
+
+
+def test_appending_again_changes_nothing(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(drawn.everything())
+        before = store.summary().rows
+        store.append(drawn.everything())
+        assert store.summary().rows == before
+        assert drawn.ordered(store.records(0, ALWAYS)) == drawn.ordered(drawn.everything())
+
+
+def test_an_open_record_ends_once(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(Records(allocations=(drawn.allocation(start=5),)))
+        assert store.open_records().allocations == (drawn.allocation(start=5),)
+        store.append(Records(allocations=(drawn.allocation(start=5, end=9),)))
+        store.append(Records(allocations=(drawn.allocation(start=5),)))  # arrives late
+        assert store.open_records().allocations == ()
+        assert store.records(0, 100).allocations == (drawn.allocation(start=5, end=9),)
+
+
+def test_a_window_has_what_overlaps_it(place: Place) -> None:
+    before = drawn.allocation("before", start=0, end=10)
+    across = drawn.allocation("across", start=5, end=15)
+    still = drawn.allocation("still", start=12)
+    after = drawn.allocation("after", start=20)
+    with fresh(place) as store:
+        store.append(Records(allocations=(before, across, still, after)))
+        assert store.records(10, 20).allocations == (across, still)
+
+
+def test_a_window_has_the_measurements_that_overlap_it(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(Records(usage=drawn.minutes(180)))
+        found = store.records(HOUR - MINUTE // 2, HOUR + 2 * MINUTE).usage
+        assert [each.start for each in found] == [HOUR - MINUTE, HOUR, HOUR + MINUTE]
+
+
+def test_the_work_of_other_namespaces_is_left_out(place: Place) -> None:
+    mine = drawn.allocation("mine", namespace="mine")
+    theirs = drawn.allocation("theirs", namespace="theirs")
+    with fresh(place) as store:
+        usage = drawn.minutes(3, allocation="mine") + drawn.minutes(3, allocation="theirs")
+        store.append(Records(allocations=(mine, theirs), usage=usage, gaps=drawn.everything().gaps))
+        records = store.records(0, ALWAYS >> 20, namespaces=("mine",))
+        assert records.allocations == (mine,)
+        assert records.usage == drawn.minutes(3, allocation="mine")
+        assert records.gaps == drawn.everything().gaps
+        assert store.records(0, HOUR, namespaces=("nobody's",)).usage == ()
+
+
+def test_a_measurement_across_hours_is_cut_without_loss(place: Place) -> None:
+    long = Usage("GPU-1", "a", HOUR - 7, 3 * HOUR + 5, 123_457, 9, 1_000_001, 11)
+    with fresh(place) as store:
+        store.append(Records(usage=(long, long)))
+        parts = store.records(0, ALWAYS).usage
+        assert len(parts) == 4
+        assert sums(parts) == sums((long,))
+
+
+def test_a_bad_batch_stores_nothing(place: Place) -> None:
+    bad = Usage("GPU-1", "a", 10, 10)
+    with fresh(place) as store:
+        with pytest.raises(errors.InputError, match="ends at 10"):
+            store.append(msgspec.structs.replace(drawn.everything(), usage=(bad,)))
+        assert store.records(0, ALWAYS) == Records()
+        store.append(drawn.everything())  # numbers that were undone are not used
+        assert drawn.ordered(store.records(0, ALWAYS)) == drawn.ordered(drawn.everything())
+
+
+def test_strange_names_are_kept(place: Place) -> None:
+    names = ("", "ü/日本", "a'b\"; DROP TABLE texts", "x" * 5_000)
+    held = tuple(drawn.allocation(name, start=place_) for place_, name in enumerate(names))
+    with fresh(place) as store:
+        store.append(Records(allocations=held))
+        assert store.records(0, ALWAYS).allocations == held
+
+
+# Repetition in any order
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batches=st.lists(drawn.observations(), max_size=6),
+    randomness=st.randoms(use_true_random=False),
+)
+def test_any_order_of_repeated_appends_gives_the_same_records(
+    place: Place, batches: list[Records], randomness: object
+) -> None:
+    repeated = batches * 2
+    randomness.shuffle(repeated)  # type: ignore[attr-defined]
+    with fresh(place) as straight, fresh(place) as shuffled:
+        for batch in batches:
+            straight.append(batch)
+        for batch in repeated:
+            shuffled.append(batch)
+        assert drawn.ordered(shuffled.records(0, ALWAYS)) == drawn.ordered(
+            straight.records(0, ALWAYS)
+        )
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batches=st.lists(drawn.observations(), max_size=5),
+    fine=st.integers(0, 3),
+    medium=st.integers(0, 4),
+)
+def test_compaction_preserves_sums_exactly(
+    place: Place, batches: list[Records], fine: int, medium: int
+) -> None:
+    """Also where batches come again afterwards, and it runs again."""
+    limits = compaction.Limits(fine=fine * HOUR, medium=medium * HOUR)
+    with fresh(place) as plain, fresh(place) as compacted:
+        for batch in batches:
+            plain.append(batch, watched_until=5 * HOUR)
+            compacted.append(batch, watched_until=5 * HOUR)
+            compacted.compact(5 * HOUR, limits)
+        for batch in batches:
+            compacted.append(batch)
+        assert sums(compacted.records(0, ALWAYS).usage) == sums(plain.records(0, ALWAYS).usage)
+        assert held(compacted.records(0, ALWAYS)) == held(plain.records(0, ALWAYS))
+        window = (HOUR // 2, 5 * HOUR - 11)
+        assert held_and_measured(compacted, *window) == held_and_measured(plain, *window)
+
+
+def sums(usage: tuple[Usage, ...]) -> dict[str, tuple[int, ...]]:
+    """What measurements add up to, by series: time, busy time, energy, samples, the largest memory."""
+    totals: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0, 0])
+    for each in usage:
+        span = each.end - each.start
+        total = totals[each.allocation]
+        busy = (
+            each.busy_micro_ms if each.busy_micro_ms is not None else (each.busy_micro or 0) * span
+        )
+        for place, amount in enumerate(
+            (
+                span,
+                span * (each.busy_micro is not None),
+                busy,
+                each.energy_millijoules or 0,
+                each.samples,
+            )
+        ):
+            total[place] += amount
+        total[5] = max(total[5], each.memory_bytes or 0)
+    return {name: tuple(total) for name, total in totals.items()}
+
+
+def held(records: Records) -> dict[str, int]:
+    """Milliseconds of allocations, by name; open ones until a fixed time."""
+    totals: dict[str, int] = defaultdict(int)
+    for each in records.allocations:
+        totals[each.allocation] += (each.end or 5 * HOUR) - each.start
+    return totals
+
+
+def held_and_measured(store: stores.Store, start: int, end: int) -> list[tuple[str, int, int]]:
+    """The totals that do not depend on where rows are cut."""
+    return [
+        (total.namespace, total.allocated_micro_ms, total.measured_micro_ms)
+        for total in store.totals(start, end)
+    ]
+
+
+# Compaction
+
+
+def test_minutes_become_five_minutes_then_hours(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(Records(usage=drawn.minutes(180)))
+        store.compact(3 * HOUR, compaction.Limits(fine=HOUR, medium=2 * HOUR))
+        spans = [each.end - each.start for each in store.records(0, ALWAYS).usage]
+        assert spans == [HOUR] + [5 * MINUTE] * 12 + [MINUTE] * 60
+        store.compact(6 * HOUR, compaction.Limits(fine=HOUR, medium=2 * HOUR))
+        assert sums(store.records(0, ALWAYS).usage) == sums(drawn.minutes(180))
+        assert len(store.records(0, ALWAYS).usage) == 3
+
+
+def test_a_hole_is_not_covered_and_can_be_filled_later(place: Place) -> None:
+    measured = drawn.minutes(60)
+    with fresh(place) as store:
+        store.append(Records(usage=measured[:20] + measured[30:]))
+        store.compact(DAY, ROLLED)
+        spans = [(each.start, each.end) for each in store.records(0, ALWAYS).usage]
+        assert spans == [(0, 20 * MINUTE), (30 * MINUTE, HOUR)]
+        store.append(Records(usage=measured))
+        assert sums(store.records(0, ALWAYS).usage) == sums(measured)
+        store.compact(DAY, ROLLED)
+        assert len(store.records(0, ALWAYS).usage) == 1
+        assert sums(store.records(0, ALWAYS).usage) == sums(measured)
+
+
+def test_adjacent_allocations_are_joined_and_stay_joined(place: Place) -> None:
+    parts = tuple(drawn.allocation(start=begun, end=begun + 10) for begun in (0, 10, 20, 40, 50))
+    with fresh(place) as store:
+        store.append(Records(allocations=parts))
+        assert store.compact(100).joined_allocations == 3
+        joined = (drawn.allocation(start=0, end=30), drawn.allocation(start=40, end=60))
+        assert store.records(0, 100).allocations == joined
+        store.append(Records(allocations=parts))
+        assert store.records(0, 100).allocations == joined
+
+
+def test_totals_are_the_same_with_and_without_roll_ups(place: Place) -> None:
+    records = drawn.everything()
+    with fresh(place) as store:
+        store.append(records, watched_until=6 * HOUR)
+        window = (HOUR - 11, 5 * HOUR - 13)
+        before = store.totals(*window)
+        [total] = before
+        assert total.allocated_micro_ms == 2 * HOUR * 500_000
+        assert (total.namespace, total.queue, total.product) == (
+            "train",
+            "research",
+            "NVIDIA H100 80GB HBM3",
+        )
+        assert store.compact(7 * HOUR).totalled_hours == 5
+        assert store.totals(*window) == before
+
+
+def test_what_arrives_late_is_in_the_totals(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(Records(allocations=(drawn.allocation(end=2 * HOUR),)), watched_until=9 * HOUR)
+        store.compact(9 * HOUR)
+        late = drawn.allocation("b", start=HOUR, end=3 * HOUR)
+        store.append(Records(allocations=(late,), usage=drawn.minutes(5)))
+        [total] = store.totals(0, 9 * HOUR)
+        assert total.allocated_micro_ms == 4 * HOUR * 500_000
+        assert total.measured_micro_ms == 5 * MINUTE * 500_000
+
+
+# Retention
+
+
+def test_what_is_too_old_is_dropped_and_does_not_come_back(place: Place) -> None:
+    with fresh(place) as store:
+        store.append(drawn.everything())
+        store.append(Records(gaps=(Gap(GapSource.API, 100 * DAY, 100 * DAY + 1),)))
+        report = store.compact(101 * DAY, compaction.Limits(keep=50 * DAY))
+        assert report.dropped_rows == 7  # the minutes were one row by then
+        store.append(drawn.everything())
+        kept = store.records(0, ALWAYS)
+        assert (kept.gaps, kept.prices) == (
+            (Gap(GapSource.API, 100 * DAY, 100 * DAY + 1),),
+            drawn.everything().prices,
+        )
+        assert (kept.allocations, kept.usage, kept.decisions) == ((), (), ())
+        assert store.summary().rows["owners"] == 0
+
+
+def test_the_oldest_days_are_dropped_when_there_is_too_much(place: Place) -> None:
+    with fresh(place) as store:
+        for day in range(12):
+            start = day * DAY
+            store.append(Records(usage=drawn.minutes(1_400, start=start, allocation=f"a{day}")))
+        limits = compaction.Limits(fine=99 * DAY, max_bytes=700_000, shrinks=True)
+        store.compact(12 * DAY, limits)
+        starts = [each.start // DAY for each in store.records(0, ALWAYS).usage]
+        assert 0 < min(starts) <= 10
+        assert max(starts) == 11
+        assert starts == sorted(starts)
+
+
+# Several writers
+
+
+def test_two_writers_take_turns_and_count_nothing_twice(place: Place) -> None:
+    location = place()
+    measured = drawn.minutes(60)
+    with (
+        stores.open_store(location, create=True) as first,
+        stores.open_store(location, create=True) as second,
+    ):
+        for begun in range(0, 60, 10):
+            first.append(Records(usage=measured[begun : begun + 15]))
+            second.append(Records(usage=measured[begun + 5 : begun + 20]))
+            second.compact(DAY, ROLLED)
+        assert sums(first.records(0, ALWAYS).usage) == sums(measured)
+
+
+# Versions
+
+
+@pytest.mark.parametrize("version", range(1, schema.VERSION))
+def test_a_store_of_an_older_version_is_brought_forward(place: Place, version: int) -> None:
+    location = place()
+    opened = database_at(location)
+    schema.migrate(opened, to=version)
+    opened.execute("INSERT INTO texts (digest, text) VALUES (?, ?)", (b"d" * 16, "kept"))
+    opened.close()
+    with stores.open_store(location) as store:
+        assert store.summary().version == schema.VERSION
+        assert store.summary().rows["texts"] == 1
+        store.append(drawn.everything(), watched_until=DAY)
+        store.compact(DAY)
+        assert store.totals(0, DAY)
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(place: Place) -> None:
+    location = place()
+    with stores.open_store(location, create=True) as store:
+        store.append(drawn.everything())
+    opened = database_at(location)
+    with database.writing(opened):
+        schema.set_meta(opened, "version", schema.VERSION + 1)
+    with pytest.raises(errors.StateError, match=f"has version {schema.VERSION + 1}"):
+        stores.open_store(location)
+    assert schema.meta(opened, "version") == schema.VERSION + 1
+    opened.close()
+
+
+def test_a_place_without_history_is_named(place: Place) -> None:
+    with pytest.raises(errors.NotFound, match="dovetail history record"):
+        stores.open_store(place())
+
+
+def test_a_file_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to be looked at as one" * 9)
+    with pytest.raises(errors.StateError, match="cannot be used"):
+        stores.open_store(str(text))
+    assert text.read_text().startswith("not a database")
+
+    other = sqlite_database.SqliteDatabase(tmp_path / "other.sqlite")
+    other.execute("CREATE TABLE meta (name TEXT, value INTEGER)")
+    other.close()
+    with pytest.raises(errors.StateError, match="is not a history"):
+        stores.open_store(str(tmp_path / "other.sqlite"))
+
+
+def test_messages_never_show_a_password() -> None:
+    with pytest.raises(errors.StateError) as failure:
+        stores.open_store("postgresql://user:secret@127.0.0.1:1/db?password=secret")
+    assert "secret" not in str(failure.value)
+    assert "user@127.0.0.1" in str(failure.value)
+
+
+def database_at(location: str) -> database.Database:
+    if stores.is_url(location):
+        from dovetail.history import postgres_database
+
+        return postgres_database.PostgresDatabase(location)
+    return sqlite_database.SqliteDatabase(Path(location))
