@@ -18,6 +18,7 @@ from bench import (
     dashboard,
     dashboard_answers,
     dashboard_pages,
+    exporter,
     fleet_memory,
     live,
     live_variants,
@@ -67,6 +68,8 @@ def main(names: list[str]) -> int:
         return dashboard_answers.main(names[1:])
     if names[:1] == ["dashboard-pages"]:
         return dashboard_pages.main(names[1:])
+    if names[:1] == ["exporter"]:
+        return exporter.main(names[1:])
     if names == ["node-agent"]:
         return node_agent.main()
     if names == ["live-variants"]:
@@ -81,6 +84,7 @@ def main(names: list[str]) -> int:
             "live",
             "live-variants",
             "node-agent",
+            "exporter",
             "dashboard",
             "dashboard-answers",
             "dashboard-pages",

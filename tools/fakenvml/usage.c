@@ -42,6 +42,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(handle_t device,
     REQUIRE(energy != NULL);
     WITH_TARGET(device);
     *energy = gpu->energy_millijoules;
+    /* With a time set, the counter runs from there at the power of now. */
+    uint64_t now = (uint64_t)now_milliseconds();
+    if (gpu->energy_since_milliseconds != 0 && now > gpu->energy_since_milliseconds) {
+        uint64_t elapsed = now - gpu->energy_since_milliseconds;
+        *energy += gpu->power_usage_milliwatts * elapsed / 1000;
+    }
     return DONE(SUCCESS);
 }
 

@@ -45,7 +45,7 @@ class Server:
     def __init__(
         self,
         *,
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], bytes | Awaitable[bytes]],
         ready: Callable[[], Mapping[str, bool]],
         alive: Callable[[], bool],
         configuration: object,
@@ -200,7 +200,9 @@ class Server:
         return _checks_response("readyz", self._ready(), request, role=self._role())
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": METRICS_TYPE})
+        rendered = self._metrics()
+        body = rendered if isinstance(rendered, bytes) else await rendered
+        return web.Response(body=body, headers={"Content-Type": METRICS_TYPE})
 
     async def _show_configuration(self, request: web.Request) -> web.Response:
         return web.Response(body=self._configuration, content_type="application/json")

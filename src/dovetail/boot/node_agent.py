@@ -52,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     nvidia_cdi_hook: Path = Path("/usr/bin/nvidia-cdi-hook")
     health_policy: Path | None = None  # the administrator's rules, which go before ours
     metrics_address: str = ""  # HOST:PORT; empty serves none
+    device_metrics: float = 5.0  # seconds between readings of the GPUs' use; 0 exports none
 
     @property
     def visible_driver_root(self) -> Path:
@@ -77,6 +78,7 @@ class Work(NamedTuple):
     serving: Serving
     loops: Mapping[str, Callable[[], Awaitable[None]]] = {}
     ready: Callable[[], Mapping[str, bool]] = dict
+    device_metrics: Callable[[], Awaitable[str]] | None = None
 
 
 async def run(

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 from dovetail import errors
-from dovetail.boot import clocks, node_agent, node_gpus, node_health
+from dovetail.boot import clocks, node_agent, node_gpus, node_health, node_metering
 from dovetail.files import private_files
 from dovetail.kube import client
 from dovetail.kube.http import transport
@@ -93,6 +93,13 @@ async def open_work(
         }
 
     try:
-        yield node_agent.Work(serving=plugins, loops=loops, ready=ready)
+        yield node_agent.Work(
+            serving=plugins,
+            loops=loops,
+            ready=ready,
+            device_metrics=node_metering.device_metrics(
+                options, gpus, clock, api=api, claims=tuple, meter_=meter_
+            ),
+        )
     finally:
         await gpus.close()

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from dovetail import errors
-from dovetail.boot import clocks, node_agent, node_gpus, node_health, node_publication
+from dovetail.boot import (
+    clocks,
+    node_agent,
+    node_gpus,
+    node_health,
+    node_metering,
+    node_publication,
+)
 from dovetail.kube import client
 from dovetail.kube.http import transport
 from dovetail.node.claims import assembly, plan_prepare
@@ -108,7 +115,14 @@ async def open_work(
         }
 
     try:
-        yield node_agent.Work(serving=serving, loops=loops, ready=ready)
+        yield node_agent.Work(
+            serving=serving,
+            loops=loops,
+            ready=ready,
+            device_metrics=node_metering.device_metrics(
+                options, gpus, clock, api=api, claims=claims.prepared, meter_=meter_
+            ),
+        )
     finally:
         await gpus.close()
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from dovetail.boot import node_agent
 from dovetail.node.cdi.claim_specs import Paths as CdiPaths
+from dovetail.node.health_reading import GpuEvent
 from dovetail.node.inventory import Inventory
 from dovetail.node.nvml import events
 from dovetail.node.nvml.control import NvmlControl
@@ -36,6 +37,7 @@ class NodeGpus:
         self.session = Session(options.visible_driver_root)
         self.control = NvmlControl(self.session, sysfs_root=options.sysfs_root)
         self.event_waiter = events.EventWaiter(self.session)
+        self._last_xids: dict[str, int] = {}
         self._root = options.visible_driver_root
         self._watch = GpuWatch(self.session, self.control, clock=clock, proc_root=options.proc_root)
         self._clock = clock
@@ -50,6 +52,18 @@ class NodeGpus:
     def on_change(self, listener: Callable[[Inventory], None]) -> None:
         """Calls the listener with each inventory from now on."""
         self._listeners.append(listener)
+
+    def wait_for_events(self, seconds: float) -> list[GpuEvent]:
+        """What the driver reports by itself. Blocks. The last XID of each GPU is remembered."""
+        collected = self.event_waiter.wait(seconds)
+        for event in collected:
+            if event.xid is not None:
+                self._last_xids[event.uuid] = event.xid
+        return collected
+
+    def last_xids(self) -> Mapping[str, int]:
+        """Codes by uuid of the GPU, since the agent started."""
+        return self._last_xids
 
     async def driver_found(self) -> None:
         """Returns once there is a driver, and reminds the log of it meanwhile."""

@@ -44,7 +44,7 @@ def health_of(
     policy = policy_of(options.health_policy)
     source = driver_source.DriverSource(
         gpus.control.health,
-        gpus.event_waiter.wait,
+        gpus.wait_for_events,
         gpus.event_waiter.register_again,
         read_all=gpus.control.healths,
     )

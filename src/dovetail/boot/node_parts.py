@@ -6,6 +6,7 @@ Never serves by itself: `boot/node_agent.py` does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -24,7 +25,7 @@ async def serve(options: node_agent.Options) -> None:
     carrier = transport.Transport(connection, concurrency=4, user_agent="dovetail-node-agent")
     meter_, text = _metrics(options)
     async with carrier, open_work(options, carrier, meter_) as work:
-        http = _http_server(options, work, text, client.KubeApi(carrier))
+        http = _http_server(options, work, _all_metrics(text, work), client.KubeApi(carrier))
         await node_agent.run(work, http=http, meter_=meter_)
 
 
@@ -40,6 +41,20 @@ def open_work(
     from dovetail.boot import node_dra
 
     return node_dra.open_work(options, carrier, meter_)
+
+
+def _all_metrics(text: Callable[[], bytes], work: node_agent.Work) -> Any:
+    """The agent's own metrics and those of the devices, which are read when they are asked for."""
+    devices = work.device_metrics
+    if devices is None:
+        return text
+
+    async def both() -> bytes:
+        # Devices first: how the reading went is among the agent's own.
+        measured = await devices()
+        return text() + measured.encode()
+
+    return both
 
 
 def _metrics(options: node_agent.Options) -> tuple[meter.Meter, Any]:

@@ -44,7 +44,7 @@ from dovetail.model import configuration as configurations
 from dovetail.model import gangs, plaintext, policy
 from dovetail.ports import device_metrics, failures, tracing
 from dovetail.snapshot import live_snapshot
-from dovetail.telemetry import metrics, traces
+from dovetail.telemetry import metrics, prometheus_api, prometheus_devices, traces
 from dovetail.world.world import World
 
 LOG = logging.getLogger("dovetail.scheduler")
@@ -84,7 +84,12 @@ class Process:
         self.election: leader_election.Election | None = None
         self.informer: informer.Informer | None = None
         self.scheduler: scheduler_loop.Scheduler | None = None
+        self._prometheus = prometheus_of(configuration.metrics.prometheus)
         self.utilisation: device_metrics.Metrics = device_metrics.NoMetrics()  # device utilisation
+        if self._prometheus is not None:
+            self.utilisation = prometheus_devices.PrometheusDevices(
+                self._prometheus, clock=self.clock, meter_=self.metrics
+            )
         self.settings = settings_of(configuration)
         self.queue_status_seconds = queue_status_writer.EVERY_SECONDS
         self.watched: tuple[registry.Kind, ...] = registry.WATCHED
@@ -102,6 +107,7 @@ class Process:
         try:
             async with (
                 self.transport,
+                self._prometheus or contextlib.nullcontext(),
                 background_loop.BackgroundLoop("lease-and-health") as background,
                 self._background_services(background),
             ):
@@ -236,6 +242,8 @@ class Process:
                 clock=self.clock,
                 record_event=self.scheduler.recorder.record_pod_event,
                 changed=self.scheduler.retry_all,
+                meter_=self.metrics,
+                every_seconds=self.configuration.metrics.interval_seconds,
             )
             tasks = {"queue status": statuses.run, "idleness": idle.run}
             if keeps_use:
@@ -451,6 +459,19 @@ def tracer_of(settings: configurations.Tracing) -> tracing.Tracer:
     return traces.otlp_traces(
         settings.endpoint, sample_ratio=settings.sample_ratio, version=dovetail.__version__
     )
+
+
+def prometheus_of(settings: configurations.PrometheusSource) -> prometheus_api.Prometheus | None:
+    """The server to ask for the utilisation of devices; None unless one is configured."""
+    if not settings.url:
+        return None
+    endpoint = prometheus_api.Endpoint(
+        url=settings.url,
+        token_file=settings.token_file,
+        ca_file=settings.ca_file,
+        timeout_seconds=settings.timeout_seconds,
+    )
+    return prometheus_api.Prometheus(endpoint)
 
 
 def settings_of(configuration: configurations.SchedulerConfiguration) -> scheduler_loop.Settings:

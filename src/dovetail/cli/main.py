@@ -102,6 +102,10 @@ COMMANDS = {
         "dovetail.cli.processes.node_agent_command:command",
         "Serve the GPUs of one node to its kubelet.",
     ),
+    "exporter": (
+        "dovetail.cli.processes.exporter_command:command",
+        "Serve metrics of claims, slices, queues and gangs.",
+    ),
     "install": (
         "dovetail.cli.install:install",
         "Install the scheduler on a cluster, or print the manifests.",
@@ -136,6 +140,7 @@ TOPICS = {
         "history",
         "scheduler",
         "node-agent",
+        "exporter",
         "completion",
         "version",
     ),

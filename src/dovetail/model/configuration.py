@@ -337,6 +337,42 @@ class Tracing(
     ] = 1.0
 
 
+class PrometheusSource(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """A Prometheus that scrapes the node agents or the DCGM exporter."""
+
+    url: Annotated[
+        str,
+        Meta(
+            description="address such as `http://prometheus.monitoring:9090`; empty: devices are not measured"
+        ),
+    ] = ""
+    token_file: Annotated[
+        str, Meta(description="file with a bearer token, read for every query; empty: none is sent")
+    ] = ""
+    ca_file: Annotated[
+        str,
+        Meta(
+            description="file with the authorities that may sign its certificate; empty: the system's"
+        ),
+    ] = ""
+    timeout_seconds: Annotated[
+        float, _POSITIVE, Meta(description="seconds after which a query is given up")
+    ] = 20.0
+
+
+class DeviceMetrics(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Where the utilisation of devices comes from, which idle policies of queues need."""
+
+    prometheus: PrometheusSource = PrometheusSource()
+    interval_seconds: Annotated[
+        float, _POSITIVE, Meta(description="seconds between two looks at the measurements")
+    ] = 30.0
+
+
 class SchedulerConfiguration(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -383,6 +419,7 @@ class SchedulerConfiguration(
     snapshot_directory: Annotated[
         str, Meta(description="directory for snapshots on demand; empty: none are written")
     ] = ""
+    metrics: DeviceMetrics = DeviceMetrics()
     logging: Logging = Logging()
     tracing: Tracing = Tracing()
 
@@ -462,6 +499,11 @@ def problems(configuration: SchedulerConfiguration) -> Iterator[untyped.Misfit]:
         got = configuration.tracing.endpoint
         yield untyped.Misfit(
             "tracing.endpoint", f'expected http:// or https:// and a host, got "{got}"'
+        )
+    url = configuration.metrics.prometheus.url
+    if url and not _is_http(url):
+        yield untyped.Misfit(
+            "metrics.prometheus.url", f'expected http:// or https:// and a host, got "{url}"'
         )
     if not _is_address(configuration.serving.address):
         got = configuration.serving.address

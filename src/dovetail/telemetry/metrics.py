@@ -178,6 +178,38 @@ DECLARED: Final = (
         "Decisions compared with those of another scheduler.",
         ("result",),
     ),
+    # Ours: idle work
+    Metric(
+        "dovetail_idle_pods",
+        "gauge",
+        "Pods all of whose GPUs are idle, by what was done about it.",
+        ("stage",),
+        series=(("Warned",), ("Preemptible",)),
+    ),
+    Metric(
+        "dovetail_idle_devices",
+        "gauge",
+        "GPUs and slices that idle pods hold, by what was done about it.",
+        ("stage",),
+        series=(("Warned",), ("Preemptible",)),
+    ),
+    Metric(
+        "dovetail_device_metrics_up",
+        "gauge",
+        "1 if the last query for utilisation was answered, else 0.",
+    ),
+    Metric(
+        "dovetail_device_metrics_devices",
+        "gauge",
+        "Devices whose utilisation was asked for: measured, missing, or with readings that stand still.",
+        ("state",),
+        series=(("measured",), ("missing",), ("frozen",)),
+    ),
+    Metric(
+        "dovetail_device_metrics_skew_seconds",
+        "gauge",
+        "Clock of Prometheus minus the scheduler's.",
+    ),
     # Ours: writing
     Metric("dovetail_assumed_pods", "gauge", "Pods placed whose binding is not confirmed yet."),
     Metric(

@@ -31,6 +31,25 @@ DECLARED: Final = (
         ("work",),
     ),
     Metric(
+        "dovetail_node_device_readings_total",
+        "counter",
+        "Readings of the use of all GPUs: ok, partly with GPUs left out, failed.",
+        ("result",),
+        series=(("ok",), ("partly",), ("failed",)),
+    ),
+    Metric(
+        "dovetail_node_device_reading_seconds",
+        "gauge",
+        "How long the last reading of the use of all GPUs took.",
+    ),
+    Metric(
+        "dovetail_node_gpus",
+        "gauge",
+        "GPUs that the last reading of their use covered, and those it did not.",
+        ("state",),
+        series=(("read",), ("unread",)),
+    ),
+    Metric(
         ERRORS,
         "counter",
         "Reports under a name, kind or label that is not declared.",

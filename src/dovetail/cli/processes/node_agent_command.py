@@ -41,6 +41,25 @@ class _Address(click.ParamType[str]):
         return str(value)
 
 
+class _Seconds(click.ParamType[float]):
+    """off, or a positive number of seconds."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if value == "off":
+            return 0.0
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = 0.0
+        if not 0.1 <= seconds <= 3600:
+            self.fail(f"{value!r} is not off or seconds between 0.1 and 3600", param, ctx)
+        return seconds
+
+
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
@@ -156,6 +175,14 @@ _OBSERVATION: Final = _options(
         default="off",
         show_default=True,
         help="Serve /healthz, /readyz and /metrics there.",
+    ),
+    click.option(
+        "--device-metrics",
+        type=_Seconds(),
+        metavar="SECONDS|off",
+        default="5",
+        show_default=True,
+        help="With --metrics: how often the GPUs' use may be read for it; off where DCGM exports it.",
     ),
     click.option(
         "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from dovetail import errors
-from dovetail.devcluster.fake_gpus import gpu_machines, hardware
+from dovetail.devcluster.fake_gpus import gpu_machines, hardware, load_script
 
 DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 GPU = click.argument("gpu", type=int)
@@ -98,6 +98,15 @@ def restore(directory: Path, gpu: int) -> None:
 def set_figure(directory: Path, gpu: int, figure: str, value: str) -> None:
     """Set a figure of a GPU, such as temperature or gpu_utilisation."""
     hardware.Hardware.open(directory).set(gpu, **{figure: value})
+
+
+@cli.command()
+@DIRECTORY
+@click.argument("script", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def load(directory: Path, script: Path) -> None:
+    """Play a script of load: how busy GPUs and processes are, over time."""
+    steps = load_script.read(script.read_bytes())
+    load_script.play(hardware.Hardware.open(directory), steps)
 
 
 def main() -> None:

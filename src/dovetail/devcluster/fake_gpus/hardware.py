@@ -221,6 +221,20 @@ class Hardware:
         if energy_joules is not None:
             self.set(gpu, energy_millijoules=round(energy_joules * 1000))
 
+    def run_energy(self, gpu: int, *, watts: float, now_milliseconds: int) -> None:
+        """From now on it draws this power, and its energy counter runs."""
+        state = self.snapshot().gpus[gpu]
+        energy = state.energy_millijoules
+        if since := state.energy_since_milliseconds:
+            elapsed = max(0, now_milliseconds - since)
+            energy += state.power_usage_milliwatts * elapsed // 1000
+        self.set(
+            gpu,
+            energy_millijoules=energy,
+            energy_since_milliseconds=now_milliseconds,
+            power_usage_milliwatts=round(watts * 1000),
+        )
+
     def set_utilisation(self, gpu: int, *, gpu_percent: int, memory_percent: int = 0) -> None:
         """How busy it is."""
         self.set(gpu, gpu_utilisation=gpu_percent, memory_utilisation=memory_percent)

@@ -90,6 +90,8 @@ class GpuState(msgspec.Struct, frozen=True):
     time_slice: int
     power_limit_milliwatts: int
     power_usage_milliwatts: int
+    energy_millijoules: int
+    energy_since_milliseconds: int
     temperature: int
     throttle_reasons: int
     gpu_utilisation: int

@@ -29,13 +29,14 @@ async def follow(
     clock: clocks.Clock,
     arrived: Callable[[], None],
     meter: meters.Meter | None = None,
+    restored: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs until cancelled. `arrived` is called once, before the first list."""
     spread = random.Random()  # noqa: S311 - spreads load, guards nothing
     while not await _is_served(transport, kind):
         await clock.sleep(ASK_SECONDS * spread.uniform(0.5, 1.0))
     arrived()
-    await watch.follow(transport, kind, sink, clock=clock, meter=meter)
+    await watch.follow(transport, kind, sink, clock=clock, meter=meter, restored=restored)
 
 
 async def served(

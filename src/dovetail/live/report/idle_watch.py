@@ -20,7 +20,7 @@ from dovetail.model import idle
 from dovetail.model.idle import Device, IdleStage, IdleState
 from dovetail.model.queue import queue_access
 from dovetail.ports import clock as clocks
-from dovetail.ports import device_metrics
+from dovetail.ports import device_metrics, meter
 from dovetail.schedule import pod_order
 from dovetail.schedule.evict import idle_work
 from dovetail.schedule.evict.idle_work import Track
@@ -35,6 +35,7 @@ NORMAL: Final = "Normal"
 IDLE: Final = "IdleDevices"
 YIELDS: Final = "IdleMayYield"
 BUSY: Final = "BusyAgain"
+UNKNOWN: Final = "IdleUnknown"
 
 
 class RecordEvent(Protocol):
@@ -63,19 +64,23 @@ class IdleWatch:
         clock: clocks.Clock,
         record_event: RecordEvent,
         changed: Callable[[], None] = lambda: None,
+        meter_: meter.Meter | None = None,
+        every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._world = world
         self._metrics = measured
         self._clock = clock
         self._record_event = record_event
         self._changed = changed  # called when a pod became evictable, or no longer is
+        self._meter = meter_ or meter.NoMeter()
+        self._every_seconds = every_seconds
         self._tracks: dict[tuple[Device, float], Track] = {}
 
     async def run(self) -> None:
         """Measures periodically, until cancelled."""
         while True:
             await self.measure()
-            await self._clock.sleep(EVERY_SECONDS)
+            await self._clock.sleep(self._every_seconds)
 
     async def measure(self) -> None:
         """Reads the metrics once and updates which pods are idle."""
@@ -175,7 +180,10 @@ class IdleWatch:
 
             before = self._world.idle.get(pod_id)
             since = self._since(watched_pod, now)
-            after = idle_work.next_state(before, since, policy=watched_pod.policy, now=now)
+            measured = idle_work.measured_until(self._tracks_of(watched_pod), now)
+            after = idle_work.next_state(
+                before, since, policy=watched_pod.policy, now=now, measured=measured
+            )
             if after is None:
                 self._world.idle.pop(pod_id, None)
             else:
@@ -185,14 +193,28 @@ class IdleWatch:
                 is_changed = True
                 self._report(watched_pod, after, now)
 
+        self._count(watched)
         if is_changed:
             self._changed()
 
+    def _count(self, watched: Mapping[str, _Watched]) -> None:
+        for stage in IdleStage:
+            idle_pods = [
+                watched[pod_id]
+                for pod_id, state in self._world.idle.items()
+                if state.stage is stage and pod_id in watched
+            ]
+            held = {device for watched_pod in idle_pods for device in watched_pod.devices}
+            self._meter.gauge("dovetail_idle_pods", len(idle_pods), stage=stage.value)
+            self._meter.gauge("dovetail_idle_devices", len(held), stage=stage.value)
+
+    def _tracks_of(self, watched_pod: _Watched) -> list[Track]:
+        threshold = float(watched_pod.policy.threshold_percent)
+        return [self._tracks[device, threshold] for device in watched_pod.devices]
+
     def _since(self, watched_pod: _Watched, now: datetime.datetime) -> datetime.datetime | None:
         """Since when all its devices are idle; what a device did before the pod started does not count."""
-        threshold = float(watched_pod.policy.threshold_percent)
-        tracks = (self._tracks[device, threshold] for device in watched_pod.devices)
-        since = idle_work.all_idle_since(tracks, now)
+        since = idle_work.all_idle_since(self._tracks_of(watched_pod), now)
         if since is None:
             return None
         return max(since, pod_order.instant(watched_pod.pod.status.start_time))
@@ -201,6 +223,10 @@ class IdleWatch:
         self, watched_pod: _Watched, after: IdleState | None, now: datetime.datetime
     ) -> None:
         pod, policy = watched_pod.pod, watched_pod.policy
+        if after is None and self._is_unmeasured(watched_pod, now):
+            note = "its GPUs are not measured any more; the idle warning no longer applies"
+            self._record_event(pod, reason=UNKNOWN, note=note)
+            return
         if after is None:
             note = "its GPUs are in use again; the idle warning no longer applies"
             self._record_event(pod, reason=BUSY, note=note)
@@ -219,6 +245,14 @@ class IdleWatch:
         else:
             note += "; it is evicted first if other pods wait for them"
             self._record_event(pod, reason=YIELDS, note=note, kind=WARNING)
+
+    def _is_unmeasured(self, watched_pod: _Watched, now: datetime.datetime) -> bool:
+        for track in self._tracks_of(watched_pod):
+            if track.seen is None:
+                return True
+            if (now - track.seen).total_seconds() > idle_work.MAX_GAP_SECONDS:
+                return True
+        return False
 
 
 def _has_claims(pod: pods.Pod) -> bool:

@@ -78,6 +78,13 @@ class NodeClaims:
             await asyncio.wait(self._running)
         self._threads.shutdown(wait=False)
 
+    def prepared(self) -> tuple[checkpoint.Claim, ...]:
+        """The claims of the checkpoint as it is now; none while it cannot be trusted. Blocks."""
+        try:
+            return tuple(recovery.trusted(self._execution).claims.values())
+        except errors.StateError:
+            return ()
+
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, Prepared | Failed]:
         """By claim uid."""
         answers = await asyncio.gather(*(self._finished(self._prepare(ref)) for ref in claims))

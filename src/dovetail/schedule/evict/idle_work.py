@@ -20,6 +20,7 @@ from dovetail.world.devices import gpu_ledger
 from dovetail.world.world import World
 
 MAX_GAP_SECONDS: Final = 300.0  # between two samples, and since the last one
+FRESH_SECONDS: Final = 150.0  # work whose last sample is older is not evicted for being idle
 
 
 class Track(NamedTuple):
@@ -56,21 +57,32 @@ def all_idle_since(tracks: Iterable[Track], now: datetime.datetime) -> datetime.
     return max(idle_times, default=None)
 
 
+def measured_until(tracks: Iterable[Track], now: datetime.datetime) -> datetime.datetime:
+    """Up to when all of these devices were measured; never later than now."""
+    return min((track.seen for track in tracks if track.seen is not None), default=now)
+
+
 def next_state(
     state: IdleState | None,
     since: datetime.datetime | None,
     *,
     policy: queues.IdlePolicy,
     now: datetime.datetime,
+    measured: datetime.datetime | None = None,
 ) -> IdleState | None:
-    """The next state of a pod that has been idle since then: first warned, after a grace period preemptible."""
-    if since is None or (now - since).total_seconds() < policy.window_seconds:
+    """The next state of a pod that has been idle since then: first warned, after a grace period preemptible.
+
+    `measured` is up to when there are samples. Time without samples brings no pod nearer to eviction.
+    """
+    until = now if measured is None else min(measured, now)
+    if since is None or (until - since).total_seconds() < policy.window_seconds:
         return None
     if state is None or state.since != since:
         return IdleState(since=since, warned=now, stage=IdleStage.WARNED)
-    is_over = (now - state.warned).total_seconds() >= policy.grace_seconds
-    transaction = IdleStage.PREEMPTIBLE if is_over else IdleStage.WARNED
-    return IdleState(since=since, warned=state.warned, stage=transaction)
+    is_over = (until - state.warned).total_seconds() >= policy.grace_seconds
+    is_fresh = (now - until).total_seconds() <= FRESH_SECONDS
+    stage = IdleStage.PREEMPTIBLE if is_over and is_fresh else IdleStage.WARNED
+    return IdleState(since=since, warned=state.warned, stage=stage)
 
 
 def devices_of(world: World, pod: pods.Pod) -> tuple[Device, ...]:

@@ -1,0 +1,79 @@
+"""`dovetail exporter`: serves metrics of claims, slices, queues and gangs for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import click
+
+DEFAULT: Final = "127.0.0.1:9102"
+
+
+class _Listen(click.ParamType[tuple[str, int]]):
+    """HOST:PORT."""
+
+    name = "address"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            self.fail(f"{value!r} is not HOST:PORT, such as {DEFAULT}", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="How to reach the cluster. [default: as kubectl, or in-cluster]",
+)
+@click.option(
+    "--context", metavar="NAME", help="The kubeconfig's context. [default: its current one]"
+)
+@click.option(
+    "--listen",
+    type=_Listen(),
+    metavar="HOST:PORT",
+    default=DEFAULT,
+    show_default=True,
+    help="Serve /healthz, /readyz and /metrics there.",
+)
+@click.option(
+    "--partitions",
+    is_flag=True,
+    help="Also list the MIG partitions that GPUs could have: about 26 for each.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+def command(
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    listen: tuple[str, int],
+    partitions: bool,
+    log_format: str,
+    log_level: str,
+) -> int:
+    """Serve metrics of claims, slices, device classes, queues and gangs.
+
+    Watches the cluster and writes nothing. On any address but loopback a bearer token is needed whose owner may get
+    /metrics.
+    """
+    from dovetail.boot import exporter, logs
+    from dovetail.kube.auth import client_config
+
+    logs.set_up(log_format, log_level)
+    address, port = listen
+    connection = client_config.load(kubeconfig, context=context)
+    asyncio.run(exporter.run(connection, address=address, port=port, has_partitions=partitions))
+    return 0

@@ -1,0 +1,1 @@
+"""Metrics of a node's devices: who holds them, how much they use, and the text that Prometheus reads."""

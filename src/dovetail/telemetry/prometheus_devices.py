@@ -1,0 +1,188 @@
+"""Measurements of devices from Prometheus: samples for the idle watch, and records of use for accounting.
+
+Implements `ports.device_metrics.Metrics`. Asks for samples as they were scraped, never for values the server fills in,
+and corrects their times by the difference between its clock and ours. A device whose readings stand still, or whose
+counters have just started again, has no evidence of being unused. Parsing runs in a thread. Raises PrometheusFailure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from dovetail.model import dcgm_fields
+from dovetail.model.accounting.records import Allocation, Millis
+from dovetail.model.dcgm_fields import Field
+from dovetail.model.idle import Device, Sample
+from dovetail.ports import clock as clocks
+from dovetail.ports import meter
+from dovetail.telemetry import dcgm_series, measured_devices, usage_records
+from dovetail.telemetry.measured_devices import MeasuredDevice
+from dovetail.telemetry.prometheus_api import Prometheus, RawSeries
+
+LOG = logging.getLogger("dovetail.metrics")
+LOOK_BACK_SECONDS: Final = 150  # several scrapes, and longer than a frozen reading may last
+LARGE_SKEW_SECONDS: Final = 30.0
+CHUNK_SECONDS: Final = 900  # of one query about a longer time
+_FOR_IDLE: Final = (
+    Field.GPU_UTIL,
+    Field.GR_ENGINE_ACTIVE,
+    Field.SM_ACTIVE,
+    Field.ENERGY,
+    Field.POWER_USAGE,
+)
+_FOR_USAGE: Final = (
+    Field.GPU_UTIL,
+    Field.GR_ENGINE_ACTIVE,
+    Field.SM_ACTIVE,
+    Field.FB_USED,
+    Field.ENERGY,
+)
+_FOR_NOW: Final = (Field.GPU_UTIL, Field.GR_ENGINE_ACTIVE, Field.SM_ACTIVE, Field.FB_USED)
+
+
+class PrometheusDevices:
+    """What one Prometheus knows about GPUs."""
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        *,
+        clock: clocks.Clock,
+        meter_: meter.Meter | None = None,
+        look_back_seconds: int = LOOK_BACK_SECONDS,
+        frozen_seconds: float = measured_devices.FROZEN_SECONDS,
+    ) -> None:
+        self._prometheus = prometheus
+        self._clock = clock
+        self._meter = meter_ or meter.NoMeter()
+        self._look_back_seconds = look_back_seconds
+        self._frozen_seconds = frozen_seconds
+        self._has_skew = False
+
+    async def utilisation(self, devices: Collection[Device]) -> Mapping[Device, Sequence[Sample]]:
+        """Recent samples of these devices, in percent, at times of our clock."""
+        self._meter.gauge("dovetail_device_metrics_up", 0)
+        skew = await self._skew()
+        raw = await self._recent(_FOR_IDLE, self._look_back_seconds)
+        self._meter.gauge("dovetail_device_metrics_up", 1)
+        found = await asyncio.to_thread(_measured, raw)
+
+        samples: dict[Device, list[Sample]] = {}
+        frozen: set[Device] = set()
+        for device in found:
+            names = device.names & set(devices)
+            if not names:
+                continue
+            if measured_devices.is_frozen(device, after_seconds=self._frozen_seconds):
+                frozen |= names
+                continue
+            for name in names:
+                samples.setdefault(name, []).extend(_samples(device, skew))
+        # One source that stands still makes the others doubtful, too: they may measure through it.
+        measured = {name: each for name, each in samples.items() if name not in frozen and each}
+        self._report(devices, measured=len(measured), frozen=len(frozen))
+        return measured
+
+    async def usage(
+        self,
+        allocations: Sequence[Allocation],
+        assets: Collection[str],
+        *,
+        start: Millis,
+        end: Millis,
+        max_gap_seconds: float = usage_records.MAX_GAP_SECONDS,
+    ) -> usage_records.Joined:
+        """Records of use for a window, as the server's clock has it."""
+        raw: list[RawSeries] = []
+        margin = round(max_gap_seconds)
+        edge = start
+        while edge < end:
+            until = min(edge + CHUNK_SECONDS * 1000, end)
+            # The margin has the sample before the window, from which counters grow.
+            span = (until - edge) // 1000 + 1 + (margin if edge == start else 0)
+            raw.extend(await self._recent(_FOR_USAGE, span, at=until / 1000))
+            edge = until
+
+        def join() -> usage_records.Joined:
+            return usage_records.joined(
+                _measured(_merged(raw)),
+                allocations=allocations,
+                assets=assets,
+                start=start,
+                end=end,
+                max_gap_seconds=max_gap_seconds,
+            )
+
+        return await asyncio.to_thread(join)
+
+    async def now(self, *, within_seconds: int = LOOK_BACK_SECONDS) -> list[MeasuredDevice]:
+        """Every device that was measured lately, once."""
+        raw = await self._recent(_FOR_NOW, within_seconds)
+        found = await asyncio.to_thread(_measured, raw)
+        return measured_devices.one_source_each(found)
+
+    async def _recent(
+        self, fields: Sequence[Field], seconds: int, *, at: float | None = None
+    ) -> list[RawSeries]:
+        queries = [query(field, seconds) for field in fields]
+        answers = await asyncio.gather(*(self._prometheus.instant(text, at=at) for text in queries))
+        return [series for answer in answers for series in answer]
+
+    async def _skew(self) -> float:
+        """The server's clock minus ours, in seconds."""
+        before = self._clock.now().timestamp()
+        server = await self._prometheus.now()
+        after = self._clock.now().timestamp()
+        skew = server - (before + after) / 2
+        self._meter.gauge("dovetail_device_metrics_skew_seconds", skew)
+        has_skew = abs(skew) > LARGE_SKEW_SECONDS
+        if has_skew and not self._has_skew:
+            LOG.warning(
+                "metrics.skew: the clock of Prometheus differs from ours; times are corrected",
+                extra={"seconds": round(skew, 1), "url": self._prometheus.endpoint.url},
+            )
+        self._has_skew = has_skew
+        return skew
+
+    def _report(self, devices: Collection[Device], *, measured: int, frozen: int) -> None:
+        counts = {"measured": measured, "frozen": frozen}
+        counts["missing"] = max(0, len(devices) - measured - frozen)
+        for state, count in counts.items():
+            self._meter.gauge("dovetail_device_metrics_devices", count, state=state)
+
+
+def query(field: Field, seconds: int) -> str:
+    """Samples of a field under all of its names, as they were scraped in the last so many seconds."""
+    names = "|".join(dcgm_fields.names_of(field))
+    return f'{{__name__=~"{names}"}}[{max(1, seconds)}s]'
+
+
+def _measured(raw: Sequence[RawSeries]) -> list[MeasuredDevice]:
+    return measured_devices.measured(dcgm_series.read(raw))
+
+
+def _merged(raw: Sequence[RawSeries]) -> list[RawSeries]:
+    """Series of several queries as one each."""
+    merged: dict[tuple[tuple[str, str], ...], RawSeries] = {}
+    for series in raw:
+        key = tuple(sorted(series.labels.items()))
+        if key in merged:
+            merged[key].points.extend(series.points)
+        else:
+            merged[key] = RawSeries(series.labels, list(series.points))
+    return list(merged.values())
+
+
+def _samples(device: MeasuredDevice, skew: float) -> list[Sample]:
+    """What came before the last restart of the GPU or its driver is no evidence about the work of now."""
+    restarted = measured_devices.since_reset(device.whole.get(Field.ENERGY, ()))
+    samples: list[Sample] = []
+    for at, percent in measured_devices.busiest(device):
+        if restarted is None or at >= restarted:
+            moment = datetime.datetime.fromtimestamp(at - skew, datetime.UTC)
+            samples.append(Sample(moment, percent))
+    return samples

@@ -1,0 +1,1 @@
+"""Stories about the metrics of devices."""
