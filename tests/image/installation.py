@@ -4,7 +4,7 @@ The objects are those of `dovetail install --dry-run`. `adapted` changes what a 
 GPUs needs, and nothing else:
 
 - The API server listens on loopback alone and there is no kube-proxy: pods use the node's network, and environment
-  variables say where the API server is. The scheduler serves on loopback too.
+  variables say where the API server is. The scheduler and the dashboard serve on loopback too.
 - The fake driver keeps its state in files: the agent mounts them, and is given its /sys and /proc.
 """
 
@@ -25,6 +25,7 @@ NAME: Final = "dovetail"
 NAMESPACE: Final = "dovetail-system"
 SCHEDULER: Final = f"{NAME}-scheduler"
 AGENT: Final = f"{NAME}-node-agent"
+DASHBOARD: Final = f"{NAME}-dashboard"
 SERVED_POLICY: Final = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 Tree = dict[str, Any]
@@ -54,7 +55,7 @@ def install(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -
 
 
 def printed(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -> list[Tree]:
-    """What `dovetail install --dry-run` prints for one scheduler and one agent on this node."""
+    """What `dovetail install --dry-run` prints for one scheduler, one agent and one dashboard on this node."""
     repository, _, tag = product_image.NAME.rpartition(":")
     here = f"{{kubernetes.io/hostname: {node.name}}}"
     settings = (
@@ -68,6 +69,9 @@ def printed(node: gpu_node.GpuNode, gpus: hardware.Hardware, *, cdi_hook: str) -
         f"nodeAgent.nodeSelector={here}",
         f"nodeAgent.driverRoot={gpus.driver_root}",
         f"nodeAgent.cdiHook={cdi_hook}",
+        "dashboard.enabled=true",
+        f"dashboard.port={free_ports.reserve()}",
+        f"dashboard.nodeSelector={here}",
     )
     options = [part for setting in settings for part in ("--set", setting)]
     where = ["--name", NAME, "--namespace", NAMESPACE, "--api-versions", SERVED_POLICY]
@@ -86,7 +90,11 @@ def adapted(tree: Tree, node: gpu_node.GpuNode, gpus: hardware.Hardware) -> Tree
     if tree["kind"] in {"Deployment", "DaemonSet"}:
         spec = tree["spec"]["template"]["spec"]
         spec["hostNetwork"] = True
-        spec["containers"][0].setdefault("env", []).extend(_api_server(node.plane))
+        (container,) = spec["containers"]
+        container.setdefault("env", []).extend(_api_server(node.plane))
+        if tree["metadata"]["name"] == DASHBOARD:
+            container["args"].remove("--address=0.0.0.0")
+            container["args"].append("--address=127.0.0.1")
     if tree["kind"] == "DaemonSet":
         _add_fake_driver(tree["spec"]["template"]["spec"], gpus)
     return tree

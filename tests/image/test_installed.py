@@ -1,12 +1,15 @@
 """The image installed from the chart on a real node: its scheduler and its agent start a pod on a GPU together.
 
-Both run under the service accounts, rights and admission policies of the chart; `installation` has what differs.
+The dashboard shows its users what each may list. All run under the service accounts, rights and admission policies of
+the chart; `installation` has what differs.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +52,7 @@ class Installed:
         return [tree for tree in listed if tree["spec"]["driver"] == DRIVER]
 
     def pod_of(self, component: str) -> Tree:
-        """The one pod of the scheduler or of the agent."""
+        """The one pod of the scheduler, of the agent or of the dashboard."""
         label = f"app.kubernetes.io/component={component}"
         (pod,) = cluster.get(self.plane, "pods", *self._namespace, "-l", label)["items"]
         return dict(pod)
@@ -59,7 +62,11 @@ class Installed:
         described = cluster.run_kubectl(self.plane, "describe", "pods", *self._namespace).stdout
         logs = [
             cluster.run_kubectl(self.plane, "logs", workload, *self._namespace, "--tail=40").stdout
-            for workload in (f"deploy/{installation.SCHEDULER}", f"ds/{installation.AGENT}")
+            for workload in (
+                f"deploy/{installation.SCHEDULER}",
+                f"ds/{installation.AGENT}",
+                f"deploy/{installation.DASHBOARD}",
+            )
         ]
         events = cluster.run_kubectl(self.plane, "get", "events", *self._namespace).stdout
         return "\n".join([described, events, *logs])
@@ -77,6 +84,21 @@ class Installed:
         text = None if input is None else msgspec.json.encode(input).decode()
         return cluster.run_kubectl(self.plane, *arguments, input=text, kubeconfig=kubeconfig)
 
+    def asked_dashboard(self, path: str, token: str = "") -> tuple[int, Tree]:
+        """The status and the document that the dashboard's pod answers with, at its own address."""
+        pod = self.pod_of("dashboard")
+        (container,) = pod["spec"]["containers"]
+        (port,) = (each["containerPort"] for each in container["ports"])
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, msgspec.json.decode(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, msgspec.json.decode(error.read())
+
     @property
     def _namespace(self) -> tuple[str, str]:
         return ("-n", installation.NAMESPACE)
@@ -92,6 +114,7 @@ def installed(node: gpu_node.GpuNode) -> Installed:
     product = Installed(node)
     product.rolled_out(f"daemonset/{installation.AGENT}")
     product.rolled_out(f"deployment/{installation.SCHEDULER}")
+    product.rolled_out(f"deployment/{installation.DASHBOARD}")
     return product
 
 
@@ -134,6 +157,45 @@ def test_a_pod_gets_its_gpu_from_the_installed_scheduler_and_agent(installed: In
         "the end of the claim's CDI file",
         so_far=installed.story,
     )
+
+
+def test_the_dashboard_shows_its_users_what_each_may_list(installed: Installed) -> None:
+    plane = installed.plane
+    pod = installed.pod_of("dashboard")
+    (status,) = pod["status"]["containerStatuses"]
+    assert (status["ready"], status["restartCount"]) == (True, 0), installed.story()
+    assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["spec"]["serviceAccountName"] == installation.DASHBOARD
+
+    cluster.kubectl(plane, "create", "serviceaccount", "viewer", "-n", installation.NAMESPACE)
+    account = f"--serviceaccount={installation.NAMESPACE}:viewer"
+    place = ("-n", installation.NAMESPACE)
+    cluster.kubectl(plane, "create", "role", "viewer", "--verb=list", "--resource=pods", *place)
+    cluster.kubectl(plane, "create", "rolebinding", "viewer", "--role=viewer", account, *place)
+    token = cluster.kubectl(plane, "create", "token", "viewer", *place).strip()
+    other = installation.namespace_with_account(plane)
+    waits = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "waits"},
+        "spec": {
+            "schedulerName": "none",
+            "containers": [{"name": "main", "image": gpu_node.IMAGE}],
+        },
+    }
+    cluster.apply(plane, [waits], namespace=other)
+
+    def is_shown() -> bool:
+        shown, document = installed.asked_dashboard("/api/v1/pods", plane.token)
+        return shown == 200 and other in {item["namespace"] for item in document["items"]}
+
+    wait_until(is_shown, "the other namespace, shown to the administrator")
+    shown, document = installed.asked_dashboard("/api/v1/pods", token)
+    assert shown == 200
+    assert {item["namespace"] for item in document["items"]} == {installation.NAMESPACE}
+    assert installed.asked_dashboard("/api/v1/fleet", token)[0] == 403
+    assert installed.asked_dashboard("/api/v1/pods")[0] == 401
+    cluster.kubectl(plane, "delete", "pod", "waits", "-n", other, "--wait=false")
 
 
 def slice_of(node_name: str) -> Tree:

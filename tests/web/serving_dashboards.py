@@ -86,7 +86,7 @@ def _pod(question: asked.Asked, params: NamedParams) -> PodItem:
 
 def _count(question: asked.Asked, params: endpoints.Nothing) -> Counted:
     replica = question.replica()
-    nodes = question.view.objects.count("Node") if question.may.list("nodes") else 0
+    nodes = question.view.objects.count("Node") if question.may.lists("Node") else 0
     pods = len(list(replica.listed("Pod")))
     return Counted(nodes=nodes, pods=pods, has_world=replica.world is not None)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
@@ -111,6 +112,87 @@ def test_claims_are_shown_to_users_who_may_list_claims() -> None:
                 scene.plane, "create", "rolebinding", "claims", "--role=claims", subject, *place
             )
             await waiting.until(is_shown, "the claim to be shown")
+
+    asyncio.run(main())
+
+
+JOB: Final[dict[str, Any]] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "sweep"},
+    "spec": {
+        "template": {
+            "spec": {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"}
+        }
+    },
+}
+QUOTA: Final[dict[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "few-pods"},
+    "spec": {"hard": {"pods": "1"}},
+}
+
+
+def _waits(namespace: str) -> dict[str, Any]:
+    """An event about the pod of the scene."""
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "waits"},
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": "tests",
+        "reportingInstance": "tests",
+        "action": "Testing",
+        "reason": "FailedScheduling",
+        "regarding": {"kind": "Pod", "namespace": namespace, "name": "a"},
+        "note": "0/1 nodes are available: quite-busy",
+        "type": "Warning",
+    }
+
+
+def test_events_jobs_and_quotas_need_rights_of_their_own() -> None:
+    scene = cluster_users.scene()
+    carol = scene.token_of(scene.mine, "carol")
+    place = ("-n", scene.mine)
+    resources = "--resource=pods,events,jobs.batch,resourcequotas"
+    cluster.kubectl(scene.plane, "create", "role", "quoted", "--verb=list", resources, *place)
+    subject = f"--serviceaccount={scene.mine}:carol"
+    cluster.kubectl(
+        scene.plane, "create", "rolebinding", "quoted", "--role=quoted", subject, *place
+    )
+    # The quota is full by the pod of the scene, so the Job gets none, and an event says so.
+    cluster.apply(scene.plane, [QUOTA, _waits(scene.mine)], namespace=scene.mine)
+    counted = ("get", "resourcequota", "few-pods", *place, "-o", "jsonpath={.status.used.pods}")
+    waiting.wait_until(
+        lambda: cluster.run_kubectl(scene.plane, *counted).stdout == "1", "the count of the quota"
+    )
+    cluster.apply(scene.plane, [JOB], namespace=scene.mine)
+
+    async def main() -> None:
+        settings = {"auth": frozenset({"token"})}
+        async with served(live(scene.choice), api_endpoints.all_endpoints(), **settings) as client:
+            await client.is_read()
+
+            async def text(path: str, token: str) -> str:
+                answer = await client.get(f"/api/v1{path}", token=token)
+                return f"{answer.status} {answer.body.decode()}"
+
+            of_pod = f"/why/{scene.mine}/pod/a"
+            of_job = f"/why/{scene.mine}/job/sweep"
+            timeline = f"/timeline?namespace={scene.mine}"
+            words = ((of_pod, "quite-busy"), (timeline, "quite-busy"), (of_job, "few-pods"))
+            for path, word in words:
+
+                async def is_shown(path: str = path, word: str = word) -> bool:
+                    return word in await text(path, carol)
+
+                await waiting.until(is_shown, f"{word} in {path}")
+                assert word not in await text(path, scene.token)
+            assert (await text(of_pod, scene.token)).startswith("200")
+            assert (await text(of_job, scene.token)).startswith("404")
+            assert "sweep" not in await text("/overview", scene.token)
 
     asyncio.run(main())
 

@@ -3,6 +3,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ApiError } from "./client.ts";
+import { Pace } from "./pace.ts";
 import { onChange } from "./stream.ts";
 
 export interface Resource<T> {
@@ -18,10 +19,6 @@ interface Options {
   /** At least so long between two requests. */
   pauseMs?: number;
 }
-
-const LEAST_PAUSE_MS = 400;
-const SHARE_OF_TIME = 4;
-const LONGEST_PAUSE_MS = 1500; // one slow answer must not hide what happens after it
 
 export function useResource<T>(
   key: string,
@@ -43,11 +40,14 @@ class Loader<T> implements Resource<T> {
   private isDirty = false;
   private nextAt = 0;
   private failures = 0;
+  private readonly pace: Pace;
 
   constructor(
     private readonly ask: (signal: AbortSignal, last: T | null) => Promise<T>,
     private readonly options: Options,
-  ) {}
+  ) {
+    this.pace = new Pace(options.pauseMs);
+  }
 
   readonly start = (): (() => void) => {
     const forget = onChange((resources) => {
@@ -105,8 +105,8 @@ class Loader<T> implements Resource<T> {
     }
     this.isLoading.value = false;
     this.abort = null;
-    const took = performance.now() - began;
-    this.nextAt = performance.now() + Math.max(this.options.pauseMs ?? LEAST_PAUSE_MS, Math.min(took * SHARE_OF_TIME, LONGEST_PAUSE_MS));
+    const now = performance.now();
+    this.nextAt = now + this.pace.pauseAfter(now, now - began);
     if (this.isDirty) this.changed();
     else if (this.isRetryable()) this.retry();
   }

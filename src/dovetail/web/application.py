@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import logging
 import time
 import urllib.parse
@@ -173,12 +174,16 @@ class Dashboard:
             self._quick.close()
 
     async def _prepare(self) -> None:
-        """Makes the replica before the first question needs it: that takes longer than all that follow."""
+        """Makes the replica and what the first page shows before a user asks: it takes longer than all that follows."""
         while self.source.capture() is None:
             await asyncio.sleep(PREPARE_SECONDS)
         frame = self.keeper.current()
         try:
             await self._engine.run(frame.replica)
+            for endpoint in self._endpoints:
+                if endpoint.is_prepared:
+                    prepared = functools.partial(_prepare_answer, endpoint, frame)
+                    await self._lane(endpoint).run(prepared)
         except Exception:  # the first question says what is wrong
             LOG.warning("dashboard.replica.failed", exc_info=True)
 
@@ -263,7 +268,7 @@ class Dashboard:
         if self._reviews is None:
             raise problems.unavailable("rights cannot be checked: this is not a cluster")
         try:
-            return await self._reviews.visibility(user, frame.namespaces)
+            return await self._reviews.visibility(user, frame.places)
         except failures.ApiFailure as failure:
             LOG.warning("dashboard.rights.unknown", extra={"why": str(failure)})
             raise problems.unavailable("rights cannot be checked now", retry_after=2.0) from None
@@ -423,6 +428,12 @@ class _StreamResponse(Response):
 
 
 _ALL_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def _prepare_answer(endpoint: endpoints.Endpoint, frame: frames.Frame) -> None:
+    """Makes what the answers of all users share, on the worker thread."""
+    question = asked.Asked(frame, asked.EVERYTHING, has_replica=not endpoint.is_quick)
+    endpoint.answer(question, endpoint.params())
 
 
 def _body(

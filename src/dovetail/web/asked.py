@@ -24,29 +24,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PLURALS: Final = frozenset(kind.plural for kind in registry.ALL)
+POD: Final = registry.POD.unique_name
 
 
 class Visibility(msgspec.Struct, frozen=True):
-    """What one user may see: namespaces whose pods they may list, and kinds without namespaces by their plural."""
+    """What one user may list, by the unique names of kinds: what is not in here stays hidden."""
 
-    sees_all: bool = False  # pods of every namespace
-    namespaces: frozenset[str] = frozenset()
-    cluster_kinds: frozenset[str] | None = frozenset()  # plurals; None is all of them
-    claim_namespaces: frozenset[str] | None = None  # whose claims; None is wherever pods are seen
+    sees_everything: bool = False
+    everywhere: frozenset[str] = frozenset()  # kinds without namespaces, or in all of them
+    in_namespaces: frozenset[tuple[str, str]] = frozenset()  # kind and namespace
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the user may list the pods of every namespace."""
+        return self.lists(POD)
+
+    def lists(self, kind: str, namespace: str = "") -> bool:
+        """Whether the user may list a kind: in the namespace, or in all of them where none is given."""
+        if self.sees_everything or kind in self.everywhere:
+            return True
+        return (kind, namespace) in self.in_namespaces
 
     def see_namespace(self, namespace: str) -> bool:
-        """Whether the user may list the pods of the namespace."""
-        return self.sees_all or namespace in self.namespaces
+        """Whether the user may list the pods of the namespace: without, nothing of it is shown."""
+        return self.lists(POD, namespace)
 
-    def see_claims(self, namespace: str) -> bool:
-        """Whether the user may list the claims of the namespace, and its pods, which claims name."""
-        is_listed = self.claim_namespaces is None or namespace in self.claim_namespaces
-        return is_listed and self.see_namespace(namespace)
-
-    def list(self, plural: str) -> bool:
-        """Whether the user may list a kind that has no namespaces, such as "nodes"."""
-        return self.cluster_kinds is None or plural in self.cluster_kinds
+    def sees(self, kind: str, namespace: str = "") -> bool:
+        """Whether objects of the kind are shown: the user may list them, and the pods of their namespace."""
+        is_open = not namespace or self.see_namespace(namespace)
+        return is_open and self.lists(kind, namespace)
 
     def must_see(self, namespace: str, what: str) -> None:
         """Raises as if the object did not exist: its absence and a missing right must look alike."""
@@ -54,7 +60,7 @@ class Visibility(msgspec.Struct, frozen=True):
             raise problems.not_found(f"there is no {what} that you may see")
 
 
-EVERYTHING: Final = Visibility(sees_all=True, cluster_kinds=None)
+EVERYTHING: Final = Visibility(sees_everything=True)
 
 
 class Frame(Protocol):

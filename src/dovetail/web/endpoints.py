@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from dovetail.web.api.read_kinds import Group
     from dovetail.web.asked import Asked
 
 Item = TypeVar("Item")
@@ -43,6 +44,7 @@ class Endpoint(NamedTuple):
     `params` holds path and query parameters, or the JSON body of a POST. It is decoded strictly; it should forbid
     unknown fields. Lists (`result` is `Page[Item]`) also take limit, cursor, sort and format, which the answer never
     sees. `is_quick` says that the answer never asks for the replica, so that it need not wait for one that does.
+    `is_prepared` says that the server answers it once by itself when it starts: its first page asks for it.
     """
 
     path: str  # below the root, such as "/why/{namespace}/{kind}/{name}"
@@ -52,6 +54,8 @@ class Endpoint(NamedTuple):
     method: str = "GET"
     summary: str = ""
     is_quick: bool = False
+    is_prepared: bool = False
+    reads: tuple[Group, ...] = ()  # what a user must be allowed to list to see all of the answer
     root: str = ROOT
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dovetail.ask import cluster_view, replicas, scheduler_policy
+from dovetail.kubetypes import registry
 from dovetail.live.intents import stored_promises
 from dovetail.web import problems
 from dovetail.web.source import captures
@@ -26,6 +27,12 @@ T = TypeVar("T")
 # Time alone changes answers, too: work that runs longer than it stated, a promise that comes due.
 LONGEST_SECONDS: Final = 15.0
 NOT_READ_SECONDS: Final = 1.0
+_POD: Final = registry.POD.unique_name
+_NAMESPACE: Final = registry.NAMESPACE.unique_name
+
+
+# Unique names of kinds that have objects, each with their namespaces. Of pods: all namespaces that exist.
+Places = tuple[tuple[str, frozenset[str]], ...]
 
 
 class Frame:
@@ -39,19 +46,16 @@ class Frame:
         self._keeper = keeper
         self._capture = capture
         self._view: cluster_view.View | None = None
-        self._namespaces: frozenset[str] | None = None
+        self._places: Places | None = None
         self._lock = threading.Lock()
         self._memos: dict[Hashable, _Memo] = {}
 
     @property
-    def namespaces(self) -> frozenset[str]:
-        """All namespaces that exist or have pods. Asked for on the event loop."""
-        if self._namespaces is None:
-            tables = self._capture.by_kind
-            namespaces = {key.name for key in tables.get("Namespace", ())}
-            namespaces |= {key.namespace for key in tables.get("Pod", ())}
-            self._namespaces = frozenset(namespaces)
-        return self._namespaces
+    def places(self) -> Places:
+        """Which kinds have objects, and in which namespaces. Asked for on the event loop."""
+        if self._places is None:
+            self._places = self._keeper.places_of(self._capture)
+        return self._places
 
     @property
     def view(self) -> cluster_view.View:
@@ -99,6 +103,7 @@ class FrameKeeper:
         self._frame: Frame | None = None
         self._sorted: dict[str, tuple[captures.Table, captures.Table]] = {}
         self._sorting = threading.Lock()
+        self._places: dict[str, tuple[captures.Table, frozenset[str]]] = {}
         self._replica: Replica | None = None
         self._replicated: cluster_view.View | None = None
 
@@ -132,6 +137,24 @@ class FrameKeeper:
                 if known is None or known[0] is not table:
                     self._sorted[kind] = (table, dict(sorted(table.items())))
             return {kind: self._sorted[kind][1] for kind in capture.by_kind}
+
+    def places_of(self, capture: captures.Capture) -> Places:
+        """Where the objects of the capture are. Looks only at kinds that changed."""
+        places: dict[str, frozenset[str]] = {}
+        for kind, table in capture.by_kind.items():
+            known = self._places.get(kind)
+            if known is None or known[0] is not table:
+                namespaces = frozenset(key.namespace for key in table)
+                is_same = known is not None and known[1] == namespaces
+                # The same set as before: what is kept by it is found at once.
+                known = (table, known[1] if known is not None and is_same else namespaces)
+                self._places[kind] = known
+            for key in table:  # kinds of other projects have longer names in keys
+                places[key.kind] = known[1]
+                break
+        existing = frozenset(key.name for key in capture.by_kind.get(_NAMESPACE, ()))
+        places[_POD] = places.get(_POD, frozenset()) | existing
+        return tuple(sorted(places.items(), key=lambda each: each[0]))
 
     def replica_at(self, view: cluster_view.View, policy_: policy.Policy) -> Replica:
         """The replica with the objects and the time of the view."""

@@ -21,12 +21,19 @@ from dovetail.model import policy
 from dovetail.model.accounting import records
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.web import asked
+from dovetail.web.source import watched_kinds
 
 NOW = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)
 QUEUES = {"train": "train", "secret": "others"}
 DRIVER = "gpu.nvidia.com"
+NAMESPACED = frozenset(
+    object_set.unique_kind(read.kind.api_version, read.kind.name)
+    for read in watched_kinds.READS
+    if read.kind.is_namespaced
+)
 TENANT = asked.Visibility(
-    namespaces=frozenset({"train"}), cluster_kinds=frozenset({"nodes", "queues", "resourceslices"})
+    everywhere=frozenset({"Node", "Queue", "ResourceSlice"}),
+    in_namespaces=frozenset((kind, "train") for kind in NAMESPACED),
 )
 STRANGER = asked.Visibility()
 

@@ -106,7 +106,7 @@ def test_hidden_holders_are_one_holder_without_a_name() -> None:
     question = asked_by(clusters.TENANT, "all")
     answer = fleet_resource.answer(question, fleet_resource.FleetParams())
     hidden = [holder for holder in answer.holders if holder.id == 0]
-    assert [holder.name for holder in hidden] == ["(other namespace)"]
+    assert [holder.name for holder in hidden] == ["(hidden)"]
     full = next(node for node in answer.nodes if node.name == "h100-1")
     assert {gpu.holders for gpu in full.gpus} == {(0,)}
     assert {gpu.state for gpu in full.gpus} == {"used"}
@@ -134,7 +134,7 @@ def test_holders_of_an_answer_keep_their_numbers_only() -> None:
     question = asked_by(clusters.TENANT, "all")
     params = why_resource.WhyParams(**PARAMS["/why/{namespace}/{kind}/{name}"])
     answer = why_resource.answer(question, params)
-    hidden = [each for each in answer.holders if each.pod == hidden_names.OTHER]
+    hidden = [each for each in answer.holders if each.pod == hidden_names.HIDDEN]
     assert hidden
     assert all(each.queue == "" and each.since is None for each in hidden)
     assert any(each.pod == "train/llama-0" for each in answer.holders)
@@ -157,12 +157,12 @@ def test_fixes_that_change_work_of_others_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("sentence", "shown"),
     [
-        ("held by secret/vault-0.", "held by (other namespace)."),
-        ("when secret/job/vault and 2 more end", "when (other namespace) and 2 more end"),
-        ("ends job/secret/vault", "ends (other namespace)"),
-        ("pod vault-0, pod mine", "pod (other namespace), pod mine"),
+        ("held by secret/vault-0.", "held by (hidden)."),
+        ("when secret/job/vault and 2 more end", "when (hidden) and 2 more end"),
+        ("ends job/secret/vault", "ends (hidden)"),
+        ("pod vault-0, pod mine", "pod (hidden), pod mine"),
         ("job/train in train/mine", "job/train in train/mine"),
-        ("namespace secret has it", "namespace (other namespace) has it"),
+        ("namespace secret has it", "namespace (hidden) has it"),
         ("the vault-01 is another", "the vault-01 is another"),
         ("nvidia.com/gpu needs 8", "nvidia.com/gpu needs 8"),
     ],
@@ -177,4 +177,4 @@ def test_sentences_lose_names_and_nothing_else(sentence: str, shown: str) -> Non
 def test_a_problem_with_a_question_is_stated_without_names() -> None:
     hidden = hidden_names.HiddenNames(frozenset({"secret"}), frozenset({"secret"}))
     refusal = hidden.refusal(errors.InputError("there is one in namespace secret"))
-    assert refusal.problem.detail == "there is one in namespace (other namespace)"
+    assert refusal.problem.detail == "there is one in namespace (hidden)"

@@ -12,6 +12,7 @@ import { Empty, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Age, Time } from "../../ui/time.tsx";
 import { whySubject } from "./subject.ts";
+import { Submit } from "./submit.tsx";
 
 export function WorkloadsPage() {
   return param("view") === "pods" ? <Pods /> : <Work />;
@@ -107,6 +108,7 @@ function Work() {
         <Choice name="queue" label="Queue" any="all" options={distinct(items.map(({ queue }) => queue))} />
         <Choice name="namespace" label="Namespace" any="all" options={distinct(items.map(({ namespace }) => namespace))} />
         <Views />
+        <Submit namespaces={distinct(items.map(({ namespace }) => namespace))} />
       </Head>
       <Loaded of={work} what="workloads">
         {(page) => (page.items.length ? <WorkTable items={page.items} total={page.total} /> : <NoWork />)}
@@ -183,6 +185,7 @@ function Pods() {
         <Search label="Name, node, claim" />
         <Choice name="namespace" label="Namespace" any="all" options={distinct(items.map(({ namespace }) => namespace))} />
         <Views />
+        <Submit namespaces={distinct(items.map(({ namespace }) => namespace))} />
       </Head>
       <Loaded of={pods} what="pods">
         {(page) => (page.items.length ? <PodTable items={page.items} total={page.total} /> : <NoWork />)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dovetail import errors
@@ -52,6 +52,7 @@ class Replica:
         self.now = now
         self.world = World()
         self._objects: dict[str, dict[object_set.Key, codec.Stored]] = {}
+        self._may_quote: Callable[[object_set.Key], bool] = _any
         self._gangs = gang_builder.GangBuilder(_WorldReceiver(self.world))
         self._gangs.finish_list(registry.COMPOSITE.name, ())  # what was read holds all there are
         for stored in objects.all():
@@ -62,19 +63,35 @@ class Replica:
     # Questions
 
     def get(self, key: object_set.Key) -> codec.Stored | None:
-        """One object."""
-        return self._objects.get(key.kind, {}).get(key)
+        """One object that may be quoted."""
+        return self._known(key) if self._may_quote(key) else None
 
     def listed(self, kind: str, *, namespace: str | None = None) -> Iterator[codec.Stored]:
-        """The objects of a kind, by its unique name, of one namespace or all."""
+        """The objects of a kind that may be quoted, by its unique name, of one namespace or all."""
         for key, stored in self._objects.get(kind, {}).items():
-            if namespace in (None, key.namespace):
+            if namespace in (None, key.namespace) and self._may_quote(key):
                 yield stored
 
     def pod(self, namespace: str, name: str) -> pods.Pod | None:
         """A pod by name."""
-        stored = self.get(object_set.Key(_POD, namespace, name))
+        stored = self._known(object_set.Key(_POD, namespace, name))
         return stored.struct if stored is not None and isinstance(stored.struct, pods.Pod) else None
+
+    @contextlib.contextmanager
+    def quoting(self, may_quote: Callable[[object_set.Key], bool]) -> Iterator[None]:
+        """Until the block ends, `get` and `listed` pass over objects that an answer may not quote.
+
+        The World stays whole: what the engine decides does not depend on who asks.
+        """
+        before = self._may_quote
+        self._may_quote = may_quote
+        try:
+            yield
+        finally:
+            self._may_quote = before
+
+    def _known(self, key: object_set.Key) -> codec.Stored | None:
+        return self._objects.get(key.kind, {}).get(key)
 
     def facts(self) -> list[Object]:
         """Everything the World is made of, for simulations that keep a World of their own."""
@@ -84,7 +101,7 @@ class Replica:
 
     def budgets(self) -> list[disruption_budgets.PodDisruptionBudget]:
         """The disruption budgets."""
-        return [_budget(stored) for stored in self.listed(_BUDGET)]
+        return [_budget(stored) for stored in self._objects.get(_BUDGET, {}).values()]
 
     def decide(
         self,
@@ -122,7 +139,7 @@ class Replica:
         has_budgets = False
         try:
             for edit in edits:
-                before.append(Edit(edit.key, self.get(edit.key)))
+                before.append(Edit(edit.key, self._known(edit.key)))
                 has_budgets |= edit.key.kind == _BUDGET
                 self._put(edit)
             if has_budgets:
@@ -159,7 +176,7 @@ class Replica:
             if key in trees:
                 tree = trees[key]
             else:
-                stored = self.get(key)
+                stored = self._known(key)
                 tree = None if stored is None else stored.tree
             trees[key] = _after(tree, patch)
         return [
@@ -194,6 +211,10 @@ class Replica:
 
     def _count_budgets(self) -> None:
         self.world.budget_protection.put(self.budgets())
+
+
+def _any(key: object_set.Key) -> bool:
+    return True
 
 
 def _budget(stored: codec.Stored) -> disruption_budgets.PodDisruptionBudget:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-OTHER_NAMESPACE: Final = "(other namespace)"
+HIDDEN_NAME: Final = "(hidden)"  # instead of what the user may not list
 HIDDEN_HOLDER: Final = 0  # the number that stands for all holders whose names the user may not see
 USED, FREE = "used", "free"
 HEALTHY: Final = "ok"
@@ -66,4 +66,4 @@ class FleetNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpus: tuple[FleetGpu, ...]
 
 
-HIDDEN: Final = FleetHolder(id=HIDDEN_HOLDER, name=OTHER_NAMESPACE)
+HIDDEN: Final = FleetHolder(id=HIDDEN_HOLDER, name=HIDDEN_NAME)

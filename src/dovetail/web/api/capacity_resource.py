@@ -11,7 +11,7 @@ from dovetail.answer.capacity import room_left
 from dovetail.ask import capacity_asked, shapes_asked
 from dovetail.kubetypes import object_set
 from dovetail.web import asked, endpoints
-from dovetail.web.api import hidden_names
+from dovetail.web.api import hidden_names, read_kinds
 
 MOST_GPUS = 1024  # of one pod; more than any node has
 MOST_PODS = 10_000  # of a gang
@@ -71,5 +71,6 @@ ENDPOINTS = (
         room_left.Capacity,
         answer,
         summary="How many more pods of a shape start",
+        reads=read_kinds.ENGINE,
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from dovetail.kubetypes import registry
 from dovetail.tables.items import claim_items
 from dovetail.web import asked, endpoints
-from dovetail.web.api import item_filters, rights, shared_results
+from dovetail.web.api import item_filters, read_kinds, rights, shared_results
 
 
 class ClaimParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,7 +23,7 @@ def answer(question: asked.Asked, params: ClaimParams) -> endpoints.Page[claim_i
     items = [
         item
         for item in shared_results.claims(question)
-        if rights.sees_claims(question, item.namespace)
+        if rights.sees_kind(question, registry.CLAIM, item.namespace)
         and (not params.state or params.state.lower() in item.state.split(","))
         and item_filters.is_one_of(item.namespace, params.namespace)
         and item_filters.has_text(params.text, _texts(item))
@@ -41,6 +42,7 @@ ENDPOINTS = (
         endpoints.Page[claim_items.ClaimItem],
         answer,
         summary="Claims and their devices",
+        reads=(read_kinds.PODS, read_kinds.CLAIMS, read_kinds.NODES),
         is_quick=True,
     ),
 )

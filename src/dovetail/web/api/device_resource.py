@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from dovetail.kubetypes import registry
 from dovetail.tables.fleet import fleet_map
 from dovetail.tables.items import device_items
 from dovetail.web import asked, endpoints
-from dovetail.web.api import item_filters, rights, shared_results
+from dovetail.web.api import item_filters, read_kinds, rights, shared_results
 
 
 class DeviceParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,7 +24,7 @@ class DeviceParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def answer(question: asked.Asked, params: DeviceParams) -> endpoints.Page[device_items.DeviceItem]:
     """The devices that are asked for."""
-    rights.must_list(question, "resourceslices")
+    rights.must_list(question, registry.SLICE)
     candidates = [
         item
         for item in shared_results.devices(question)
@@ -42,14 +43,15 @@ def answer(question: asked.Asked, params: DeviceParams) -> endpoints.Page[device
 def visible(
     question: asked.Asked, items: Iterable[device_items.DeviceItem]
 ) -> tuple[device_items.DeviceItem, ...]:
-    """The devices; a holder in a namespace that the user may not see has no name."""
+    """The devices; a holder has no name where the user may not list pods and claims, which name their devices."""
     return tuple(_visible(question, item) for item in items)
 
 
 def _visible(question: asked.Asked, item: device_items.DeviceItem) -> device_items.DeviceItem:
-    if all(rights.sees(question, namespace) for namespace in item.holder_namespaces):
+    places = item.holder_namespaces
+    if all(rights.sees_kind(question, registry.CLAIM, namespace) for namespace in places):
         return item
-    return msgspec.structs.replace(item, holder=fleet_map.OTHER_NAMESPACE, holder_namespaces=())
+    return msgspec.structs.replace(item, holder=fleet_map.HIDDEN_NAME, holder_namespaces=())
 
 
 def _texts(item: device_items.DeviceItem) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ ENDPOINTS = (
         endpoints.Page[device_items.DeviceItem],
         answer,
         summary="Devices and their holders",
+        reads=(*read_kinds.DEVICES, read_kinds.PODS, read_kinds.INTENTS),
         is_quick=True,
     ),
 )

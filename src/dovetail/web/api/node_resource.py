@@ -16,7 +16,14 @@ from dovetail.model import node_pools
 from dovetail.tables.fleet import fleet_map, fleet_memory, node_states
 from dovetail.tables.items import device_items, pod_items
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import device_resource, fleet_resource, rights, shared_results
+from dovetail.web.api import (
+    device_resource,
+    fleet_resource,
+    hidden_names,
+    read_kinds,
+    rights,
+    shared_results,
+)
 
 
 class NodeParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,20 +80,22 @@ class NodeDetail(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def answer(question: asked.Asked, params: NodeParams) -> NodeDetail:
     """The node. Raises 404 where there is none."""
-    rights.must_list(question, "nodes")
+    rights.must_list(question, registry.NODE)
     objects = question.view.objects
     stored = objects.get(object_set.Key(registry.NODE.name, "", params.name))
     if stored is None or not isinstance(stored.struct, nodes.Node):
         raise problems.not_found(f'there is no node "{params.name}"')
     node, whole = stored.struct, shared_results.fleet(question)
-    pictures = {each.name: each for each in whole.nodes}
+    pictures = {each.name: each for each in fleet_resource.shown_nodes(question, whole)}
     picture = pictures.get(params.name) or _without_gpus(node)
-    hidden = fleet_resource.hidden_holders(question, whole)
-    shown = fleet_resource.without_hidden(picture, hidden)
+    shown = fleet_resource.hidden_holders(question, whole).without(picture)
+    names = hidden_names.of(question)
     pods = [each for each in shared_results.pods(question) if each.node == params.name]
     visible = [each for each in pods if rights.sees(question, each.namespace)]
     of_node = object_set.of(objects.cluster, whole.made_of.get(params.name, (stored,)))
     devices = device_items.items_of(of_node, node=params.name)
+    if not rights.lists(question, registry.SLICE):
+        devices = tuple(each for each in devices if not each.pool)  # those that the node counts
     return NodeDetail(
         **{name: getattr(shown, name) for name in shown.__struct_fields__},
         as_of=question.view.now,
@@ -96,9 +105,9 @@ def answer(question: asked.Asked, params: NodeParams) -> NodeDetail:
         taints=tuple(_taint(taint) for taint in node.spec.taints),
         conditions=tuple(_condition(each) for each in node.status.conditions),
         allocatable={name: str(amount) for name, amount in node.status.allocatable.items()},
-        holders=_holders(shown, whole),
+        holders=names.without(_holders(shown, whole)),
         devices=device_resource.visible(question, devices),
-        pods=tuple(visible),
+        pods=names.without(tuple(visible)),
         hidden_pods=len(pods) - len(visible),
         neighbours=_neighbours(picture, whole),
     )
@@ -153,6 +162,12 @@ def _condition(condition: nodes.NodeCondition) -> NodeCondition:
 
 ENDPOINTS = (
     endpoints.Endpoint(
-        "/nodes/{name}", NodeParams, NodeDetail, answer, summary="One node", is_quick=True
+        "/nodes/{name}",
+        NodeParams,
+        NodeDetail,
+        answer,
+        summary="One node",
+        reads=(*read_kinds.WORK, *read_kinds.DEVICES, read_kinds.INTENTS),
+        is_quick=True,
     ),
 )

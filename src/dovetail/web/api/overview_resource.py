@@ -24,7 +24,14 @@ from dovetail.tables.overview import attention, type_numbers
 from dovetail.tables.timeline import stored_events, timeline_entries, timelines
 from dovetail.tables.work import work_items
 from dovetail.web import asked, endpoints
-from dovetail.web.api import hidden_names, rights, shared_results, timeline_resource
+from dovetail.web.api import (
+    fleet_resource,
+    hidden_names,
+    read_kinds,
+    rights,
+    shared_results,
+    timeline_resource,
+)
 
 MOST_RECENT: Final = 10
 HOUR: Final = datetime.timedelta(hours=1)
@@ -153,24 +160,26 @@ def _sources(
     work: list[work_items.WorkItem],
     entries: list[timeline_entries.TimelineEntry],
 ) -> attention.Sources:
-    may = question.may
     whole = shared_results.fleet(question)
+    sees_nodes = rights.lists(question, registry.NODE)
+    sees_slices = rights.lists(question, registry.SLICE)
+    sees_queues = rights.lists(question, registry.QUEUE)
     claims = [
         item
         for item in shared_results.claims(question)
-        if rights.sees_claims(question, item.namespace)
+        if rights.sees_kind(question, registry.CLAIM, item.namespace)
     ]
     return attention.Sources(
         now=question.view.now,
-        nodes=whole.nodes if may.list("nodes") else (),
-        missing=tuple(_missing_gpus(question, whole)) if may.list("nodes") else (),
-        queues=shared_results.queues(question) if may.list("queues") else (),
+        nodes=fleet_resource.shown_nodes(question, whole) if sees_nodes else (),
+        missing=tuple(_missing_gpus(question, whole)) if sees_nodes and sees_slices else (),
+        queues=shared_results.queues(question) if sees_queues else (),
         work=work,
         claims=claims,
         entries=entries,
         quarantined=_quarantined(question),
         ignored=tuple(_ignored(question)),
-        unreadable=question.view.unreadable if may.sees_all else (),
+        unreadable=question.view.unreadable if question.may.sees_everything else (),
     )
 
 
@@ -192,6 +201,8 @@ def _quarantined(question: asked.Asked) -> int:
     devices = set()
     for stored in question.view.objects.listed(registry.INTENT.unique_name):
         intent = codec.typed(stored, intents.Intent)
+        if not rights.sees_kind(question, registry.INTENT, stored.struct.metadata.namespace):
+            continue
         if intent is not None and intent.spec.quarantine is not None:
             kept = intent.spec.quarantine.devices
             devices |= {(each.driver, each.pool, each.device) for each in kept}
@@ -206,7 +217,7 @@ def _ignored(question: asked.Asked) -> Iterator[str]:
             continue
         time = stored_events.time_of(event)
         is_recent = time is not None and question.view.now - time < DAY
-        if is_recent and rights.sees(question, event.regarding.namespace):
+        if is_recent and rights.sees_kind(question, registry.EVENT, event.regarding.namespace):
             names.add(f"{event.regarding.namespace}/{event.regarding.name}")
     yield from sorted(names)
 
@@ -218,6 +229,8 @@ ENDPOINTS = (
         Overview,
         answer,
         summary="The cluster on one screen",
+        reads=(*read_kinds.ENGINE, read_kinds.EVENTS),
+        is_prepared=True,
     ),
     endpoints.Endpoint(
         "/unusable",
@@ -225,5 +238,6 @@ ENDPOINTS = (
         Unusable,
         unusable,
         summary="Free GPUs that the observed mix of work cannot use, by type",
+        reads=read_kinds.ENGINE,
     ),
 )

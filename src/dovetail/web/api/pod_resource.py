@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.tables.items import pod_items
 from dovetail.web import asked, endpoints
-from dovetail.web.api import hidden_names, item_filters, rights, shared_results
+from dovetail.web.api import hidden_names, item_filters, read_kinds, rights, shared_results
 
 
 class PodParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +46,7 @@ ENDPOINTS = (
         endpoints.Page[pod_items.PodItem],
         answer,
         summary="Pods, and why they wait",
+        reads=(*read_kinds.WORK, read_kinds.NODES),
         is_quick=True,
     ),
 )

@@ -18,7 +18,7 @@ from dovetail.kubetypes import registry
 from dovetail.kubetypes.custom import topologies
 from dovetail.model import configuration, policy
 from dovetail.web import asked, endpoints
-from dovetail.web.api import rights
+from dovetail.web.api import read_kinds, rights
 
 CONFIG_MAP: Final = "ConfigMap"
 FILE_NAME: Final = "scheduler.yaml"  # in the chart's ConfigMap
@@ -99,7 +99,9 @@ def answer(question: asked.Asked, params: endpoints.Nothing) -> PolicyView:
             for each in shown
             if each.name.startswith(prefix)
         ),
-        queues=objects.count(registry.QUEUE.unique_name) if question.may.list("queues") else 0,
+        queues=objects.count(registry.QUEUE.unique_name)
+        if rights.lists(question, registry.QUEUE)
+        else 0,
         topologies=tuple(_topologies(question)),
         unknown=tuple(each.name for each in all_settings if each.name not in names),
     )
@@ -128,7 +130,7 @@ def _read_from_cluster(question: asked.Asked) -> _Known | None:
     for stored in question.view.objects.listed(CONFIG_MAP):
         text = (stored.tree.get("data") or {}).get(FILE_NAME)
         metadata = stored.struct.metadata
-        if not isinstance(text, str) or not rights.sees(question, metadata.namespace):
+        if not isinstance(text, str) or not question.may.sees(CONFIG_MAP, metadata.namespace):
             continue
         name = f"ConfigMap {metadata.namespace}/{metadata.name}"
         try:
@@ -176,7 +178,7 @@ def _is_of_policy(name: str) -> bool:
 
 
 def _topologies(question: asked.Asked) -> Iterator[ShownTopology]:
-    if not question.may.list("topologies"):
+    if not rights.lists(question, registry.TOPOLOGY):
         return
     for stored in question.view.objects.listed(registry.TOPOLOGY.unique_name):
         if isinstance(stored.struct, topologies.Topology):
@@ -194,6 +196,7 @@ ENDPOINTS = (
         PolicyView,
         answer,
         summary="The rules by which the scheduler decides",
+        reads=(read_kinds.QUEUES, read_kinds.TOPOLOGIES, read_kinds.CONFIG_MAPS),
         is_quick=True,
     ),
 )

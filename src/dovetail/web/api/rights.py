@@ -1,17 +1,23 @@
-"""Refuses what a user may not list: kinds without namespaces, and namespaces."""
+"""Refuses what a user may not list: kinds without namespaces, and objects of namespaces."""
 
 from __future__ import annotations
 
+from dovetail.kubetypes import registry
 from dovetail.web import asked, problems
 
 
-def must_list(question: asked.Asked, plural: str) -> None:
+def must_list(question: asked.Asked, kind: registry.Kind) -> None:
     """Raises 403 where the user may not list a kind that has no namespaces."""
-    if not question.may.list(plural):
+    if not question.may.lists(kind.unique_name):
         raise problems.forbidden(
-            f"you may not list {plural}",
-            next_step=f"ask an administrator for the right to list {plural}",
+            f"you may not list {kind.plural}",
+            next_step=f"ask an administrator for the right to list {kind.plural}",
         )
+
+
+def lists(question: asked.Asked, kind: registry.Kind) -> bool:
+    """Whether a kind without namespaces is shown."""
+    return question.may.lists(kind.unique_name)
 
 
 def sees(question: asked.Asked, namespace: str) -> bool:
@@ -19,6 +25,6 @@ def sees(question: asked.Asked, namespace: str) -> bool:
     return question.may.see_namespace(namespace)
 
 
-def sees_claims(question: asked.Asked, namespace: str) -> bool:
-    """Whether the claims of a namespace are shown."""
-    return question.may.see_claims(namespace)
+def sees_kind(question: asked.Asked, kind: registry.Kind, namespace: str) -> bool:
+    """Whether the objects of a kind in a namespace are shown."""
+    return question.may.sees(kind.unique_name, namespace)

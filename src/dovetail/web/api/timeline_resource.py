@@ -1,6 +1,7 @@
 """`GET /timeline`: what happened, newest first: starts, evictions with rule and beneficiary, promises, nodes, queues.
 
-Entries about work of namespaces that the user may not see are left out; other entries do not name such work.
+Entries about work of namespaces that the user may not see are left out; other entries do not name such work. Where the
+user may not list events, an entry says what objects show, and is left out where only an event does.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Final
 import msgspec
 
 from dovetail import timestamps
+from dovetail.kubetypes import registry
 from dovetail.quantity import durations
 from dovetail.tables.timeline import timeline_entries
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import hidden_names, item_filters, rights, shared_results
+from dovetail.web.api import hidden_names, item_filters, read_kinds, rights, shared_results
 
-# Which right shows entries about objects without a namespace.
-_PLURALS: Final = {timeline_entries.NODE: "nodes", timeline_entries.QUEUE: "queues"}
+EVENTS_OF_NODES: Final = "default"  # the namespace of events about objects without one
 
 
 class TimelineParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,13 +56,35 @@ def visible(question: asked.Asked) -> list[timeline_entries.TimelineEntry]:
     """All entries that the user may see, without names that they may not."""
     hidden = hidden_names.of(question)
     entries = shared_results.timeline(question)
-    return [hidden.without(entry) for entry in entries if _may_see(question, entry)]
+    if question.may.sees_everything:
+        return list(entries)
+    shown = [entry for entry in entries if _sees_events(question, entry)]
+    if len(shown) < len(entries):
+        without_events = shared_results.timeline_of_objects(question)
+        shown += [entry for entry in without_events if not _sees_events(question, entry)]
+        shown.sort(key=lambda entry: (entry.time, entry.id), reverse=True)
+    return [hidden.without(entry) for entry in shown if _may_see(question, entry)]
+
+
+def _sees_events(question: asked.Asked, entry: timeline_entries.TimelineEntry) -> bool:
+    namespace = entry.subject.namespace or EVENTS_OF_NODES
+    return question.may.lists(registry.EVENT.unique_name, namespace)
 
 
 def _may_see(question: asked.Asked, entry: timeline_entries.TimelineEntry) -> bool:
-    if entry.subject.namespace:
-        return rights.sees(question, entry.subject.namespace)
-    return question.may.list(_PLURALS.get(entry.kind, "nodes"))
+    """Whether the user may list what the entry is about and what it was read from."""
+    namespace = entry.subject.namespace
+    match entry.kind:
+        case timeline_entries.QUEUE:
+            return rights.lists(question, registry.QUEUE)
+        case timeline_entries.PROMISED | timeline_entries.PROMISE_MOVED:
+            return rights.sees_kind(question, registry.INTENT, namespace)
+        case _ if not namespace:
+            return rights.lists(question, registry.NODE)
+        case _ if entry.subject.kind == registry.CLAIM.name:
+            return rights.sees_kind(question, registry.CLAIM, namespace)
+        case _:
+            return rights.sees(question, namespace)
 
 
 def _is_of_work(entry: timeline_entries.TimelineEntry, work: str) -> bool:
@@ -106,6 +129,14 @@ ENDPOINTS = (
         endpoints.Page[timeline_entries.TimelineEntry],
         answer,
         summary="What happened, newest first",
+        reads=(
+            *read_kinds.WORK,
+            read_kinds.NODES,
+            read_kinds.SLICES,
+            read_kinds.CLAIMS,
+            read_kinds.INTENTS,
+            read_kinds.EVENTS,
+        ),
         is_quick=True,
     ),
 )

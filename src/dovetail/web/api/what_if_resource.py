@@ -14,10 +14,10 @@ import msgspec
 from dovetail import errors
 from dovetail.answer.what_if import changes, what_if_answer
 from dovetail.ask import what_if_asked
-from dovetail.kubetypes import object_set
+from dovetail.kubetypes import object_set, registry
 from dovetail.manifest import manifests
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import hidden_names
+from dovetail.web.api import hidden_names, read_kinds, rights
 
 MOST_CHANGES = 100
 FILE = "manifest"
@@ -65,13 +65,24 @@ def _stated(question: asked.Asked, params: WhatIfParams) -> Iterator[changes.Sta
         raise problems.bad_request(f"{len(texts)} changes; at most {MOST_CHANGES} are taken")
     for verb, text in texts:
         stated = changes.read(verb, text, namespace=params.namespace)
-        work = getattr(stated.change, "work", None)
-        if work is not None:
-            question.may.must_see(work.namespace, str(work))
+        _check_rights(question, stated.change)
         yield stated
     if params.manifest.strip():
         objects = _objects(question, params)
         yield what_if_asked.stated_work({FILE: objects}, question.view)[FILE]
+
+
+def _check_rights(question: asked.Asked, change: changes.Change) -> None:
+    """Raises where a change is about objects that the user may not list: the answer would say whether they exist."""
+    match change:
+        case changes.SetPriority(work=work) | changes.EndWork(work=work):
+            question.may.must_see(work.namespace, str(work))
+        case changes.SetQueue():
+            rights.must_list(question, registry.QUEUE)
+        case changes.NewWork():
+            pass  # the objects are the user's own
+        case _:
+            rights.must_list(question, registry.NODE)
 
 
 def _objects(question: asked.Asked, params: WhatIfParams) -> tuple[manifests.ManifestObject, ...]:
@@ -101,5 +112,6 @@ ENDPOINTS = (
         answer,
         method="POST",
         summary="What changes of nodes, queues or work would do",
+        reads=(*read_kinds.ENGINE, read_kinds.CLASSES),
     ),
 )

@@ -7,7 +7,7 @@ import msgspec
 from dovetail.answer import when
 from dovetail.ask import when_asked
 from dovetail.web import asked, endpoints
-from dovetail.web.api import hidden_names, rights, shared_results
+from dovetail.web.api import hidden_names, read_kinds, rights, shared_results
 
 
 class WhenParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,5 +36,6 @@ ENDPOINTS = (
         endpoints.Page[when.Expectation],
         answer,
         summary="When waiting work starts",
+        reads=read_kinds.ENGINE,
     ),
 )

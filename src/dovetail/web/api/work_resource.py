@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.tables.work import work_items
 from dovetail.web import asked, endpoints
-from dovetail.web.api import hidden_names, item_filters, rights, shared_results
+from dovetail.web.api import hidden_names, item_filters, read_kinds, rights, shared_results
 
 
 class WorkParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,5 +46,6 @@ ENDPOINTS = (
         endpoints.Page[work_items.WorkItem],
         answer,
         summary="Waiting and running work, by turn",
+        reads=read_kinds.ENGINE,
     ),
 )

@@ -1,14 +1,17 @@
 """Asks the API server who a token belongs to and what a user may list: TokenReview and SubjectAccessReview.
 
-Given a transport with the dashboard's own identity. A positive answer is kept for a short time, by a digest of the
-token; a negative one about a token never is. Bounded in number, so that a flood of bad tokens does not crowd out the
-dashboard's own requests. Never keeps a token.
+Given a transport with the dashboard's own identity. Every kind that has objects is reviewed by itself: everywhere
+first, and in single namespaces where that is refused, as far as pods of the namespace are seen and it has such objects.
+What was not reviewed stays hidden. A positive answer is kept for a short time, by a digest of the token; a negative one
+about a token never is. Bounded in number, so that a flood of bad tokens does not crowd out the dashboard's requests.
+Never keeps a token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -16,17 +19,33 @@ import msgspec
 
 from dovetail.kube.auth import access_reviews
 from dovetail.kube.http import paths, status_errors, transport
-from dovetail.kubetypes import registry
+from dovetail.kubetypes import object_set, registry
 from dovetail.ports import api, failures
 from dovetail.web import asked
 from dovetail.web.security import identities
+from dovetail.web.source import watched_kinds
 
 KEPT_SECONDS: Final = 30.0
-MOST_KEPT: Final = 100_000  # namespaces times users
+MOST_KEPT: Final = 100_000  # namespaces times kinds times users
+MOST_IN_NAMESPACES: Final = 4000  # reviews of kinds in single namespaces, for one user at a time
 AT_ONCE: Final = 16
 
-# Kinds without namespaces that answers show, by plural.
-CLUSTER_KINDS: Final = tuple(kind for kind in registry.ALL if not kind.is_namespaced)
+_KINDS: Final = {
+    object_set.unique_kind(read.kind.api_version, read.kind.name): read.kind
+    for read in watched_kinds.READS
+}
+_POD: Final = registry.POD.unique_name
+# Refused by name where the right is missing, also while there are none.
+_ALWAYS: Final = frozenset(
+    {_POD, *(name for name, kind in _KINDS.items() if not kind.is_namespaced)}
+)
+# Kinds that kubectl shows by another group as well: either right is enough.
+_OTHER_GROUPS: Final = {registry.EVENT.unique_name: ""}
+_ALL: Final = "*"
+
+Places = tuple[tuple[str, frozenset[str]], ...]  # kinds that have objects, and in which namespaces
+
+LOG = logging.getLogger("dovetail.dashboard")
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -59,14 +78,20 @@ class _AccessAnswer(msgspec.Struct, frozen=True):
 
 
 class _List(NamedTuple):
-    """What a user may list or not."""
+    """What a user may list or not: a kind by its unique name."""
 
-    group: str
-    plural: str
+    kind: str
     namespace: str = ""
 
-
-_CLAIMS: Final = _List(registry.CLAIM.group, registry.CLAIM.plural)
+    @property
+    def resources(self) -> tuple[tuple[str, str], ...]:
+        """Groups and plurals, of which one is enough."""
+        if self.kind == _ALL:
+            return ((_ALL, _ALL),)
+        kind = _KINDS[self.kind]
+        own = (kind.group, kind.plural)
+        other = _OTHER_GROUPS.get(self.kind)
+        return (own,) if other is None else (own, (other, kind.plural))
 
 
 class _Right(NamedTuple):
@@ -89,10 +114,8 @@ class Reviews:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: _Kept[bytes, identities.User] = _Kept(monotonic, kept_seconds)
         self._rights: _Kept[tuple[str, _List], _Right] = _Kept(monotonic, kept_seconds)
-        self._visible: _Kept[tuple[str, frozenset[str]], asked.Visibility] = _Kept(
-            monotonic, kept_seconds
-        )
-        self._asking: dict[tuple[str, frozenset[str]], asyncio.Task[asked.Visibility]] = {}
+        self._visible: _Kept[tuple[str, Places], asked.Visibility] = _Kept(monotonic, kept_seconds)
+        self._asking: dict[tuple[str, Places], asyncio.Task[asked.Visibility]] = {}
         self._monotonic = monotonic
 
     def known(self, token: str) -> identities.User | None:
@@ -119,51 +142,54 @@ class Reviews:
         self._users.put(_digest(token), user, asked_at)
         return msgspec.structs.replace(user, token=token)
 
-    async def visibility(
-        self, user: identities.User, namespaces: frozenset[str]
-    ) -> asked.Visibility:
-        """What the user may list: pods and claims everywhere or in which namespaces, and kinds without namespaces."""
-        key = (user.key, namespaces)
+    async def visibility(self, user: identities.User, places: Places) -> asked.Visibility:
+        """What the user may list of the kinds that have objects, where they have them."""
+        key = (user.key, places)
         kept = self._visible.get(key)
         if kept is not None:
             return kept
         asking = self._asking.get(key)
         if asking is None:  # many requests of one page come together
-            asking = asyncio.create_task(self._reviewed(user, namespaces))
+            asking = asyncio.create_task(self._reviewed(user, places))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(asking)
 
-    async def _reviewed(
-        self, user: identities.User, namespaces: frozenset[str]
-    ) -> asked.Visibility:
-        lists = [_List(kind.group, kind.plural) for kind in CLUSTER_KINDS]
-        everywhere = [_List("", "pods"), _CLAIMS, *lists]
-        all_pods, all_claims, *rights = await self._rights_to(user, everywhere)
-        plurals = [right.list.plural for right in rights if right.is_allowed]
-        visible: list[str] = []
-        if not all_pods.is_allowed:
-            pods = [_List("", "pods", namespace) for namespace in sorted(namespaces)]
-            of_namespaces = await self._rights_to(user, pods)
-            visible = [right.list.namespace for right in of_namespaces if right.is_allowed]
-            rights += of_namespaces
-        claims: list[_Right] = []
-        if (
-            not all_claims.is_allowed
-        ):  # asked of namespaces whose pods are seen: others show nothing
-            places = sorted(namespaces) if all_pods.is_allowed else visible
-            claims = await self._rights_to(user, [_CLAIMS._replace(namespace=at) for at in places])
-            rights += claims
-        with_claims = frozenset(right.list.namespace for right in claims if right.is_allowed)
+    async def _reviewed(self, user: identities.User, places: Places) -> asked.Visibility:
+        everything = await self._right_to(user, _List(_ALL))
+        if everything.is_allowed:  # administrators: one review instead of one for each kind
+            self._visible.put((user.key, places), asked.EVERYTHING, everything.asked_at)
+            return asked.EVERYTHING
+        namespaces = {kind: where for kind, where in places if kind in _KINDS}
+        kinds = sorted(namespaces.keys() | _ALWAYS)
+        rights = await self._rights_to(user, [_List(kind) for kind in kinds])
+        everywhere = {right.list.kind for right in rights if right.is_allowed}
+        of_pods: list[_Right] = []
+        if _POD not in everywhere:
+            lists = [_List(_POD, namespace) for namespace in sorted(namespaces[_POD])]
+            of_pods = await self._rights_to(user, lists)
+        seen = {right.list.namespace for right in of_pods if right.is_allowed}
+        if _POD in everywhere:
+            seen = set(namespaces[_POD])
+        # Of namespaces whose pods are not seen nothing is shown: no other kind is asked for there.
+        more = [
+            _List(kind, namespace)
+            for kind in kinds
+            if kind not in everywhere and _KINDS[kind].is_namespaced and kind != _POD
+            for namespace in sorted(namespaces.get(kind, frozenset()) & seen)
+        ]
+        if len(more) > MOST_IN_NAMESPACES:
+            LOG.warning("dashboard.rights.too_many", extra={"user": user.name, "lists": len(more)})
+        of_namespaces = await self._rights_to(user, more[:MOST_IN_NAMESPACES])
+        single = [right for right in (*of_pods, *of_namespaces) if right.is_allowed]
         visibility = asked.Visibility(
-            sees_all=all_pods.is_allowed,
-            namespaces=frozenset(visible),
-            cluster_kinds=frozenset(plurals),
-            claim_namespaces=None if all_claims.is_allowed else with_claims,
+            everywhere=frozenset(everywhere),
+            in_namespaces=frozenset((right.list.kind, right.list.namespace) for right in single),
         )
         # As good as the oldest of its parts.
-        asked_at = min(right.asked_at for right in (all_pods, all_claims, *rights))
-        self._visible.put((user.key, namespaces), visibility, asked_at)
+        parts = (everything, *rights, *of_pods, *of_namespaces)
+        asked_at = min(right.asked_at for right in parts)
+        self._visible.put((user.key, places), visibility, asked_at)
         return visibility
 
     async def _rights_to(self, user: identities.User, lists: Sequence[_List]) -> list[_Right]:
@@ -175,11 +201,21 @@ class Reviews:
         if kept is not None:
             return kept
         asked_at = self._monotonic()
+        is_allowed = False
+        for group, plural in list_.resources:
+            is_allowed = is_allowed or await self._may_list(user, group, plural, list_.namespace)
+        right = _Right(list_, is_allowed, asked_at)
+        self._rights.put(key, right, asked_at)
+        return right
+
+    async def _may_list(
+        self, user: identities.User, group: str, plural: str, namespace: str
+    ) -> bool:
         attributes = {
             "verb": "list",
-            "group": list_.group,
-            "resource": list_.plural,
-            "namespace": list_.namespace,
+            "group": group,
+            "resource": plural,
+            "namespace": namespace,
         }
         spec = {
             "user": user.name,
@@ -189,9 +225,7 @@ class Reviews:
             "resourceAttributes": attributes,
         }
         status = (await self._ask(access_reviews.ACCESS_REVIEW, spec, _AccessAnswer)).status
-        right = _Right(list_, status.allowed and not status.denied, asked_at)
-        self._rights.put(key, right, asked_at)
-        return right
+        return status.allowed and not status.denied
 
     async def _ask(self, kind: registry.Kind, spec: dict[str, Any], answer: type[A]) -> A:
         document = {"apiVersion": kind.api_version, "kind": kind.name, "spec": spec}

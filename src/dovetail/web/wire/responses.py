@@ -6,6 +6,7 @@ a client that has it already gets 304 and nothing is computed. Never caches on b
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import math
@@ -21,6 +22,7 @@ from dovetail.web import asked, problems
 JSON: Final = "application/json"
 SMALLEST_GZIP: Final = 1024  # bytes
 GZIP_LEVEL: Final = 5
+MOST_RIGHTS: Final = 1024  # of users who see different things, remembered as text
 _CACHE: Final = "private, no-cache"  # to be kept, and asked about each time
 _VARY: Final = "Accept-Encoding, Authorization, Cookie"
 
@@ -44,15 +46,15 @@ def encoded(value: object) -> bytes:
 
 def entity_tag(boot: str, version: int, slot: int, may: asked.Visibility, query: str) -> str:
     """The weak ETag."""
-    claims = may.claim_namespaces
-    seen = (
-        may.sees_all,
-        sorted(may.namespaces),
-        may.cluster_kinds and sorted(may.cluster_kinds),
-        claims if claims is None else sorted(claims),
-    )
-    digest = hashlib.blake2b(f"{seen!r}\n{query}".encode(errors="replace"), digest_size=9)
+    digest = hashlib.blake2b(f"{_seen(may)}\n{query}".encode(errors="replace"), digest_size=9)
     return f'W/"{boot}-{version}-{slot}-{digest.hexdigest()}"'
+
+
+@functools.lru_cache(maxsize=MOST_RIGHTS)
+def _seen(may: asked.Visibility) -> str:
+    """What a user may see, as text; sorted once, because it may name thousands of namespaces."""
+    parts = (may.sees_everything, sorted(may.everywhere), sorted(may.in_namespaces))
+    return hashlib.blake2b(repr(parts).encode(errors="replace")).hexdigest()
 
 
 def has_tag(header: str, tag: str) -> bool:
