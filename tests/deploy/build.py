@@ -20,6 +20,10 @@ EVERYTHING = (
     "nodeAgent.enabled=true",
     "nodeAgent.mode=device-plugin",
     "nodeAgent.healthPolicy={xid-13: {advice: drain the GPU and reset it, effect: NoSchedule}}",
+    "history.enabled=true",
+    "history.replicas=2",
+    "history.store.secretName=history-database",
+    "history.egress=[{ports: [{protocol: TCP, port: 5432}]}]",
     "dashboard.enabled=true",
     "dashboard.replicas=2",
     "dashboard.auth=[token, proxy]",
@@ -66,6 +70,7 @@ WRONG = (
     ("dashboard.auth=[]", r"values: dashboard\.auth: is empty"),
     ("dashboard.auth=[proxy]", r"values: dashboard\.proxy: needs networks or secretName"),
     ("dashboard.replicas=2", r"values: dashboard\.sessionSecretName: is required with 2"),
+    ("history.replicas=2", r"values: history\.store\.secretName: is required with 2"),
     ("metrics.readers=[{name: a}]", r"values: .*namespace"),
 )
 # What only a cluster or the scheduler itself can find wrong with values; a JSON Schema cannot.
@@ -74,6 +79,7 @@ BEYOND_A_SCHEMA = (
     "configuration.leaderElection.renewDeadlineSeconds=15",
     "dashboard.auth=[proxy]",
     "dashboard.replicas=2",
+    "history.replicas=2",
 )
 
 

@@ -14,9 +14,11 @@ import yaml
 import dovetail
 from dovetail import errors
 from dovetail.cli import main
-from dovetail.cli.processes import dashboard_command
+from dovetail.cli.processes import dashboard_command, history_command
 from dovetail.files import configuration_file
+from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
+from dovetail.kubetypes import registry
 from dovetail.web.source import watched_kinds
 from tests.deploy import build
 
@@ -275,3 +277,51 @@ def test_the_arguments_of_the_dashboard_are_options_of_the_command() -> None:
     known = {word for parameter in dashboard_command.command.params for word in parameter.opts}
     given = {option.partition("=")[0] for option in options}
     assert given <= known
+
+
+def test_the_recorder_of_history_may_list_what_it_records_and_nothing_else() -> None:
+    roles = [
+        item
+        for item in build.of_kind(build.objects("history.enabled=true"), "ClusterRole")
+        if item["metadata"]["name"] == "dovetail-history"
+    ]
+    granted = {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    kinds = (*history_recorder.KINDS, registry.QUEUE)
+    assert granted == {
+        (kind.group, kind.plural, verb) for kind in kinds for verb in ("list", "watch")
+    }
+
+
+def test_history_is_off_unless_wanted() -> None:
+    names = {item["metadata"]["name"] for item in build.objects()}
+    assert not any("history" in name for name in names)
+
+
+@pytest.mark.parametrize("settings", [("history.enabled=true",), build.EVERYTHING])
+def test_the_arguments_of_the_recorder_are_options_of_the_command(
+    settings: tuple[str, ...],
+) -> None:
+    rendered = build.objects(*settings)
+    (deployment,) = [
+        item
+        for item in build.of_kind(rendered, "Deployment")
+        if item["metadata"]["name"] == "dovetail-history"
+    ]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    group, name, *options = container["args"]
+    assert (group, name) == ("history", "record")
+    known = {word for parameter in history_command.record.params for word in parameter.opts}
+    assert {option.partition("=")[0] for option in options} <= known
+    (variable,) = container["env"]
+    assert variable["name"] == history_command.STORE_VARIABLE
+    is_file = "value" in variable
+    claims = [item["metadata"]["name"] for item in build.of_kind(rendered, "PersistentVolumeClaim")]
+    assert claims == (["dovetail-history"] if is_file else [])
+    assert ("--leader-elect" in " ".join(options)) is not is_file

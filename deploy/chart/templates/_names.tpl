@@ -59,6 +59,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "dovetail.history" -}}
+{{ .Release.Name }}-history
+{{- end }}
+
+{{- define "dovetail.historySelector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: history
+{{- end }}
+
+{{- define "dovetail.historyLabels" -}}
+{{ include "dovetail.historySelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "dovetail.image" -}}
 {{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}

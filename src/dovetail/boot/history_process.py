@@ -54,7 +54,7 @@ class Election(NamedTuple):
     """The Lease by which replicas choose the one that records."""
 
     namespace: str
-    name: str = "dovetail-history"
+    name: str
 
 
 class Settings(NamedTuple):

@@ -36,6 +36,7 @@ VERSIONS: Final[dict[str, tuple[str, ...]]] = {
     "Lease": ("coordination.k8s.io/v1",),
     "ServiceAccount": ("v1",),
     "ConfigMap": ("v1",),
+    "PersistentVolumeClaim": ("v1",),
     "ClusterRole": ("rbac.authorization.k8s.io/v1",),
     "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1",),
     "Role": ("rbac.authorization.k8s.io/v1",),

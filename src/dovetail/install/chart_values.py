@@ -360,6 +360,63 @@ class Dashboard(
     ] = ()
 
 
+class HistoryStore(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Where history is kept: a file on a volume, or PostgreSQL."""
+
+    secret_name: Annotated[
+        str,
+        Meta(description="Secret whose `url` is that of a PostgreSQL database; empty: a volume"),
+    ] = ""
+    size: Annotated[
+        str, Meta(description="size of the volume that is claimed for the SQLite file")
+    ] = "20Gi"
+    storage_class_name: Annotated[
+        str, Meta(description="StorageClass of the volume; empty: the cluster's default")
+    ] = ""
+
+
+class History(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Records who held which GPUs, who waited, and what the scheduler did."""
+
+    enabled: Annotated[
+        bool,
+        Meta(description="record [history](history.md), a Deployment that only reads the cluster"),
+    ] = False
+    replicas: Annotated[
+        int, Meta(ge=0, le=20, description="number of replicas; more than one need PostgreSQL")
+    ] = 1
+    store: HistoryStore = HistoryStore()
+    keep: Annotated[str, Meta(description="how long history is kept")] = "400d"
+    max_size: Annotated[
+        str, Meta(description="beyond this the oldest days are dropped; empty: no bound")
+    ] = "16Gi"
+    egress: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(description="NetworkPolicy rules for the way to PostgreSQL"),
+    ] = ()
+    priority_class_name: Annotated[
+        str, Meta(description="PriorityClass of the recorder's pods; empty: none")
+    ] = ""
+    resources: Annotated[
+        dict[str, Any], Meta(description="requests and limits of the recorder's container")
+    ] = msgspec.field(
+        default_factory=lambda: {
+            "requests": {"cpu": "50m", "memory": "256Mi"},
+            "limits": {"memory": "4Gi"},
+        }
+    )
+    node_selector: Annotated[
+        dict[str, str], Meta(description="labels of the nodes the recorder may run on")
+    ] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], Meta(description="taints the recorder's pods tolerate")
+    ] = ()
+
+
 class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The values of an installation."""
 
@@ -422,6 +479,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     keep_general_pods_off: KeepOff = KeepOff()
     node_agent: NodeAgent = NodeAgent()
     dashboard: Dashboard = Dashboard()
+    history: History = History()
     crds: Definitions = Definitions()
 
 
@@ -465,6 +523,7 @@ def problems(values: Values) -> Iterator[untyped.Misfit]:
 
     yield from _agent_problems(values.node_agent)
     yield from _dashboard_problems(values.dashboard)
+    yield from _history_problems(values.history)
 
     for path in DECIDED:
         if _is_set(values.configuration, path):
@@ -483,6 +542,14 @@ def _agent_problems(agent: NodeAgent) -> Iterator[untyped.Misfit]:
     if not _is_shares(agent.shares):
         yield untyped.Misfit(
             "nodeAgent.shares", f'expected off, memory or a positive number, got "{agent.shares}"'
+        )
+
+
+def _history_problems(history: History) -> Iterator[untyped.Misfit]:
+    if history.replicas > 1 and not history.store.secret_name:
+        yield untyped.Misfit(
+            "history.store.secretName",
+            f"is required with {history.replicas} replicas: they cannot share a file",
         )
 
 

@@ -78,8 +78,8 @@ def _with_window(command: F) -> F:
 @_with_store
 @click.option(
     "--leader-elect",
-    metavar="NAMESPACE",
-    help="Replicas share the store: the one that holds the Lease in this namespace records.",
+    metavar="NAMESPACE/NAME",
+    help="Replicas share the store: the one that holds this Lease records.",
 )
 @click.option("--keep", default="400d", show_default=True, help="Drop what is older.")
 @click.option("--max-size", metavar="BYTES", help="Drop the oldest days beyond this: 20Gi.")
@@ -106,7 +106,12 @@ def record(
     )
     location = _location(store)
     logs.set_up(log_format, "info")
-    election = history_process.Election(leader_elect) if leader_elect else None
+    election = None
+    if leader_elect:
+        namespace, slash, name = leader_elect.partition("/")
+        if not (namespace and slash and name):
+            raise output.BadInput(f'--leader-elect: "{leader_elect}" is not NAMESPACE/NAME')
+        election = history_process.Election(namespace, name)
     settings = history_process.Settings(location, election=election, limits=limits)
     choice = cluster_option.chosen()
     output.say(f"records {choice.name}")
