@@ -1,4 +1,4 @@
-"""Builds the real parts of the tests, one by one: the upstream oracle, Helm, Kubernetes, a node, NVIDIA's programs.
+"""Builds the real parts of the tests, one by one: oracle, Helm, Kubernetes, a node, oauth2-proxy, NVIDIA's programs.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the
@@ -20,6 +20,7 @@ from dovetail.devcluster import go_build, kube_binaries
 from dovetail.devcluster.real_node import node_programs
 from tools.helm import build as helm
 from tools.nvidia import build as nvidia
+from tools.oauth2proxy import build as oauth2proxy
 from tools.oracle import build as oracle
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -53,6 +54,7 @@ def parts(versions: list[str]) -> Iterator[Part]:
     if node_programs.VERSION in versions:
         # After Kubernetes, of whose packages the kubelet is made: Go keeps what it has compiled.
         yield Part("node", _node)
+    yield Part("oauth2-proxy", oauth2proxy.binary)
     for group in nvidia.GROUPS:  # last: they share the build cache of Kubernetes
         yield Part(f"nvidia-{group}", functools.partial(nvidia.directory_of, group))
 

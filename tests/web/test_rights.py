@@ -6,17 +6,14 @@ import asyncio
 import contextlib
 import datetime
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 
 from dovetail.install import chart
 from dovetail.kube.auth import credentials
 from dovetail.web import api_endpoints
-from dovetail.web.security import trusted_proxy
 from tests.deploy import build
 from tests.support import cluster, waiting
 from tests.web import cluster_users
@@ -330,108 +327,5 @@ def test_the_rights_of_the_chart_are_enough_and_secrets_stay_closed() -> None:
         finally:
             for kind in ("clusterrole", "clusterrolebinding"):
                 cluster.kubectl(scene.plane, "delete", kind, account)
-
-    asyncio.run(main())
-
-
-# Behind a proxy that signs users in
-
-
-class SigningProxy:
-    """A reverse proxy as oauth2-proxy is one: knows its users by a cookie, and passes their names on."""
-
-    GROUPS: ClassVar = {"carol": "gpu-users,staff", "dave": ""}
-
-    def __init__(self, upstream: str, *, secret: str) -> None:
-        self.upstream = upstream
-        self._secret = secret
-
-    @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._pass_on)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
-
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        user = request.cookies.get("signed-in", "")
-        if user not in self.GROUPS:
-            raise web.HTTPFound("/sign-in")
-        dropped = ("x-forwarded-user", "x-forwarded-groups", "dovetail-proxy-secret", "cookie")
-        headers = {
-            name: value for name, value in request.headers.items() if name.lower() not in dropped
-        }
-        headers |= {
-            "X-Forwarded-User": user,
-            "X-Forwarded-Groups": self.GROUPS[user],
-            "Dovetail-Proxy-Secret": self._secret,
-        }
-        async with (
-            aiohttp.ClientSession(auto_decompress=False) as session,
-            session.request(
-                request.method,
-                self.upstream + request.path_qs,
-                headers=headers,
-                data=await request.read() or None,
-                allow_redirects=False,
-            ) as answer,
-        ):
-            kept = {
-                name: value
-                for name, value in answer.headers.items()
-                if name.lower() not in ("transfer-encoding", "content-length")
-            }
-            response = web.StreamResponse(status=answer.status, headers=kept)
-            await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-            await response.write_eof()
-            return response
-
-
-def test_users_of_a_signing_proxy_see_what_their_groups_may() -> None:
-    scene = cluster_users.scene()
-    group = {"kind": "Group", "name": "gpu-users", "apiGroup": cluster_users.RBAC}
-    scene.let(scene.theirs, group, "list")
-    trusted = trusted_proxy.TrustedProxy(networks=("127.0.0.0/8",), secret=SECRET)
-
-    async def main() -> None:
-        async with (
-            _dashboard(scene, auth=frozenset({"proxy"}), proxy=trusted) as client,
-            SigningProxy(client.url, secret=SECRET).serving() as address,
-        ):
-            front = Client(client.dashboard, client._session, client.port)
-            front.url = address
-
-            assert await _namespaces(front, "", Cookie="signed-in=carol") == {scene.theirs}
-            assert await _namespaces(front, "", Cookie="signed-in=dave") == set()
-            anonymous = await front.get("/api/v1/pods", token="")
-            assert anonymous.status == 302
-
-            # What the browser sends in the proxy's name is dropped by it, and not believed without it.
-            spoofed = {"X-Forwarded-User": "carol", "X-Forwarded-Groups": "gpu-users"}
-            through = await _namespaces(front, "", Cookie="signed-in=dave", **spoofed)
-            assert through == set()
-            assert (await client.get("/api/v1/pods", token="", **spoofed)).status == 401
-
-            # Events pass through, and a change needs the own origin, which is the proxy's.
-            async with front.stream(token="", Cookie="signed-in=carol") as events:
-                await next_event(events, "hello")
-            echo = {"Cookie": "signed-in=carol", **CONFIRMED}
-            for origin, status in ((address, 200), ("http://evil.example", 403)):
-                answer = await front.ask(
-                    "POST",
-                    "/api/v1/echo",
-                    token="",
-                    headers=echo | {"Origin": origin},
-                    body={"text": "a"},
-                )
-                assert answer.status == status
 
     asyncio.run(main())

@@ -1,7 +1,7 @@
 """A real Chromium for tests of the dashboard: pages that note every complaint, links that sign in, findings of axe.
 
-Playwright drives it from this thread and keeps an event loop there: while a browser is open, no test of the same module
-may run a loop of its own. Browsers therefore live as long as one module.
+Playwright drives it from this thread and keeps an event loop there: while a browser is open, no test may run a loop of
+its own in that thread. The browser therefore ends with the tests of this package.
 """
 
 from __future__ import annotations
@@ -144,12 +144,16 @@ def until(page: sync_api.Page, condition: Callable[[], Any], what: str) -> Any:
     return value
 
 
-def axe_findings(page: sync_api.Page) -> list[str]:
-    """What axe calls serious or critical, a line each."""
+def axe_findings(page: sync_api.Page, *, rules: tuple[str, ...] = ()) -> list[str]:
+    """What axe calls serious or critical, a line each: by its usual rules, or by these."""
     script = importlib.resources.files("axe_playwright_python") / "axe.min.js"
     # Through the debugging protocol: the content security policy of the page allows no other scripts.
-    page.evaluate(script.read_text(encoding="utf-8"))
-    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(script.read_text(encoding="utf-8"))
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": list(rules)}
+    result = page.evaluate("(options) => axe.run(document, options)", options)
     return [
         f"{finding['id']} ({finding['impact']}): {node['html'][:160]}: {node['failureSummary']}"
         for finding in result["violations"]

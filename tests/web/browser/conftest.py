@@ -1,4 +1,4 @@
-"""What tests in a browser share: the sample fleet for the whole session, a browser and a reader for each module."""
+"""What all tests in a browser share: the browser, the sample fleet, and a reader of its dashboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright import sync_api
 from tests.web.browser import browsing, embedded_cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[sync_api.Browser]:
     with browsing.browser() as opened:
         yield opened
@@ -23,7 +23,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded_cluste
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def signed_in(
     browser: sync_api.Browser, sample: embedded_cluster.Cluster
 ) -> Iterator[browsing.Visit]:
