@@ -12,7 +12,7 @@ from dovetail.web.api import allocation_resource, cost_resource
 from tests.web.api import clusters
 
 # RECORDED: ten hours of one GPU at 2.00; half of it for train, a quarter (half of the time half) for secret.
-HIDDEN_NODES = asked.Visibility(namespaces=frozenset({"train"}))
+HIDDEN_NODES = asked.Visibility(in_namespaces=frozenset({("Pod", "train")}))
 
 
 def question(may: asked.Visibility = asked.EVERYTHING) -> asked.Asked:

@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.answer.cost import cost_filter, cost_ledger, cost_window, opencost_allocations
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import cost_resource
+from dovetail.web.api import cost_resource, read_kinds
 
 ROOT: Final = ""  # beside /api, where OpenCost's clients look
 Ignored = Annotated[str, msgspec.Meta(description="read, and changes nothing here")]
@@ -112,6 +112,7 @@ ENDPOINTS = tuple(
         summary="GPU costs in the form of OpenCost's allocation API",
         is_quick=True,
         root=ROOT,
+        reads=(read_kinds.PODS, read_kinds.CLAIMS, read_kinds.NODES),
     )
     for path in ("/allocation", "/allocation/compute")
 )

@@ -22,8 +22,9 @@ from dovetail.answer.cost import (
     cost_window,
 )
 from dovetail.ask import cost_asked
+from dovetail.kubetypes import registry
 from dovetail.web import asked, endpoints, problems
-from dovetail.web.api import rights
+from dovetail.web.api import read_kinds, rights
 
 CLAIM: Final = "claim"
 LEFT_OUT: Final = cost_ledger.Note(
@@ -69,7 +70,7 @@ def answer(question: asked.Asked, params: CostParams) -> cost_table.CostTable:
 
 def budgets(question: asked.Asked, params: endpoints.Nothing) -> Budgets:
     """The budgets of the price file."""
-    rights.must_list(question, "queues")
+    rights.must_list(question, registry.QUEUE)
     source = accounting(question)
     now = cost_window.millis_of(question.view.now)
     with unreadable():
@@ -93,17 +94,16 @@ def kept(
     question: asked.Asked, keys: cost_keys.Keys, test: cost_filter.Test | None
 ) -> Callable[[cost_keys.Subject], bool]:
     """Whether a row is shown: what the user may see, and what the filter keeps."""
-    may = question.may
     names_claims = CLAIM in keys.names
 
     def keep(subject: cost_keys.Subject) -> bool:
         if subject.owner is None:
-            is_visible = may.list("nodes")
+            is_visible = rights.lists(question, registry.NODE)
         else:
             namespace = subject.owner.namespace
-            is_visible = may.see_namespace(namespace)
+            is_visible = rights.sees(question, namespace)
             if names_claims:
-                is_visible = is_visible and may.see_claims(namespace)
+                is_visible = rights.sees_kind(question, registry.CLAIM, namespace)
         return is_visible and (test is None or test(subject))
 
     return keep
@@ -129,10 +129,9 @@ def unreadable() -> Iterator[None]:
 
 def _visible(question: asked.Asked, table: cost_table.CostTable) -> cost_table.CostTable:
     """The table without what only an administrator may know."""
-    may = question.may
-    if not may.sees_all:
+    if not question.may.sees_all:
         table = msgspec.structs.replace(table, notes=(*table.notes, LEFT_OUT))
-    if may.list("nodes"):
+    if rights.lists(question, registry.NODE):
         return table
     steps = [msgspec.structs.replace(step, asset_cost="") for step in table.steps]
     shown = [note for note in table.notes if note.code in ("example-prices", LEFT_OUT.code)]
@@ -147,6 +146,7 @@ ENDPOINTS = (
         answer,
         summary="What GPUs cost: used, idle, unallocated, unusable; and what work waited for",
         is_quick=True,
+        reads=(read_kinds.PODS, read_kinds.CLAIMS, read_kinds.NODES),
     ),
     endpoints.Endpoint(
         "/budgets",
@@ -155,5 +155,6 @@ ENDPOINTS = (
         budgets,
         summary="What queues spent this month, and will have",
         is_quick=True,
+        reads=(read_kinds.QUEUES,),
     ),
 )
