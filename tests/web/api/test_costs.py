@@ -73,7 +73,9 @@ def test_a_stranger_sees_nothing() -> None:
 
 
 def test_claims_are_named_to_those_who_may_list_them() -> None:
-    may = msgspec.structs.replace(clusters.TENANT, claim_namespaces=frozenset())
+    may = asked.Visibility(
+        everywhere=clusters.TENANT.everywhere, in_namespaces=frozenset({("Pod", "train")})
+    )
     assert costs(cost(may, aggregate="claim")) == {"__idle__": 5.00}
     assert costs(cost(clusters.TENANT, aggregate="claim"))["llama-0-claim"] == 10.00
 

@@ -22,9 +22,9 @@ REFUSED = 1
 @click.command(name="cost")
 @click.option(
     "--history",
-    metavar="FILE",
+    metavar="FILE|URL",
     required=True,
-    help="Where the records of GPU accounting are: a store, or a JSON document.",
+    help="History of GPUs: a store's file or postgresql:// URL, or a JSON document.",
 )
 @click.option(
     "--prices",

@@ -83,8 +83,8 @@ LEVELS = ("debug", "info", "warning", "error")
 )
 @click.option(
     "--history",
-    metavar="FILE",
-    help="Records of GPU accounting: serves what GPUs cost, also at /allocation as OpenCost does.",
+    metavar="FILE|URL",
+    help="History of GPUs, a store or a JSON document: serves what GPUs cost, also at /allocation as OpenCost does.",
 )
 @click.option(
     "--prices",
