@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dovetail.web import asked, problems
-from dovetail.web.api import allocation_resource, cost_resource
+from dovetail.web.api import allocation_resource, cost_resource, utilisation_resource
 from tests.web.api import clusters
 
 # RECORDED: ten hours of one GPU at 2.00; half of it for train, a quarter (half of the time half) for secret.
@@ -201,3 +201,40 @@ def test_records_that_end_early_are_not_stretched() -> None:
     assert [note.message for note in table.notes] == [
         "nothing was recorded after 2026-06-01T06:00:00Z"
     ]
+
+
+def utilisation(may: asked.Visibility = asked.EVERYTHING, **words: str) -> Any:
+    params = utilisation_resource.UtilisationParams(**({"window": "12h"} | words))
+    return utilisation_resource.answer(question(may), params)
+
+
+def test_utilisation_without_measurements_is_not_zero() -> None:
+    result = utilisation()
+    (row,) = [row for row in result.rows if row.name != "__unallocated__"]
+    assert (row.name, row.allocated, row.unallocated) == ("NVIDIA H100 80GB HBM3", 7.5, 2.5)
+    assert (row.busy, row.idle, row.unmeasured) == (None, None, 7.5)
+    assert not result.is_measured
+    assert result.known_hours == 10.0
+    assert result.total.waiting == 1.0
+
+
+def test_a_tenant_sees_the_utilisation_of_their_work_and_what_was_free() -> None:
+    result = utilisation(clusters.TENANT, aggregate="namespace")
+    assert {row.name: row.allocated + row.unallocated for row in result.rows} == {
+        "train": 5.0,
+        "__idle__": 2.5,
+    }
+    assert [note.code for note in result.notes] == ["left-out"]
+    hidden = utilisation(HIDDEN_NODES, aggregate="namespace")
+    assert [row.name for row in hidden.rows] == ["train"]
+
+
+def test_utilisation_by_steps_adds_up_and_knows_what_was_not_recorded() -> None:
+    result = utilisation(step="1h")
+    assert len(result.steps) == 12
+    assert [step.known_hours for step in result.steps[:3]] == [0.0, 0.0, 1.0]
+    assert result.steps[0].rows == ()
+    assert sum(step.total.allocated for step in result.steps) == result.total.allocated
+    with pytest.raises(problems.Refusal) as refusal:
+        utilisation(step="often")
+    assert refusal.value.problem.status == 400

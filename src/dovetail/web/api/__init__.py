@@ -18,6 +18,7 @@ from dovetail.web.api import (
     policy_resource,
     queue_resource,
     timeline_resource,
+    utilisation_resource,
     what_if_resource,
     when_resource,
     why_resource,
@@ -39,6 +40,7 @@ ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *what_if_resource.ENDPOINTS,
     *timeline_resource.ENDPOINTS,
     *policy_resource.ENDPOINTS,
+    *utilisation_resource.ENDPOINTS,
     *cost_resource.ENDPOINTS,
     *allocation_resource.ENDPOINTS,
 )
