@@ -66,6 +66,10 @@ COMMANDS = {
         "dovetail.cli.answers.right_size_command:command",
         "Say which smaller devices work could use, by what was measured.",
     ),
+    "cost": (
+        "dovetail.cli.answers.cost_command:command",
+        "Say what GPUs cost, who held them, and how budgets stand.",
+    ),
     "run": (
         "dovetail.cli.work.run:command",
         "Run a job on GPUs without YAML: plan, submit, follow.",
@@ -134,6 +138,7 @@ TOPICS = {
         "when",
         "what-if",
         "capacity",
+        "cost",
         "right-size",
         "explain",
         "cel",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+ROOT: Final = "/api/v1"
+
 DEFAULT_LIMIT: Final = 500
 MOST_ITEMS: Final = 5000  # of one page
 
@@ -45,7 +47,7 @@ class Endpoint(NamedTuple):
     `is_prepared` says that the server answers it once by itself when it starts: its first page asks for it.
     """
 
-    path: str  # below /api/v1, such as "/why/{namespace}/{kind}/{name}"
+    path: str  # below the root, such as "/why/{namespace}/{kind}/{name}"
     params: type[msgspec.Struct]
     result: Any  # a Struct type, or Page[Item]
     answer: Callable[[Asked, Any], Any]
@@ -54,6 +56,12 @@ class Endpoint(NamedTuple):
     is_quick: bool = False
     is_prepared: bool = False
     reads: tuple[Group, ...] = ()  # what a user must be allowed to list to see all of the answer
+    root: str = ROOT
+
+    @property
+    def full_path(self) -> str:
+        """The path as clients ask for it."""
+        return self.root + self.path
 
     @property
     def is_list(self) -> bool:

@@ -6,8 +6,10 @@ from typing import Final
 
 from dovetail.web import endpoints
 from dovetail.web.api import (
+    allocation_resource,
     capacity_resource,
     claim_resource,
+    cost_resource,
     device_resource,
     fleet_resource,
     node_resource,
@@ -16,6 +18,7 @@ from dovetail.web.api import (
     policy_resource,
     queue_resource,
     timeline_resource,
+    utilisation_resource,
     what_if_resource,
     when_resource,
     why_resource,
@@ -37,4 +40,7 @@ ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *what_if_resource.ENDPOINTS,
     *timeline_resource.ENDPOINTS,
     *policy_resource.ENDPOINTS,
+    *utilisation_resource.ENDPOINTS,
+    *cost_resource.ENDPOINTS,
+    *allocation_resource.ENDPOINTS,
 )

@@ -70,6 +70,7 @@ def _locked(directory: Path) -> int | None:
 
 def _serve(directory: Path, listener: socket.socket, *, boot: str, access_token: str) -> None:
     """Imports what takes long, and serves."""
+    from dovetail.ask import cost_asked, cost_source
     from dovetail.boot import cluster_choice, logs
     from dovetail.web import api_endpoints, application
     from dovetail.web import dashboard_settings as settings_
@@ -91,7 +92,13 @@ def _serve(directory: Path, listener: socket.socket, *, boot: str, access_token:
         link_user=link_tokens.owner_name(),
         allow_writes=False,
     )
-    dashboard = application.Dashboard(source, api_endpoints.all_endpoints(), settings)
+    # The cluster records beside itself. Its GPUs cost nothing: example prices, marked as such in every answer.
+    accounting = cost_source.CostSource(
+        str(directory / state_directory.HISTORY), cost_asked.EXAMPLES
+    )
+    dashboard = application.Dashboard(
+        source, api_endpoints.all_endpoints(), settings, accounting=accounting
+    )
 
     async def run() -> None:
         ending = asyncio.Event()
