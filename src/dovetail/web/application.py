@@ -72,11 +72,13 @@ class Dashboard:
         *,
         policy_: policy.Policy | None = None,
         pages_: static_files.StaticFiles | None = None,
+        accounting: asked.Accounting | None = None,
     ) -> None:
         self.source = source
         self.settings = settings
         self.keeper = frames.FrameKeeper(source, policy_)
         self._endpoints = tuple(given)
+        self._accounting = accounting
         self._pages = pages_ or static_files.StaticFiles()
         self._engine = answering.Lane("engine", most_waiting=settings.most_waiting)
         self._quick = answering.Lane("quick", most_waiting=settings.most_waiting)
@@ -133,9 +135,10 @@ class Dashboard:
         ]
         for endpoint in self._endpoints:
             handler = self._handler(endpoint)
-            routes.append(Route(ROOT + endpoint.path, handler, methods=[endpoint.method]))
+            routes.append(Route(endpoint.full_path, handler, methods=[endpoint.method]))
         self._api_routes = tuple(routes)
-        routes.append(Route("/api/{path:path}", self._no_such_path, methods=_ALL_METHODS))
+        for below in request_gate.NEED_A_USER:
+            routes.append(Route(below + "{path:path}", self._no_such_path, methods=_ALL_METHODS))
         routes.append(Route("/{path:path}", self._show_page))
         starlette = Starlette(
             routes=routes,
@@ -203,7 +206,8 @@ class Dashboard:
             return responses.unchanged(tag)
 
         def work() -> responses.Body:
-            return _body(endpoint, frame, may, params, paging, path=request.url.path)
+            question = self._asked(endpoint, frame, may)
+            return _body(endpoint, frame, question, params, paging, path=request.url.path)
 
         body = await self._once(frame, tag, endpoint, work)
         return responses.sent(body, tag, request.headers.get("accept-encoding", ""))
@@ -215,12 +219,18 @@ class Dashboard:
         may = await self._visibility(request, frame)
 
         def work() -> bytes:
-            question = asked.Asked(frame, may, has_replica=not endpoint.is_quick)
+            question = self._asked(endpoint, frame, may)
             return responses.encoded(endpoint.answer(question, params))
 
         content = await self._lane(endpoint).run(work)
         headers = {"Cache-Control": "no-store"}
         return Response(content, media_type=responses.JSON, headers=headers)
+
+    def _asked(
+        self, endpoint: endpoints.Endpoint, frame: frames.Frame, may: asked.Visibility
+    ) -> asked.Asked:
+        has_replica = not endpoint.is_quick
+        return asked.Asked(frame, may, has_replica=has_replica, accounting=self._accounting)
 
     async def _once(
         self,
@@ -418,14 +428,13 @@ _ALL_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 def _body(
     endpoint: endpoints.Endpoint,
     frame: frames.Frame,
-    may: asked.Visibility,
+    question: asked.Asked,
     params: Any,
     paging: parameters.PageParams,
     *,
     path: str,
 ) -> responses.Body:
     """Answers, on the worker thread."""
-    question = asked.Asked(frame, may, has_replica=not endpoint.is_quick)
     result = endpoint.answer(question, params)
     if not endpoint.is_list:
         return responses.Body(responses.encoded(result), responses.JSON, {})

@@ -15,8 +15,11 @@ from dovetail.kubetypes import registry
 from dovetail.web import problems
 
 if TYPE_CHECKING:
+    from dovetail.answer.cost.cost_window import Window
+    from dovetail.answer.cost.price_list import PriceList
     from dovetail.answer.replica.replica import Replica
     from dovetail.ask.cluster_view import View
+    from dovetail.ask.recorded_history import Recorded
     from dovetail.model import policy
 
 T = TypeVar("T")
@@ -71,11 +74,27 @@ class Frame(Protocol):
     def memo(self, key: Hashable, make: Callable[[], T]) -> T: ...
 
 
-class Asked:
-    """One question's access to the cluster."""
+class Accounting(Protocol):
+    """The records of GPU accounting, and prices. Reads them, on a worker thread."""
 
-    def __init__(self, frame: Frame, may: Visibility, *, has_replica: bool = True) -> None:
+    def prices(self) -> PriceList: ...
+
+    def records(self, window: Window) -> Recorded: ...
+
+
+class Asked:
+    """One question's access to the cluster, and to what was recorded about it."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        may: Visibility,
+        *,
+        has_replica: bool = True,
+        accounting: Accounting | None = None,
+    ) -> None:
         self.may = may
+        self.accounting = accounting  # None: the dashboard was started without
         self._frame = frame
         self._has_replica = has_replica
 

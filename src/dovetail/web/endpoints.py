@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+ROOT: Final = "/api/v1"
+
 DEFAULT_LIMIT: Final = 500
 MOST_ITEMS: Final = 5000  # of one page
 
@@ -43,13 +45,19 @@ class Endpoint(NamedTuple):
     sees. `is_quick` says that the answer never asks for the replica, so that it need not wait for one that does.
     """
 
-    path: str  # below /api/v1, such as "/why/{namespace}/{kind}/{name}"
+    path: str  # below the root, such as "/why/{namespace}/{kind}/{name}"
     params: type[msgspec.Struct]
     result: Any  # a Struct type, or Page[Item]
     answer: Callable[[Asked, Any], Any]
     method: str = "GET"
     summary: str = ""
     is_quick: bool = False
+    root: str = ROOT
+
+    @property
+    def full_path(self) -> str:
+        """The path as clients ask for it."""
+        return self.root + self.path
 
     @property
     def is_list(self) -> bool:

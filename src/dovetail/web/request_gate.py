@@ -1,8 +1,8 @@
 """What every request passes before anything is looked at: host, site, user, rate; and the line in the audit log.
 
 An ASGI application around another one. Pages and their files are open to all: they hold nothing of the cluster. Paths
-below /api need a user, whom the inner application finds in the scope. Every refusal is a problem document, every
-response has the same headers. Never reads a body.
+below /api and /allocation need a user, whom the inner application finds in the scope. Every refusal is a problem
+document, every response has the same headers. Never reads a body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from dovetail.web.security import (
 )
 from dovetail.web.wire import responses
 
-API: Final = "/api/"
+NEED_A_USER: Final = ("/api/", "/allocation/")  # paths that show something of the cluster
+ALLOCATION: Final = "/allocation"
 SIGN_IN: Final = "/api/v1/session"
 HEALTH: Final = frozenset(
     {"/healthz", "/readyz"}
@@ -74,7 +75,7 @@ class RequestGate:
         headers = HTTPConnection(scope).headers
         listens_on = (scope.get("server") or ("",))[0]
         request_checks.check_host(headers.get("host", ""), listens_on=listens_on, hosts=self._hosts)
-        if not path.startswith(API):
+        if not _needs_user(path):
             if method not in request_checks.SAFE_METHODS:
                 raise problems.wrong_method(f"{method} is not for pages")
             return None
@@ -92,6 +93,11 @@ class RequestGate:
         if seconds := self._users.wait_seconds(user.key):
             raise problems.too_many(seconds)
         return user
+
+
+def _needs_user(path: str) -> bool:
+    """Whether the path shows something of the cluster; pages and their files hold nothing of it."""
+    return path == ALLOCATION or path.startswith(NEED_A_USER)
 
 
 class _Answering:
@@ -121,7 +127,7 @@ class _Answering:
 
     def _note(self, status: int) -> None:
         scope: Any = self._scope
-        if not scope["path"].startswith(API) and status < 400:
+        if not _needs_user(scope["path"]) and status < 400:
             return  # pages and probes
         audit_log.note(
             self.user,

@@ -11,10 +11,14 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
+from dovetail.answer.cost import cost_window, price_file, price_list
 from dovetail.answer.replica.replica import Replica
-from dovetail.ask import cluster_view, replicas, scheduler_policy
+from dovetail.ask import cluster_view, recorded_history, replicas, scheduler_policy
 from dovetail.kubetypes import codec, object_set
 from dovetail.model import policy
+from dovetail.model.accounting import records
 from dovetail.sim.fleet import fleet_objects, fleet_spec
 from dovetail.web import asked
 
@@ -204,11 +208,66 @@ def frame_of(objects: Iterable[codec.Stored], *, name: str, version: int = 1) ->
     return Frame(view, version)
 
 
+class Accounted:
+    """Records and prices that a test holds itself."""
+
+    def __init__(self, recorded: records.Records, until: int | None = None) -> None:
+        self._recorded = recorded_history.Recorded(recorded, until)
+
+    def prices(self) -> price_list.PriceList:
+        text = "currency: USD\nprices: [{perHour: 2}]\nbudgets: [{queue: train, perMonth: 100}]\n"
+        return price_file.read(text, "prices.yaml")
+
+    def records(self, window: cost_window.Window) -> recorded_history.Recorded:
+        return self._recorded
+
+
+def _held(namespace: str, pod_name: str, asset: str) -> records.Allocation:
+    owner = records.Owner(
+        namespace,
+        pod_name,
+        f"uid-{pod_name}",
+        "Job",
+        pod_name,
+        QUEUES[namespace],
+        {"team": pod_name},
+    )
+    return records.Allocation(
+        pod_name,
+        asset,
+        "h100-0",
+        500_000,
+        records.Form.SHARE,
+        owner,
+        millis(600),
+        claim=f"{pod_name}-claim",
+    )
+
+
+def millis(minutes: float) -> int:
+    """A time so many minutes before now, as records hold it."""
+    return cost_window.millis_of(NOW - datetime.timedelta(minutes=minutes))
+
+
+# Ten hours of one GPU: half for the tenant, half for others until five hours ago.
+RECORDED = records.Records(
+    assets=(records.Asset("GPU-0", "h100-0", "NVIDIA H100 80GB HBM3", millis(600)),),
+    allocations=(
+        _held("train", "llama-0", "GPU-0"),
+        msgspec.structs.replace(_held("secret", "vault-0", "GPU-0"), end=millis(300)),
+    ),
+    waiting=(
+        records.Waiting(_held("secret", "deep-0", "GPU-0").owner, 1_000_000, millis(60), None),
+    ),
+)
+
+
 def asked_of(
     trees: Iterable[Tree], *, name: str, may: asked.Visibility = asked.EVERYTHING
 ) -> asked.Asked:
     """A question about a cluster of these objects."""
-    return asked.Asked(frame_of(stored(trees), name=name), may)
+    frame = frame_of(stored(trees), name=name)
+    return asked.Asked(frame, may, accounting=Accounted(RECORDED))
 
 
 def saved(trees: Iterable[Tree], path: Path) -> Path:

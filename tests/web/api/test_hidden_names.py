@@ -19,6 +19,9 @@ PARAMS: dict[str, dict[str, Any]] = {
     "/nodes/{name}": {"name": "h100-0"},
     "/why/{namespace}/{kind}/{name}": {"namespace": "train", "kind": "pod", "name": "wide-0"},
     "/capacity": {"gpus": 8, "gang": 2, "namespace": "train"},
+    "/cost": {"aggregate": "namespace,pod,queue,claim,label:team"},
+    "/allocation": {"window": "7d", "aggregate": "namespace,pod,claim", "include_idle": True},
+    "/allocation/compute": {"window": "7d"},
     "/what-if": {"drain": ("node/h100-1",), "namespace": "train"},
 }
 
@@ -78,7 +81,17 @@ def test_no_answer_names_what_the_tenant_may_not_see(endpoint: endpoints.Endpoin
 
 
 @pytest.mark.parametrize(
-    "path", ["/workloads", "/pods", "/claims", "/why/{namespace}/{kind}/{name}", "/what-if"]
+    "path",
+    [
+        "/workloads",
+        "/pods",
+        "/claims",
+        "/why/{namespace}/{kind}/{name}",
+        "/what-if",
+        "/cost",
+        "/allocation",
+        "/allocation/compute",
+    ],
 )
 def test_the_same_questions_name_it_to_those_who_may(path: str) -> None:
     """Else the test above would pass whatever is hidden."""

@@ -16,6 +16,7 @@ from dovetail.cli.cluster import cluster_option
 if TYPE_CHECKING:
     import socket
 
+    from dovetail.web import asked
     from dovetail.web import dashboard_settings as settings_
     from dovetail.web.source import captures
 
@@ -81,6 +82,16 @@ LEVELS = ("debug", "info", "warning", "error")
     help="From which level on. [default: info; warning on a terminal]",
 )
 @click.option(
+    "--history",
+    metavar="FILE",
+    help="Records of GPU accounting: serves what GPUs cost, also at /allocation as OpenCost does.",
+)
+@click.option(
+    "--prices",
+    metavar="FILE",
+    help="What GPUs cost, with --history; `examples` for list prices to try it with.",
+)
+@click.option(
     "--config",
     "file",
     metavar="FILE",
@@ -96,11 +107,12 @@ def command(**given: Any) -> None:
     if _show_running(given):
         return
     _check(given)
+    accounting = _accounting(given)
     from dovetail.web.process import serving
 
     listener = serving.listening(given["address"], given["port"] or 0)
     with contextlib.closing(listener):
-        _serve(given, listener)
+        _serve(given, listener, accounting)
 
 
 def _show_running(given: dict[str, Any]) -> bool:
@@ -141,7 +153,24 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("--trusted-proxy and --proxy-secret-file belong to --auth proxy")
 
 
-def _serve(given: dict[str, Any], listener: socket.socket) -> None:
+def _accounting(given: dict[str, Any]) -> asked.Accounting | None:
+    """Records and prices; a file that cannot be used is said before anything is served."""
+    if given["prices"] and not given["history"]:
+        raise click.UsageError("--prices are for the records of --history: give both")
+    if not given["history"]:
+        return None
+    from dovetail import errors
+    from dovetail.ask import cost_source
+
+    try:
+        return cost_source.CostSource(given["history"], given["prices"])
+    except errors.InputError as error:
+        raise output.BadInput(str(error)) from None
+
+
+def _serve(
+    given: dict[str, Any], listener: socket.socket, accounting: asked.Accounting | None
+) -> None:
     import os
     import time
 
@@ -157,7 +186,11 @@ def _serve(given: dict[str, Any], listener: socket.socket) -> None:
     settings = _settings(given, serving.port_of(listener))
     policy = scheduler_policy.configured(given["file"])
     dashboard = application.Dashboard(
-        _source(boot), api_endpoints.all_endpoints(), settings, policy_=policy
+        _source(boot),
+        api_endpoints.all_endpoints(),
+        settings,
+        policy_=policy,
+        accounting=accounting,
     )
     url = serving.url_of(settings.address, settings.port, is_secure=settings.is_secure)
     if "link" in settings.auth:

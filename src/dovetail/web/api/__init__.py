@@ -6,8 +6,10 @@ from typing import Final
 
 from dovetail.web import endpoints
 from dovetail.web.api import (
+    allocation_resource,
     capacity_resource,
     claim_resource,
+    cost_resource,
     device_resource,
     fleet_resource,
     node_resource,
@@ -37,4 +39,6 @@ ENDPOINTS: Final[tuple[endpoints.Endpoint, ...]] = (
     *what_if_resource.ENDPOINTS,
     *timeline_resource.ENDPOINTS,
     *policy_resource.ENDPOINTS,
+    *cost_resource.ENDPOINTS,
+    *allocation_resource.ENDPOINTS,
 )

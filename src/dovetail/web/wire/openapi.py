@@ -17,7 +17,7 @@ import dovetail
 from dovetail.web import endpoints, problems
 from dovetail.web.wire import parameters
 
-ROOT: Final = "/api/v1"
+ROOT: Final = endpoints.ROOT
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PATH_PARAMETER: Final = re.compile(r"{(\w+)}")
 _STATUSES: Final = {
@@ -49,7 +49,7 @@ def document(given: Sequence[endpoints.Endpoint], more: Iterable[Operation]) -> 
     paths: Tree = {}
     for endpoint in given:
         operation = _operation(endpoint, schemas)
-        paths.setdefault(ROOT + endpoint.path, {})[endpoint.method.lower()] = operation
+        paths.setdefault(endpoint.full_path, {})[endpoint.method.lower()] = operation
     for other in more:
         paths.setdefault(other.path, {})[other.method] = other.tree
     return {

@@ -44,7 +44,13 @@ def encoded(value: object) -> bytes:
 
 def entity_tag(boot: str, version: int, slot: int, may: asked.Visibility, query: str) -> str:
     """The weak ETag."""
-    seen = (may.sees_all, sorted(may.namespaces), may.cluster_kinds and sorted(may.cluster_kinds))
+    claims = may.claim_namespaces
+    seen = (
+        may.sees_all,
+        sorted(may.namespaces),
+        may.cluster_kinds and sorted(may.cluster_kinds),
+        claims if claims is None else sorted(claims),
+    )
     digest = hashlib.blake2b(f"{seen!r}\n{query}".encode(errors="replace"), digest_size=9)
     return f'W/"{boot}-{version}-{slot}-{digest.hexdigest()}"'
 

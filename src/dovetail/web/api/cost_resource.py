@@ -1,0 +1,159 @@
+"""`GET /cost`, `GET /budgets`: what GPUs cost: the answers of `dovetail cost -o json`.
+
+Work of namespaces that the user may not see is left out; what GPUs cost while no work held them is shown to users who
+may list nodes, budgets to users who may list queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from dovetail import errors
+from dovetail.answer.cost import (
+    budget_forecast,
+    cost_filter,
+    cost_keys,
+    cost_ledger,
+    cost_table,
+    cost_window,
+)
+from dovetail.ask import cost_asked
+from dovetail.web import asked, endpoints, problems
+from dovetail.web.api import rights
+
+CLAIM: Final = "claim"
+LEFT_OUT: Final = cost_ledger.Note(
+    code="left-out", message="only work of namespaces that you may see is counted"
+)
+
+
+class CostParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The words of the question, as `dovetail cost` takes them; `filter` as `/allocation` does."""
+
+    window: str = "7d"
+    aggregate: str = cost_asked.DEFAULT_AGGREGATE
+    step: str = ""
+    filter: str = ""
+
+
+class Budgets(msgspec.Struct, frozen=True):
+    """How all budgets stand."""
+
+    items: tuple[budget_forecast.BudgetState, ...]
+
+
+def answer(question: asked.Asked, params: CostParams) -> cost_table.CostTable:
+    """The table. Raises 400 for words that cannot be read."""
+    source = accounting(question)
+    now = cost_window.millis_of(question.view.now)
+    with unreadable():
+        prices = source.prices()
+    with refusing():
+        words = cost_asked.CostAsked(
+            window=params.window,
+            aggregate=params.aggregate,
+            step=params.step,
+            cluster=question.view.name,
+        )
+        put = cost_asked.question(words, prices, now)
+        test = cost_filter.parse(params.filter)
+    put = put._replace(keep=kept(question, put.keys, test))
+    with unreadable():
+        table = cost_asked.of_records(source.records(put.window), put, now)
+    return _visible(question, table)
+
+
+def budgets(question: asked.Asked, params: endpoints.Nothing) -> Budgets:
+    """The budgets of the price file."""
+    rights.must_list(question, "queues")
+    source = accounting(question)
+    now = cost_window.millis_of(question.view.now)
+    with unreadable():
+        known = source.prices()
+        recorded = source.records(budget_forecast.needed(now))
+    until = now if recorded.until is None else min(now, recorded.until)
+    return Budgets(budget_forecast.budgets(recorded.records, known, until))
+
+
+def accounting(question: asked.Asked) -> asked.Accounting:
+    """Where records and prices are. Raises 404 where the dashboard has none."""
+    if question.accounting is None:
+        raise problems.not_found(
+            "this dashboard has no history of GPUs",
+            next_step="start it with --history FILE and --prices FILE",
+        )
+    return question.accounting
+
+
+def kept(
+    question: asked.Asked, keys: cost_keys.Keys, test: cost_filter.Test | None
+) -> Callable[[cost_keys.Subject], bool]:
+    """Whether a row is shown: what the user may see, and what the filter keeps."""
+    may = question.may
+    names_claims = CLAIM in keys.names
+
+    def keep(subject: cost_keys.Subject) -> bool:
+        if subject.owner is None:
+            is_visible = may.list("nodes")
+        else:
+            namespace = subject.owner.namespace
+            is_visible = may.see_namespace(namespace)
+            if names_claims:
+                is_visible = is_visible and may.see_claims(namespace)
+        return is_visible and (test is None or test(subject))
+
+    return keep
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Bad words of the request are refused with 400."""
+    try:
+        yield
+    except errors.InputError as error:
+        raise problems.bad_request(str(error)) from None
+
+
+@contextmanager
+def unreadable() -> Iterator[None]:
+    """Records or prices that cannot be read are no fault of the request."""
+    try:
+        yield
+    except errors.DovetailError as error:
+        raise problems.unavailable(str(error), retry_after=30.0) from None
+
+
+def _visible(question: asked.Asked, table: cost_table.CostTable) -> cost_table.CostTable:
+    """The table without what only an administrator may know."""
+    may = question.may
+    if not may.sees_all:
+        table = msgspec.structs.replace(table, notes=(*table.notes, LEFT_OUT))
+    if may.list("nodes"):
+        return table
+    steps = [msgspec.structs.replace(step, asset_cost="") for step in table.steps]
+    shown = [note for note in table.notes if note.code in ("example-prices", LEFT_OUT.code)]
+    return msgspec.structs.replace(table, steps=tuple(steps), asset_cost="", notes=tuple(shown))
+
+
+ENDPOINTS = (
+    endpoints.Endpoint(
+        "/cost",
+        CostParams,
+        cost_table.CostTable,
+        answer,
+        summary="What GPUs cost: used, idle, unallocated, unusable; and what work waited for",
+        is_quick=True,
+    ),
+    endpoints.Endpoint(
+        "/budgets",
+        endpoints.Nothing,
+        Budgets,
+        budgets,
+        summary="What queues spent this month, and will have",
+        is_quick=True,
+    ),
+)
