@@ -274,7 +274,9 @@ async def served(
     listener = serving.listening("127.0.0.1", int(chosen.pop("port", 0)))
     port = serving.port_of(listener)
     usual: Tree = {"access_token": ACCESS_TOKEN, "link_user": "tester", "port": port}
-    dashboard = application.Dashboard(source, given, settings_.Settings(**(usual | chosen)))
+    accounting = chosen.pop("accounting", None)
+    settings = settings_.Settings(**(usual | chosen))
+    dashboard = application.Dashboard(source, given, settings, accounting=accounting)
     ending = asyncio.Event()
     work = serving.serve(dashboard.application, listener, ending=ending)
     running = asyncio.create_task(work)

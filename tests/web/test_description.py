@@ -14,6 +14,7 @@ import schemathesis
 
 from dovetail.web import api_endpoints
 from dovetail.web.security import rate_limit
+from tests.web.api import clusters
 from tests.web.serving_dashboards import ACCESS_TOKEN, ALL, Client, cluster, live, pod, served
 
 EXAMPLES = 25  # of each operation
@@ -50,6 +51,7 @@ def serving_in_a_thread() -> Iterator[Server]:
                 user_rate=rate_limit.Rate(1e9, 1e9),
                 longest_stream_seconds=0.05,
                 allow_writes=True,
+                accounting=clusters.Accounted(clusters.RECORDED),
             ) as client,
         ):
             for name in "abc":
