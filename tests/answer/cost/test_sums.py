@@ -240,6 +240,9 @@ def test_printed_cents_add_up_and_are_within_a_cent(
         for field in cost_table.Split.__struct_fields__:
             parts = sum(cents(getattr(row.cost, field)) for row in each.rows)
             assert parts == cents(getattr(each.total.cost, field))
+        for row in each.rows:
+            printed_row = Fraction(cents(row.cost.total), 100)
+            assert abs(Fraction(row.exact_cost) - printed_row) < Fraction(101, 10**4)
         for row in (*each.rows, each.total):
             lines = [getattr(row.cost, field) for field in cost_table.Split.__struct_fields__]
             assert sum(map(cents, lines[:-1])) == cents(lines[-1])

@@ -1,8 +1,8 @@
 """The table of `dovetail cost`: the exact account in GPU-hours and cents that add up.
 
 Given an account and its question. Cents are divided from the whole down: the total among steps, each step's among GPUs
-where rows are of single GPUs, then among lines, each line's among rows. So every sum of printed figures is the figure
-printed for it, and no figure is a cent or more from the exact one. Never prices anything itself.
+where rows are of single GPUs, then among rows, each row's among its lines. So every sum of printed figures is the
+figure printed for it, and neither a row nor one of its lines is a cent or more from the exact amount. Never prices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 import msgspec
 
 from dovetail.answer.cost import apportionment, cost_keys, cost_ledger
-from dovetail.answer.cost.cost_ledger import CENT, CURRENCY, Line
+from dovetail.answer.cost.cost_ledger import CENT, CURRENCY
 from dovetail.answer.cost.cost_window import moment_of
 from dovetail.model.accounting import records
 
@@ -144,14 +144,13 @@ def _divided_step(step: cost_ledger.Step, keys: cost_keys.Keys, cents: int) -> S
 def _divided_group(
     step: cost_ledger.Step, members: Sequence[cost_ledger.Key], cents: int
 ) -> StepCents:
-    rows = [step.rows[key] for key in members]
-    lines = [sum(row.money[line] for row in rows) for line in Line]
-    of_lines = apportionment.apportioned(cents, lines, CENT)
-    columns = [
-        apportionment.apportioned(of_lines[line], [row.money[line] for row in rows], CENT)
-        for line in Line
-    ]
-    return {key: [column[at] for column in columns] for at, key in enumerate(members)}
+    """Rows before lines: a row is what someone pays."""
+    rows = [step.rows[key].money for key in members]
+    of_rows = apportionment.apportioned(cents, [sum(money) for money in rows], CENT)
+    divided = zip(members, rows, of_rows, strict=True)
+    return {
+        key: apportionment.apportioned(row_cents, money, CENT) for key, money, row_cents in divided
+    }
 
 
 def _step(step: cost_ledger.Step, keys: cost_keys.Keys, cents: StepCents) -> CostStep:

@@ -28,7 +28,9 @@ def rows(table: cost_table.CostTable, *, is_wide: bool = False) -> list[str]:
         start = [timestamps.to_text(step.start)] if has_steps else []
         for row in step.rows:
             keys = list(row.keys.values()) or [row.name]
-            lines.append([*start, *keys, *_figures(row, is_wide=is_wide)])
+            figures = _figures(row, is_wide=is_wide)
+            if set(figures) != {_hours(0)}:  # a millionth of a GPU is nothing to look at
+                lines.append([*start, *keys, *figures])
         if has_steps:
             padding = [""] * (len(names) - 1)
             lines.append([*start, "total", *padding, *_figures(step.total, is_wide=is_wide)])
