@@ -146,7 +146,6 @@ ENDPOINTS = (
         cost_table.CostTable,
         answer,
         summary="What GPUs cost: used, idle, unallocated, unusable; and what work waited for",
-        is_quick=True,
     ),
     endpoints.Endpoint(
         "/budgets",
@@ -154,6 +153,5 @@ ENDPOINTS = (
         Budgets,
         budgets,
         summary="What queues spent this month, and will have",
-        is_quick=True,
     ),
 )
