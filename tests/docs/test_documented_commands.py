@@ -27,6 +27,7 @@ NEED_NONE = (
     "decide",
     "allocate",
     "migrate",
+    "cost",
     "version",
     "scheduler",
     "install",
