@@ -131,6 +131,13 @@ def test_files_that_cannot_be_used_are_named(
     assert f"{file}: {problem}" in run.err
 
 
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_records_may_come_from_standard_input(words: tuple[str, ...]) -> None:
+    given = ("cost", "--history", "-", "--prices", PRICES, "--at", "2026-11-09T00:00:00Z", *words)
+    run = running.inside(running.ROOT / "no-state", *given, stdin=Path(HISTORY).read_text())
+    assert "research" in run.out
+
+
 def test_a_missing_file_or_budget_is_said() -> None:
     run = ran("cost", "--history", "no-such-file")
     assert run.code == 2
