@@ -45,6 +45,8 @@ def _is_store(location: str) -> bool:
     if location.startswith(URL_SCHEMES):
         return True
     try:
+        if not Path(location).is_file():
+            return False  # a pipe cannot be read from its start again
         with Path(location).open("rb") as file:
             return file.read(len(SQLITE)) == SQLITE
     except (OSError, ValueError):

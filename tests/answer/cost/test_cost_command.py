@@ -143,3 +143,18 @@ def test_a_missing_file_or_budget_is_said() -> None:
     assert run.code == 2
     assert "no-such-file: cannot be read" in run.err
     assert "there are no budgets" in cost("--check", prices="examples").err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--prices", PRICES), "--prices are for the records of --history: give both"),
+        (("--history", HISTORY, "--prices", HISTORY), "unknown field"),
+    ],
+)
+def test_a_dashboard_does_not_start_with_prices_it_cannot_use(
+    words: tuple[str, ...], problem: str
+) -> None:
+    run = ran("dashboard", "--no-open", *words)
+    assert run.code == 2
+    assert problem in run.err
