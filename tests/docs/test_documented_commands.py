@@ -28,6 +28,7 @@ NEED_NONE = (
     "allocate",
     "migrate",
     "monitoring",
+    "cost",
     "version",
     "scheduler",
     "install",

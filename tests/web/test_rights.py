@@ -17,6 +17,7 @@ from dovetail.web import api_endpoints
 from tests.deploy import build
 from tests.support import cluster, waiting
 from tests.web import cluster_users
+from tests.web.api import clusters
 from tests.web.serving_dashboards import CONFIRMED, Client, live, next_event, served
 
 pytestmark = pytest.mark.slow
@@ -66,6 +67,41 @@ def test_two_users_see_what_each_may_list() -> None:
 
             session = (await client.get("/api/v1/session", token=bob)).tree
             assert session["user"] == f"system:serviceaccount:{scene.theirs}:bob"
+
+    asyncio.run(main())
+
+
+def test_users_see_the_cost_of_what_they_may_list() -> None:
+    """By /allocation as by /cost; neither answers with what another user was sent."""
+    scene = cluster_users.scene()
+    renamed = {"train": scene.mine, "secret": scene.theirs}
+    held = [
+        msgspec.structs.replace(
+            each,
+            owner=msgspec.structs.replace(each.owner, namespace=renamed[each.owner.namespace]),
+        )
+        for each in clusters.RECORDED.allocations
+    ]
+    recorded = msgspec.structs.replace(clusters.RECORDED, allocations=tuple(held), waiting=())
+    accounting = clusters.Accounted(recorded, until=clusters.millis(0))
+    query = "window=2026-06-01,2026-06-02&aggregate=namespace"
+
+    async def costs(client: Client, token: str) -> dict[str, float]:
+        answer = await client.get(f"/allocation?{query}&includeIdle=true", token=token)
+        (data,) = answer.tree["data"]
+        table = (await client.get(f"/api/v1/cost?{query}", token=token)).tree
+        rows = {row["name"]: row["cost"]["total"] for row in table["steps"][0]["rows"]}
+        assert {name: row["totalCost"] for name, row in data.items()} == rows
+        return rows
+
+    async def main() -> None:
+        given = api_endpoints.all_endpoints()
+        async with _dashboard(scene, given=given, accounting=accounting) as client:
+            everything = {scene.mine: 10.0, scene.theirs: 5.0, "__idle__": 5.0}
+            assert await costs(client, scene.plane.token) == everything
+            assert await costs(client, scene.token) == {scene.mine: 10.0}
+            assert (await client.get("/api/v1/budgets", token=scene.token)).status == 403
+            assert (await client.get(f"/allocation?{query}", token="wrong")).status == 401
 
     asyncio.run(main())
 

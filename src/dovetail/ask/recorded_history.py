@@ -1,7 +1,8 @@
 """Opens the records of GPU accounting that a user names: the one place that knows in which forms they are kept.
 
-Given a location and a window: a store of history (a SQLite file, or a PostgreSQL URL), or a JSON document. A record that is still open was seen last at `until`; where that is not known, it lasts
-to the time of the question. Raises InputError for what cannot be read. Never writes.
+Given a location and a window: a store of history (a SQLite file, or a PostgreSQL URL), or a JSON document. A record that
+is still open was seen last at `until`; where that is not known, it lasts to the time of the question. Raises InputError
+for what cannot be read. Never writes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def _is_store(location: str) -> bool:
     if stores.is_url(location):
         return True
     try:
+        if not Path(location).is_file():
+            return False  # a pipe cannot be read from its start again
         with Path(location).open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
     except (OSError, ValueError):

@@ -303,9 +303,6 @@ class NodeAgent(
     cdi_hook: Annotated[
         str, Meta(description="path of `nvidia-cdi-hook` as the container runtime sees it")
     ] = "/usr/bin/nvidia-cdi-hook"
-    metrics_port: Annotated[
-        int, Meta(ge=0, le=65535, description="port of the agent's [metrics](metrics.md); 0: none")
-    ] = 0
     health_policy: Annotated[
         dict[str, Any],
         Meta(description="[rules](node-agent-health.md) about faults of GPUs, before ours"),

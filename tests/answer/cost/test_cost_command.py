@@ -131,8 +131,30 @@ def test_files_that_cannot_be_used_are_named(
     assert f"{file}: {problem}" in run.err
 
 
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_records_may_come_from_standard_input(words: tuple[str, ...]) -> None:
+    given = ("cost", "--history", "-", "--prices", PRICES, "--at", "2026-11-09T00:00:00Z", *words)
+    run = running.inside(running.ROOT / "no-state", *given, stdin=Path(HISTORY).read_text())
+    assert "research" in run.out
+
+
 def test_a_missing_file_or_budget_is_said() -> None:
     run = ran("cost", "--history", "no-such-file")
     assert run.code == 2
     assert "no-such-file: cannot be read" in run.err
     assert "there are no budgets" in cost("--check", prices="examples").err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--prices", PRICES), "--prices are for the records of --history: give both"),
+        (("--history", HISTORY, "--prices", HISTORY), "unknown field"),
+    ],
+)
+def test_a_dashboard_does_not_start_with_prices_it_cannot_use(
+    words: tuple[str, ...], problem: str
+) -> None:
+    run = ran("dashboard", "--no-open", *words)
+    assert run.code == 2
+    assert problem in run.err

@@ -210,6 +210,19 @@ def test_samples_that_are_missing_leave_allocated_time_unmeasured_and_marked() -
     assert reason.endswith(": exporter down")
 
 
+def test_a_gap_of_samples_does_not_mark_what_was_measured_all_the_same() -> None:
+    first, second = accounts.held("g0", ALICE, 0, 10), accounts.held("g1", BOB, 0, 10)
+    recorded = records.Records(
+        assets=(accounts.gpu("g0"), accounts.gpu("g1")),
+        allocations=(first, second),
+        usage=(accounts.busy(first, 0, 10, 0.5),),
+        gaps=(records.Gap(records.GapSource.METRICS, accounts.at(0), accounts.at(10)),),
+    )
+    rows = accounts.rows(accounts.table(recorded, accounts.flat(1), hours=(0, 10)))
+    assert rows["alice"].partial == ()
+    assert len(rows["bob"].partial) == 1
+
+
 def test_what_a_gpu_did_its_only_holder_did_and_of_several_nothing_is_said() -> None:
     whole = records.Usage("g0", "", accounts.at(0), accounts.at(10), busy_micro=400_000)
     first = accounts.held("g0", ALICE, 0, 10, micro=500_000, form=Form.REPLICA)

@@ -6,9 +6,16 @@ from fractions import Fraction
 from typing import Any
 
 import hypothesis
+import msgspec
 from hypothesis import strategies
 
-from dovetail.answer.cost import apportionment, cost_ledger, cost_table, price_list
+from dovetail.answer.cost import (
+    apportionment,
+    cost_ledger,
+    cost_table,
+    opencost_allocations,
+    price_list,
+)
 from dovetail.answer.cost.cost_ledger import CENT, CURRENCY, GPU_HOUR, Line
 from dovetail.model.accounting import records
 from dovetail.model.accounting.records import Form
@@ -291,3 +298,44 @@ def test_gpu_hours_do_not_depend_on_prices(
         )
         assert Fraction(sum(row.gpu_time), GPU_HOUR) == Fraction(ticks, 6)
     assert CENT * 100 == CURRENCY
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(
+    histories(),
+    price_lists(),
+    strategies.sampled_from(("namespace", "node", "pod,queue", "")),
+    strategies.booleans(),
+    strategies.sampled_from(("", "all", "hour")),
+)
+def test_allocations_in_the_form_of_opencost_sum_to_what_gpus_cost(
+    recorded: records.Records,
+    known: price_list.PriceList,
+    aggregate: str,
+    idle_by_node: bool,
+    accumulate_by: str,
+) -> None:
+    question = accounts.asked(known, "gpu", hours=(0, HOURS), step="40m")
+    account = cost_ledger.ledger(recorded, question, question.window.end)
+    assets = sum(step.assets for step in account.steps) / CURRENCY
+    asked = question._replace(keys=opencost_allocations.keys_of(aggregate))
+    shape = opencost_allocations.Shape(
+        include_idle=True, idle_by_node=idle_by_node, accumulate_by=accumulate_by
+    )
+    reply = opencost_allocations.allocations(recorded, asked, shape, question.window.end)
+    items = [item for step in reply.data for item in step.values()]
+    rounding = 0.00001 * max(1, len(items))
+    assert abs(sum(item.total_cost for item in items) - assets) <= rounding
+    shared = msgspec.structs.replace(shape, share_idle=True, idle_by_node=False)
+    reply = opencost_allocations.allocations(recorded, asked, shared, question.window.end)
+    names = {name for step in reply.data for name in step}
+    assert not any("__idle__" in name for name in names)
+    items = [item for step in reply.data for item in step.values()]
+    worked = [step for step in account.steps if _has_work(step)]
+    due = sum(step.assets for step in worked) / CURRENCY
+    assert abs(sum(item.total_cost for item in items) - due) <= 0.00001 * max(1, len(items))
+
+
+def _has_work(step: cost_ledger.Step) -> bool:
+    """Whether there is a cost of work, by which idle is shared."""
+    return any(any(row.money[: Line.UNALLOCATED]) for row in step.rows.values())

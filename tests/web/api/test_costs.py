@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.model.accounting import records
 from dovetail.web import asked, problems
 from dovetail.web.api import allocation_resource, cost_resource, utilisation_resource
 from tests.web.api import clusters
@@ -134,6 +135,35 @@ def test_shared_idle_is_divided_by_cost_also_for_those_who_see_a_part(idle_by_no
     assert data["train"]["gpuCostIdle"] == 3.33333
     (mine,) = allocation(clusters.TENANT, share_idle="weighted", **words)
     assert mine["train"]["totalCost"] == 13.33333
+
+
+def test_idle_of_a_node_is_shared_by_the_work_on_that_node_only() -> None:
+    """A second GPU on another node is free for nine of its ten hours."""
+    more = records.Records(
+        assets=(
+            *clusters.RECORDED.assets,
+            records.Asset("GPU-1", "h100-1", "NVIDIA H100 80GB HBM3", clusters.millis(600)),
+        ),
+        allocations=(
+            *clusters.RECORDED.allocations,
+            msgspec.structs.replace(
+                clusters.RECORDED.allocations[1],
+                allocation="other",
+                asset="GPU-1",
+                micro_gpu=1_000_000,
+                start=clusters.millis(60),
+                end=None,
+            ),
+        ),
+    )
+    accounting = clusters.Accounted(more)
+    asking = asked.Asked(question()._frame, asked.EVERYTHING, accounting=accounting)
+    params = allocation_resource.AllocationParams(
+        window="1d", aggregate="namespace", share_idle="true", idle_by_node=True
+    )
+    (data,) = allocation_resource.answer(asking, params).data
+    assert data["train"].total_cost == 13.33333
+    assert data["secret"].total_cost == 26.66667  # all of the second GPU, a third of the first
 
 
 def test_steps_are_maps_of_their_own_and_accumulate() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import typing
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -23,13 +24,7 @@ MOST_AMOUNT: Final = 2**62
 _TIMES: Final = ("start", "end", "at")
 _PLACE: Final = re.compile(r" - at `\$?\.?(?P<place>[^`]*)`$")
 _KINDS: Final[dict[str, type[msgspec.Struct]]] = {
-    "assets": records.Asset,
-    "allocations": records.Allocation,
-    "usage": records.Usage,
-    "waiting": records.Waiting,
-    "unusable": records.Unusable,
-    "decisions": records.Decision,
-    "gaps": records.Gap,
+    name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(records.Records).items()
 }
 
 

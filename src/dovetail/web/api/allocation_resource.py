@@ -110,7 +110,6 @@ ENDPOINTS = tuple(
         opencost_allocations.AllocationReply,
         answer,
         summary="GPU costs in the form of OpenCost's allocation API",
-        is_quick=True,
         root=ROOT,
         reads=(read_kinds.PODS, read_kinds.CLAIMS, read_kinds.NODES),
     )

@@ -145,7 +145,6 @@ ENDPOINTS = (
         cost_table.CostTable,
         answer,
         summary="What GPUs cost: used, idle, unallocated, unusable; and what work waited for",
-        is_quick=True,
         reads=(read_kinds.PODS, read_kinds.CLAIMS, read_kinds.NODES),
     ),
     endpoints.Endpoint(
@@ -154,7 +153,6 @@ ENDPOINTS = (
         Budgets,
         budgets,
         summary="What queues spent this month, and will have",
-        is_quick=True,
         reads=(read_kinds.QUEUES,),
     ),
 )
