@@ -1,4 +1,4 @@
-"""Builds the real parts of the tests, one by one: oracle, Helm, Grafana's schema, Kubernetes, a node, NVIDIA's programs.
+"""Builds the real parts of the tests, one by one: oracle, Helm, Grafana's schema, Kubernetes, a node, NVIDIA's.
 
 Given at least one Kubernetes version, as `python -m tools.realparts 1.37`. The first and the last line about each
 build go to stderr; those in between, and what a failed build printed, go to the log alone. Prints the names of the

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { buckets } from "../src/pages/timeline/histogram.ts";
 import { isEmpty, paramsOf, pricesOf, questionOf, rowsOf } from "../src/pages/what-if/question.ts";
 import { funnels } from "../src/pages/workloads/funnel.ts";
+import { stepOf, WINDOWS } from "../src/ui/window.ts";
 import { parseSubject, whyPath, whySubject } from "../src/pages/workloads/subject.ts";
 
 const step = (of: string, name: string, left: number) => ({ of, step: name, left, removed: 0, detail: "" });
@@ -33,4 +34,11 @@ test("entries of a day fall into buckets of a round length, none is lost", () =>
   assert.equal(found.reduce((sum, { total }) => sum + total, 0), 100);
   assert.equal((found[0]!.until - found[0]!.from) / 60_000, 30);
   assert.ok(found.length <= 96);
+});
+
+test("a window is shown in round steps, few enough to be looked at", () => {
+  assert.deepEqual(["1h", "24h", "7d", "30d", "month", "7d offset 1d"].map(stepOf), ["1m", "30m", "3h", "12h", "12h", "3h"]);
+  assert.equal(stepOf("2026-11-01T00:00:00Z,2026-11-02T00:00:00Z"), "30m");
+  assert.equal(stepOf("often"), "");
+  for (const { value } of WINDOWS) assert.notEqual(stepOf(value), "");
 });

@@ -599,3 +599,100 @@ export interface DecisionStep {
   name: string;
   meaning: string;
 }
+
+// --- cost and utilisation
+
+export interface Note {
+  code: string; // no-price, api-gap, metrics-gap, unknown-gpu, left-out, example-prices
+  message: string;
+}
+
+export interface Split {
+  used: number;
+  idle: number;
+  unmeasured: number;
+  unallocated: number;
+  unusable: number;
+  total: number;
+}
+
+export interface CostRow {
+  name: string;
+  keys: Record<string, string>;
+  gpuHours: Split;
+  cost: Split;
+  exactCost: string;
+  unpricedGpuHours: number;
+  waitingGpuHours: number;
+  energyKwh: number | null;
+  co2eKg: number | null;
+  partial: string[];
+}
+
+export interface CostStep {
+  start: Instant;
+  end: Instant;
+  rows: CostRow[];
+  total: CostRow;
+}
+
+export interface CostTable {
+  currency: string;
+  start: Instant;
+  end: Instant;
+  asOf: Instant;
+  aggregate: string[];
+  steps: CostStep[];
+  total: CostRow;
+  notes: Note[];
+}
+
+export interface BudgetState {
+  queue: string;
+  currency: string;
+  month: string;
+  budget: number;
+  spent: number;
+  forecast: number | null;
+  lowest: number | null;
+  highest: number | null;
+  daysSeen: number;
+  daysLeft: number;
+  state: string;
+  method: string;
+  partial: string[];
+}
+
+export interface UtilisationRow {
+  name: string;
+  keys: Record<string, string>;
+  allocated: number; // GPU-hours, as all of these
+  busy: number | null; // null: not measured
+  idle: number | null;
+  unmeasured: number;
+  unallocated: number;
+  unusable: number;
+  waiting: number;
+  partial: string[];
+}
+
+export interface UtilisationStep {
+  start: Instant;
+  end: Instant;
+  knownHours: number;
+  rows: UtilisationRow[];
+  total: UtilisationRow;
+}
+
+export interface Utilisation {
+  start: Instant;
+  end: Instant;
+  asOf: Instant;
+  aggregate: string[];
+  isMeasured: boolean;
+  knownHours: number;
+  rows: UtilisationRow[];
+  total: UtilisationRow;
+  steps: UtilisationStep[];
+  notes: Note[];
+}

@@ -2,6 +2,7 @@
 import type { ComponentType } from "preact";
 import { CapacityPage } from "../pages/capacity/capacity.tsx";
 import { ClaimsPage } from "../pages/claims/claims.tsx";
+import { CostPage } from "../pages/cost/cost.tsx";
 import { DevicesPage } from "../pages/devices/devices.tsx";
 import { FleetPage } from "../pages/fleet/fleet.tsx";
 import { NodePage } from "../pages/node/node.tsx";
@@ -9,6 +10,7 @@ import { OverviewPage } from "../pages/overview/overview.tsx";
 import { PolicyPage } from "../pages/policy/policy.tsx";
 import { QueuesPage } from "../pages/queues/queues.tsx";
 import { TimelinePage } from "../pages/timeline/timeline.tsx";
+import { UtilisationPage } from "../pages/utilisation/utilisation.tsx";
 import { WhatIfPage } from "../pages/what-if/what-if.tsx";
 import { WorkloadsPage } from "../pages/workloads/workloads.tsx";
 
@@ -28,6 +30,8 @@ export const PAGES: readonly PageEntry[] = [
   { path: "/claims", title: "Claims", group: "Look", key: "c", page: ClaimsPage },
   { path: "/devices", title: "Devices", group: "Look", key: "d", page: DevicesPage },
   { path: "/timeline", title: "Timeline", group: "Look", key: "t", page: TimelinePage },
+  { path: "/utilisation", title: "Utilisation", group: "Look", key: "u", page: UtilisationPage },
+  { path: "/cost", title: "Cost", group: "Look", key: "m", page: CostPage },
   { path: "/what-if", title: "What-if", group: "Ask", key: "i", page: WhatIfPage },
   { path: "/capacity", title: "Capacity", group: "Ask", key: "a", page: CapacityPage },
   { path: "/policy", title: "Policy", group: "Rules", key: "p", page: PolicyPage },

@@ -5,8 +5,8 @@ Given what the user named. Raises InputError where it cannot be read, naming the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -17,21 +17,15 @@ from dovetail.model.accounting.records import Millis
 LARGEST: Final = 100 * 10**12  # beyond it are neither bytes of a GPU nor times before the year 5000
 
 
-class RecordSource(Protocol):
-    """What a history store offers to questions."""
+def of_store(place: str, start: Millis, end: Millis) -> records.Records:
+    """What a history store, at a path or URL, has about a window."""
+    from dovetail.history import stores
 
-    def records(
-        self, start: Millis, end: Millis, *, namespaces: Collection[str] = ()
-    ) -> records.Records:
-        """Everything that overlaps the window."""
-
-
-def open_history(place: str) -> RecordSource:
-    """The store at a path or URL."""
-    # The room `history/` is not part of this build: `stores.open_store(place)` takes this place.
-    raise errors.InputError(
-        f"--history {place}: this build keeps no history; give --records FILE.json instead"
-    )
+    try:
+        with stores.open_store(place) as store:
+            return store.records(start, end)
+    except (errors.NotFound, errors.StateError) as error:
+        raise errors.InputError(str(error)) from None
 
 
 def of_file(file: str) -> records.Records:

@@ -1,8 +1,8 @@
 """Opens the records of GPU accounting that a user names: the one place that knows in which forms they are kept.
 
-Given a location and a window: a store of history (a SQLite file, or a PostgreSQL URL), or a JSON document. A record that
-is still open was seen last at `until`; where that is not known, it lasts to the time of the question. Raises InputError
-for what cannot be read. Never writes.
+Given a location (a store of history, that is a SQLite file or a PostgreSQL URL, or a JSON document) and a window.
+A record that is still open was seen last at `until`; where that is not known, it lasts to the time of the question.
+Raises InputError for what cannot be read. Never writes records.
 """
 
 from __future__ import annotations

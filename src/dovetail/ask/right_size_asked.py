@@ -50,10 +50,9 @@ def recorded(
         raise errors.InputError("give --history FILE|URL or --records FILE.json")
     if history is not None:
         end = int(time.time() * 1000)
-        source = history_source.open_history(history)
-        namespaces = () if namespace is None else (namespace,)
-        given = source.records(end - seconds * 1000, end, namespaces=namespaces)
-        return Recorded(given, end - seconds * 1000, end)
+        start = end - seconds * 1000
+        given = history_source.of_store(history, start, end)
+        return Recorded(_of_namespace(given, namespace), start, end)
     assert file is not None
     given = history_source.of_file(file)
     end = history_source.last_time(given)

@@ -25,11 +25,11 @@ from dovetail.boot import (
     background_loop,
     clocks,
     embedded_setup,
-    history_process,
     hollow_nodes,
     logs,
     scheduler,
 )
+from dovetail.boot.observing import history_process
 from dovetail.files import private_files, state_directory
 from dovetail.hollow import publish_nodes
 from dovetail.kube.auth import client_config

@@ -97,27 +97,52 @@ class PrometheusDevices:
         max_gap_seconds: float = usage_records.MAX_GAP_SECONDS,
     ) -> usage_records.Joined:
         """Records of use for a window, as the server's clock has it."""
+        (joined,) = await self.usage_of_windows(
+            allocations, assets, [(start, end)], max_gap_seconds=max_gap_seconds
+        )
+        return joined
+
+    async def usage_of_windows(
+        self,
+        allocations: Sequence[Allocation],
+        assets: Collection[str],
+        windows: Sequence[tuple[Millis, Millis]],
+        *,
+        max_gap_seconds: float = usage_records.MAX_GAP_SECONDS,
+    ) -> list[usage_records.Joined]:
+        """Records of use for adjoining windows, each by itself; their samples are read once."""
+        if not windows:
+            return []
+        raw = await self._samples_between(windows[0][0], windows[-1][1], round(max_gap_seconds))
+
+        def join() -> list[usage_records.Joined]:
+            devices = _measured(_merged(raw))
+            return [
+                usage_records.joined(
+                    devices,
+                    allocations=allocations,
+                    assets=assets,
+                    start=start,
+                    end=end,
+                    max_gap_seconds=max_gap_seconds,
+                )
+                for start, end in windows
+            ]
+
+        return await asyncio.to_thread(join)
+
+    async def _samples_between(
+        self, start: Millis, end: Millis, margin_seconds: int
+    ) -> list[RawSeries]:
         raw: list[RawSeries] = []
-        margin = round(max_gap_seconds)
         edge = start
         while edge < end:
             until = min(edge + CHUNK_SECONDS * 1000, end)
             # The margin has the sample before the window, from which counters grow.
-            span = (until - edge) // 1000 + 1 + (margin if edge == start else 0)
+            span = (until - edge) // 1000 + 1 + (margin_seconds if edge == start else 0)
             raw.extend(await self._recent(_FOR_USAGE, span, at=until / 1000))
             edge = until
-
-        def join() -> usage_records.Joined:
-            return usage_records.joined(
-                _measured(_merged(raw)),
-                allocations=allocations,
-                assets=assets,
-                start=start,
-                end=end,
-                max_gap_seconds=max_gap_seconds,
-            )
-
-        return await asyncio.to_thread(join)
+        return raw
 
     async def now(self, *, within_seconds: int = LOOK_BACK_SECONDS) -> list[MeasuredDevice]:
         """Every device that was measured lately, once."""

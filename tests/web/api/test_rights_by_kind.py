@@ -33,9 +33,14 @@ CANARIES: Final[dict[str, tuple[str, ...]]] = {
     "topologies": ("canary-topology",),
     "config maps": ("canary-config",),
 }
-ASKED_WITH: Final = ("/nodes/{name}", WHY, "/capacity", "/what-if")  # parameters
+ASKED_WITH: Final = (
+    *("/nodes/{name}", WHY, "/capacity", "/what-if"),
+    *("/allocation", "/allocation/compute"),
+)  # parameters
 QUESTIONS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     *((each.path, {}) for each in api.ENDPOINTS if each.path not in ASKED_WITH),
+    ("/allocation", {"window": "7d"}),
+    ("/allocation/compute", {"window": "7d"}),
     ("/nodes/{name}", {"name": "h100-0"}),
     ("/nodes/{name}", {"name": "h100-1"}),
     (WHY, {"namespace": "train", "kind": "pod", "name": "web-0"}),
@@ -348,7 +353,9 @@ def test_endpoints_read_only_kinds_of_their_groups(endpoint: endpoints.Endpoint)
             return True
 
         with replica.quoting(note):
-            question = asked.Asked(frame, asked.EVERYTHING)
+            question = asked.Asked(
+                frame, asked.EVERYTHING, accounting=clusters.Accounted(clusters.RECORDED)
+            )
             answer = endpoint.answer(question, endpoint.params(**params))
         assert recorded.kinds - declared == set()
         text = msgspec.json.encode(answer).decode()

@@ -69,7 +69,8 @@ def command(
     Watches the cluster and writes nothing. On any address but loopback a bearer token is needed whose owner may get
     /metrics.
     """
-    from dovetail.boot import exporter, logs
+    from dovetail.boot import logs
+    from dovetail.boot.observing import exporter
     from dovetail.kube.auth import client_config
 
     logs.set_up(log_format, log_level)

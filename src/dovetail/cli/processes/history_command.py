@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from dovetail.files import state_directory
 if TYPE_CHECKING:
     from dovetail.history import stores
     from dovetail.model.accounting.records import Gap
+    from dovetail.ports import usage_source
 
 STORE_VARIABLE: Final = "DOVETAIL_HISTORY"
 FORMS: Final = ("table", "json", "csv")
@@ -84,6 +85,12 @@ def _with_window(command: F) -> F:
 @click.option("--keep", default="400d", show_default=True, help="Drop what is older.")
 @click.option("--max-size", metavar="BYTES", help="Drop the oldest days beyond this: 20Gi.")
 @click.option(
+    "--prometheus",
+    metavar="URL",
+    envvar="DOVETAIL_PROMETHEUS",
+    help="Store how busy GPUs are, by what this Prometheus has measured.",
+)
+@click.option(
     "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True
 )
 @cluster_option.writable
@@ -91,12 +98,14 @@ def record(
     *,
     store: str | None,
     leader_elect: str | None,
+    prometheus: str | None,
     keep: str,
     max_size: str | None,
     log_format: str,
 ) -> None:
     """Record a cluster until Ctrl-C. Reads only, apart from the Lease of --leader-elect."""
-    from dovetail.boot import history_process, logs
+    from dovetail.boot import logs
+    from dovetail.boot.observing import history_process
     from dovetail.history import compaction
     from dovetail.quantity import quantity
 
@@ -115,7 +124,27 @@ def record(
     settings = history_process.Settings(location, election=election, limits=limits)
     choice = cluster_option.chosen()
     output.say(f"records {choice.name}")
-    asyncio.run(history_process.HistoryProcess(choice.connection, settings).run())
+
+    async def run() -> None:
+        async with _measurements(prometheus) as source:
+            measuring = settings._replace(usage=source)
+            await history_process.HistoryProcess(choice.connection, measuring).run()
+
+    asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _measurements(url: str | None) -> AsyncIterator[usage_source.UsageSource | None]:
+    """The Prometheus of that address as a source of measurements; None without one."""
+    from dovetail.ask import measured_use
+    from dovetail.boot.observing import prometheus_usage
+
+    endpoint = measured_use.endpoint_of(url, None)
+    if endpoint is None:
+        yield None
+        return
+    async with prometheus_usage.connected(endpoint) as source:
+        yield source
 
 
 @group.command()
@@ -181,35 +210,57 @@ def compact(*, store: str | None, keep: str, max_size: str | None, form: str) ->
 @click.option(
     "--file",
     "file",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Measurements, as `dovetail history export usage -o json` writes them.",
 )
+@click.option(
+    "--prometheus", metavar="URL", help="Measurements that this Prometheus has of the time."
+)
 @cluster_option.writable
-def backfill(*, store: str | None, start: str | None, end: str | None, file: Path) -> None:
+def backfill(
+    *,
+    store: str | None,
+    start: str | None,
+    end: str | None,
+    file: Path | None,
+    prometheus: str | None,
+) -> None:
     """Add measurements of a past time. Those that are stored already change nothing."""
-    from dovetail.boot import usage_files
+    from dovetail.boot.observing import usage_files
     from dovetail.history import backfill as backfills
 
-    source = usage_files.FileSource(file)
-    with _opened(store) as opened:
-        first, last = source.window()
-        begun = _millis(start, first, "--from")
-        ended = _millis(end, last, "--to")
+    if (file is None) == (prometheus is None):
+        raise output.BadInput("give either --file FILE or --prometheus URL")
 
-        async def in_thread(work: Callable[[], Any]) -> Any:
-            return work()
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        return work()
 
-        progress = asyncio.run(
-            backfills.backfill(
-                opened,
-                source,
-                begun,
-                ended,
-                in_thread=in_thread,
-                say=lambda step: output.progress(f"until {_text(step.done_until)}"),
-            )
+    async def fetched(
+        opened: stores.Store, source: usage_source.UsageSource, times: tuple[int, int]
+    ) -> backfills.Progress:
+        return await backfills.backfill(
+            opened,
+            source,
+            *times,
+            in_thread=in_thread,
+            say=lambda step: output.progress(f"until {_text(step.done_until)}"),
         )
+
+    async def run(opened: stores.Store) -> backfills.Progress:
+        if file is not None:
+            given = usage_files.FileSource(file)
+            return await fetched(opened, given, times(*given.window()))
+        summary = opened.summary()
+        whole = times(summary.first or 0, summary.watched_until or summary.first or 0)
+        async with _measurements(prometheus) as source:
+            assert source is not None
+            return await fetched(opened, source, whole)
+
+    def times(first: int, last: int) -> tuple[int, int]:
+        return _millis(start, first, "--from"), _millis(end, last, "--to")
+
+    with _opened(store) as opened:
+        progress = asyncio.run(run(opened))
     output.say(
         f"{progress.measurements} measurements from {_text(progress.start)} to {_text(progress.end)}"
     )
