@@ -16,10 +16,14 @@ export const LINES: readonly Series[] = [
 ];
 
 const NAMES: Record<string, string> = { __idle__: "(not allocated)", __unallocated__: "(none)" };
+const OF_GPUS = ["product", "node", "pool", "gpu"]; // keys that work has only once it holds a GPU
 
 /** A row's name as people read it. */
 export function rowName({ name, keys }: { name: string; keys: Record<string, string> }): string {
-  const values = Object.values(keys).map((value) => NAMES[value] ?? value);
+  const values = Object.entries(keys).map(([key, value]) => {
+    if (value === "__unallocated__" && OF_GPUS.includes(key)) return "(no GPU yet)";
+    return NAMES[value] ?? value;
+  });
   return values.join(" / ") || name;
 }
 
@@ -41,9 +45,7 @@ export function Notes({ notes }: { notes: readonly Note[] }) {
     <>
       {first.map(({ code, message }) => (
         <p key={code} class="note note-example">
-          <span>
-            <b>Example prices.</b> {message}
-          </span>
+          <b>{message[0]?.toUpperCase() + message.slice(1)}</b>
         </p>
       ))}
       {rest.length > 0 && (

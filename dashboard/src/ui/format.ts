@@ -11,6 +11,11 @@ export function number(value: number | null | undefined, digits = 2): string {
   return text.replace("-", MINUS);
 }
 
+/** GPU-hours: what is there but too little to show is not zero. */
+export function hours(value: number): string {
+  return value > 0 && value < 0.005 ? "<0.01" : number(value);
+}
+
 export function signed(value: number, digits = 2): string {
   if (Number(value.toFixed(digits)) === 0) return "±0";
   return value > 0 ? `+${number(value, digits)}` : number(value, digits);

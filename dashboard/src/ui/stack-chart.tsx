@@ -54,8 +54,8 @@ export function StackChart({ label, unit, series, steps: given, height = 150, ha
       {hasKeys && <Keys series={shown} />}
       <div class="stack-chart-body">
         <div class="stack-chart-scale dim" aria-hidden="true">
-          <span>{number(scale)}</span>
-          <span>{number(scale / 2)}</span>
+          <span>{number(scale, scale < 10 ? 2 : 0)}</span>
+          <span>{number(scale / 2, scale < 10 ? 2 : 0)}</span>
           <span>0</span>
         </div>
         <svg viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" role="img" aria-label={text} style={{ height: `${height}px` }}>

@@ -28,6 +28,8 @@ from dovetail.model.accounting import records
 EXAMPLES: Final = "examples"  # as the name of a price file
 DEFAULT_AGGREGATE: Final = "namespace"
 DEFAULT_CLUSTER: Final = "cluster"
+# A recorder at work confirms what it saw every few seconds: only a longer silence is worth a word.
+SILENCE: Final = 2 * cost_window.MINUTE
 
 
 class CostAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ def of_records(
     """The table, of records that were read."""
     until = now if recorded.until is None else min(now, recorded.until)
     table = cost_table.cost(recorded.records, asked, until)
-    if until < min(now, asked.window.end):
+    if until + SILENCE < min(now, asked.window.end):
         table = msgspec.structs.replace(table, notes=(*table.notes, _ends_early(until)))
     return table
 

@@ -5,7 +5,7 @@ import type { CostRow, CostTable } from "../../api/types.ts";
 import { param } from "../../app/router.ts";
 import { LINES, Notes, Partial, rowName, useAgain } from "../../ui/accounting.tsx";
 import { Choice, Head, Panel } from "../../ui/controls.tsx";
-import { number } from "../../ui/format.ts";
+import { hours as gpuHoursText, number } from "../../ui/format.ts";
 import { StackChart } from "../../ui/stack-chart.tsx";
 import { Empty, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -87,7 +87,7 @@ function Totals({ total, currency }: { total: CostRow; currency: string }) {
             <b>
               {money(cost)} {currency}
             </b>{" "}
-            <span class="dim">{number(hours)} GPU-hours</span>
+            <span class="dim">{gpuHoursText(hours)} GPU-hours</span>
           </dd>
         </div>
       ))}
@@ -128,7 +128,7 @@ function Rows({ answer }: { answer: CostTable }) {
     width,
     isNumeric: true,
     value: ({ gpuHours }) => gpuHours[id],
-    cell: ({ gpuHours }) => (gpuHours[id] ? number(gpuHours[id]) : <span class="dim">0</span>),
+    cell: ({ gpuHours }) => (gpuHours[id] ? gpuHoursText(gpuHours[id]) : <span class="dim">0</span>),
   });
   const columns: readonly Column<CostRow>[] = [
     { id: "name", title: KEYS.find(({ value }) => value === answer.aggregate.join(","))?.text ?? answer.aggregate.join(" / "), value: rowName, width: 190 },
@@ -139,7 +139,7 @@ function Rows({ answer }: { answer: CostTable }) {
     hours("unmeasured", "Unmeasured, h", "GPU-hours that were allocated; whether they were used is not known", 120),
     hours("unallocated", "Unallocated, h", "GPU-hours that were free", 120),
     hours("unusable", "Unusable, h", "GPU-hours that were free, and no work could use them", 105),
-    { id: "waitingGpuHours", title: "Waiting, h", width: 90, isNumeric: true, hint: "GPU-hours that work waited for", value: ({ waitingGpuHours }) => waitingGpuHours, cell: ({ waitingGpuHours }) => (waitingGpuHours ? <b class="ink-wait">{number(waitingGpuHours)}</b> : <span class="dim">0</span>) },
+    { id: "waitingGpuHours", title: "Waiting, h", width: 90, isNumeric: true, hint: "GPU-hours that work waited for", value: ({ waitingGpuHours }) => waitingGpuHours, cell: ({ waitingGpuHours }) => (waitingGpuHours ? <b class="ink-wait">{gpuHoursText(waitingGpuHours)}</b> : <span class="dim">0</span>) },
     { id: "energyKwh", title: "kWh", width: 75, isNumeric: true, value: ({ energyKwh }) => energyKwh, cell: ({ energyKwh }) => (energyKwh === null ? <span class="dim" title="No energy was measured">–</span> : number(energyKwh)) },
     { id: "co2eKg", title: "kg CO2e", width: 85, isNumeric: true, isLeftOutEmpty: true, value: ({ co2eKg }) => co2eKg },
     { id: "partial", title: "Not complete", width: 240, isLeftOutEmpty: true, value: ({ partial }) => partial, cell: ({ partial }) => <Partial reasons={partial} /> },

@@ -6,7 +6,7 @@ import type { Utilisation, UtilisationRow, UtilisationStep } from "../../api/typ
 import { param } from "../../app/router.ts";
 import { LINES, Notes, Partial, rowName, useAgain } from "../../ui/accounting.tsx";
 import { Choice, Head, Panel } from "../../ui/controls.tsx";
-import { number, percent } from "../../ui/format.ts";
+import { hours, percent, span } from "../../ui/format.ts";
 import { type Series, StackChart, type StackStep } from "../../ui/stack-chart.tsx";
 import { Empty, Loaded } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -61,7 +61,7 @@ export function UtilisationPage() {
 function About({ data }: { data: Utilisation }) {
   return (
     <>
-      <Time at={data.start} /> – <Time at={data.asOf < data.end ? data.asOf : data.end} />, {number(data.knownHours)} h of it recorded
+      <Time at={data.start} /> – <Time at={data.asOf < data.end ? data.asOf : data.end} />, {span(3600 * data.knownHours)} of it recorded
     </>
   );
 }
@@ -117,7 +117,6 @@ function stackStep({ start, end, knownHours }: UtilisationStep, row: Utilisation
 }
 
 function Rows({ result }: { result: Utilisation }) {
-  const hours = result.knownHours;
   const share = (row: UtilisationRow) => {
     const all = row.allocated + row.unallocated + row.unusable;
     return all > 0 ? row.allocated / all : null;
@@ -130,19 +129,23 @@ function Rows({ result }: { result: Utilisation }) {
     width: 105,
     isNumeric: true,
     value: (row) => row[id],
-    cell: (row) => (row[id] === null ? row.allocated ? NOT_MEASURED : <span class="dim">–</span> : number(row[id])),
+    cell: (row) => {
+      const value = row[id];
+      if (value !== null) return hours(value);
+      return row.allocated ? NOT_MEASURED : <span class="dim">–</span>;
+    },
   });
   const columns: readonly Column<UtilisationRow>[] = [
     { id: "name", title: KEYS.find(({ value }) => value === result.aggregate.join(","))?.text ?? result.aggregate.join(" / "), value: rowName, width: 220 },
-    { id: "gpus", title: "GPUs allocated", width: 125, isNumeric: true, hint: "On average over the time that was recorded", value: ({ allocated }) => (hours ? allocated / hours : null) },
+    { id: "gpus", title: "GPUs allocated", width: 125, isNumeric: true, hint: "On average over the time that was recorded", value: ({ allocated }) => (result.knownHours ? allocated / result.knownHours : null) },
     ...(hasCapacity ? [{ id: "allocatedShare", title: "Allocated", width: 90, isNumeric: true, hint: "Of all GPU-hours", value: share, cell: (row: UtilisationRow) => percent(share(row)) }] : []),
     { id: "busyShare", title: "Busy", width: 105, isNumeric: true, hint: "Of what was allocated and measured", value: busyShare, cell: (row) => (busyShare(row) === null ? (row.allocated ? NOT_MEASURED : <span class="dim">–</span>) : percent(busyShare(row))) },
-    { id: "allocatedGpuHours", title: "Allocated, h", width: 105, isNumeric: true, value: ({ allocated }) => allocated },
+    { id: "allocatedGpuHours", title: "Allocated, h", width: 105, isNumeric: true, value: ({ allocated }) => allocated, cell: ({ allocated }) => hours(allocated) },
     gpuHours("busy", "Busy, h"),
     gpuHours("idle", "Idle, h"),
-    { id: "unallocatedGpuHours", title: "Free, h", width: 90, isNumeric: true, value: ({ unallocated }) => unallocated },
-    { id: "unusableGpuHours", title: "Unusable, h", width: 100, isNumeric: true, isOptional: true, value: ({ unusable }) => unusable },
-    { id: "waitingGpuHours", title: "Waiting, h", width: 95, isNumeric: true, hint: "GPU-hours that work waited for", value: ({ waiting }) => waiting, cell: ({ waiting }) => (waiting ? <b class="ink-wait">{number(waiting)}</b> : <span class="dim">0</span>) },
+    { id: "unallocatedGpuHours", title: "Free, h", width: 90, isNumeric: true, value: ({ unallocated }) => unallocated, cell: ({ unallocated }) => hours(unallocated) },
+    { id: "unusableGpuHours", title: "Unusable, h", width: 100, isNumeric: true, isOptional: true, value: ({ unusable }) => unusable, cell: ({ unusable }) => hours(unusable) },
+    { id: "waitingGpuHours", title: "Waiting, h", width: 95, isNumeric: true, hint: "GPU-hours that work waited for", value: ({ waiting }) => waiting, cell: ({ waiting }) => (waiting ? <b class="ink-wait">{hours(waiting)}</b> : <span class="dim">0</span>) },
     { id: "partial", title: "Not complete", width: 240, isLeftOutEmpty: true, value: ({ partial }) => partial, cell: ({ partial }) => <Partial reasons={partial} /> },
   ];
   return (
