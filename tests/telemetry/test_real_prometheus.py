@@ -7,7 +7,7 @@ import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,21 @@ import pytest
 
 from dovetail.ask import measured_use
 from dovetail.boot import clocks
+from dovetail.boot.observing import prometheus_usage
 from dovetail.devcluster.fake_gpus import load_script
 from dovetail.devcluster.fake_gpus.hardware_state import Process
+from dovetail.history import backfill, stores
 from dovetail.kube import client
 from dovetail.kubetypes import registry
-from dovetail.model.accounting.records import MICRO_GPU, Allocation, Form, Owner
+from dovetail.model.accounting.records import (
+    MICRO_GPU,
+    Allocation,
+    Asset,
+    Form,
+    Owner,
+    Records,
+    Usage,
+)
 from dovetail.ports import failures
 from dovetail.ports.api import Target
 from dovetail.sim.server import builtin_kinds
@@ -171,6 +181,24 @@ def allocation(
     )
 
 
+async def stored_minutes(
+    file: Path, source: prometheus_devices.PrometheusDevices, known: Records, script: Scripted
+) -> tuple[Usage, ...]:
+    """What history has after it was filled in from Prometheus, twice."""
+    start = round(script.began[0] * 1000)
+    end = round(script.end * 1000) + backfill.MINUTE
+    usage = prometheus_usage.PrometheusUsage(source)
+
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        return work()
+
+    with stores.open_store(str(file), create=True) as store:
+        store.append(known)
+        for _ in range(2):
+            await backfill.backfill(store, usage, start, end, in_thread=in_thread)
+        return store.records(start - backfill.MINUTE, end).usage
+
+
 @pytest.mark.parametrize("honor_labels", [True, False])
 def test_what_pods_slices_and_shares_use_is_what_the_script_said(honor_labels: bool) -> None:
     async def story(node: AgentNode) -> None:
@@ -189,22 +217,30 @@ def test_what_pods_slices_and_shares_use_is_what_the_script_said(honor_labels: b
             source = prometheus_devices.PrometheusDevices(prometheus, clock=clocks.SystemClock())
             # From the second sample of the first phase on: earlier ones may show the time before it.
             start = script.began[0] + 1.5
+            held = (
+                allocation("left", uids["left"], Form.REPLICA, gpus[0].uuid, 500_000, "pair"),
+                allocation("right", uids["right"], Form.REPLICA, gpus[0].uuid, 500_000, "pair"),
+                allocation("serve", uids["serve"], Form.MIG, gpus[1].uuid, 428_571, "part"),
+                allocation("train", uids["train"], Form.WHOLE, gpus[2].uuid, MICRO_GPU, "whole"),
+            )
             result = await source.usage(
-                [
-                    allocation("left", uids["left"], Form.REPLICA, gpus[0].uuid, 500_000, "pair"),
-                    allocation("right", uids["right"], Form.REPLICA, gpus[0].uuid, 500_000, "pair"),
-                    allocation("serve", uids["serve"], Form.MIG, gpus[1].uuid, 428_571, "part"),
-                    allocation(
-                        "train", uids["train"], Form.WHOLE, gpus[2].uuid, MICRO_GPU, "whole"
-                    ),
-                ],
+                held,
                 [gpu.uuid for gpu in gpus],
                 start=round(start * 1000),
                 end=round(script.end * 1000),
                 max_gap_seconds=10,
             )
+            there = tuple(Asset(gpu.uuid, NODE, "NVIDIA H100", start=0) for gpu in gpus)
+            known = Records(assets=there, allocations=held)
+            minutes = await stored_minutes(node.folder / "history.sqlite", source, known, script)
             raw = await prometheus.instant('DCGM_FI_DEV_GPU_UTIL{gpu="2"}[60s]')
             now, problem = await asyncio.to_thread(measured_use.measured_now, Endpoint(url=url))
+
+        # History has the same holders, by the minute, and nothing twice when it is filled in again.
+        assert {each.allocation for each in minutes} == {"", "left", "right", "serve", "train"}
+        keys = [(each.asset, each.allocation, each.start) for each in minutes]
+        assert len(keys) == len(set(keys))
+        assert {each.end - each.start for each in minutes} <= {backfill.MINUTE}
 
         # What `dovetail top` shows is the last phase.
         assert problem == ""
