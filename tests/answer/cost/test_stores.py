@@ -29,7 +29,7 @@ def test_a_store_is_read_until_it_was_last_confirmed(tmp_path: Path) -> None:
 def test_a_database_of_another_kind_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     path.write_bytes(b"SQLite format 3\0" + bytes(100))
-    with pytest.raises(errors.InputError, match="other.sqlite"):
+    with pytest.raises(errors.InputError, match=r"other\.sqlite"):
         recorded_history.read(str(path), WINDOW)
-    with pytest.raises(errors.InputError, match="missing.sqlite"):
+    with pytest.raises(errors.InputError, match=r"missing\.sqlite"):
         recorded_history.read(str(tmp_path / "missing.sqlite"), WINDOW)
