@@ -6,53 +6,25 @@ The scheduler runs in this process, so that a test can hold its loop, end its te
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import gc
 import urllib.error
 import urllib.request
 import weakref
-from collections.abc import AsyncIterator
 from concurrent import futures
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pytest
 
-from dovetail.boot import scheduler
 from dovetail.devcluster import free_ports
-from dovetail.kube.auth import client_config
 from dovetail.model import configuration
 from dovetail.world.world import World
+from tests.e2e import scheduler_in_process
 from tests.support import cluster
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
-
-LEASE: Final = "held"
-# For a lease that the process gives up itself, so that another tenure begins soon after.
-SHORT: Final = configuration.LeaderElection(
-    name=LEASE, lease_duration_seconds=3, renew_deadline_seconds=2.0, retry_period_seconds=0.5
-)
-
-
-@contextlib.asynccontextmanager
-async def running(
-    kubeconfig: Path, election: configuration.LeaderElection, port: int
-) -> AsyncIterator[scheduler.Process]:
-    settings = configuration.SchedulerConfiguration(
-        leader_election=election, serving=configuration.Serving(port=port)
-    )
-    process = scheduler.Process(client_config.load(str(kubeconfig)), settings)
-    task = asyncio.create_task(process.run())
-    try:
-        yield process
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def answer(port: int, path: str) -> tuple[int, str]:
@@ -68,7 +40,9 @@ def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> Non
     namespace, port = cluster.fresh_namespace(plane), free_ports.reserve()
 
     def lease() -> dict[str, Any]:
-        return dict(cluster.api(plane).read("leases", LEASE, namespace)["spec"])
+        return dict(
+            cluster.api(plane).read("leases", scheduler_in_process.LEASE, namespace)["spec"]
+        )
 
     def renewed_at() -> datetime.datetime:
         return datetime.datetime.fromisoformat(lease()["renewTime"])
@@ -83,8 +57,10 @@ def test_a_held_loop_costs_neither_the_lease_nor_health_and_is_reported() -> Non
 
     async def story() -> None:
         # The default times: a busy machine renews within ten seconds, though not always within two.
-        election = configuration.LeaderElection(namespace=namespace, name=LEASE)
-        async with running(plane.kubeconfig, election, port) as process:
+        election = configuration.LeaderElection(
+            namespace=namespace, name=scheduler_in_process.LEASE
+        )
+        async with scheduler_in_process.running(plane.kubeconfig, election, port) as process:
             await until(lambda: process.scheduler is not None, "a tenure")
             assert process.election is not None
             before, led = process.election.status, process.scheduler
@@ -113,8 +89,8 @@ def test_no_picture_outlives_its_tenure() -> None:
     worlds: list[weakref.ref[World]] = []
 
     async def story() -> None:
-        election = msgspec.structs.replace(SHORT, namespace=namespace)
-        async with running(plane.kubeconfig, election, port) as process:
+        election = msgspec.structs.replace(scheduler_in_process.SHORT, namespace=namespace)
+        async with scheduler_in_process.running(plane.kubeconfig, election, port) as process:
             for tenure in range(4):
                 await until(lambda: process.scheduler is not None, "a tenure")
                 assert process.scheduler is not None

@@ -8,16 +8,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from dovetail.devcluster import free_ports
 from dovetail.live.cycle import scheduler_loop
 from dovetail.model import gangs
+from tests.e2e import scheduler_in_process
 from tests.e2e.namespace_scene import Scene, Tree, scene
-from tests.e2e.test_held_loop import running, until
 from tests.support import cluster as planes
 from tests.support import live
 from tests.support.live import Live
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +124,8 @@ def test_a_mistake_that_ends_a_tenure_is_followed_by_another_in_the_same_process
 
     async def story() -> None:
         nonlocal has_failed_twice
-        async with running(namespace, str(plane.kubeconfig), port) as process:
+        election = msgspec.structs.replace(scheduler_in_process.SHORT, namespace=namespace)
+        async with scheduler_in_process.running(plane.kubeconfig, election, port) as process:
             await until(
                 lambda: failed_tenures(process.metrics.text()) >= 2,
                 "a second failed tenure in the metrics",
