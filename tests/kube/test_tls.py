@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import socket
 import ssl
 import subprocess
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,3 +242,37 @@ def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
                 assert len(os.listdir("/proc/self/fd")) < before
 
     asyncio.run(main())
+
+
+def test_a_cancelled_request_leaves_no_connection_behind(keys: Keys) -> None:
+    """The server never answers, nor takes part in the end of the connection."""
+    accepted: list[ssl.SSLSocket] = []
+    has_request = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        plain, _ = listening.accept()
+        connection = keys.context().wrap_socket(plain, server_side=True)
+        connection.recv(1)
+        accepted.append(connection)
+        has_request.set()
+
+    async def cancelled(port: int) -> None:
+        client = client_config.Connection(
+            server=f"https://127.0.0.1:{port}", authority=keys.authority.read_bytes()
+        )
+        async with transport.Transport(client) as asking:
+            request = asyncio.create_task(asking.request("GET", "/version"))
+            await asyncio.to_thread(has_request.wait)
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        asyncio.run(cancelled(listening.getsockname()[1]))
+        server.join()
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        gc.collect()
+    accepted[0].close()
+    assert not [str(item.message) for item in left_open if "unclosed" in str(item.message)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,9 @@ KEEPALIVE_SECONDS: Final = (
     60.0  # kube-apiserver closes idle connections after 90 s; we must be first
 )
 _READ_BYTES: Final = 1 << 18
+# A cancelled request closes its connection by the TLS shutdown, which waits for the server. On these versions of Python
+# aiohttp can end such connections after 2 s, or with the session; newer ones do it themselves.
+_WAITS_FOR_TLS_SHUTDOWN: Final = sys.version_info < (3, 12, 7)
 
 Headers = Sequence[tuple[str, str]]
 
@@ -62,7 +66,11 @@ class PooledSession:
     def __init__(self, user_agent: str, *, server_name: str = "") -> None:
         self._server_name = server_name or None
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+                enable_cleanup_closed=_WAITS_FOR_TLS_SHUTDOWN,
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=_READ_BYTES,
