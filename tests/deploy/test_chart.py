@@ -14,14 +14,16 @@ import yaml
 import dovetail
 from dovetail import errors
 from dovetail.cli import main
-from dovetail.cli.processes import dashboard_command, history_command
+from dovetail.cli.processes import dashboard_command, exporter_command, history_command
 from dovetail.files import configuration_file
 from dovetail.history import history_recorder
 from dovetail.install import chart, chart_values
 from dovetail.kubetypes import registry
+from dovetail.telemetry import object_metrics
 from dovetail.web.source import watched_kinds
 from tests.deploy import build
 
+READ = ("list", "watch")
 REFERENCE = build.ROOT / "docs" / "reference" / "chart-values.md"
 RIGHTS_REFERENCE = build.ROOT / "docs" / "reference" / "rbac.md"
 
@@ -294,14 +296,60 @@ def test_the_recorder_of_history_may_list_what_it_records_and_nothing_else() -> 
         for verb in rule["verbs"]
     }
     kinds = (*history_recorder.KINDS, registry.QUEUE)
+    assert granted == {(kind.group, kind.plural, verb) for kind in kinds for verb in READ}
+
+
+@pytest.mark.parametrize("part", ["history", "exporter"])
+def test_observers_are_off_unless_wanted(part: str) -> None:
+    names = {item["metadata"]["name"] for item in build.objects()}
+    assert not any(part in name for name in names)
+
+
+def test_the_exporter_may_list_what_its_metrics_are_about_and_review_their_readers() -> None:
+    rendered = build.objects("exporter.enabled=true")
+    (role,) = [
+        item
+        for item in build.of_kind(rendered, "ClusterRole")
+        if item["metadata"]["name"] == "dovetail-exporter"
+    ]
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
     assert granted == {
-        (kind.group, kind.plural, verb) for kind in kinds for verb in ("list", "watch")
+        *((kind.group, kind.plural, verb) for kind in object_metrics.KINDS for verb in READ),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
 
 
-def test_history_is_off_unless_wanted() -> None:
-    names = {item["metadata"]["name"] for item in build.objects()}
-    assert not any("history" in name for name in names)
+@pytest.mark.parametrize("settings", [("exporter.enabled=true",), build.EVERYTHING])
+def test_the_exporter_of_the_chart_is_found_by_its_service(settings: tuple[str, ...]) -> None:
+    rendered = build.objects(*settings)
+    (deployment,) = [
+        item
+        for item in build.of_kind(rendered, "Deployment")
+        if item["metadata"]["name"] == "dovetail-exporter"
+    ]
+    (service,) = [
+        item
+        for item in build.of_kind(rendered, "Service")
+        if item["metadata"]["name"] == "dovetail-exporter"
+    ]
+    pod = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert service["metadata"]["labels"]["app.kubernetes.io/component"] == "exporter"
+    (container,) = pod["spec"]["containers"]
+    name, *options = container["args"]
+    assert name == "exporter"
+    known = {word for parameter in exporter_command.command.params for word in parameter.opts}
+    assert {option.partition("=")[0] for option in options} <= known
+    (port,) = container["ports"]
+    assert f"--listen=0.0.0.0:{port['containerPort']}" in options
+    assert port["name"] == service["spec"]["ports"][0]["targetPort"]
 
 
 @pytest.mark.parametrize("settings", [("history.enabled=true",), build.EVERYTHING])

@@ -77,6 +77,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "dovetail.exporter" -}}
+{{ .Release.Name }}-exporter
+{{- end }}
+
+{{- define "dovetail.exporterSelector" -}}
+app.kubernetes.io/name: dovetail
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: exporter
+{{- end }}
+
+{{- define "dovetail.exporterLabels" -}}
+{{ include "dovetail.exporterSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: dovetail
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "dovetail.image" -}}
 {{ required "image.repository is required: name the image you built, such as --set image.repository=example.com/gpu/dovetail" .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}

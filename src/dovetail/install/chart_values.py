@@ -456,9 +456,13 @@ class History(
     max_size: Annotated[
         str, Meta(description="beyond this the oldest days are dropped; empty: no bound")
     ] = "16Gi"
+    prometheus: Annotated[
+        str,
+        Meta(description="address of a Prometheus that measures GPUs; empty: no measurements"),
+    ] = ""
     egress: Annotated[
         tuple[dict[str, Any], ...],
-        Meta(description="NetworkPolicy rules for the way to PostgreSQL"),
+        Meta(description="NetworkPolicy rules for the way to PostgreSQL and Prometheus"),
     ] = ()
     priority_class_name: Annotated[
         str, Meta(description="PriorityClass of the recorder's pods; empty: none")
@@ -476,6 +480,42 @@ class History(
     ] = {}
     tolerations: Annotated[
         tuple[dict[str, Any], ...], Meta(description="taints the recorder's pods tolerate")
+    ] = ()
+
+
+class Exporter(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Serves metrics of claims, slices, device classes, queues and gangs."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="serve [metrics](metrics-of-devices.md) of objects, by a Deployment that only reads the cluster"
+        ),
+    ] = False
+    port: Annotated[
+        int, Meta(ge=1, le=65_535, description="port of the exporter's health and metrics")
+    ] = 9102
+    partitions: Annotated[
+        bool, Meta(description="also list the MIG partitions that GPUs could have")
+    ] = False
+    priority_class_name: Annotated[
+        str, Meta(description="PriorityClass of the exporter's pod; empty: none")
+    ] = ""
+    resources: Annotated[
+        dict[str, Any], Meta(description="requests and limits of the exporter's container")
+    ] = msgspec.field(
+        default_factory=lambda: {
+            "requests": {"cpu": "50m", "memory": "128Mi"},
+            "limits": {"memory": "2Gi"},
+        }
+    )
+    node_selector: Annotated[
+        dict[str, str], Meta(description="labels of the nodes the exporter may run on")
+    ] = {}
+    tolerations: Annotated[
+        tuple[dict[str, Any], ...], Meta(description="taints the exporter's pod tolerates")
     ] = ()
 
 
@@ -543,6 +583,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     node_agent: NodeAgent = NodeAgent()
     dashboard: Dashboard = Dashboard()
     history: History = History()
+    exporter: Exporter = Exporter()
     crds: Definitions = Definitions()
 
 
