@@ -19,7 +19,7 @@ from tests.support.live import Live
 pytestmark = pytest.mark.slow
 
 CRD = "queues.dovetail.dev"
-SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
+OF_OPERATOR = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
 
 
 @pytest.fixture
@@ -177,10 +177,11 @@ def test_what_is_not_ours_is_not_taken_over(one: Live, name: str) -> None:
 def test_queues_and_foreign_objects_stay_until_asked_for(one: Live, name: str) -> None:
     """With everything that can be switched on."""
     plane = one.plane
-    planes.apply(plane, [_service_monitors()])
-    planes.kubectl(
-        plane, "wait", "--for=condition=Established", f"crd/{SERVICE_MONITORS}", "--timeout=60s"
-    )
+    for kind, plural in OF_OPERATOR.items():
+        definition = _of_operator(kind, plural)
+        planes.apply(plane, [definition])
+        crd = f"crd/{definition['metadata']['name']}"
+        planes.kubectl(plane, "wait", "--for=condition=Established", crd, "--timeout=60s")
     # The cluster has the device classes of its simulated driver already.
     chosen = ("replicas=0", *build.EVERYTHING, "nodeAgent.deviceClasses=false")
     settings = [part for setting in chosen for part in ("--set", setting)]
@@ -207,7 +208,8 @@ def test_queues_and_foreign_objects_stay_until_asked_for(one: Live, name: str) -
     done = installing.run(one, "uninstall", name, "--purge")
     assert done.code == 0, done.err
     assert installing.everything(one, name) == set()
-    planes.kubectl(plane, "delete", "crd", SERVICE_MONITORS)
+    for plural in OF_OPERATOR.values():
+        planes.kubectl(plane, "delete", "crd", f"{plural}.monitoring.coreos.com")
 
 
 def test_waiting_ends_when_every_replica_is_ready(one: Live, name: str) -> None:
@@ -269,17 +271,17 @@ def _scheduler_of(cluster: Live, namespace: str, container: dict[str, Any], **sp
     return str(made["spec"]["schedulerName"])
 
 
-def _service_monitors() -> dict[str, Any]:
+def _of_operator(kind: str, plural: str) -> dict[str, Any]:
     """As much of the Prometheus operator as an installation meets."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": SERVICE_MONITORS},
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
         "spec": {
             "group": "monitoring.coreos.com",
             "scope": "Namespaced",
-            "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+            "names": {"kind": kind, "plural": plural},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     }

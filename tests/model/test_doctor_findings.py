@@ -284,7 +284,18 @@ def test_an_installation_is_found_by_its_label() -> None:
     labelled = struct(
         leases.Lease, {"metadata": {"name": "x-scheduler", "namespace": "gpu", "labels": labels}}
     )
-    assert gather.find_installation((lease("kube-scheduler"), labelled)).lease_namespace == "gpu"
+    recorders = struct(
+        leases.Lease,
+        {
+            "metadata": {
+                "name": "x-history",
+                "namespace": "elsewhere",
+                "labels": labels | {"app.kubernetes.io/component": "history"},
+            }
+        },
+    )
+    others = (lease("kube-scheduler"), recorders)
+    assert gather.find_installation((*others, labelled)).lease_namespace == "gpu"
     assert gather.find_installation((lease("kube-scheduler"),)) == findings.Ours()
 
 

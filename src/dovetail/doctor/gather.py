@@ -40,6 +40,8 @@ SELF_REVIEW: Final = registry.Kind(
     is_namespaced=False,
     struct=codec.Generic,
 )
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"  # of the chart
+SCHEDULER: Final = "scheduler"
 LISTED: Final = {  # facts by the kind they are listed from
     "nodes": registry.NODE,
     "slices": registry.SLICE,
@@ -151,7 +153,10 @@ def find_installation(lease_list: Iterable[leases.Lease]) -> findings.Ours:
     """Our scheduler by the lease that the chart labelled; else the default lease."""
     default = findings.Ours()
     for lease in lease_list:
-        if lease.metadata.labels.get(chart.PART_LABEL) == "dovetail":
+        labels = lease.metadata.labels
+        # The recorder of history has a lease of the chart, too.
+        is_schedulers = labels.get(COMPONENT_LABEL, SCHEDULER) == SCHEDULER
+        if labels.get(chart.PART_LABEL) == "dovetail" and is_schedulers:
             return default._replace(
                 lease_namespace=lease.metadata.namespace, lease_name=lease.metadata.name
             )
