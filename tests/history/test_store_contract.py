@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 
 import msgspec
@@ -336,6 +338,20 @@ def test_a_store_of_an_older_version_is_brought_forward(place: Place, version: i
         store.append(drawn.everything(), watched_until=DAY)
         store.compact(DAY)
         assert store.totals(0, DAY)
+
+
+def test_processes_that_create_one_store_at_once_all_get_it(place: Place) -> None:
+    for _ in range(3):
+        location = place()
+        together = threading.Barrier(4)
+
+        def opened(location: str = location, together: threading.Barrier = together) -> int:
+            together.wait()
+            with stores.open_store(location, create=True) as store:
+                return len(store.records(0, DAY).assets)
+
+        with futures.ThreadPoolExecutor(4) as pool:
+            assert [each.result() for each in [pool.submit(opened) for _ in range(4)]] == [0] * 4
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_alone(place: Place) -> None:

@@ -106,7 +106,9 @@ class PostgresDatabase:
 
     def has_table(self, name: str) -> bool:
         """Whether a table exists."""
-        return self.execute("SELECT to_regclass(?)", (name,)) != [(None,)]
+        # From the table of tables: to_regclass would answer from a cache, also after another process created it.
+        query = "SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = ANY (current_schemas(false))"
+        return bool(self.execute(query, (name,)))
 
     def size_bytes(self) -> int:
         """The whole database: it is meant to be history's alone."""
