@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
@@ -12,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -244,35 +245,67 @@ def test_a_watch_given_up_leaves_no_socket_behind(keys: Keys) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_request_leaves_no_connection_behind(keys: Keys) -> None:
-    """The server never answers, nor takes part in the end of the connection."""
-    accepted: list[ssl.SSLSocket] = []
-    has_request = threading.Event()
+class SilentServer:
+    """Takes connections and requests, never answers, nor takes part in the end of a connection."""
 
-    def serve(listening: socket.socket) -> None:
-        plain, _ = listening.accept()
-        connection = keys.context().wrap_socket(plain, server_side=True)
-        connection.recv(1)
-        accepted.append(connection)
-        has_request.set()
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._taken: list[socket.socket] = []
+        self.port = self._listening.getsockname()[1]
+        self.has_request = threading.Event()
+        self._threads = [threading.Thread(target=self._accept)]
 
-    async def cancelled(port: int) -> None:
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for each in (self._listening, *self._taken):
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                plain, _ = self._listening.accept()
+            except OSError:  # closed
+                return
+            self._taken.append(plain)
+            self._threads.append(threading.Thread(target=self._read, args=(plain,)))
+            self._threads[-1].start()
+
+    def _read(self, plain: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client has gone before its request
+            connection = self._context.wrap_socket(plain, server_side=True)
+            self._taken.append(connection)
+            if connection.recv(1):
+                self.has_request.set()
+
+
+@pytest.mark.parametrize("turns", [*range(12), None], ids=lambda turns: f"after-{turns}-turns")
+def test_cancelled_requests_leave_no_connection_behind(keys: Keys, turns: int | None) -> None:
+    """Cancelled while they connect, after so many turns of the loop, or once the server has one."""
+
+    async def cancelled(server: SilentServer) -> None:
         client = client_config.Connection(
-            server=f"https://127.0.0.1:{port}", authority=keys.authority.read_bytes()
+            server=f"https://127.0.0.1:{server.port}", authority=keys.authority.read_bytes()
         )
         async with transport.Transport(client) as asking:
-            request = asyncio.create_task(asking.request("GET", "/version"))
-            await asyncio.to_thread(has_request.wait)
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            requests = [asyncio.create_task(asking.request("GET", "/version")) for _ in range(3)]
+            if turns is None:
+                await asyncio.to_thread(server.has_request.wait)
+            for _ in range(turns or 0):
+                await asyncio.sleep(0)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = threading.Thread(target=serve, args=(listening,))
-        server.start()
-        asyncio.run(cancelled(listening.getsockname()[1]))
-        server.join()
-    with warnings.catch_warnings(record=True) as left_open:
-        warnings.simplefilter("always")
-        gc.collect()
-    accepted[0].close()
+    with SilentServer(keys.context()) as server:
+        asyncio.run(cancelled(server))
+        with warnings.catch_warnings(record=True) as left_open:
+            warnings.simplefilter("always")
+            gc.collect()
     assert not [str(item.message) for item in left_open if "unclosed" in str(item.message)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,21 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
         )
         # Rates need two samples of everything.
         waiting.wait_until(lambda: running.exporter.scrapes >= 6, "six scrapes")
+        # Subqueries look at whole multiples of their interval: one must lie after the first sample.
+        for series in sorted(subqueried()):
+            waiting.wait_until(
+                functools.partial(running.samples, f"{series} offset {BUILT_IN['$__interval']}"),
+                f"older samples of {series}",
+            )
         yield running
+
+
+def subqueried() -> set[str]:
+    """The series that some dashboard's query looks at in steps of `$__interval`."""
+    queries = [query for each in all_dashboards.DASHBOARDS for query in queries_of(each)]
+    stepped = " ".join(query for query in queries if "$__interval" in query)
+    exported = {recording.record for recording in rules_file.recordings()}
+    return {name for name in exported if name in stepped}
 
 
 def values_of(choice: Choice, prometheus: Watching, chosen: dict[str, str]) -> list[str]:

@@ -48,7 +48,7 @@ def test_without_the_right_to_write_there_is_no_form(reader: browsing.Visit) -> 
 def test_a_manifest_is_refused_in_words_then_submitted_and_seen(
     writer: browsing.Visit, sample: embedded_cluster.Cluster
 ) -> None:
-    page = writer.open("/workloads")
+    page = writer.open("/workloads?text=submitted")  # rows out of sight are not in the document
     page.get_by_role("button", name="New work").click()
     form = page.get_by_role("dialog", name="New work")
     text = form.get_by_label("Manifest")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
-import sys
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import yarl
@@ -24,9 +25,7 @@ KEEPALIVE_SECONDS: Final = (
     60.0  # kube-apiserver closes idle connections after 90 s; we must be first
 )
 _READ_BYTES: Final = 1 << 18
-# A cancelled request closes its connection by the TLS shutdown, which waits for the server. On these versions of Python
-# aiohttp can end such connections after 2 s, or with the session; newer ones do it themselves.
-_WAITS_FOR_TLS_SHUTDOWN: Final = sys.version_info < (3, 12, 7)
+_CLOSE_SECONDS: Final = 1.0  # for the event loop to see that a connection has ended
 
 Headers = Sequence[tuple[str, str]]
 
@@ -65,11 +64,12 @@ class PooledSession:
 
     def __init__(self, user_agent: str, *, server_name: str = "") -> None:
         self._server_name = server_name or None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
                 keepalive_timeout=KEEPALIVE_SECONDS,
-                enable_cleanup_closed=_WAITS_FOR_TLS_SHUTDOWN,
+                socket_factory=self._new_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -81,8 +81,28 @@ class PooledSession:
         )
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections, also those that nothing refers to any more.
+
+        A request that is cancelled while it connects can leave such a connection behind: asyncio forgets to close it
+        if TLS has not begun. One cancelled later closes its connection by the TLS shutdown, which waits for the server.
+        """
         await self._session.close()
+        for left in self._open_sockets():
+            with contextlib.suppress(OSError):  # the other side was first
+                left.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._open_sockets():
+                    await asyncio.sleep(0.001)
+
+    def _new_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, *_ = address
+        created = socket.socket(family, kind, protocol)
+        self._sockets.add(created)
+        return created
+
+    def _open_sockets(self) -> list[socket.socket]:
+        return [each for each in self._sockets if each.fileno() != -1]
 
     async def asked(
         self, ask: wire_request.WireRequest, headers: Headers, tls: ssl.SSLContext | bool
