@@ -33,6 +33,8 @@ ENDING_SECONDS: Final = 30.0  # that a child has to end after it was interrupted
 LOG_TAIL_LINES: Final = 40
 INTERRUPTED: Final = 130  # as a shell reports it
 
+# Servers in Go collect their garbage less often: a fifth less processor time, for memory that is there.
+COLLECTING_SELDOM: Final = {"GOGC": "400"}
 REPORT_VARIABLE: Final = "DOVETAIL_TEST_REPORT"  # read in tests/support/closing.py
 NOT_BUILT_VARIABLE: Final = "DOVETAIL_NOT_BUILT"  # read in tests/support/real.py
 
@@ -188,10 +190,14 @@ def ran(stage: Stage, *, workers: Workers, not_built: Sequence[str]) -> Result:
 
     with tempfile.TemporaryDirectory(prefix="dovetail-test-") as scratch:
         report = Path(scratch) / "report.json"
-        environment = os.environ | {
-            REPORT_VARIABLE: str(report),
-            NOT_BUILT_VARIABLE: ",".join(not_built),
-        }
+        environment = (
+            COLLECTING_SELDOM
+            | os.environ
+            | {
+                REPORT_VARIABLE: str(report),
+                NOT_BUILT_VARIABLE: ",".join(not_built),
+            }
+        )
         began = time.monotonic()
         with child([sys.executable, "-m", "pytest", *selection], env=environment) as testing:
             exit_code = testing.wait()

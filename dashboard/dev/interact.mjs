@@ -9,6 +9,7 @@ import { chromium } from "playwright-core";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const PORT = process.env.PORT ?? "8799";
+const GIVE_UP_MS = 120_000; // no correct page takes so long, on a busy machine either
 const URL_ = `http://127.0.0.1:${PORT}`;
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
@@ -29,10 +30,10 @@ const page = await (await browser.newContext({ viewport: { width: 1400, height: 
 const errors = [];
 page.on("pageerror", (error) => errors.push(error.message));
 page.on("console", (message) => message.text().includes("Content Security") && errors.push(message.text()));
-page.setDefaultTimeout(30_000);
+page.setDefaultTimeout(GIVE_UP_MS);
 /** Whether a condition comes true within a generous time. */
 async function until(condition) {
-  const end = Date.now() + 20_000;
+  const end = Date.now() + GIVE_UP_MS;
   while (Date.now() < end) {
     if (await condition()) return true;
     await page.evaluate(() => new Promise(requestAnimationFrame));
@@ -130,11 +131,11 @@ try {
   await page.evaluate(() => dispatchEvent(new Event("afterprint")));
 
   server.kill();
-  await page.waitForSelector(".banner-warn", { timeout: 60_000 });
+  await page.waitForSelector(".banner-warn", { timeout: GIVE_UP_MS });
   check("a lost server is a banner", (await page.textContent(".banner-warn")).includes("lost"));
   check("the data stays", (await page.locator("td").count()) > 10);
   server = await serve();
-  await page.waitForSelector(".banner-warn", { state: "detached", timeout: 90_000 });
+  await page.waitForSelector(".banner-warn", { state: "detached", timeout: GIVE_UP_MS });
   check("a server that is back is followed again", true);
   check(`no errors of the page: ${errors.join("; ")}`, errors.length === 0);
 } catch (error) {

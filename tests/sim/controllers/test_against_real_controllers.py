@@ -59,6 +59,13 @@ def daemon_set(**spec: Any) -> Tree:
     return tree
 
 
+def on_a_node(tree: Tree) -> Tree:
+    """Its pods are bound: of those that are not, the real garbage collector ends the deleted ones every 20 s."""
+    tolerations = [{"operator": "Exists"}]
+    tree["spec"]["template"]["spec"] |= {"nodeName": "agent-node-a", "tolerations": tolerations}
+    return tree
+
+
 def bare_pod(name: str, *, cost: str, **labels: str) -> Tree:
     containers = [{"name": "main", "image": "v1"}]
     annotations = {"controller.kubernetes.io/pod-deletion-cost": cost}
@@ -311,7 +318,8 @@ SCRIPTS = {
         end("Failed", 1, exit_code=9),
     ],
     "pods are replaced after their end only": [
-        create(job(completions=2, parallelism=2, podReplacementPolicy="Failed")),
+        create(node("agent-node-a")),
+        create(on_a_node(job(completions=2, parallelism=2, podReplacementPolicy="Failed"))),
         ready(),
         kill(1),
         let_pass(11),
